@@ -3,8 +3,8 @@
 Theory of operation. A `Route` is a function that answers GET of one path. Routes with the same address share a server.
 `/healthz` is answered by the server's event loop itself. All other routes run in a pool of two threads, so a route that
 takes long delays no liveness probe. Every client of the pod network can connect, so rendering metrics takes a tenth of
-a core at most, whatever the number of requests: a rendering is used again meanwhile. An exception of a route is logged
-and answered with 500.
+a core at most, whatever the number of requests: the next rendering waits, and answers all requests that came before it.
+An exception of a route is logged and answered with 500.
 
 The endpoints are read-only: methods other than GET and HEAD are answered with 501.
 """
@@ -37,8 +37,8 @@ JSON = "application/json"
 # Kubelets, scrapers and people together need only a few. No request has a body.
 LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True)
 _ROUTE_THREADS = 2
-# How much longer than its rendering took an exposition is used.
-_RENDERING_FACTOR = 9.0
+# How much longer than a rendering the pause after it is.
+_PAUSE_FACTOR = 9.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class RouteResponse:
     content_type: str = TEXT
 
 
-# Handles a GET request; the argument is its Accept header.
-Route = Callable[[str], RouteResponse]
+# Handles a GET request.
+Route = Callable[[Request], RouteResponse]
 
 
 def text(body: str, status: int = 200) -> RouteResponse:
     return RouteResponse(body.encode(), status)
 
 
-def healthz(_: str) -> RouteResponse:
+def healthz(_: Request) -> RouteResponse:
     """A liveness probe: the process answers. Restarting the process would correct nothing else."""
     return text("ok\n")
 
@@ -64,32 +64,49 @@ def healthz(_: str) -> RouteResponse:
 def readyz(problems: Callable[[], list[str]]) -> Route:
     """A route that returns ok, or the problems for which the program is not ready."""
 
-    def answer(_: str) -> RouteResponse:
+    def answer(_: Request) -> RouteResponse:
         found = problems()
         return text("".join(f"not ready: {problem}\n" for problem in found), 503) if found else text("ok\n")
 
     return answer
 
 
+@dataclass(frozen=True, slots=True)
+class _Rendering:
+    begin: float
+    response: RouteResponse
+
+
 class MetricsRoute:
-    """A route that serves a registry; see `Metrics.exposition`. Thread-safe."""
+    """A route that serves a registry; see `Metrics.exposition`. Thread-safe.
 
-    def __init__(self, exposition: Callable[[str], tuple[str, bytes]]) -> None:
+    A response is rendered after its request came, so it is never older. `sleep` waits for a number of seconds.
+    """
+
+    def __init__(
+        self, exposition: Callable[[str], tuple[str, bytes]], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._exposition = exposition
+        self._sleep = sleep
         self._lock = threading.Lock()
-        self._rendered: dict[bool, tuple[float, RouteResponse]] = {}
+        self._latest: dict[bool, _Rendering] = {}
+        self._next_begin = 0.0
 
-    def __call__(self, accept: str) -> RouteResponse:
+    def __call__(self, request: Request) -> RouteResponse:
+        accept = request.accept.decode("latin-1")
         is_openmetrics = "application/openmetrics-text" in accept
         with self._lock:
-            begin = time.monotonic()
-            valid_until, response = self._rendered.get(is_openmetrics, (begin, None))
-            if response is None or begin >= valid_until:
+            latest = self._latest.get(is_openmetrics)
+            if latest is None or latest.begin <= request.begin:
+                self._sleep(max(0.0, self._next_begin - time.monotonic()))
+                begin = time.monotonic()
                 content_type, body = self._exposition(accept)
-                response = RouteResponse(body, content_type=content_type)
                 end = time.monotonic()
-                self._rendered[is_openmetrics] = end + _RENDERING_FACTOR * (end - begin), response
-            return response
+                self._next_begin = end + _PAUSE_FACTOR * (end - begin)
+                latest = self._latest[is_openmetrics] = _Rendering(
+                    begin, RouteResponse(body, content_type=content_type)
+                )
+            return latest.response
 
 
 def servers_for(wanted: list[tuple[ListenAddress | None, dict[str, Route]]], clock: Clock) -> list[HttpServer]:
@@ -131,18 +148,18 @@ def _app(routes: Mapping[str, Route], pool: ThreadPoolExecutor) -> App:
         elif route is None:
             _write(text("".join(f"{known}\n" for known in sorted(routes)), 404), reply)
         elif route is healthz:
-            _write(healthz(""), reply)
+            _write(healthz(request), reply)
         else:
             loop = asyncio.get_running_loop()
-            answer = pool.submit(_call, route, path, request.accept.decode("latin-1"))
+            answer = pool.submit(_call, route, path, request)
             answer.add_done_callback(lambda done: _write_from(loop, done, reply))
 
     return respond
 
 
-def _call(route: Route, path: str, accept: str) -> RouteResponse:
+def _call(route: Route, path: str, request: Request) -> RouteResponse:
     try:
-        return route(accept)
+        return route(request)
     except Exception:
         log.exception("route failed", path=path)
         return text("internal error: see the log\n", 500)
@@ -178,7 +195,7 @@ def thread_stacks() -> str:
 
 
 def _page(content: Callable[[], Any]) -> Route:
-    def answer(_: str) -> RouteResponse:
+    def answer(_: Request) -> RouteResponse:
         return RouteResponse(json.dumps(content(), default=_plain, indent=1).encode() + b"\n", content_type=JSON)
 
     return answer

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tfjob_controller.flags import BindAddress
+from tfjob_controller.httpserver.connection import Request
 from tfjob_controller.httpserver.server import HttpServer, ListenError
 from tfjob_controller.telemetry import endpoints
 from tfjob_controller.telemetry.endpoints import RouteResponse, new_server, servers_for, text
@@ -21,7 +23,7 @@ from tfjob_controller.util.clock import RealClock
 LOOPBACK = BindAddress("127.0.0.1", 0)
 
 
-def broken(_: str) -> RouteResponse:
+def broken(_: Request) -> RouteResponse:
     raise RuntimeError("s3cr3t")
 
 
@@ -99,7 +101,7 @@ def test_a_client_that_says_nothing_delays_nobody(server: HttpServer) -> None:
 def test_a_client_that_goes_in_the_middle_of_its_answer_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     asked, gone = threading.Event(), threading.Event()
 
-    def large(_: str) -> RouteResponse:
+    def large(_: Request) -> RouteResponse:
         asked.set()
         gone.wait(10.0)
         return RouteResponse(b"x" * 10_000_000)
@@ -145,16 +147,25 @@ def test_the_same_address_shares_a_server_and_none_is_no_server() -> None:
         servers[0].stop()
 
 
-def test_metrics_that_take_long_to_render_are_used_again_for_a_while() -> None:
+def test_metrics_are_rendered_for_a_tenth_of_the_time_and_never_before_their_request() -> None:
+    paused: list[float] = []
     rendered: list[str] = []
 
     def slow(accept: str) -> tuple[str, bytes]:
         rendered.append(accept)
-        threading.Event().wait(0.2)
+        threading.Event().wait(0.05)
         return "text/x", b"%d" % len(rendered)
 
-    route = endpoints.MetricsRoute(slow)
-    assert [route("text/plain").body for _ in range(3)] == [b"1"] * 3
+    def request(accept: bytes = b"text/plain", age: float = 0.0) -> Request:
+        return Request(b"GET", b"/metrics", b"", False, False, time.monotonic() - age, accept)
+
+    route = endpoints.MetricsRoute(slow, paused.append)
+    assert route(request()).body == b"1"
+    # One that came before that rendering began is answered by it; one that came since needs another, after a pause.
+    assert route(request(age=10.0)).body == b"1"
+    assert route(request()).body == b"2"
+    assert paused[0] == 0.0
+    assert paused[1] > 0.3
     # Another format is another rendering; any other difference of the header is none.
-    assert route("application/openmetrics-text; version=1.0.0").body == b"2"
-    assert route("text/plain; q=0.1").body == b"1"
+    assert route(request(b"application/openmetrics-text; version=1.0.0", age=10.0)).body == b"3"
+    assert route(request(b"text/plain; q=0.1", age=10.0)).body == b"2"
