@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers import plugin as plugins
+from helpers.certificates import self_signed
 from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.gangauditor import audited
@@ -115,11 +115,7 @@ def gang_scheduling(gang_cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A kubelet's certificate and its key."""
-    folder = tmp_path_factory.mktemp("kubelet")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kubelet", "-days", "2"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
+    return self_signed(tmp_path_factory.mktemp("kubelet"), "kubelet")
 
 
 @pytest.fixture

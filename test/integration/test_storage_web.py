@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers.certificates import self_signed
 from helpers.fileserver import Fault, FileServer
 from helpers.httpserver import Answer, HttpServer
 from helpers.storagecommand import MARKER, Running, await_part, content_of, initialize, run_afresh
@@ -200,12 +200,7 @@ def test_files_are_not_exported_to_a_web_server(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate that is its own authority, good for 127.0.0.1, and its key."""
-    folder = tmp_path_factory.mktemp("pki")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=me", "-days", "2"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
+    return self_signed(tmp_path_factory.mktemp("pki"))
 
 
 def redirecting(to: str, pair: tuple[Path, Path]) -> HttpServer:

@@ -285,13 +285,17 @@ def decode_gang(raw: bytes | msgspec.Raw) -> Gang:
     all others.
     """
     data = bytes(raw)
-    if problem := size_problem(nesting.truncate(data), _MAX_SPEC_VALUES):
+    if problem := nesting.decode_truncated(_size_problem, data):
         raise msgspec.ValidationError(problem)
     found = _decode(data)
     for member in found.spec.members:
         if problem := bounds_problem(member):
             raise msgspec.ValidationError(f"spec.members: {member.name}: {problem}")
     return found
+
+
+def _size_problem(data: bytes) -> str:
+    return size_problem(data, _MAX_SPEC_VALUES)
 
 
 def bounds_problem(member: Member) -> str:

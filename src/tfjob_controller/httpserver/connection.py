@@ -107,6 +107,7 @@ class _Reading:
     """What was read of a request."""
 
     begin: float = 0.0
+    is_in_head: bool = True
     read: int = 0
     """Bytes of it in buffers that it has for itself."""
     target: bytes = b""
@@ -204,7 +205,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_serving = False
         self._is_write_paused = False
         self._is_ended = False
-        self._is_in_request = self._is_in_head = False
+        self._is_in_request = False
         self._begun = 0
         self.deadline = float("inf")
         self._request = _Reading()
@@ -262,7 +263,7 @@ class HttpConnection(asyncio.Protocol):
         # The parser keeps a field until its end, and skips extensions of chunks without a word.
         if self._is_in_request and self._begun == begun and not self._is_ended:
             self._request.read += len(data)
-            chunk_heads = 0 if self._is_in_head else _MAX_CHUNKS * _CHUNK_HEAD_BYTES
+            chunk_heads = 0 if self._request.is_in_head else _MAX_CHUNKS * _CHUNK_HEAD_BYTES
             if self._request.read - self._request.received > self._limits.head_bytes + chunk_heads:
                 self._end(431, _TOO_LARGE)
         self._serve()
@@ -280,7 +281,7 @@ class HttpConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._request = _Reading(begin=self._loop.time())
         self._begun += 1
-        self._is_in_request = self._is_in_head = True
+        self._is_in_request = True
         if self._answering is None:
             self._set_deadline()
 
@@ -299,7 +300,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(_CONTINUE)
 
     def on_headers_complete(self) -> None:
-        self._is_in_head = False
+        self._request.is_in_head = False
 
     def on_chunk_header(self) -> None:
         self._request.chunks += 1

@@ -23,7 +23,7 @@ from pathlib import Path
 import structlog
 
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.files import RemoteFile, is_own
+from tfjob_controller.storage.files import RemoteFile, identity_of, is_own
 from tfjob_controller.storage.folder import BLOCK_BYTES
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,7 +58,7 @@ class ConfinedSource:
             content.seek(offset)
             while block := content.read(BLOCK_BYTES):
                 yield block
-            if _identity(os.fstat(content.fileno())) != file.identity:
+            if identity_of(os.fstat(content.fileno())) != file.identity:
                 raise StorageError(f"{file.name}: the file has changed while it was read", is_transient=True)
 
     def is_digest_of_content(self, file: RemoteFile) -> bool:
@@ -74,7 +74,7 @@ class ConfinedSource:
         if descriptor is None:
             raise StorageError(f"{file.name}: it is no regular file any more")
         try:
-            if _identity(os.fstat(descriptor)) != file.identity:
+            if identity_of(os.fstat(descriptor)) != file.identity:
                 raise StorageError(f"{file.name}: the file has changed since it was listed", is_transient=True)
             yield Path(f"/dev/fd/{descriptor}")
         finally:
@@ -123,7 +123,7 @@ class ConfinedSource:
             return None
         try:
             status = os.fstat(descriptor)
-            return RemoteFile(name, location, status.st_size, _identity(status))
+            return RemoteFile(name, location, status.st_size, identity_of(status))
         finally:
             os.close(descriptor)
 
@@ -169,10 +169,6 @@ def _explained(error: OSError, path: str) -> OSError | StorageError:
 
 def _status(name: str, folder: int) -> os.stat_result:
     return os.stat(name, dir_fd=folder, follow_symlinks=False)
-
-
-def _identity(status: os.stat_result) -> str:
-    return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
 
 
 def _refuse(error: OSError) -> None:

@@ -54,6 +54,11 @@ class RemoteFile:
     digest: Digest | None = None
 
 
+def identity_of(status: os.stat_result) -> str:
+    """The identity of a local file: another one as soon as its content has changed."""
+    return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+
+
 def checked_name(name: str) -> str:
     """A listed name that stays within the target folder. Raises StorageError for any other."""
     parts = name.split("/")

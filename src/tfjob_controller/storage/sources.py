@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.files import RemoteFile, is_own
+from tfjob_controller.storage.files import RemoteFile, identity_of, is_own
 from tfjob_controller.storage.objectstore import read_blocks
 from tfjob_controller.storage.uris import StorageUri
 
@@ -100,7 +100,7 @@ class LocalSource:
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
         yield from read_blocks(self._filesystem, file, offset)
-        if _identity(os.stat(file.location)) != file.identity:
+        if identity_of(os.stat(file.location)) != file.identity:
             raise StorageError(f"{file.location}: the file has changed while it was read", is_transient=True)
 
     def is_digest_of_content(self, file: RemoteFile) -> bool:
@@ -108,7 +108,7 @@ class LocalSource:
 
     def _describe(self, name: str, path: Path) -> RemoteFile:
         status = path.stat()
-        return RemoteFile(name, str(path), status.st_size, _identity(status))
+        return RemoteFile(name, str(path), status.st_size, identity_of(status))
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -125,7 +125,3 @@ def _walk(root: Path) -> Iterator[Path]:
                 yield path
             elif path.is_symlink() and not path.exists():
                 _log.warning("a link to nothing is left out", link=str(path))
-
-
-def _identity(status: os.stat_result) -> str:
-    return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"

@@ -25,14 +25,11 @@ from typing import Any
 
 import structlog
 
-from tfjob_controller.httpserver.connection import App, Limits, Reply, Request
+from tfjob_controller.httpserver.connection import JSON, TEXT, App, Limits, Reply, Request
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress, ListenError
 from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
-
-TEXT = "text/plain; charset=utf-8"
-JSON = "application/json"
 
 # Kubelets, scrapers and people together need only a few. No request has a body.
 LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True)
@@ -45,7 +42,7 @@ _PAUSE_FACTOR = 9.0
 class RouteResponse:
     body: bytes
     status: int = 200
-    content_type: str = TEXT
+    content_type: bytes = TEXT
 
 
 # Handles a GET request.
@@ -104,7 +101,7 @@ class MetricsRoute:
                 end = time.monotonic()
                 self._next_begin = end + _PAUSE_FACTOR * (end - begin)
                 latest = self._latest[is_openmetrics] = _Rendering(
-                    begin, RouteResponse(body, content_type=content_type)
+                    begin, RouteResponse(body, content_type=content_type.encode())
                 )
             return latest.response
 
@@ -173,7 +170,7 @@ def _write_from(loop: asyncio.AbstractEventLoop, done: Future[RouteResponse], re
 
 
 def _write(response: RouteResponse, reply: Reply) -> None:
-    reply(response.status, response.body, response.content_type.encode())
+    reply(response.status, response.body, response.content_type)
 
 
 def debug_routes(pages: Mapping[str, Callable[[], Any]]) -> dict[str, Route]:

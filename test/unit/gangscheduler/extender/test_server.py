@@ -7,7 +7,6 @@ import http.client
 import json
 import socket
 import ssl
-import subprocess
 import threading
 import time
 import tracemalloc
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from helpers.certificates import self_signed
 from helpers.extenderparts import Bindings, Call, Listener, Table, binding, other_pod, pod
 from helpers.poll import eventually
 from tfjob_controller.gangscheduler.binding.binder import Binder
@@ -304,10 +304,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two certificates that are their own authorities, `server` and `client`, with their keys."""
     folder = tmp_path_factory.mktemp("pki")
     for name in ("server", "client"):
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2"]
-        files = ["-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem")]
-        names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-        subprocess.run([*command, *names, *files], check=True, capture_output=True)
+        self_signed(folder, name)
     return folder
 
 

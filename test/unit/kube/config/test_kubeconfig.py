@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from helpers.certificates import self_signed
 from tfjob_controller.kube.config import kubeconfig as kubeconfig_module
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -31,12 +32,7 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A self-signed certificate and its key."""
-    folder = tmp_path_factory.mktemp("pki")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-days", "2"]
-    subprocess.run(
-        [*command, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True
-    )
-    return folder / "cert.pem", folder / "key.pem"
+    return self_signed(tmp_path_factory.mktemp("pki"))
 
 
 def write(path: Path, user: object = None, cluster: object = None, **context: object) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import select
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from helpers.certificates import self_signed
 from helpers.connectproxy import ConnectProxy
 from helpers.logserver import LogServer
 from helpers.poll import eventually
@@ -22,12 +22,7 @@ MUCH = 1 << 20
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("pki")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=me", "-days", "2"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
+    return self_signed(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture(params=["plain", "TLS"])
@@ -147,11 +142,7 @@ def test_who_hangs_up_is_gone(server: LogServer, connector: Connector) -> None:
 @pytest.fixture(scope="session")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Somebody else's certificate."""
-    folder = tmp_path_factory.mktemp("others")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=you", "-days", "2"]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    subprocess.run([*command, *files], check=True, capture_output=True)
-    return folder / "cert.pem"
+    return self_signed(tmp_path_factory.mktemp("others"), "you")[0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from helpers.certificates import self_signed
 from helpers.connectproxy import ConnectProxy
 from helpers.httpserver import Answer, HttpServer, Request
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -25,12 +25,7 @@ PATH = "/api/v1/pods"
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key."""
-    folder = tmp_path_factory.mktemp("pki")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=me", "-days", "2"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
+    return self_signed(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture

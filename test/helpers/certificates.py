@@ -1,0 +1,18 @@
+"""Certificates for servers and clients on loopback."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+
+def self_signed(folder: Path, name: str = "me") -> tuple[Path, Path]:
+    """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key.
+
+    They are `<name>.pem` and `<name>.key` in the folder.
+    """
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
