@@ -205,3 +205,22 @@ def test_no_item_waits_for_more_turns_than_those_who_came_before_it_account_for(
             turns = turn
             break
     assert 0 < turns <= 2 * (len(before) + 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-1, 1), st.booleans()), max_size=60))
+@settings(max_examples=examples(100))
+def test_items_of_all_groups_leave_once_each_and_a_groups_items_in_order(
+    arrivals: list[tuple[str, int, bool]],
+) -> None:
+    queue: WorkQueue[tuple[str, int, int]] = WorkQueue(FakeClock(), group_of=lambda item: item[0])
+    taken: list[tuple[str, int, int]] = []
+    for number, (group, priority, takes_one) in enumerate(arrivals):
+        queue.add((group, priority, number), priority)
+        if takes_one:
+            taken.append(queue.get())
+    taken += [queue.get() for _ in range(len(queue))]
+    assert len(set(taken)) == len(taken) == len(arrivals)
+    for group in "abc":
+        for priority in (-1, 0, 1):
+            numbers = [number for name, of, number in taken if (name, of) == (group, priority)]
+            assert numbers == sorted(numbers)

@@ -48,6 +48,7 @@ from tfjob_controller.kube.events.recorder import EventRecorder
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
+from tfjob_controller.kube.meta import split_key
 from tfjob_controller.kube.workqueue.ratelimiting import (
     BucketRateLimiter,
     ItemExponentialRateLimiter,
@@ -252,7 +253,11 @@ class Manager:
 
     def _new_queue(self, name: str) -> RateLimitingQueue[str]:
         return new_rate_limiting_queue(
-            self._clock, name=name, limiter=_retry_limiter(self._clock), metrics=self.metrics.queues
+            self._clock,
+            name=name,
+            limiter=_retry_limiter(self._clock),
+            metrics=self.metrics.queues,
+            group_of=_namespace_of,
         )
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
@@ -384,6 +389,11 @@ class Manager:
             "logs": self._logs.restarts,
             "logs-follow": self._follower.restarts,
         }
+
+
+def _namespace_of(key: str) -> str:
+    """Namespaces take turns, so that many jobs in one do not delay those in others."""
+    return split_key(key)[0]
 
 
 def _retry_limiter(clock: Clock) -> RateLimiter:

@@ -13,10 +13,12 @@ Three types, each built on the previous one: `WorkQueue` (the above, with priori
 (`add_after`), `ratelimiting.RateLimitingQueue` (`add_rate_limited`). Ordinary events use `add`, failed syncs
 `add_rate_limited`, and wake-ups at a known time `add_after`.
 
-Priorities: a higher number goes first; within one priority the longest queued goes first. Adding a queued item with a
-higher priority raises it and keeps its time of arrival; a lower priority changes nothing. So live events overtake the
-thousands of items of an initial list. No item starves: whenever another item went before the oldest of all, the oldest
-is next. An item that arrives when n are queued is therefore among the next 2 (n + 1), whatever is added meanwhile.
+Priorities: a higher number goes first. Within one priority the groups of items, such as namespaces, take turns, and
+within a group the longest queued goes first; so a group with thousands of items delays others by a turn or two. Adding
+a queued item with a higher priority raises it and keeps its time of arrival; a lower priority changes nothing. So live
+events overtake the thousands of items of an initial list. No item starves: whenever another item went before the
+oldest of all, the oldest is next. An item that arrives when n are queued is therefore among the next 2 (n + 1),
+whatever is added meanwhile.
 
 Threads: any method from any thread. Items are any hashable values; equal items are the same item.
 Source: client-go util/workqueue (queue.go); controller-runtime priorityqueue.
@@ -28,6 +30,7 @@ import heapq
 import itertools
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -54,17 +57,24 @@ class QueueStatistics:
     is_shutting_down: bool
 
 
-class _PriorityFifo(Generic[ItemT]):
-    """Highest priority first, then first in first out, and the oldest at least every other turn. O(log n) per item.
+def _one_group(_: object) -> str:
+    return ""
 
-    Not thread-safe.
+
+class _FairPriorityQueue(Generic[ItemT]):
+    """Highest priority first, then the groups in turn, each by arrival; the oldest item at least every other turn.
+
+    O(log n) per item, for a few priorities. Not thread-safe.
     """
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, ItemT]] = []  # (-priority, arrival, item): two arrivals never equal
-        # Each item's valid heap entry; all others are leftovers. Ordered by arrival, which a raised priority keeps.
-        # Not a dict, which searches for its first key among all deleted ones.
+    def __init__(self, group_of: Callable[[ItemT], str]) -> None:
+        self._group_of = group_of
+        # By priority, the groups in the order of their turns, each a heap of arrivals and items.
+        self._groups: dict[int, OrderedDict[str, list[tuple[int, ItemT]]]] = {}
+        # The priority and arrival of each item; all other entries of heaps are leftovers. Ordered by arrival, which a
+        # raised priority keeps. Not a dict, which searches for its first key among all deleted ones.
         self._place: OrderedDict[ItemT, tuple[int, int]] = OrderedDict()
+        self._entries = 0
         # Urgent items take at most every other turn from the oldest one.
         self._is_oldest_next = False
         self._arrivals = itertools.count()
@@ -73,11 +83,11 @@ class _PriorityFifo(Generic[ItemT]):
         return len(self._place)
 
     def push(self, item: ItemT, priority: int) -> None:
-        self._put(item, (-priority, next(self._arrivals)))
+        self._put(item, priority, next(self._arrivals))
 
     def raise_priority(self, item: ItemT, priority: int) -> None:
         """Raise a queued item, which keeps its arrival."""
-        self._put(item, (-priority, self._place[item][1]))
+        self._put(item, priority, self._place[item][1])
 
     def pop(self) -> ItemT:
         oldest = next(iter(self._place))
@@ -88,27 +98,62 @@ class _PriorityFifo(Generic[ItemT]):
 
     def _first(self) -> ItemT:
         while True:
-            negative, arrival, item = heapq.heappop(self._heap)
-            if self._place.get(item) == (negative, arrival):
+            priority = max(self._groups)
+            groups = self._groups[priority]
+            group, heap = next(iter(groups.items()))
+            arrival, item = heapq.heappop(heap)
+            self._entries -= 1
+            is_valid = self._place.get(item) == (priority, arrival)
+            if not heap:
+                del groups[group]
+            elif is_valid:
+                groups.move_to_end(group)
+            if not groups:
+                del self._groups[priority]
+            if is_valid:
                 return item
 
-    def _put(self, item: ItemT, place: tuple[int, int]) -> None:
-        self._place[item] = place
-        heapq.heappush(self._heap, (*place, item))
-        if len(self._heap) > 2 * len(self._place) + SPARE_ENTRIES:
-            self._heap = [(*place, item) for item, place in self._place.items()]
-            heapq.heapify(self._heap)
+    def _put(self, item: ItemT, priority: int, arrival: int) -> None:
+        self._place[item] = (priority, arrival)
+        self._insert(item, priority, arrival)
+        if self._entries > 2 * len(self._place) + SPARE_ENTRIES:
+            self._drop_leftovers()
+
+    def _insert(self, item: ItemT, priority: int, arrival: int) -> None:
+        groups = self._groups.setdefault(priority, OrderedDict())
+        heapq.heappush(groups.setdefault(self._group_of(item), []), (arrival, item))
+        self._entries += 1
+
+    def _drop_leftovers(self) -> None:
+        for groups in self._groups.values():
+            for heap in groups.values():
+                heap.clear()
+        self._entries = 0
+        for item, (priority, arrival) in self._place.items():
+            self._insert(item, priority, arrival)
+        for priority, groups in list(self._groups.items()):
+            self._groups[priority] = OrderedDict((group, heap) for group, heap in groups.items() if heap)
+            if not self._groups[priority]:
+                del self._groups[priority]
 
 
 class WorkQueue(Generic[ItemT]):
     """Items that need work, each at most once, and none with two workers."""
 
-    def __init__(self, clock: Clock, *, name: str = "", metrics: MetricsProvider | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        name: str = "",
+        metrics: MetricsProvider | None = None,
+        group_of: Callable[[ItemT], str] = _one_group,
+    ) -> None:
+        """`group_of` returns whose an item is: groups take turns. By default all items are one group."""
         self.clock = clock
         self.name = name
         self._metrics: QueueMetrics[ItemT] | None = QueueMetrics(metrics, name, clock) if metrics else None
         self._available = threading.Condition()  # guards everything here; workers wait on it for an item
-        self._queued: _PriorityFifo[ItemT] = _PriorityFifo()
+        self._queued: _FairPriorityQueue[ItemT] = _FairPriorityQueue(group_of)
         self._dirty: dict[ItemT, int] = {}  # priorities of items that are queued, or were added while being processed
         self._processing: dict[ItemT, int] = {}  # the priority that each item had in the queue
         self._is_shutting_down = False

@@ -12,7 +12,7 @@ Source: client-go util/workqueue (rate_limiting_queue.go, default_rate_limiters.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, Protocol
 
 from tfjob_controller.kube.flowcontrol import TokenBucket
@@ -168,7 +168,8 @@ def new_rate_limiting_queue(
     name: str = "",
     limiter: RateLimiter | None = None,
     metrics: MetricsProvider | None = None,
+    group_of: Callable[[ItemT], str] = lambda _: "",
 ) -> RateLimitingQueue[ItemT]:
-    """A queue for a controller, with client-go's default limits unless others are given."""
-    queue: WorkQueue[ItemT] = WorkQueue(clock, name=name, metrics=metrics)
+    """A queue for a controller, with client-go's default limits unless others are given; `group_of`: see WorkQueue."""
+    queue: WorkQueue[ItemT] = WorkQueue(clock, name=name, metrics=metrics, group_of=group_of)
     return RateLimitingQueue(DelayingQueue(queue), limiter or default_limiter(clock))

@@ -752,3 +752,30 @@ class Load:
                     self.queue.add(item, change % 2)
                 else:
                     self.queue.add_rate_limited(item)
+
+
+class TestGroups:
+    def test_a_group_with_thousands_of_items_delays_another_by_a_turn_or_two(self) -> None:
+        queue: WorkQueue[str] = WorkQueue(FakeClock(), group_of=lambda item: item.partition("/")[0])
+        for number in range(5_000):
+            queue.add(f"noisy/{number}")
+        for _ in range(10):
+            queue.get()
+        queue.add("quiet/first")
+        queue.add("quiet/second")
+        taken = [queue.get() for _ in range(6)]
+        assert taken.index("quiet/first") <= 1
+        assert taken.index("quiet/second") <= 4
+
+    def test_a_group_that_comes_back_has_no_turns_saved(self) -> None:
+        queue: WorkQueue[str] = WorkQueue(FakeClock(), group_of=lambda item: item[0])
+        queue.add("b0")
+        assert queue.get() == "b0"
+        for number in range(100):
+            queue.add(f"a{number}")
+        for _ in range(50):
+            queue.get()
+        for number in range(10):
+            queue.add(f"b{number + 1}")
+        taken = "".join(queue.get()[0] for _ in range(8))
+        assert 2 <= taken.count("b") <= 4
