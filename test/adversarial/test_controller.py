@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ import pytest
 from bench.usage import peak_resident_bytes, resident_bytes
 from helpers.cluster import Cluster
 from helpers.controller import Jobs
-from helpers.manifests import container, master, pod_template, tfjob
+from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster import ports
-from localcluster.api import RefusedError
+from localcluster.api import Api, RefusedError
 from localcluster.crds import install_crds
 from localcluster.ourprogram import METRICS, PROBES, OurProgram
 from localcluster.programs import LOOPBACK
@@ -136,3 +137,21 @@ def _phase(jobs: Jobs, name: str) -> str:
     with contextlib.suppress(RefusedError):
         return jobs.phase(name)
     return ""
+
+
+def test_hundreds_of_jobs_in_one_namespace_do_not_delay_a_job_in_another(
+    controller: OurProgram, own_control_plane: Cluster
+) -> None:
+    """1,000 of them delayed it by 40 s."""
+    api, count = own_control_plane.api, 300
+    noisy, other = Jobs(api, "default"), Jobs(api, "other")
+    api.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    with ThreadPoolExecutor(8) as users:
+        list(users.map(lambda number: noisy.submit(tfjob(master(), workers(3), name=f"many-{number}")), range(count)))
+    other.submit(tfjob(master(), name="single"))
+    eventually(lambda: children(api, "other"), PATIENCE_SECONDS, 0.02)
+    assert children(api, "default") < count * 4, "the others' turn comes before all of theirs"
+
+
+def children(api: Api, namespace: str) -> int:
+    return len(api.list(f"/apis/batch/v1/namespaces/{namespace}/jobs"))
