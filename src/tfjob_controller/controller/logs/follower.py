@@ -10,7 +10,7 @@ Syncs name the log to read (`follow`) and take the values from `metrics_of`. The
 
 The thread never waits for a node, only for connections to the API server; if one fails, no log is opened for a while.
 At most `MAX_FOLLOWED` logs are followed, each of which takes one socket here and two in the API server; others are
-polled.
+polled. Namespaces take turns in both.
 
 A restarted controller has no state and reads the last lines again, which carry their timestamps.
 Threads: `follow`, `forget`, `metrics_of`, `has_read_all` and `statistics` any; all else belongs to the thread.
@@ -19,11 +19,13 @@ Threads: `follow`, `forget`, `metrics_of`, `has_read_all` and `statistics` any; 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -33,6 +35,7 @@ from tfjob_controller.controller.logs.followedlog import FollowedLog, LogCounter
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricValue
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.responsestream import Connector
+from tfjob_controller.kube.meta import split_key
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
@@ -47,6 +50,8 @@ _URGENT_PERIOD_SECONDS = 0.1
 # At least this long between two notifications of a job, each of which leads to a status write.
 NOTIFY_SECONDS = 5.0
 MAX_FOLLOWED = 500
+# So that no namespace takes all of them.
+MAX_FOLLOWED_OF_NAMESPACE = 250
 # Each takes some milliseconds of CPU, for TLS.
 _OPENED_A_ROUND = 50
 
@@ -273,14 +278,13 @@ class LogFollower:
         now = self._clock.monotonic()
         if now < self._open_not_before:
             return
-        due = sorted(
-            (job.log for job in self._jobs.values() if not job.log.is_open and job.log.due_at <= now),
-            key=lambda each: each.due_at,
-        )
-        followed = sum(job.log.is_open for job in self._jobs.values()) if due else 0
+        due = _in_turns([job.log for job in self._jobs.values() if not job.log.is_open and job.log.due_at <= now])
+        followed = Counter(_namespace_of(job.log) for job in self._jobs.values() if job.log.is_open)
         for each in due[:_OPENED_A_ROUND]:
+            namespace = _namespace_of(each)
+            may_follow = followed.total() < MAX_FOLLOWED and followed[namespace] < MAX_FOLLOWED_OF_NAMESPACE
             try:
-                each.open(may_follow=followed < MAX_FOLLOWED)
+                each.open(may_follow=may_follow)
             except ApiError as error:
                 # The API server does not respond, so the other logs are not tried.
                 self._open_not_before = self._clock.monotonic() + self._backoff.next_seconds()
@@ -288,7 +292,7 @@ class LogFollower:
                 for other in due:
                     other.open_failed(error)
                 return
-            followed += 1
+            followed[namespace] += 1
 
     def _notify(self) -> None:
         now = self._clock.monotonic()
@@ -311,3 +315,15 @@ class LogFollower:
             if job.log.is_done:
                 self._read_all[uid] = job.log.target
             return True
+
+
+def _in_turns(logs: Iterable[FollowedLog]) -> list[FollowedLog]:
+    """Returns the logs of all namespaces in turn, those of each by the time at which they are due."""
+    by_namespace: dict[str, list[FollowedLog]] = defaultdict(list)
+    for each in sorted(logs, key=lambda log: log.due_at):
+        by_namespace[_namespace_of(each)].append(each)
+    return [each for turn in itertools.zip_longest(*by_namespace.values()) for each in turn if each is not None]
+
+
+def _namespace_of(followed: FollowedLog) -> str:
+    return split_key(followed.target.job_key)[0]

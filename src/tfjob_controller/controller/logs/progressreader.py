@@ -14,7 +14,9 @@ restarted controller needs no state of this reader, since the job's status has t
 
 from __future__ import annotations
 
+import heapq
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -47,6 +49,8 @@ _ANSWER_SECONDS = 5.0
 # A node that takes this long counts as one that does not respond.
 _SLOW_SECONDS = 2.0
 _REST_SECONDS = 30.0
+# A request takes some milliseconds, and other namespaces wait for the round.
+MAX_POLLS_OF_NAMESPACE = 100
 # For an ended pod, whose node may need a moment to respond.
 _LAST_TRIES = 3
 # How long readings are kept after their pod is deleted, so that a sync can take them.
@@ -107,18 +111,25 @@ class ProgressReader:
             return {uid: known.reading for uid, known in self._known.items() if known.job_uid == job_uid}
 
     def run_round(self) -> bool:
-        """Polls all jobs once; False if there is no worker to poll."""
-        found = False
+        """Polls the workers that are due, of each namespace a bounded number; False if there is no worker to poll."""
+        by_namespace: dict[str, list[tuple[_Known, TFJob, Pod]]] = defaultdict(list)
         for job in self._jobs.list():
             if pattern_of(job.spec) is None or not job.spec.runtime_id or is_finished(job.status):
                 continue
             for pod in self._workers_of(job):
+                by_namespace[job.metadata.namespace].append((self._known_of(job, pod), job, pod))
+        for workers in by_namespace.values():
+            # Workers that end, and then those that have waited longest; the others are due in the next round still.
+            due = (each for each in workers if self._is_due(*each))
+            first = heapq.nsmallest(
+                MAX_POLLS_OF_NAMESPACE, due, key=lambda each: (not _is_ending(each[2]), each[0].not_before)
+            )
+            for known, job, pod in first:
                 if self._stop.is_set():
                     return False
-                self._poll(job, pod)
-                found = True
+                self._poll(known, job, pod)
         self._forget()
-        return found
+        return bool(by_namespace)
 
     def _run(self) -> None:
         rest = 0.0
@@ -131,7 +142,7 @@ class ProgressReader:
             if pod.metadata.labels.get(JOB_TYPE) == WORKER and was_started(pod):
                 yield pod
 
-    def _poll(self, job: TFJob, pod: Pod) -> None:
+    def _known_of(self, job: TFJob, pod: Pod) -> _Known:
         now = self._clock.monotonic()
         known = self._known.get(pod.metadata.uid)
         if known is None:
@@ -139,9 +150,14 @@ class ProgressReader:
             with self._lock:
                 self._known[pod.metadata.uid] = known
         known.seen_at = now
-        is_ending = pod.metadata.deletion_timestamp is not None or all_containers_ended(pod)
-        if known.reading.is_last or now < (known.rests_until if is_ending else known.not_before):
-            return
+        return known
+
+    def _is_due(self, known: _Known, _: TFJob, pod: Pod) -> bool:
+        due_at = known.rests_until if _is_ending(pod) else known.not_before
+        return not known.reading.is_last and self._clock.monotonic() >= due_at
+
+    def _poll(self, known: _Known, job: TFJob, pod: Pod) -> None:
+        now = self._clock.monotonic()
         # The sync waits for ended workers, so these are tried even on a node that did not respond.
         if now < self._silent.get(pod.spec.node_name, 0.0) and not all_containers_ended(pod):
             return
@@ -184,3 +200,7 @@ class ProgressReader:
         with self._lock:
             for uid in [uid for uid, known in self._known.items() if known.seen_at < too_old]:
                 del self._known[uid]
+
+
+def _is_ending(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None or all_containers_ended(pod)

@@ -81,8 +81,8 @@ class Bench:
     clock: FakeClock
     told: list[str] = field(default_factory=list)
 
-    def follow(self, followed: Pod, names: tuple[str, ...] = NAMES, job: str = "job") -> None:
-        self.follower.follow(f"ns/{job}", f"u-{job}", followed, "trainer", names)
+    def follow(self, followed: Pod, names: tuple[str, ...] = NAMES, job: str = "job", namespace: str = "ns") -> None:
+        self.follower.follow(f"{namespace}/{job}", f"u-{job}", followed, "trainer", names)
 
     def asked(self, seconds: float = 0.0) -> Asked:
         """The request that a round makes after so long."""
@@ -488,6 +488,20 @@ def test_too_many_to_follow_are_looked_at_now_and_then(bench: Bench, monkeypatch
     bench.until(lambda: "loss" in bench.metrics("two"), 0.5)
     assert not bench.follower.has_read_all("u-two")
     assert bench.asked(POLL_SECONDS).path.endswith("/two/log")
+
+
+def test_a_namespace_with_many_logs_takes_neither_all_connections_nor_all_turns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "MAX_FOLLOWED_OF_NAMESPACE", 2)
+    monkeypatch.setattr(follower, "_OPENED_A_ROUND", 4)
+    for number in range(8):
+        bench.follow(pod(f"many-{number}"), job=f"many-{number}", namespace="noisy")
+    bench.follow(pod("single"), job="single", namespace="quiet")
+    bench.follower.run_round()
+    asked = [bench.server.asked() for _ in range(4)]
+    assert [each.query.get("follow") for each in asked if each.path.endswith("/single/log")] == ["true"]
+    assert [each.query.get("follow") for each in asked].count("true") == 3
 
 
 def test_the_thread_follows_sleeps_and_stops(tmp_path: Path) -> None:

@@ -21,7 +21,12 @@ from tfjob_controller.api.common.core import (
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
-from tfjob_controller.controller.logs.progressreader import PERIOD_SECONDS, RETENTION_SECONDS, ProgressReader
+from tfjob_controller.controller.logs.progressreader import (
+    MAX_POLLS_OF_NAMESPACE,
+    PERIOD_SECONDS,
+    RETENTION_SECONDS,
+    ProgressReader,
+)
 from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
@@ -229,6 +234,20 @@ def test_what_was_read_of_a_pod_that_is_gone_is_kept_for_a_while(bench: Bench) -
     bench.clock.advance(RETENTION_SECONDS)
     bench.reader.run_round()
     assert bench.reader.readings_of("u-job") == {}
+
+
+def test_a_round_polls_a_bounded_number_of_a_namespaces_workers_those_that_end_first(bench: Bench) -> None:
+    for number in range(MAX_POLLS_OF_NAMESPACE + 50):
+        bench.pod(f"p{number}")
+        bench.kubelets.logs[f"p{number}"] = ""
+    bench.pod("last", deleted=True)
+    bench.kubelets.logs["last"] = "step 3 x"
+    bench.reader.run_round()
+    assert bench.kubelets.asked[0] == "last"
+    assert len(bench.kubelets.asked) == MAX_POLLS_OF_NAMESPACE
+    # The next round begins with those that this one has left.
+    bench.reader.run_round()
+    assert {f"p{number}" for number in range(MAX_POLLS_OF_NAMESPACE + 50)} <= {*bench.kubelets.asked}
 
 
 def test_the_thread_looks_and_stops() -> None:
