@@ -5,8 +5,9 @@ member of a gang gets exactly its assigned node. If it has none, or if that node
 are rejected as unresolvable, which means that preemption cannot help. Other pods are kept off reserved capacity.
 
 A `bind` request has the pod's name and uid, but not its labels. `filter` therefore remembers the membership of each pod
-for which it returned a node; kube-scheduler always filters before it binds. A pod that was not filtered here (the gang
-scheduler restarted in between) is rejected, and kube-scheduler filters it again. So is a pod with another node.
+for which it returned a node, and these nodes; kube-scheduler always filters before it binds. A pod that was not
+filtered here (the gang scheduler restarted in between) is rejected, and kube-scheduler filters it again. So is a pod
+with another node.
 
 Threads: `filter` and `bind` run in the server's event loop; responses to waiting calls come from other threads.
 """
@@ -35,7 +36,14 @@ from tfjob_controller.api.gang import (
     placed_nodes,
 )
 from tfjob_controller.gangscheduler.bindrequests import STOPPING, BindRequest, GangMember
-from tfjob_controller.gangscheduler.extender.wire import BindResult, FilterArgs, FilterResult, WirePod
+from tfjob_controller.gangscheduler.extender.wire import (
+    BindResult,
+    FilterArgs,
+    FilterResult,
+    WirePod,
+    decode_names,
+    encode_names,
+)
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
@@ -56,6 +64,10 @@ UNREADABLE = "the pod cannot be read"
 _NO_ATTEMPT = -1
 # Filtered pods that were not bound yet. A scheduling cycle that fails after filter leaves one behind.
 _MAX_FILTERED_PODS = 20_000
+# For the nodes of those that belong to no gang: 2,000 pods with 1,000 nodes each, if no two have the same list.
+_MAX_NODE_BYTES = 64 * 1024 * 1024
+# Lists to compare a new one with. kube-scheduler repeats some, since pods of the same kind follow each other.
+_RECENT_LISTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +152,74 @@ class GangPlacements:
 OnBindResult = Callable[[BindResult], None]
 
 
+@dataclass(slots=True, eq=False)
+class _NodeList:
+    """Nodes of pods of no gang, as a JSON list: a look-up decodes it, which is rarer than `filter`."""
+
+    names: bytes
+    users: int
+
+
 @dataclass(frozen=True, slots=True)
 class _FilteredPod:
-    """A filtered pod. A member may be bound to `node` only."""
+    """A filtered pod, and the nodes that `filter` returned: of a member its `node`, of other pods all of `nodes`."""
 
     member: GangMember | None
     node: str = ""
+    nodes: _NodeList | None = None
+
+    def may_be_bound_to(self, node: str) -> bool:
+        return node == self.node if self.nodes is None else node in decode_names(self.nodes.names)
+
+
+class _FilteredPods:
+    """The filtered pods by uid. Beyond a number of pods, or of bytes of their nodes, the oldest ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _FilteredPod] = {}
+        self._recent: deque[_NodeList] = deque(maxlen=_RECENT_LISTS)
+        self._bytes = 0
+
+    def get(self, uid: str) -> _FilteredPod | None:
+        return self._pods.get(uid)
+
+    def add_member(self, uid: str, member: GangMember, node: str) -> None:
+        self.remove(uid)
+        self._pods[uid] = _FilteredPod(member, node)
+        self._limit()
+
+    def add_other(self, uid: str, names: bytes) -> None:
+        """Adds a pod of no gang with the names of its nodes as a JSON list."""
+        nodes = self._use(names)
+        self.remove(uid)
+        self._pods[uid] = _FilteredPod(None, nodes=nodes)
+        self._limit()
+
+    def remove(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        if pod is not None and pod.nodes is not None:
+            self._release(pod.nodes)
+
+    def _limit(self) -> None:
+        while len(self._pods) > _MAX_FILTERED_PODS or self._bytes > _MAX_NODE_BYTES:
+            self.remove(next(iter(self._pods)))
+
+    def _use(self, names: bytes) -> _NodeList:
+        for nodes in self._recent:
+            if nodes.names == names:
+                nodes.users += 1
+                return nodes
+        nodes = _NodeList(names, users=1)
+        self._recent.append(nodes)
+        self._bytes += len(names)
+        return nodes
+
+    def _release(self, nodes: _NodeList) -> None:
+        nodes.users -= 1
+        if nodes.users == 0:
+            self._bytes -= len(nodes.names)
+            if nodes in self._recent:
+                self._recent.remove(nodes)
 
 
 class ExtenderVerbs:
@@ -156,7 +230,7 @@ class ExtenderVerbs:
         self._placements = placements
         self._permit = permit
         self._state = state
-        self._filtered: dict[str, _FilteredPod] = {}
+        self._filtered = _FilteredPods()
         self._pending: set[_PendingCall] = set()
         self._responses: _ResponseQueue | None = None
         self._is_stopped = False
@@ -174,7 +248,7 @@ class ExtenderVerbs:
             return self._filter_other(args)
         found = self._placements.node_for(member.gang, member.attempt, member.name)
         if found.node and found.node in args.node_names:
-            self._remember(args.pod.metadata.uid, _FilteredPod(member, found.node))
+            self._filtered.add_member(args.pod.metadata.uid, member, found.node)
             return FilterResult(node_names=[found.node])
         if found.node and args.node_names:
             self._state.node_rejected(member, found.node)
@@ -188,7 +262,7 @@ class ExtenderVerbs:
             answer(BindResult(STOPPING))
         elif filtered is None:
             answer(BindResult(NOT_FILTERED))
-        elif filtered.node and filtered.node != pod.node:
+        elif not filtered.may_be_bound_to(pod.node):
             answer(BindResult(NODE_NOT_OFFERED))
         else:
             self._wait_for_binding(filtered.member, pod, answer)
@@ -208,7 +282,7 @@ class ExtenderVerbs:
             return
         self._pending.remove(call)
         if not error:
-            self._filtered.pop(call.uid, None)
+            self._filtered.remove(call.uid)
         call.answer(BindResult(error))
 
     def _queue_of_this_loop(self) -> _ResponseQueue:
@@ -220,15 +294,12 @@ class ExtenderVerbs:
 
     def _filter_other(self, args: FilterArgs) -> FilterResult:
         allowed, rejected = self._placements.allowed_nodes(args.pod, args.node_names)
+        uid = args.pod.metadata.uid
         if allowed:
-            self._remember(args.pod.metadata.uid, _FilteredPod(None))
+            self._filtered.add_other(uid, encode_names(allowed) if rejected else args.node_names_json)
+        else:
+            self._filtered.remove(uid)
         return FilterResult(node_names=allowed, unresolvable_nodes=rejected)
-
-    def _remember(self, uid: str, filtered: _FilteredPod) -> None:
-        self._filtered.pop(uid, None)
-        self._filtered[uid] = filtered
-        if len(self._filtered) > _MAX_FILTERED_PODS:
-            del self._filtered[next(iter(self._filtered))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,6 +43,8 @@ class FilterArgs:
 
     pod: WirePod
     node_names: Sequence[str] = ()
+    node_names_json: bytes = b"[]"
+    """The same names as they were received."""
 
 
 class FilterResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,10 +84,11 @@ def decode_filter_args(body: bytes) -> FilterArgs:
         pod = fields.get("pod", _NULL)
         if pod == _NULL:
             raise BadRequestError("the body has no Pod")
-        names = _NAMES.decode(fields.get("nodenames", _NULL))
+        names_json = fields.get("nodenames", _NULL)
+        names = _NAMES.decode(names_json)
         if names is None and fields.get("nodes", _NULL) != _NULL:
             raise BadRequestError(NEEDS_NODE_CACHE)
-        return FilterArgs(WirePod(_POD.decode(pod).metadata, pod), names or ())
+        return FilterArgs(WirePod(_POD.decode(pod).metadata, pod), names or (), names_json if names else b"[]")
     except _UNREADABLE as error:
         raise _unreadable(error) from None
 
@@ -97,6 +100,15 @@ def decode_bind_args(body: bytes) -> BindRequest:
         return BindRequest(*(_text(fields, key) for key in ("podnamespace", "podname", "poduid", "node")))
     except _UNREADABLE as error:
         raise _unreadable(error) from None
+
+
+def encode_names(names: Sequence[str]) -> bytes:
+    return _ENCODER.encode(names)
+
+
+def decode_names(names: bytes) -> Sequence[str]:
+    """Decodes names that `decode_filter_args` has decoded before, or that `encode_names` has encoded."""
+    return _NAMES.decode(names) or ()
 
 
 def encode_answer(answer: FilterResult | BindResult) -> bytes:

@@ -181,6 +181,7 @@ def test_a_long_body_is_never_kept(extender: Extender) -> None:
         pytest.param(other_pod("other"), "n0", False, NOT_FILTERED, id="a pod that nobody filtered"),
         pytest.param(pod("worker-0"), "n1", True, NODE_NOT_OFFERED, id="another node than answered"),
         pytest.param(pod("worker-0"), "no-such-node", True, NODE_NOT_OFFERED, id="an unknown node"),
+        pytest.param(other_pod("other"), "no-such-node", True, NODE_NOT_OFFERED, id="an unknown node for another pod"),
     ],
 )
 def test_what_was_not_answered_is_not_bound(

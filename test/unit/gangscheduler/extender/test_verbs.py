@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,6 +162,88 @@ def test_only_what_filter_has_answered_is_bound(filtered: bool, node: str, error
         trial.filter(pod("worker-0"), "n0", "n1")
     assert asyncio.run(trial.bind(pod("worker-0"), node)) == error
     assert trial.permit.members == []
+
+
+@pytest.mark.parametrize(
+    ("node", "error"),
+    [
+        pytest.param("n0", "", id="a node that filter returned"),
+        pytest.param("n1", NODE_NOT_OFFERED, id="a node that filter rejected"),
+        pytest.param("n2", NODE_NOT_OFFERED, id="a node that was not filtered"),
+        pytest.param("n", NODE_NOT_OFFERED, id="the beginning of a node's name"),
+    ],
+)
+@pytest.mark.parametrize("closed", [{"n1": "reserved"}, {"n1": "reserved", "n3": "reserved"}], ids=["one", "two"])
+def test_a_pod_of_no_gang_is_bound_only_to_a_node_that_filter_returned_for_it(
+    closed: dict[str, str], node: str, error: str
+) -> None:
+    trial = Trial()
+
+    async def run() -> str:
+        trial.filter(other_pod("q"), "n1", "n2")
+        trial.table.closed = closed
+        trial.filter(other_pod("p"), "n0", "n1", "n3")
+        answer = asyncio.create_task(trial.bind(other_pod("p"), node))
+        await asyncio.sleep(0)
+        for on_response in trial.permit.answers:
+            on_response("")
+        return await answer
+
+    assert asyncio.run(run()) == error
+    assert [pod.node for pod in trial.permit.others] == ([] if error else [node])
+
+
+def test_without_a_rejection_a_pod_of_no_gang_is_bound_only_to_a_node_of_the_request() -> None:
+    trial = Trial()
+    trial.filter(other_pod("p"), "n0", "n1")
+    assert asyncio.run(trial.bind(other_pod("p"), "n2")) == NODE_NOT_OFFERED
+    assert trial.permit.others == []
+
+
+@pytest.mark.parametrize(
+    ("names", "error"),
+    [pytest.param(["n1"], NODE_NOT_OFFERED, id="another node"), pytest.param([], NOT_FILTERED, id="no node")],
+)
+def test_only_the_latest_response_of_filter_counts(names: list[str], error: str) -> None:
+    trial = Trial()
+    trial.filter(other_pod("p"), "n0")
+    trial.filter(other_pod("p"), *names)
+    assert asyncio.run(trial.bind(other_pod("p"), "n0")) == error
+
+
+def test_what_is_remembered_of_filtered_pods_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = 1_000_000
+    monkeypatch.setattr(service_module, "_MAX_NODE_BYTES", bound, raising=False)
+    trial = Trial()
+    trial.filter(other_pod("warm-up"), "n0")
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(300):
+        trial.filter(other_pod(f"p{number}"), *(f"node-{number}-{node:05d}" for node in range(1000)))
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 1.5 * bound
+    assert asyncio.run(trial.bind(other_pod("p0"), "node-0-00000")) == NOT_FILTERED
+    assert asyncio.run(trial.bind(other_pod("p299"), "node-0-00000")) == NODE_NOT_OFFERED
+
+
+@pytest.mark.parametrize("closed", [{}, {"n1": "reserved"}], ids=["all nodes returned", "some rejected"])
+def test_pods_with_the_same_nodes_share_what_is_remembered(
+    monkeypatch: pytest.MonkeyPatch, closed: dict[str, str]
+) -> None:
+    """Two lists of some bytes alternate: a bound of three lists keeps all pods, and not one pod of a fourth list."""
+    first, second = ["n0", "n1", "n2"], ["n0", "n1", "n3"]
+    monkeypatch.setattr(service_module, "_MAX_NODE_BYTES", 3 * len(json.dumps(first)))
+    trial = Trial()
+    trial.table.closed = closed
+    for number in range(100):
+        trial.filter(other_pod(f"p{number}"), *(second if number % 2 else first))
+    assert asyncio.run(trial.bind(other_pod("p0"), "n3")) == NODE_NOT_OFFERED
+    assert asyncio.run(trial.bind(other_pod("p1"), "n2")) == NODE_NOT_OFFERED
+    for number in range(100, 104):
+        trial.filter(other_pod(f"p{number}"), *(f"n{number}{index}" for index in range(3)))
+    assert asyncio.run(trial.bind(other_pod("p0"), "n3")) == NOT_FILTERED
+    assert asyncio.run(trial.bind(other_pod("p103"), "n3")) == NODE_NOT_OFFERED
 
 
 def test_a_failed_bind_may_come_again_without_a_filter() -> None:

@@ -15,6 +15,7 @@ from tfjob_controller.gangscheduler.extender.wire import (
     FilterResult,
     decode_bind_args,
     decode_filter_args,
+    decode_names,
     encode_answer,
 )
 
@@ -40,6 +41,7 @@ def body(**fields: Any) -> bytes:
 def test_keys_are_read_in_any_case_and_nodes_may_be_null(sent: bytes, names: list[str]) -> None:
     args = decode_filter_args(sent)
     assert list(args.node_names) == names
+    assert list(decode_names(args.node_names_json)) == names
     assert (args.pod.metadata.uid, args.pod.metadata.labels) == ("u1", {"a": "b"})
     assert json.loads(args.pod.body) == POD
 
