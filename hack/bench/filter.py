@@ -231,7 +231,14 @@ def serve(api_port: int) -> None:
     clock = RealClock()
     binder = Binder(_transport(api_port, clock), clock)
     state = SharedState(Store(), clock)
-    permit = Permit(binder.submit, state, clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
+    permit = Permit(
+        binder.submit,
+        state,
+        clock,
+        http_timeout_seconds=3600.0,
+        bind_timeout_seconds=3600.0,
+        admitted_timeout_seconds=3600.0,
+    )
     permit.set_placement(PARKED_GANG, 1, {member: node_of(member) for member in members(PARKED + 1)})
     for gang in range(GANGS_A_ROUND * ROUNDS):
         permit.set_placement(f"bench/gang-{gang}", 1, {member: node_of(member) for member in members(GANG_SIZE)})

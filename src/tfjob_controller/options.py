@@ -220,6 +220,12 @@ class ExtenderOptions:
     bind_timeout: float = option(
         DURATION, "60s", "How long an admitted gang may make no progress before it goes back to the queue."
     )
+    admitted_timeout: float = option(
+        DURATION,
+        "10m",
+        "How long a gang may be admitted without being bound, whatever progress it makes, before it goes back to the "
+        "queue. A gang of more than 2,000 pods has proportionally longer.",
+    )
     concurrent_writes: int = option(COUNT, "16", "How many Bindings or statuses are written at the same time.")
     qps: float = option(RATE, "1000", "Requests per second to the API server, over all; 0 for no limit of our own.")
     burst: int = option(COUNT, "2000", "Requests that may go at once before --qps counts.")

@@ -49,7 +49,7 @@ from tfjob_controller.util.timestamps import format_micro_time
 
 NAMESPACE = "team"
 GANG_PATH = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
-BIND_TIMEOUT_SECONDS = 60.0
+BIND_TIMEOUT_SECONDS, ADMITTED_TIMEOUT_SECONDS = 60.0, 600.0
 SCALE_DOWN_SECONDS, SCALE_UP_SECONDS = 30.0, 60.0
 _PREFIX = "scheduling.kubeflow.org"
 
@@ -120,7 +120,12 @@ class GangWorld:
         self.state = SharedState(self.gangs, self.clock)
         check = PreBindCheck(self, self.gangs, self._pod_store, self.state, self.clock, lambda: self.is_leading)
         self.permit = Permit(
-            check.submit, self.state, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
+            check.submit,
+            self.state,
+            self.clock,
+            http_timeout_seconds=300.0,
+            bind_timeout_seconds=BIND_TIMEOUT_SECONDS,
+            admitted_timeout_seconds=ADMITTED_TIMEOUT_SECONDS,
         )
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
         self.pod_api = _Pods(self.pods)

@@ -27,7 +27,7 @@ from tfjob_controller.gangscheduler.permit.members import (
 
 GANG = "ns/gang"
 MEMBERS = [f"worker-{number}" for number in range(4)]
-CALL_TIMEOUT, BIND_TIMEOUT = 40.0, 60.0
+CALL_TIMEOUT, BIND_TIMEOUT, ADMITTED_TIMEOUT = 40.0, 60.0, 300.0
 
 members = st.sampled_from(MEMBERS)
 
@@ -61,7 +61,7 @@ class Cluster(RuleBasedStateMachine):
         if member in self.nodes and member not in self.pods:
             self.pods[member] = Pod(f"uid-{self.number()}")
             self.own.add(self.pods[member].uid)
-            self.machine.note_progress(GANG, self.now)
+            self.machine.note_progress(GANG, self.attempt, member, self.now)
 
     @rule(member=members)
     def come(self, member: str) -> None:
@@ -163,7 +163,11 @@ class Cluster(RuleBasedStateMachine):
             self.is_open = False
 
     def new_machine(self) -> PermitMachine:
-        return PermitMachine(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
+        return PermitMachine(
+            call_timeout_seconds=CALL_TIMEOUT,
+            bind_timeout_seconds=BIND_TIMEOUT,
+            admitted_timeout_seconds=ADMITTED_TIMEOUT,
+        )
 
     def number(self) -> int:
         self.numbers += 1

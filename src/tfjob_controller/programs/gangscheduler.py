@@ -128,6 +128,7 @@ class GangScheduler:
             self._clock,
             http_timeout_seconds=options.extender_http_timeout,
             bind_timeout_seconds=options.bind_timeout,
+            admitted_timeout_seconds=options.admitted_timeout,
         )
         self._recorder = EventRecorder(self.transport, self._clock, NAME, socket.gethostname())
         self._writer = StatusWriter(

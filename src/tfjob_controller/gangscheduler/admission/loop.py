@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
 from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
 from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
@@ -84,6 +84,10 @@ class AdmissionLoop:
         self._due: dict[str, float] = {}
         self._idle_since: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        # Attempts since the gang was bound that ended without any pod.
+        self._empty_attempts: dict[str, set[int]] = {}
+        # The last attempt of each gang of which Permit knows the pods that existed when this process first saw it.
+        self._noted_attempts: dict[str, int] = {}
         # Placed gangs with members that need another node and fit on none: every pass processes them.
         self._unplaceable: set[str] = set()
         # By gang, members that were reassigned before their pods were in the cache; and such pods to wake after a pass.
@@ -239,6 +243,7 @@ class AdmissionLoop:
         )
         if not self._reservations.reserve(gang, pods):
             self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
+        self._note_existing_pods(key, gang.status, pods)
         rejected = self._state.rejected_nodes.by_member(key)
         found, is_any_unplaceable = self._reservations.reassign(gang, pods, rejected, seen.metadata.resource_version)
         if is_any_unplaceable:
@@ -257,6 +262,13 @@ class AdmissionLoop:
                 seen, status, StatusChange.REASSIGNED if reassigned else StatusChange.RESIZED, pods_to_wake=pods_to_wake
             ),
         )
+
+    def _note_existing_pods(self, key: str, status: GangStatus, pods: Mapping[str, ScheduledPod]) -> None:
+        """Report the pods that exist when an attempt is processed first. The informer's handler reports later ones."""
+        if status.phase == ADMITTED and self._noted_attempts.get(key) != status.attempt:
+            self._noted_attempts[key] = status.attempt
+            for pod in pods.values():
+                self._state.note_created(pod, self._permit.note_progress)
 
     def _newly_seen(self, key: str, pods: Mapping[str, ScheduledPod]) -> set[str]:
         """Returns unbound members that were reassigned before their pods were in the cache.
@@ -287,6 +299,8 @@ class AdmissionLoop:
             moments.pop(key, None)
         self._reassigned_unseen.pop(key, None)
         self._failures.pop(key, None)
+        self._empty_attempts.pop(key, None)
+        self._noted_attempts.pop(key, None)
         self._uids.pop(key, None)
 
     def _requeue(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> StatusUpdate:
@@ -294,7 +308,10 @@ class AdmissionLoop:
         failures = self._failures.get(key, 0) + 1
         cap = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2.0 ** min(failures, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
-        status = lifecycle.requeued_status(gang, bound, self._rng.uniform(cap / 2, cap), now)
+        empty_attempts = self._empty_attempts.setdefault(key, set())
+        if not self._permit.has_progress(key):
+            empty_attempts.add(gang.status.attempt)
+        status = lifecycle.requeued_status(gang, bound, self._rng.uniform(cap / 2, cap), len(empty_attempts), now)
         return StatusUpdate(gang, status, StatusChange.REQUEUED)
 
     # Writing
@@ -311,6 +328,7 @@ class AdmissionLoop:
         self._queue.note_written(key)
         if update.change == StatusChange.BOUND:
             self._failures.pop(key, None)
+            self._empty_attempts.pop(key, None)
         if update.change == StatusChange.REQUEUED:
             self._failures[key] = self._failures.get(key, 0) + 1
         self._state.enqueue(key)

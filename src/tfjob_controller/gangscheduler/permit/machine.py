@@ -15,11 +15,14 @@ its pod and node are the same, and the pod's next call replaces the first. The g
                 failed calls again and is posted at once, alone. If all have failed, the gang is WAITING again.
     BOUND       every member is bound; `GangBound` reports it once. A later pod of a member (a replacement, or a member
                 that was added) is posted at once.
-    REJECTED    WAITING or BINDING made no progress for `bind_timeout_seconds`: nothing more is posted. Once the
-                Bindings in flight have ended, `AttemptRejected` reports it once, unless they bound the last members.
+    REJECTED    WAITING or BINDING made no progress for `bind_timeout_seconds`, or lasted for `admitted_timeout_seconds`
+                as a whole: nothing more is posted. Once the Bindings in flight have ended, `AttemptRejected` reports it
+                once, unless they bound the last members.
 
-Progress is a pod's first call, a pod that was bound, and what the caller reports (`note_progress`: a pod of the gang
-was created). Repeated calls of a pod are none; otherwise a pod that can never be bound would keep a half-bound gang.
+Progress is a pod that was created (`note_progress`: the caller checks that it is as the gang says), the first call of
+such a member, and its Binding; each counts once per member. Otherwise one pod that is deleted and recreated again and
+again, or that can never be bound, would keep the capacity of a whole gang from all others. A gang of more than
+`MEMBERS_PER_TIMEOUT` members has proportionally more time as a whole, since pods are created one by one.
 
 A call whose Binding is in flight is answered with the outcome of that Binding and with nothing else, whatever happens
 to its gang: after an earlier error kube-scheduler would give the capacity to another pod.
@@ -63,6 +66,8 @@ from tfjob_controller.gangscheduler.permit.members import (
     PermitPhase,
 )
 
+# Controllers create at least three pods per second: the default of `--admitted-timeout` suffices for so many.
+MEMBERS_PER_TIMEOUT = 2000
 _FIXED_STAGES = (MemberStage.BINDING, MemberStage.BOUND)
 
 
@@ -79,10 +84,13 @@ class PermitStatistics:
 class PermitMachine:
     """The state machine. Times are monotonic seconds."""
 
-    def __init__(self, *, call_timeout_seconds: float, bind_timeout_seconds: float) -> None:
+    def __init__(
+        self, *, call_timeout_seconds: float, bind_timeout_seconds: float, admitted_timeout_seconds: float
+    ) -> None:
         """A call waits for at most `call_timeout_seconds`, which must be less than kube-scheduler's httpTimeout."""
         self._call_timeout = call_timeout_seconds
         self._bind_timeout = bind_timeout_seconds
+        self._admitted_timeout = admitted_timeout_seconds
         self.gangs: dict[str, GangPermit] = {}
         # The member and the time of expiry, in the order of the calls' start, which is also that of their expiry.
         self._calls: dict[int, tuple[MemberPermit, float]] = {}
@@ -110,7 +118,7 @@ class PermitMachine:
         outputs: list[PermitOutput] = []
         if known is None or known.attempt < attempt:
             outputs += self._remove_gang(known, WRONG_ATTEMPT)
-            known = self.gangs[gang] = GangPermit(gang, attempt, now)
+            known = self.gangs[gang] = GangPermit(gang, attempt, now, now)
         if known.phase is PermitPhase.REJECTED and not was_bound:
             return outputs
         outputs += self._update_members(known, nodes)
@@ -136,8 +144,8 @@ class PermitMachine:
         permit.call = call
         if permit.stage is MemberStage.ABSENT:
             permit.pod = pod
-            if permit.last_uid != pod.uid:
-                permit.last_uid = pod.uid
+            if permit.is_created_counted and not permit.is_call_counted:
+                permit.is_call_counted = True
                 gang.progress_at = now
             gang.set_stage(member.name, MemberStage.WAITING)
         return outputs + self._advance(gang)
@@ -158,7 +166,9 @@ class PermitMachine:
             _wait_again(known)
         else:
             known.set_stage(member, MemberStage.BOUND)
-            known.progress_at = now
+            if not permit.is_bound_counted:
+                permit.is_bound_counted = True
+                known.progress_at = now
         return outputs + self._advance(known)
 
     def remove_pod(self, gang: str, member: str, uid: str) -> list[PermitOutput]:
@@ -175,11 +185,20 @@ class PermitMachine:
         _wait_again(known)
         return outputs
 
-    def note_progress(self, gang: str, now: float) -> None:
-        """Record progress that the machine does not see, such as a created pod."""
+    def note_progress(self, gang: str, attempt: int, member: str, now: float) -> None:
+        """Record that a pod was created for a member of this attempt, with the controller and requests of the gang."""
         known = self.gangs.get(gang)
-        if known is not None:
+        permit = known.members.get(member) if known is not None and known.attempt == attempt else None
+        if known is not None and permit is not None and not permit.is_created_counted:
+            permit.is_created_counted = True
             known.progress_at = now
+
+    def has_progress(self, gang: str) -> bool:
+        """Reports whether any pod of the present attempt counted as progress."""
+        known = self.gangs.get(gang)
+        return known is not None and any(
+            each.is_created_counted or each.stage is MemberStage.BOUND for each in known.members.values()
+        )
 
     def reject(self, gang: str) -> list[PermitOutput]:
         """Post nothing more for this attempt. `AttemptRejected` follows when no Binding is in flight any more.
@@ -251,7 +270,7 @@ class PermitMachine:
                 continue
             outputs += self._respond(permit, "" if permit.uid == uid else SECOND_POD)
             gang.reset(member)
-            permit.bound_uid = permit.last_uid = uid
+            permit.bound_uid = uid
             gang.set_stage(member, MemberStage.BOUND)
         return outputs
 
@@ -293,9 +312,13 @@ class PermitMachine:
         return [
             output
             for gang in self.gangs.values()
-            if gang.phase in (PermitPhase.WAITING, PermitPhase.BINDING) and now - gang.progress_at >= self._bind_timeout
+            if gang.phase in (PermitPhase.WAITING, PermitPhase.BINDING)
+            and (now - gang.progress_at >= self._bind_timeout or now - gang.admitted_at >= self._longest(gang))
             for output in self._reject(gang)
         ]
+
+    def _longest(self, gang: GangPermit) -> float:
+        return self._admitted_timeout * max(1.0, len(gang.members) / MEMBERS_PER_TIMEOUT)
 
     def _reject(self, gang: GangPermit) -> list[PermitOutput]:
         gang.phase = PermitPhase.REJECTED

@@ -76,8 +76,11 @@ class MemberPermit:
     pod: BindRequest | None = None
     bound_uid: str = ""
     call: int | None = None
-    last_uid: str = ""
-    """The uid of the last pod that called, so that its next call is no progress."""
+    is_created_counted: bool = False
+    """A pod of the member was created, as the gang says, and counted as progress. No later pod of the member counts."""
+    is_call_counted: bool = False
+    """The same for the first call of a member whose pod counted."""
+    is_bound_counted: bool = False
     is_pod_deleted: bool = False
     """The pod was deleted while its Binding was in flight."""
 
@@ -92,6 +95,7 @@ class GangPermit:
 
     key: str
     attempt: int
+    admitted_at: float
     progress_at: float
     phase: PermitPhase = PermitPhase.WAITING
     nodes: dict[str, str] = field(default_factory=dict)

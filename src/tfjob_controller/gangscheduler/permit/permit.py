@@ -56,10 +56,13 @@ class Permit:
         *,
         http_timeout_seconds: float,
         bind_timeout_seconds: float,
+        admitted_timeout_seconds: float,
     ) -> None:
         """`http_timeout_seconds` is the httpTimeout of kube-scheduler's configuration for this extender."""
         self._machine = PermitMachine(
-            call_timeout_seconds=HTTP_TIMEOUT_FRACTION * http_timeout_seconds, bind_timeout_seconds=bind_timeout_seconds
+            call_timeout_seconds=HTTP_TIMEOUT_FRACTION * http_timeout_seconds,
+            bind_timeout_seconds=bind_timeout_seconds,
+            admitted_timeout_seconds=admitted_timeout_seconds,
         )
         self._submit_bindings = submit_bindings
         self._state = state
@@ -137,10 +140,15 @@ class Permit:
         """Handle a member's pod that is deleted, finished or being deleted."""
         self._do(lambda: self._machine.remove_pod(gang, member, uid))
 
-    def note_progress(self, gang: str) -> None:
-        """Record that a pod of the gang was created."""
+    def note_progress(self, gang: str, attempt: int, member: str) -> None:
+        """See `PermitMachine.note_progress`."""
         with self._lock:
-            self._machine.note_progress(gang, self._clock.monotonic())
+            self._machine.note_progress(gang, attempt, member, self._clock.monotonic())
+
+    def has_progress(self, gang: str) -> bool:
+        """See `PermitMachine.has_progress`."""
+        with self._lock:
+            return self._machine.has_progress(gang)
 
     def tick(self) -> None:
         """Handle timeouts; the own thread calls it twice per second."""

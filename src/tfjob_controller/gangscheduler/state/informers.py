@@ -53,7 +53,7 @@ class PodListener(Protocol):
     """Learns of created and ended member pods; implemented by `permit.Permit`, which is a layer above."""
 
     def remove_pod(self, gang: str, member: str, uid: str) -> None: ...
-    def note_progress(self, gang: str) -> None: ...
+    def note_progress(self, gang: str, attempt: int, member: str) -> None: ...
 
 
 class NodeHandler:
@@ -99,7 +99,7 @@ class PodHandler:
         gang = gang_key_of(obj.metadata)
         if gang:
             self._state.observed_requests.add_pod(obj)
-            self._permit.note_progress(gang)
+            self._state.note_created(obj, self._permit.note_progress)
         self._set(obj)
 
     def on_update(self, old: ScheduledPod, new: ScheduledPod) -> None:

@@ -15,7 +15,7 @@ which is held briefly. Threads: any, but only the loop calls `take` and `wait`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -23,10 +23,20 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.common.podrequests import Amounts, amounts_of, requests_of
 from tfjob_controller.api.common.quantity import PODS, quantity_of
-from tfjob_controller.api.gang import ADMITTED, MEMBER_LABEL, Gang, GangSpec, Member, gang_key_of, kind_of
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    ATTEMPT_LABEL,
+    MEMBER_LABEL,
+    Gang,
+    GangSpec,
+    Member,
+    gang_key_of,
+    kind_of,
+    parse_index,
+)
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.meta import controller_of, key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes
 from tfjob_controller.util.clock import Clock
@@ -195,6 +205,19 @@ class SharedState:
             self._rejected_attempts[gang] = attempt
         self.enqueue(gang)
 
+    def note_created(self, pod: ScheduledPod, note: Callable[[str, int, str], None]) -> None:
+        """Call `note(gang, attempt, member)` if the pod counts as progress of its gang.
+
+        It must request what the Gang says of its member, and have a controller if the Gang has one. The caller checks
+        attempt and member.
+        """
+        key = gang_key_of(pod.metadata)
+        gang = self._gangs.get(key)
+        attempt = parse_index(pod.metadata.labels.get(ATTEMPT_LABEL, ""))
+        member = pod.metadata.labels.get(MEMBER_LABEL, "")
+        if gang is not None and attempt is not None and _is_as_declared(gang, member, pod):
+            note(key, attempt, member)
+
     # For the loop
 
     def wait(self, seconds: float) -> None:
@@ -218,6 +241,17 @@ class SharedState:
         self.rejected_nodes.forget(gang_key)
         self.observed_requests.forget(gang_key)
         self._rejected_attempts.pop(gang_key, None)
+
+
+def _is_as_declared(gang: Gang, member: str, pod: ScheduledPod) -> bool:
+    declared = next((each for each in gang.spec.members if each.name == kind_of(member)), None)
+    if declared is None or (controller_of(gang) is not None and controller_of(pod) is None):
+        return False
+    try:
+        amounts = requests_of(pod)
+        return all(amounts.get(name, 0) >= amount for name, amount in amounts_of(declared).items())
+    except ValueError:
+        return False
 
 
 def _spec_requests(spec: GangSpec) -> tuple[tuple[str, Mapping[str, str]], ...]:

@@ -55,6 +55,9 @@ REPLACEMENT_SECONDS = 15.0
 # An owner may restart a whole elastic gang with other members, and may lose its own leader election meanwhile.
 RESTART_SECONDS = 60.0
 
+# Attempts without any pod after which a gang loses its age: gangs that never start must not keep others out in turns.
+MAX_EMPTY_ATTEMPTS = 3
+
 
 class GangState(Enum):
     """A gang's state for the admission loop."""
@@ -280,12 +283,20 @@ def suspended_status(gang: Gang, now: datetime) -> GangStatus:
     return _unplaced_status(gang, RELEASED, "Suspended", message, now, **changes)
 
 
-def requeued_status(gang: Gang, bound_count: int, backoff_seconds: float, now: datetime) -> GangStatus:
-    """Returns the status of a gang that is requeued after a failed attempt. It keeps its queue time."""
+def requeued_status(
+    gang: Gang, bound_count: int, backoff_seconds: float, empty_attempts: int, now: datetime
+) -> GangStatus:
+    """Returns the status of a gang that is requeued after a failed attempt.
+
+    It keeps its queue time, unless `MAX_EMPTY_ATTEMPTS` of its attempts had no pod.
+    """
     wanted = len(placed_nodes(gang.status))
     message = f"Attempt {gang.status.attempt} was given up: {bound_count} of {wanted} pods were bound in time"
-    requeue_time = format_micro_time(now + timedelta(seconds=backoff_seconds))
-    return _unplaced_status(gang, WAITING, "NoProgress", message, now, requeue_time=requeue_time, **_NO_RESIZE_REQUEST)
+    changes: dict[str, Any] = {"requeue_time": format_micro_time(now + timedelta(seconds=backoff_seconds))}
+    if empty_attempts >= MAX_EMPTY_ATTEMPTS:
+        message += f". No pod was created in {empty_attempts} attempts, so its age counts from now"
+        changes["queued_time"] = format_micro_time(now)
+    return _unplaced_status(gang, WAITING, "NoProgress", message, now, **changes, **_NO_RESIZE_REQUEST)
 
 
 def waiting_status(gang: Gang, position: int, missing: tuple[Missing, ...], message: str, now: datetime) -> GangStatus:

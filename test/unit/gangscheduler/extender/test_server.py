@@ -49,7 +49,12 @@ class Extender:
         clock = RealClock()
         self.binder = Binder(self.bindings, clock, threads=4)
         self.permit = Permit(
-            self.binder.submit, self.listener, clock, http_timeout_seconds=300.0, bind_timeout_seconds=60.0
+            self.binder.submit,
+            self.listener,
+            clock,
+            http_timeout_seconds=300.0,
+            bind_timeout_seconds=60.0,
+            admitted_timeout_seconds=600.0,
         )
         self.service = ExtenderVerbs(self.table, self.permit, self.listener)
         self.server = new_server(Loopback(), self.service, clock, **options)
@@ -85,7 +90,9 @@ class Extender:
 def idle_service() -> ExtenderVerbs:
     clock, listener = RealClock(), Listener()
     binder = Binder(Bindings(), clock)
-    permit = Permit(binder.submit, listener, clock, http_timeout_seconds=1.0, bind_timeout_seconds=1.0)
+    permit = Permit(
+        binder.submit, listener, clock, http_timeout_seconds=1.0, bind_timeout_seconds=1.0, admitted_timeout_seconds=9.0
+    )
     return ExtenderVerbs(Table(), permit, listener)
 
 

@@ -33,7 +33,7 @@ from tfjob_controller.gangscheduler.permit.members import (
 
 GANG = "ns/gang"
 NODES = {"worker-0": "n0", "worker-1": "n1", "worker-2": "n1"}
-CALL_TIMEOUT, BIND_TIMEOUT = 240.0, 60.0
+CALL_TIMEOUT, BIND_TIMEOUT, ADMITTED_TIMEOUT = 240.0, 60.0, 600.0
 MEMBERS = list(NODES)
 
 
@@ -45,7 +45,11 @@ class Trial:
     """A machine, its time, and calls that number themselves."""
 
     def __init__(self, nodes: dict[str, str] | None = None, attempt: int = 1) -> None:
-        self.machine = PermitMachine(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
+        self.machine = PermitMachine(
+            call_timeout_seconds=CALL_TIMEOUT,
+            bind_timeout_seconds=BIND_TIMEOUT,
+            admitted_timeout_seconds=ADMITTED_TIMEOUT,
+        )
         self.now = 1000.0
         self.attempt = attempt
         self._calls = itertools.count(1)
@@ -172,7 +176,7 @@ def test_who_has_no_seat_is_answered_at_once_and_changes_nothing(
 def test_a_call_ends_before_kube_scheduler_loses_patience_and_its_member_counts_on() -> None:
     trial = Trial()
     trial.request_bind("worker-0")
-    trial.machine.note_progress(GANG, trial.now + CALL_TIMEOUT)
+    trial.machine.note_progress(GANG, 1, "worker-1", trial.now + CALL_TIMEOUT)
     assert trial.later(CALL_TIMEOUT - 1) == []
     assert trial.later(1) == [BindResponse(1, NOT_COMPLETE)]
     assert posted(trial.request_bind_all(["worker-1", "worker-2"])) == MEMBERS
@@ -201,11 +205,12 @@ def test_coming_again_is_no_progress() -> None:
     "progress",
     [
         pytest.param(lambda trial: trial.request_bind("worker-1"), id="a call arrives"),
-        pytest.param(lambda trial: trial.machine.note_progress(GANG, trial.now), id="a pod is created"),
+        pytest.param(lambda trial: trial.machine.note_progress(GANG, 1, "worker-2", trial.now), id="a pod is created"),
     ],
 )
 def test_a_gang_is_given_up_only_after_a_time_without_progress(progress: Setup) -> None:
     trial = Trial()
+    trial.machine.note_progress(GANG, 1, "worker-1", trial.now)
     trial.request_bind("worker-0")
     assert trial.later(BIND_TIMEOUT - 1) == []
     progress(trial)
@@ -213,6 +218,44 @@ def test_a_gang_is_given_up_only_after_a_time_without_progress(progress: Setup) 
     assert AttemptRejected(GANG, 1) in trial.later(1)
     assert trial.later(BIND_TIMEOUT) == [], "it is said once"
     assert trial.machine.statistics().calls == 0
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(lambda trial: trial.machine.note_progress(GANG, 1, "worker-0", trial.now), id="created again"),
+        pytest.param(lambda trial: trial.machine.note_progress(GANG, 1, "worker-9", trial.now), id="no member"),
+        pytest.param(lambda trial: trial.machine.note_progress(GANG, 2, "worker-1", trial.now), id="other attempt"),
+        pytest.param(lambda trial: trial.request_bind("worker-0", at=pod("worker-0", 2)), id="calls again"),
+        pytest.param(lambda trial: trial.request_bind("worker-1"), id="calls, and is not as the gang says"),
+    ],
+)
+def test_each_member_makes_progress_once_and_others_make_none(attempt: Setup) -> None:
+    trial = Trial()
+    trial.machine.note_progress(GANG, 1, "worker-0", trial.now)
+    trial.request_bind("worker-0")
+    trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid)
+    trial.now += BIND_TIMEOUT - 1
+    attempt(trial)
+    assert AttemptRejected(GANG, 1) in trial.later(1)
+    assert trial.machine.has_progress(GANG)
+
+
+@pytest.mark.parametrize(("members", "factor"), [(20, 1), (4000, 2)])
+def test_whatever_progress_a_gang_makes_it_is_not_admitted_for_ever(members: int, factor: int) -> None:
+    trial = Trial({f"worker-{number}": "n0" for number in range(members)})
+    for number in range(members):
+        trial.machine.note_progress(GANG, 1, f"worker-{number}", trial.now)
+        if trial.later(BIND_TIMEOUT - 1):
+            break
+    assert trial.now - 1000.0 == pytest.approx(factor * ADMITTED_TIMEOUT, abs=BIND_TIMEOUT)
+
+
+def test_an_attempt_without_pods_has_no_progress() -> None:
+    trial = Trial()
+    trial.request_bind("worker-0")
+    assert not trial.machine.has_progress(GANG)
+    assert not trial.machine.has_progress("ns/other")
 
 
 def test_a_gang_that_was_given_up_binds_nobody_until_its_next_attempt() -> None:

@@ -18,7 +18,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.telemetry import endpoints
 from tfjob_controller.util.clock import FakeClock, RealClock
 
-HTTP_TIMEOUT, BIND_TIMEOUT = 300.0, 600.0
+HTTP_TIMEOUT, BIND_TIMEOUT, ADMITTED_TIMEOUT = 300.0, 600.0, 3600.0
 NODES = {"worker-0": "n0", "worker-1": "n1"}
 
 
@@ -33,6 +33,7 @@ class Parts:
             self.clock,
             http_timeout_seconds=HTTP_TIMEOUT,
             bind_timeout_seconds=BIND_TIMEOUT,
+            admitted_timeout_seconds=ADMITTED_TIMEOUT,
         )
         self.answers: dict[str, list[str]] = {}
 
@@ -88,7 +89,7 @@ def test_its_own_thread_gives_a_gang_up(parts: Parts) -> None:
 
 def test_a_created_pod_puts_that_off(parts: Parts) -> None:
     parts.pass_time(BIND_TIMEOUT - TICK_SECONDS)
-    parts.permit.note_progress("ns/gang")
+    parts.permit.note_progress("ns/gang", 1, "worker-0")
     parts.pass_time(TICK_SECONDS)
     parts.clock.await_waiters(1)
     assert parts.listener.rejected_attempts == []
