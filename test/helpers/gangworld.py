@@ -14,7 +14,14 @@ from typing import Any
 import msgspec
 
 from helpers.memoryapi import MemoryApi
-from tfjob_controller.api.common.cluster import Node, ScheduledPod, decode_node, decode_scheduled_pod
+from tfjob_controller.api.common.cluster import (
+    Node,
+    ResourceQuota,
+    ScheduledPod,
+    decode_node,
+    decode_resource_quota,
+    decode_scheduled_pod,
+)
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.gang import (
     ADMITTED,
@@ -95,6 +102,8 @@ class GangWorld:
         self.api = MemoryApi()
         self.clock = FakeClock()
         self.nodes: dict[str, Node] = {}
+        # `hard` of a ResourceQuota; the API server counts pods in `used` as soon as they exist.
+        self.quota: dict[str, str] = {}
         self.pods: dict[str, ScheduledPod] = {}
         self.is_binding_broken = False
         self.is_binding_repeated = False
@@ -141,6 +150,7 @@ class GangWorld:
             self.state,
             self.gangs,
             self._pod_store,
+            self._quotas_of,
             self._writer,
             self.permit,
             self.clock,
@@ -294,6 +304,17 @@ class GangWorld:
             for pod in self.pods.values()
             if pod.spec.node_name == node and pod.status.phase not in ("Succeeded", "Failed")
         )
+
+    def _quotas_of(self, namespace: str) -> list[ResourceQuota]:
+        pods = [pod for pod in self.pods.values() if pod.status.phase not in ("Succeeded", "Failed")]
+        cpus = str(sum(map(_cpu_of, pods)))
+        used = {"cpu": cpus, "requests.cpu": cpus, "pods": str(len(pods))}
+        body = {
+            "metadata": {"name": "quota", "namespace": namespace},
+            "spec": {"hard": self.quota},
+            "status": {"hard": self.quota, "used": used},
+        }
+        return [decode_resource_quota(msgspec.json.encode(body))] if self.quota else []
 
     def coming(self, node: str) -> int:
         """CPUs of the pods whose Bindings to this node are under way."""

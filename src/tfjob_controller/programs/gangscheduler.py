@@ -37,6 +37,7 @@ from tfjob_controller.gangscheduler.state.informers import (
     GangHandler,
     NodeHandler,
     PodHandler,
+    QuotaHandler,
     SchedulerCaches,
 )
 from tfjob_controller.gangscheduler.state.shared import SharedState
@@ -64,7 +65,7 @@ NAME = "gang-scheduler"
 STOP_SECONDS = 9.0
 _PART_SECONDS = 2.0
 _START_POLL_SECONDS = 0.02
-# Connections beyond those of writer and binder: three watches, and some in reserve.
+# Connections beyond those of writer and binder: four watches, and some in reserve.
 _MORE_CONNECTIONS = 8
 
 
@@ -144,6 +145,7 @@ class GangScheduler:
             self.state,
             self.caches.gangs.store,
             self.caches.pods.store,
+            self.caches.quotas_of,
             self._writer,
             self._permit,
             self._clock,
@@ -184,6 +186,7 @@ class GangScheduler:
         registrations = [
             self.caches.nodes.add_handler(NodeHandler(self.state)),
             self.caches.pods.add_handler(PodHandler(self.state, self._permit)),
+            self.caches.quotas.add_handler(QuotaHandler(self.state)),
             self.caches.gangs.add_handler(GangHandler(self.state)),
         ]
         self.caches.informers.start()

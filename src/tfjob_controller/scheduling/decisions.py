@@ -13,6 +13,8 @@ there. A gang holds nothing if it would not fit even without any other gang (oth
 would not help), or while it backs off. Nodes that are *nominated* for a gang, since others shrink for it (autoscaling),
 are for no other gang, whatever its priority.
 
+A gang for which the ResourceQuotas of its namespace leave too little (quota.py) waits, and holds nothing.
+
 A cycle must be cheap, since it runs after every event. Gangs with equal pod sets share one shape, which has an estimate
 of how much of it would fit, and remembers that a placement was tried in vain until capacity is freed.
 
@@ -39,6 +41,7 @@ from tfjob_controller.scheduling.estimates import (
 from tfjob_controller.scheduling.packing import NodeGroup
 from tfjob_controller.scheduling.placement import NodePredicate, Placement, place
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
+from tfjob_controller.scheduling.quota import NamespaceQuotas, QuotaShortage
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
@@ -133,6 +136,8 @@ class Pending:
     missing: tuple[Missing, ...]
     message: str
     may_fit: bool = False
+    is_over_quota: bool = False
+    """The quotas of its namespace do not allow it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,16 +217,17 @@ class _GangShape:
 class AdmissionDecider:
     """Makes decisions, and remembers between cycles what has not changed."""
 
-    def __init__(self, view: ClusterView, policy: AdmissionPolicy) -> None:
+    def __init__(self, view: ClusterView, policy: AdmissionPolicy, quotas: NamespaceQuotas | None = None) -> None:
         self._view = view
         self._policy = policy
+        self._quotas = quotas or NamespaceQuotas(lambda namespace: ())
         self._hypothetical = HypotheticalCapacity(view)
         self._shapes: dict[tuple[PodSet, ...], _GangShape] = {}
         self._shape_by_gang: dict[str, tuple[GangSpec, _GangShape | str]] = {}
 
     def decide(self, gangs: Iterable[Gang], now: datetime, nominated: NominatedNodes | None = None) -> list[Decision]:
         """Returns the decisions in queue order, after reserving the capacity of admitted gangs in the view."""
-        cycle = _Cycle(self._view, self._policy, now, nominated)
+        cycle = _Cycle(self._view, self._policy, self._quotas, now, nominated)
         self._hypothetical.start_cycle(now)
         queue = queue_order(gangs)
         decisions = [cycle.decide(each, self._shape_of(each.key, each.gang.spec)) for each in queue]
@@ -262,10 +268,16 @@ class _Cycle:
     """The state of one cycle: the number of pending gangs, and the nodes that are still open to younger gangs."""
 
     def __init__(
-        self, view: ClusterView, policy: AdmissionPolicy, now: datetime, nominated: NominatedNodes | None
+        self,
+        view: ClusterView,
+        policy: AdmissionPolicy,
+        quotas: NamespaceQuotas,
+        now: datetime,
+        nominated: NominatedNodes | None,
     ) -> None:
         self._view = view
         self._policy = policy
+        self._quotas = quotas
         self._now = now
         self._nominated = nominated
         self._waiting = 0
@@ -282,11 +294,15 @@ class _Cycle:
             return Unschedulable(key, INVALID_RESOURCES, shape)
         if queued.is_backing_off(self._now):
             return self._pending(key, (), BACKING_OFF, shape.may_fit())
+        pod_sets = self._quotas.limit(queued.gang, shape.pod_sets)
+        if isinstance(pod_sets, QuotaShortage) and not shape.exceeds_cluster():
+            return self._pending(key, pod_sets.missing, pod_sets.message, is_over_quota=True)
         may_fit = shape.may_fit()
-        placement = self._place(key, shape) if may_fit else None
+        placement = self._place(key, shape, pod_sets) if may_fit and not isinstance(pod_sets, QuotaShortage) else None
         if placement is not None:
             attempt = queued.gang.status.attempt + 1
             self._view.reserve(key, placement.node_of, requests_by_kind(shape.pod_sets), attempt=attempt)
+            self._quotas.reserve(queued.gang, shape.pod_sets, placement.counts)
             return Admit(key, placement, attempt)
         if shape.exceeds_cluster():
             return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, exceeds_capacity_message(shape.pod_sets))
@@ -296,18 +312,29 @@ class _Cycle:
             return self._pending(key, (), HELD_BACK, may_fit=True)
         return self._pending(key, *shape.message())
 
-    def _pending(self, key: str, missing: tuple[Missing, ...], message: str, may_fit: bool = False) -> Pending:
+    def _pending(
+        self,
+        key: str,
+        missing: tuple[Missing, ...],
+        message: str,
+        may_fit: bool = False,
+        *,
+        is_over_quota: bool = False,
+    ) -> Pending:
         self._waiting += 1
-        return Pending(key, self._waiting, missing, message, may_fit)
+        return Pending(key, self._waiting, missing, message, may_fit, is_over_quota)
 
-    def _place(self, key: str, shape: _GangShape) -> Placement | None:
-        """Capacity only shrinks during a cycle, so a shape that has failed once fails again."""
+    def _place(self, key: str, shape: _GangShape, pod_sets: Sequence[PodSet]) -> Placement | None:
+        """Capacity only shrinks during a cycle, so a shape that has failed once fails again.
+
+        `pod_sets` are the shape's with the counts that quotas allow. Their minimums are the same, and decide.
+        """
         nominated = self._nominated
         attempt_key = id(shape), nominated is not None and nominated.gang_key == key
         if attempt_key in self._failed:
             return None
         allowed = self._allowed_nodes(key)
-        found = place(self._view, shape.pod_sets, self._policy.topology_keys, allowed)
+        found = place(self._view, pod_sets, self._policy.topology_keys, allowed)
         if found is not None:
             return found
         self._failed.add(attempt_key)

@@ -1,4 +1,4 @@
-"""Nodes, and pods as a scheduler sees them: the fields that decide where a pod can run and what it requests.
+"""Nodes, quotas, and pods as a scheduler sees them: what decides whether and where a pod can run, and what it requests.
 
 `ScheduledPod` and `core.Pod` decode the same object: this one has the fields for the capacity of nodes, the other one
 the fields for the status of jobs. All values are immutable; unknown fields are dropped on decoding.
@@ -14,6 +14,7 @@ from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
 # Phases of a pod that uses no capacity any more.
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
@@ -116,5 +117,37 @@ class ScheduledPod(_Value, frozen=True):
     status: ScheduledPodStatus = ScheduledPodStatus()
 
 
+class ScopeRequirement(_Value, frozen=True):
+    """One condition on the pods that a quota counts."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(_Value, frozen=True):
+    match_expressions: tuple[ScopeRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(_Value, frozen=True):
+    hard: dict[str, str] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(_Value, frozen=True):
+    """`hard` is what the API server enforces; empty until it has seen the quota."""
+
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+class ResourceQuota(_Value, frozen=True):
+    metadata: ObjectMeta
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
 decode_node = decoder_for(Node)
+decode_resource_quota = decoder_for(ResourceQuota)
 decode_scheduled_pod = decoder_for(ScheduledPod)

@@ -38,6 +38,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import MAX_BACKOFF_SECONDS, AdmissionPolicy, Decision
+from tfjob_controller.scheduling.quota import NamespaceQuotas, QuotaLookup
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 
@@ -61,6 +62,7 @@ class AdmissionLoop:
         state: SharedState,
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
+        quotas_of: QuotaLookup,
         writer: StatusWriter,
         permit: Permit,
         clock: Clock,
@@ -75,9 +77,12 @@ class AdmissionLoop:
         self._writer = writer
         self._permit = permit
         self._clock = clock
-        self._reservations = Reservations(state.view, permit)
-        self._queue = AdmissionQueue(state.view, policy, clock, self._wake)
-        self._resizing = ResizeRequests(state.view, gangs, state.observed_requests, scale_policy, clock, self._wake)
+        self._quotas = NamespaceQuotas(quotas_of)
+        self._reservations = Reservations(state.view, self._quotas, permit)
+        self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake)
+        self._resizing = ResizeRequests(
+            state.view, gangs, self._quotas, state.observed_requests, scale_policy, clock, self._wake
+        )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's thread uses the following fields.
         self._uids: dict[str, str] = {}
@@ -153,6 +158,7 @@ class AdmissionLoop:
         keys = (self._due_gangs() | self._unplaceable) - self._read_uncertain()
         with self._state.lock:
             begin = self._clock.monotonic()
+            self._quotas.refresh()
             updates = [update for key in sorted(keys) for update in self._process(key, now)]
             plan = self._resizing.plan(self._queue.ordered, now)
             self._state.nominated = plan.nominated

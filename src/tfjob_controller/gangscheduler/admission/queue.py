@@ -31,11 +31,13 @@ from tfjob_controller.scheduling.decisions import (
     Admit,
     Decision,
     NominatedNodes,
+    Pending,
     QueuedGang,
     Unschedulable,
     backoff_seconds,
     queue_order,
 )
+from tfjob_controller.scheduling.quota import NamespaceQuotas
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
 
@@ -49,11 +51,16 @@ class AdmissionQueue:
     """Holds the waiting gangs. `wake(key, moment)` schedules a gang, in monotonic seconds."""
 
     def __init__(
-        self, view: ClusterView, policy: AdmissionPolicy, clock: Clock, wake: Callable[[str, float], None]
+        self,
+        view: ClusterView,
+        policy: AdmissionPolicy,
+        quotas: NamespaceQuotas,
+        clock: Clock,
+        wake: Callable[[str, float], None],
     ) -> None:
         # The last pass's; replaced as a whole, so that any thread may read it.
         self.decisions: Sequence[Decision] = ()
-        self._decider = AdmissionDecider(view, policy)
+        self._decider = AdmissionDecider(view, policy, quotas)
         self._clock = clock
         self._wake = wake
         self._gangs: dict[str, Gang] = {}
@@ -83,8 +90,9 @@ class AdmissionQueue:
         self._blocked_until[key] = until
 
     def ordered(self) -> Sequence[QueuedGang]:
-        """Returns the waiting gangs in queue order."""
-        return queue_order(self._gangs.values())
+        """Returns the waiting gangs in queue order, without those that wait for quota: no gang shrinks for them."""
+        over_quota = {each.gang_key for each in self.decisions if isinstance(each, Pending) and each.is_over_quota}
+        return queue_order(gang for key, gang in self._gangs.items() if key not in over_quota)
 
     def decide(self, now: datetime, nominated: NominatedNodes | None = None) -> list[StatusUpdate]:
         """Decide on all waiting gangs in order. Gangs that fit are reserved in the view and leave the queue.

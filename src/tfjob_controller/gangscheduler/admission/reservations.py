@@ -20,6 +20,7 @@ Threads: the admission loop's, under the view's lock.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import preferred_nodes
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.placement import find_member_node
 from tfjob_controller.scheduling.podsets import PodSet, requests_by_kind, valid_pod_sets_of
+from tfjob_controller.scheduling.quota import NamespaceQuotas
 
 # By member.
 Pods = Mapping[str, ScheduledPod]
@@ -78,11 +80,13 @@ def reassign_members(
     return found, is_any_unplaceable
 
 
-def reserve_resized(view: ClusterView, gang: Gang, exclude: Collection[str] = ()) -> dict[str, str]:
+def reserve_resized(
+    view: ClusterView, gang: Gang, quotas: NamespaceQuotas, exclude: Collection[str] = ()
+) -> dict[str, str]:
     """Returns a bound gang's nodes for its present spec: removed members are omitted, added members are reserved.
 
-    Members are added one by one. A kind of which one member does not fit waits; the others continue. Nodes of the
-    gang's parameter servers are preferred, and nodes in `exclude` are never used.
+    Members are added one by one. A kind of which one member does not fit, or exceeds a quota, waits; the others
+    continue. Nodes of the gang's parameter servers are preferred, and nodes in `exclude` are never used.
     """
     placed = placed_nodes(gang.status)
     wanted = wanted_members(gang)
@@ -93,11 +97,14 @@ def reserve_resized(view: ClusterView, gang: Gang, exclude: Collection[str] = ()
         if member in placed or pod_set is None:
             continue
         preferred = preferred_nodes(placed, pod_set.name)
-        node = find_member_node(view, pod_set, exclude, near=set(nodes.values()), nearest=preferred)
+        node = None
+        if quotas.allows(gang, pod_set):
+            node = find_member_node(view, pod_set, exclude, near=set(nodes.values()), nearest=preferred)
         if node is None:
             del pod_sets[pod_set.name]
             continue
         view.reserve(key_of(gang), {member: node}, requests_by_kind([pod_set]), attempt=gang.status.attempt)
+        quotas.add(gang, pod_set)
         nodes[member] = node
     return nodes
 
@@ -120,10 +127,14 @@ def _is_suitable(view: ClusterView, node: str, pod_set: PodSet) -> bool:
 
 @dataclass(slots=True)
 class _Reservation:
-    """One attempt of a gang. `requests` follow from `spec`; the Gang at `version` lacks the `reassigned` nodes."""
+    """One attempt of a gang. `pod_sets` and `requests` follow from `spec`.
+
+    The Gang at `version` lacks the `reassigned` nodes.
+    """
 
     attempt: int
     spec: GangSpec | None = None
+    pod_sets: tuple[PodSet, ...] = ()
     requests: Mapping[str, Amounts] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
     version: str = ""
@@ -133,8 +144,9 @@ class _Reservation:
 class Reservations:
     """Keeps reservations and Permit in line with the gangs' statuses."""
 
-    def __init__(self, view: ClusterView, permit: Permit) -> None:
+    def __init__(self, view: ClusterView, quotas: NamespaceQuotas, permit: Permit) -> None:
         self._view = view
+        self._quotas = quotas
         self._permit = permit
         self._by_gang: dict[str, _Reservation] = {}
 
@@ -163,6 +175,7 @@ class Reservations:
         removed = self._removed_in_flight(key, wanted, reservation.succeeded, pods)
         wanted |= removed
         self._reserve(key, gang, reservation, wanted)
+        self._reserve_quota(gang, reservation, pods)
         was_bound = gang.status.phase == BOUND
         # Until the gang is bound, a member that failed counts as bound. Afterwards its place is for a replacement.
         bound = {
@@ -203,6 +216,7 @@ class Reservations:
         """Release everything of a gang that is not placed any more. No Binding may be in flight: `Permit.reject`."""
         self._by_gang.pop(key, None)
         self._view.unreserve(key)
+        self._quotas.unreserve(key)
         self._permit.forget(key)
 
     def _reservation_of(self, key: str, attempt: int) -> _Reservation:
@@ -237,6 +251,12 @@ class Reservations:
         if missing:
             self._view.reserve(key, missing, requests, attempt=gang.status.attempt)
 
+    def _reserve_quota(self, gang: Gang, reservation: _Reservation, pods: Pods) -> None:
+        """Reserve quota for the members without an unfinished pod: the API server counts the others as used."""
+        reserved = self._view.reserved_members(key_of(gang))
+        missing = Counter(kind_of(each) for each in reserved if each not in pods or not is_unfinished(pods[each]))
+        self._quotas.reserve(gang, reservation.pod_sets, missing)
+
     def _restore(self, gang: Gang, members: Iterable[str]) -> None:
         """Reserve the members' previous nodes again, because their Bindings are in flight."""
         placed = placed_nodes(gang.status)
@@ -247,7 +267,8 @@ class Reservations:
 
     def _requests(self, reservation: _Reservation, gang: Gang) -> Mapping[str, Amounts]:
         if reservation.spec is not gang.spec:
-            reservation.spec, reservation.requests = gang.spec, requests_by_kind(valid_pod_sets_of(gang.spec))
+            reservation.spec, reservation.pod_sets = gang.spec, valid_pod_sets_of(gang.spec)
+            reservation.requests = requests_by_kind(reservation.pod_sets)
         return reservation.requests
 
 

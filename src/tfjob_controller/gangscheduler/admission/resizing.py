@@ -46,6 +46,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
+from tfjob_controller.scheduling.quota import NamespaceQuotas
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
 
@@ -77,6 +78,7 @@ class ResizeRequests:
         self,
         view: ClusterView,
         gangs: Store[Gang],
+        quotas: NamespaceQuotas,
         observed_requests: ObservedRequests,
         policy: AutoscalingPolicy,
         clock: Clock,
@@ -84,6 +86,7 @@ class ResizeRequests:
     ) -> None:
         self._view = view
         self._gangs = gangs
+        self._quotas = quotas
         self._observed_requests = observed_requests
         self._policy = policy
         self._clock = clock
@@ -173,7 +176,7 @@ class ResizeRequests:
             self._incomplete.discard(key)
             return ()
         gang = self._observed_requests.apply(key, gang)
-        status = lifecycle.resized_status(gang, reserve_resized(self._view, gang, nominated), now)
+        status = lifecycle.resized_status(gang, reserve_resized(self._view, gang, self._quotas, nominated), now)
         if len(placed_nodes(status)) == len(wanted_members(gang)):
             self._incomplete.discard(key)
         is_same = status.placement == gang.status.placement and status.members == gang.status.members

@@ -1,4 +1,4 @@
-"""The gang scheduler's informers on nodes, pods and Gangs, and their handlers, which keep the shared state current.
+"""The gang scheduler's informers on nodes, pods, quotas and Gangs; their handlers keep the shared state current.
 
 The pod cache includes finished pods. The capacity of a member that succeeded is released for good, while that of a
 failed member is kept for its replacement; a watch that excluded finished pods could not tell the two apart.
@@ -8,15 +8,18 @@ Threads: each handler runs in its informer's thread and holds the view's lock fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tfjob_controller.api.common.cluster import (
     FINISHED_PHASES,
     NODES,
+    RESOURCE_QUOTAS,
     Node,
+    ResourceQuota,
     ScheduledPod,
     decode_node,
+    decode_resource_quota,
     decode_scheduled_pod,
 )
 from tfjob_controller.api.common.core import PODS
@@ -27,8 +30,9 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 
-# Name of the pod index by Gang key.
+# Names of the pod index by Gang key, and of the quota index.
 BY_GANG = "gang"
+BY_NAMESPACE = "namespace"
 
 
 def by_gang(pod: ScheduledPod) -> Iterable[str]:
@@ -37,16 +41,32 @@ def by_gang(pod: ScheduledPod) -> Iterable[str]:
     return (key,) if key else ()
 
 
+def by_namespace(quota: ResourceQuota) -> Iterable[str]:
+    """Index function: the namespace."""
+    return (quota.metadata.namespace,)
+
+
 class SchedulerCaches:
-    """The informers on nodes, pods and Gangs."""
+    """The informers on nodes, pods, quotas and Gangs."""
 
     def __init__(self, requester: Requester, clock: Clock) -> None:
         self.nodes: Informer[Node] = Informer(requester, NODES, decode_node, clock=clock)
         self.pods: Informer[ScheduledPod] = Informer(
             requester, PODS, decode_scheduled_pod, indexers={BY_GANG: by_gang}, clock=clock
         )
+        self.quotas: Informer[ResourceQuota] = Informer(
+            requester,
+            RESOURCE_QUOTAS,
+            decode_resource_quota,
+            indexers={BY_NAMESPACE: by_namespace},
+            clock=clock,
+        )
         self.gangs: Informer[Gang] = Informer(requester, GANGS, decode_gang, clock=clock)
-        self.informers = InformerGroup([self.nodes, self.pods, self.gangs], clock)
+        self.informers = InformerGroup([self.nodes, self.pods, self.quotas, self.gangs], clock)
+
+    def quotas_of(self, namespace: str) -> Sequence[ResourceQuota]:
+        """Returns the ResourceQuotas of a namespace."""
+        return self.quotas.store.by_index(BY_NAMESPACE, namespace)
 
 
 class PodListener(Protocol):
@@ -135,6 +155,23 @@ class PodHandler:
         gang = gang_key_of(pod.metadata)
         if gang:
             self._permit.remove_pod(gang, pod.metadata.labels.get(MEMBER_LABEL, ""), pod.metadata.uid)
+
+
+class QuotaHandler:
+    """Wakes the loop when a quota may leave more."""
+
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
+
+    def on_add(self, obj: ResourceQuota, is_initial: bool) -> None:
+        self._state.capacity_changed()
+
+    def on_update(self, old: ResourceQuota, new: ResourceQuota) -> None:
+        if (old.spec, old.status) != (new.spec, new.status):
+            self._state.capacity_changed()
+
+    def on_delete(self, obj: ResourceQuota, final: bool) -> None:
+        self._state.capacity_changed()
 
 
 class GangHandler:

@@ -1,0 +1,223 @@
+"""What the ResourceQuotas of a namespace leave for its gangs.
+
+A gang's reservation counts before its pods exist; otherwise a namespace could reserve a whole cluster of which its
+quota allows it nothing. What is left is `hard` less `used` less what is reserved for pods that do not exist yet. From
+its creation on, the API server counts a pod in `used`.
+
+A quota counts for a kind of pods if all its scopes match. A Gang does not say whether its pods have
+activeDeadlineSeconds or affinity to pods of other namespaces; they count as if they had neither. Only requests and
+the number of pods are checked, since a Gang has no limits. The API server checks each pod in any case.
+
+Threads: the caller holds one lock for all methods. Source: kubernetes pkg/quota/v1/evaluator/core/pods.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfjob_controller.api.common.cluster import ResourceQuota, ScopeRequirement
+from tfjob_controller.api.common.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amount_from, quantity_of
+from tfjob_controller.api.gang import Gang, Missing
+from tfjob_controller.kube.meta import key_of, split_key
+from tfjob_controller.scheduling.podsets import PodSet
+
+_TIMES = "\u00d7"
+_REQUESTS = "requests."
+
+# Returns the ResourceQuotas of a namespace.
+QuotaLookup = Callable[[str], Sequence[ResourceQuota]]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaShortage:
+    """What a gang requests and its namespace's quotas do not leave."""
+
+    missing: tuple[Missing, ...]
+
+    @property
+    def message(self) -> str:
+        """`waits for quota: 4 x nvidia.com/gpu, 2 left`"""
+        parts = (f"{each.requested} {_TIMES} {each.resource}, {each.available} left" for each in self.missing)
+        return f"waits for quota: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pods:
+    """Equal pods of a gang. `requests` includes `pods`."""
+
+    priority_class: str
+    requests: tuple[tuple[str, int], ...]
+    count: int
+
+
+@dataclass(slots=True)
+class _Account:
+    """One quota and what it has left, by resource."""
+
+    scopes: Sequence[ScopeRequirement]
+    left: dict[str, int]
+
+    def charge(self, pods: _Pods) -> None:
+        for name, amount in pods.requests:
+            if name in self.left:
+                self.left[name] -= amount * pods.count
+
+    def counts(self, pods: _Pods) -> bool:
+        return all(_matches(scope, pods) for scope in self.scopes)
+
+    def most(self, pods: _Pods) -> int:
+        """Returns how many of these pods fit into what is left, at most `count`."""
+        return max(
+            0,
+            min((self.left[name] // amount for name, amount in pods.requests if name in self.left), default=pods.count),
+        )
+
+
+class NamespaceQuotas:
+    """Records what gangs have reserved for pods that do not exist yet, and says how much of a gang the quotas allow."""
+
+    def __init__(self, quotas_of: QuotaLookup) -> None:
+        self._quotas_of = quotas_of
+        # By namespace and gang.
+        self._reserved: dict[str, dict[str, tuple[_Pods, ...]]] = {}
+        # By namespace; dropped when something changes.
+        self._accounts: dict[str, list[_Account]] = {}
+
+    def refresh(self) -> None:
+        """Read the quotas again."""
+        self._accounts.clear()
+
+    def reserve(self, gang: Gang, pod_sets: Iterable[PodSet], counts: Mapping[str, int]) -> None:
+        """Record how many pods of each kind a gang has reserved that do not exist; replaces what it had before."""
+        key = key_of(gang)
+        pods = tuple(each for each in _pods_of(gang, pod_sets, counts) if each.count > 0)
+        if not pods:
+            self.unreserve(key)
+        elif self._of_namespace(key).get(key) != pods:
+            self._of_namespace(key)[key] = pods
+            self._accounts.pop(gang.metadata.namespace, None)
+
+    def add(self, gang: Gang, pod_set: PodSet) -> None:
+        """Record one more reserved pod."""
+        key = key_of(gang)
+        reserved = self._of_namespace(key)
+        reserved[key] = (*reserved.get(key, ()), *_pods_of(gang, [pod_set], {pod_set.name: 1}))
+        self._accounts.pop(gang.metadata.namespace, None)
+
+    def unreserve(self, key: str) -> None:
+        """Forget what a gang has reserved."""
+        namespace, _ = split_key(key)
+        reserved = self._reserved.get(namespace, {})
+        if reserved.pop(key, None) is not None:
+            self._accounts.pop(namespace, None)
+        if not reserved:
+            self._reserved.pop(namespace, None)
+
+    def limit(self, gang: Gang, pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...] | QuotaShortage:
+        """Returns the pod sets with as many pods as the quotas allow, or what is missing for the minimums."""
+        accounts = self._accounts_of(gang.metadata.namespace)
+        if not accounts:
+            return pod_sets
+        minimums = _pods_of(gang, pod_sets, {each.name: each.min_count for each in pod_sets})
+        trial = [_Account(each.scopes, dict(each.left)) for each in accounts]
+        for account in trial:
+            for pods in filter(account.counts, minimums):
+                account.charge(pods)
+        if any(
+            left < 0 and name in _names(account, minimums) for account in trial for name, left in account.left.items()
+        ):
+            return QuotaShortage(_missing(accounts, trial, minimums))
+        more = {each.name: each.count - each.min_count for each in pod_sets}
+        limited: list[PodSet] = []
+        for pod_set, pods in zip(pod_sets, _pods_of(gang, pod_sets, more), strict=True):
+            counting = [account for account in trial if account.counts(pods)]
+            added = min(pods.count, *(account.most(pods) for account in counting)) if counting else pods.count
+            for account in counting:
+                account.charge(_Pods(pods.priority_class, pods.requests, added))
+            limited.append(pod_set if added == pods.count else pod_set.with_count(pod_set.min_count + added))
+        return tuple(limited)
+
+    def allows(self, gang: Gang, pod_set: PodSet) -> bool:
+        """Whether the quotas allow one more pod of this kind."""
+        pods = _pods_of(gang, [pod_set], {pod_set.name: 1})[0]
+        accounts = self._accounts_of(gang.metadata.namespace)
+        return all(account.most(pods) >= 1 for account in accounts if account.counts(pods))
+
+    def _of_namespace(self, key: str) -> dict[str, tuple[_Pods, ...]]:
+        return self._reserved.setdefault(split_key(key)[0], {})
+
+    def _accounts_of(self, namespace: str) -> list[_Account]:
+        accounts = self._accounts.get(namespace)
+        if accounts is None:
+            accounts = self._accounts[namespace] = [_account(each) for each in self._quotas_of(namespace)]
+            for reserved in self._reserved.get(namespace, {}).values() if accounts else ():
+                for pods in reserved:
+                    for account in accounts:
+                        if account.counts(pods):
+                            account.charge(pods)
+        return accounts
+
+
+def _pods_of(gang: Gang, pod_sets: Iterable[PodSet], counts: Mapping[str, int]) -> list[_Pods]:
+    classes = {each.name: each.priority_class_name for each in gang.spec.members}
+    return [_Pods(classes.get(each.name, ""), each.requests, counts.get(each.name, 0)) for each in pod_sets]
+
+
+def _account(quota: ResourceQuota) -> _Account:
+    selector = quota.spec.scope_selector
+    scopes = [ScopeRequirement(scope, "Exists") for scope in quota.spec.scopes]
+    left: dict[str, int] = {}
+    for name, text in (quota.status.hard or quota.spec.hard).items():
+        resource = _resource(name)
+        try:
+            amount = amount_from(resource, text) - amount_from(resource, quota.status.used.get(name, "0"))
+        except ValueError:
+            continue
+        if resource:
+            left[resource] = min(amount, left.get(resource, amount))
+    return _Account([*scopes, *(selector.match_expressions if selector is not None else ())], left)
+
+
+def _resource(name: str) -> str:
+    """Returns the resource that an entry of `hard` bounds; empty for entries that do not concern requests of pods."""
+    if name in (PODS, "count/pods"):
+        return PODS
+    if name.startswith(_REQUESTS):
+        return name.removeprefix(_REQUESTS)
+    return name if name in (CPU, MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-") else ""
+
+
+def _matches(scope: ScopeRequirement, pods: _Pods) -> bool:
+    is_best_effort = not any(name in (CPU, MEMORY) for name, _ in pods.requests)
+    if scope.scope_name == "PriorityClass":
+        return _matches_class(scope, pods.priority_class)
+    matching = {"NotTerminating": True, "BestEffort": is_best_effort, "NotBestEffort": not is_best_effort}
+    return matching.get(scope.scope_name, False)
+
+
+def _matches_class(scope: ScopeRequirement, name: str) -> bool:
+    if scope.operator == "Exists":
+        return bool(name)
+    if scope.operator == "NotIn":
+        return name not in scope.values
+    return scope.operator == "In" and name in scope.values
+
+
+def _names(account: _Account, minimums: Iterable[_Pods]) -> set[str]:
+    """Returns the resources that the pods request of this quota. A quota of others may be exceeded already."""
+    return {name for pods in minimums if pods.count and account.counts(pods) for name, _ in pods.requests}
+
+
+def _missing(accounts: Iterable[_Account], trial: Iterable[_Account], minimums: Sequence[_Pods]) -> tuple[Missing, ...]:
+    """Returns for each resource that is short what the gang requests and what the quota with the least left has."""
+    found: dict[str, tuple[int, int]] = {}
+    for before, after in zip(accounts, trial, strict=True):
+        for name in _names(before, minimums) & after.left.keys():
+            left = max(before.left[name], 0)
+            if after.left[name] < 0 and (name not in found or left < found[name][1]):
+                found[name] = before.left[name] - after.left[name], left
+    return tuple(
+        Missing(name, quantity_of(name, requested), quantity_of(name, left))
+        for name, (requested, left) in sorted(found.items())
+    )

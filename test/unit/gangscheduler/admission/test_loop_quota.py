@@ -1,0 +1,124 @@
+"""Reservations count against the ResourceQuotas of their namespace, in the played cluster."""
+
+from __future__ import annotations
+
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
+from tfjob_controller.api.gang import placed_nodes
+
+
+def phase(world: GangWorld, name: str) -> str:
+    return world.gang(name).status.phase
+
+
+def start(world: GangWorld, name: str) -> None:
+    for _ in range(3):
+        world.create_pods(name)
+        world.schedule()
+        world.run()
+    assert phase(world, name) == "Bound"
+
+
+def test_what_is_reserved_counts_before_the_pods_exist_and_once_when_they_do(world: GangWorld) -> None:
+    world.quota = {"requests.cpu": "5", "pods": "10"}
+    world.add_gang("first", worker=3)
+    world.run()
+    world.add_gang("second", worker=3)
+    world.run()
+    assert (phase(world, "first"), phase(world, "second")) == ("Admitted", "Waiting")
+    assert world.gang("second").status.message == "waits for quota: 3 \u00d7 cpu, 2 left"
+    assert world.gang("second").status.missing[0].available == "2"
+    start(world, "first")
+    world.run()
+    assert world.gang("second").status.message == "waits for quota: 3 \u00d7 cpu, 2 left"
+    world.quota = {"requests.cpu": "6"}
+    world.run()
+    assert phase(world, "second") == "Admitted"
+
+
+def test_two_gangs_of_one_pass_do_not_get_the_same_quota(world: GangWorld) -> None:
+    world.quota = {"pods": "4"}
+    world.add_gang("first", worker=3)
+    world.add_gang("second", worker=3)
+    world.run()
+    assert sorted((phase(world, "first"), phase(world, "second"))) == ["Admitted", "Waiting"]
+
+
+def test_a_quota_is_free_again_when_an_attempt_is_given_up(world: GangWorld) -> None:
+    world.quota = {"pods": "4"}
+    world.add_gang("empty", worker=3)
+    world.run()
+    world.clock.advance(1)
+    world.add_gang("second", worker=3)
+    world.run()
+    assert phase(world, "second") == "Waiting"
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    for _ in range(3):
+        world.run()
+    assert phase(world, "second") == "Admitted"
+
+
+def test_a_gang_that_waits_for_quota_keeps_no_nodes_from_others(world: GangWorld) -> None:
+    world.quota = {"cpu": "4"}
+    world.add_gang("large", worker=8)
+    world.run()
+    world.clock.advance(300)
+    world.add_gang("small", worker=4)
+    world.run()
+    assert phase(world, "small") == "Admitted"
+    world.run()
+    assert world.gang("large").status.message == "waits for quota: 8 \u00d7 cpu, 0 left"
+
+
+def test_nobody_shrinks_for_a_gang_that_waits_for_quota(world: GangWorld) -> None:
+    world.add_gang("elastic", limits=(1, 8), worker=8)
+    world.run()
+    start(world, "elastic")
+    world.quota = {"cpu": "8"}
+    world.add_gang("next", worker=2)
+    for _ in range(20):
+        world.clock.advance(10)
+        world.run()
+    assert world.gang("elastic").status.target_members == {}
+    assert "waits for quota" in world.gang("next").status.message
+
+
+def test_an_elastic_gang_starts_with_what_its_quota_allows(world: GangWorld) -> None:
+    world.quota = {"cpu": "5"}
+    world.add_gang("elastic", limits=(2, 8), worker=8)
+    world.run()
+    assert len(placed_nodes(world.gang("elastic").status)) == 5
+
+
+def test_members_that_are_added_to_a_bound_gang_count_too(world: GangWorld) -> None:
+    world.quota = {"pods": "5"}
+    world.add_gang("grows", worker=2)
+    world.run()
+    start(world, "grows")
+    members = [{"name": "worker", "count": 8, "resources": {"cpu": "1"}}]
+    world.change_gang("grows", {"spec": {"members": members}})
+    for _ in range(3):
+        world.run()
+    assert len(placed_nodes(world.gang("grows").status)) == 5
+    world.create_pods("grows")
+    world.quota = {"pods": "6"}
+    for _ in range(3):
+        world.run()
+    assert len(placed_nodes(world.gang("grows").status)) == 6
+
+
+def test_a_new_process_reserves_what_the_last_one_did(world: GangWorld) -> None:
+    world.quota = {"cpu": "5"}
+    world.add_gang("first", worker=3)
+    world.run()
+    world.add_gang("second", worker=3)
+    world.run()
+    world.start_scheduler()
+    world.run()
+    assert (phase(world, "first"), phase(world, "second")) == ("Admitted", "Waiting")
+
+
+def test_a_gang_that_exceeds_the_cluster_is_said_so_whatever_its_quota(world: GangWorld) -> None:
+    world.quota = {"cpu": "5"}
+    world.add_gang("huge", worker=30)
+    world.run()
+    assert phase(world, "huge") == "Unschedulable"
