@@ -8,6 +8,8 @@ is a table, so that what is measured is the way there and back: HTTP, JSON, the 
 - `filter_waiting_p99`: one that has none yet, so that each of the nodes is refused in words.
 - `filter_binding_p99`: the first again, while gangs of ten arrive and are bound. Each Binding is a real request, to a
   server in another process that answers after a millisecond.
+- `filter_hostile_p99`: another tenant's pod of no gang, while the worst Gangs that the CRD takes are written
+  (bench.worstgangs); with the gang scheduler's own placements for 200 nodes.
 
 The baseline is the same request to a server that reads it and answers some bytes: what the machine makes of a round
 trip at that moment, without HTTP, JSON and verb.
@@ -32,6 +34,7 @@ from typing import Any, cast
 
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.server import kubeconfig
+from bench.worstgangs import HostileScheduler, filter_body
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.server import new_server
@@ -42,6 +45,7 @@ from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
+from tfjob_controller.programs.gangscheduler import SWITCH_SECONDS
 from tfjob_controller.util.clock import Clock, RealClock
 
 NODES = size(1000, tiny=10)
@@ -55,6 +59,8 @@ GANGS_PER_SECOND = 30
 GANGS_A_ROUND = size(200, tiny=3)
 REACH_MS = 2.0
 _TIMEOUT_SECONDS = 60.0
+# Between the calls of the hostile case.
+_PAUSE_SECONDS = 0.003
 # More than the binder has threads.
 POOL_SIZE = 32
 # What an API server takes for a Binding, about.
@@ -228,6 +234,7 @@ def _transport(api_port: int, clock: Clock) -> Transport:
 
 def serve(api_port: int) -> None:
     """Print a port and serve until killed. One member of the parked gang never comes."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     clock = RealClock()
     binder = Binder(_transport(api_port, clock), clock)
     state = SharedState(Store(), clock)
@@ -250,6 +257,16 @@ def serve(api_port: int) -> None:
     threading.Event().wait()
 
 
+def serve_hostile() -> None:
+    """Print a port and serve until killed, while the worst Gangs are written."""
+    scheduler = HostileScheduler()
+    server = new_server(Loopback(), scheduler.verbs, RealClock())
+    server.start()
+    scheduler.start()
+    print(server.port, flush=True)
+    threading.Event().wait()
+
+
 def park(port: int) -> list[Connection]:
     """Filter and bind all members but the last; the connections on which nobody answers."""
     filtering = Connection(port)
@@ -262,14 +279,15 @@ def park(port: int) -> list[Connection]:
     return parked
 
 
-def milliseconds(port: int, request: bytes) -> list[float]:
-    """How long each of many calls takes."""
+def milliseconds(port: int, request: bytes, pause_seconds: float = 0.0) -> list[float]:
+    """How long each of many calls takes, with a pause after each."""
     connection = Connection(port)
     taken = []
     for _ in range(WARM_UP + CALLS):
         begin = time.perf_counter()
         connection.call(request)
         taken.append((time.perf_counter() - begin) * 1000.0)
+        time.sleep(pause_seconds)
     connection.close()
     return taken[WARM_UP:]
 
@@ -355,6 +373,10 @@ def one_round(port: int, bare_port: int, number: int, found: Found) -> None:
         bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
     found.add("filter_binding_p99", p99(taken), p99(bare))
     found.gangs_bound += sum(bound)
+    with program("hostile") as hostile:
+        # With pauses, the calls are spread over all that the gang scheduler does meanwhile.
+        taken = milliseconds(int(_queue_of_waiting(hostile)), post("/filter", filter_body()), _PAUSE_SECONDS)
+    found.add("filter_hostile_p99", p99(taken), p99(milliseconds(bare_port, placed, _PAUSE_SECONDS)))
 
 
 def measure() -> Found:
@@ -397,6 +419,8 @@ def run(arguments: list[str]) -> int:
             serve(int(api_port))
         case ["bare", length]:
             asyncio.run(serve_bare(int(length)))
+        case ["hostile"]:
+            serve_hostile()
         case ["gangs", port, first]:
             make_gangs(int(port), int(first))
         case _:

@@ -65,6 +65,9 @@ NAME = "gang-scheduler"
 STOP_SECONDS = 9.0
 _PART_SECONDS = 2.0
 _START_POLL_SECONDS = 0.02
+# How long one thread may keep the interpreter while another wants it. kube-scheduler schedules nothing during a filter
+# call, and Python's 5 ms would be most of it while a pass computes.
+SWITCH_SECONDS = 0.0002
 # Connections beyond those of writer and binder: four watches, and some in reserve.
 _MORE_CONNECTIONS = 8
 
@@ -72,6 +75,7 @@ _MORE_CONNECTIONS = 8
 def run(options: ExtenderOptions) -> int:
     """Run until a signal and return the exit code. Raises StartError. Called in the main thread."""
     share_heaps()
+    sys.setswitchinterval(SWITCH_SECONDS)
     logging.configure(options.log_format, options.log_level)
     stop = threading.Event()
     try:

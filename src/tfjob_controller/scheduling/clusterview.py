@@ -19,7 +19,7 @@ Free capacity may be negative, when another scheduler binds pods where capacity 
 `WhatIfView` is the view as it would be with more free capacity on some nodes.
 
 Threads: the caller holds one lock for all methods. Without the lock one may read a single `NodeInfo`
-(`node_infos.get`), `has_pod` and `utilization`.
+(`node_infos.get`), all of them (`list(node_infos.values())`), `has_pod` and `utilization`, and use `verdicts`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, Scheduled
 from tfjob_controller.api.common.podrequests import Amounts, add_amounts, requests_of
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, kind_of
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.nodefilter import NodeFilter
+from tfjob_controller.scheduling.nodefilter import NodeFilter, NodeVerdicts
 from tfjob_controller.scheduling.nodeinfo import CandidateNodes, FreedCapacity, NodeAccount, NodeInfo, NodeInfoChange
 
 # A reader that is further behind reads everything again.
@@ -80,6 +80,7 @@ class ClusterView:
         self._gangs: dict[str, dict[str, _Reservation]] = {}
         # Pods by gang and member: a reservation may be added after the pods that cover it.
         self._gang_pods: dict[tuple[str, str], set[str]] = {}
+        self.verdicts = NodeVerdicts()
         self._candidates: dict[NodeFilter, CandidateNodes] = {}
         self._changes: deque[NodeInfoChange] = deque(maxlen=_REMEMBERED_CHANGES)
         # Rises with every change of a node's info.
@@ -123,7 +124,7 @@ class ClusterView:
         """Returns the nodes that pass a filter. Not a copy: it changes with the view."""
         nodes = self._candidates.pop(node_filter, None)
         if nodes is None:
-            nodes = CandidateNodes(node_filter)
+            nodes = CandidateNodes(node_filter, self.verdicts)
             for info in self._node_infos.values():
                 nodes.replace(None, info)
             if len(self._candidates) >= _MAX_CANDIDATE_SETS:
@@ -334,7 +335,7 @@ class WhatIfView:
         for key in {info.free_key for change in changes for info in change}:
             if key in groups:
                 groups[key] = dict(groups[key])
-        candidates = CandidateNodes(nodes.node_filter, groups)
+        candidates = CandidateNodes(nodes.node_filter, nodes.verdicts, groups)
         for old, new in changes:
             candidates.replace(old, new)
         return candidates

@@ -82,12 +82,14 @@ class CapacityEstimate:
         return estimate
 
     def _adjust(self, pod_set: PodSet, estimate: PodSetEstimate, changes: Iterable[NodeInfoChange]) -> None:
-        rejection = pod_set.node_filter.rejection
+        rejection, node_filter = self._view.verdicts.rejection, pod_set.node_filter
         for change in changes:
             before, after = change.before, change.after
-            if before is not None and not rejection(before.node):
+            was_accepted = before is not None and not rejection(node_filter, before.node)
+            if before is not None and was_accepted:
                 _count(estimate, pod_set, before, -1)
-            if after is not None and not rejection(after.node):
+            is_same_node = before is not None and after is not None and before.node is after.node
+            if after is not None and (was_accepted if is_same_node else not rejection(node_filter, after.node)):
                 _count(estimate, pod_set, after, 1)
                 self.has_grown = self.has_grown or _has_grown(before, after)
 
@@ -157,8 +159,9 @@ class HypotheticalCapacity:
     def rejections(self, node_filter: NodeFilter) -> str:
         """Returns how many nodes are rejected now and why: `2 not ready, 3 unschedulable`."""
         self._forget_old_nodes()
+        rejection = self._view.verdicts.rejection
         if node_filter not in self._rejections:
-            counts = Counter(node_filter.rejection(info.node) for info in self._view.node_infos.values())
+            counts = Counter(rejection(node_filter, info.node) for info in self._view.node_infos.values())
             self._rejections[node_filter] = ", ".join(
                 f"{count} {words}" for words, count in sorted(counts.items()) if words
             )
@@ -187,9 +190,10 @@ class HypotheticalCapacity:
         free: Callable[[NodeInfo], Mapping[str, int]],
     ) -> list[NodeGroup]:
         filters = tuple(each.node_filter for each in pod_sets)
+        could_accept = self._view.verdicts.could_accept
         if filters not in cache:
             masked = (
-                (tuple(each.could_accept(info.node) for each in filters), info)
+                (tuple(could_accept(each, info.node) for each in filters), info)
                 for info in self._view.node_infos.values()
             )
             cache[filters] = group_nodes((accepts, free(info), info.name) for accepts, info in masked if any(accepts))

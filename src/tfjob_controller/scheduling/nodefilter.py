@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,9 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _SUBDOMAIN_LENGTH = 253
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRequirement:
+# Values without `gc` cost the garbage collector nothing. A full collection would otherwise take long after some hundred
+# large filters, while kube-scheduler waits.
+class LabelRequirement(msgspec.Struct, frozen=True, gc=False):
     """One entry of matchExpressions, or of matchFields on the node's name."""
 
     key: str
@@ -82,23 +83,26 @@ class LabelRequirement:
         return self.operator in ("Gt", "Lt") and len(self.values) == 1 and _integer(self.values[0]) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
     """One of several alternative terms: all its requirements must match."""
 
     expressions: tuple[LabelRequirement, ...]
     fields: tuple[LabelRequirement, ...]
 
     def matches(self, node: Node) -> bool:
+        labels = node.metadata.labels
+        for each in self.expressions:
+            if not each.matches(labels):
+                return False
+        return not self.fields or self._matches_fields(node.metadata.name)
+
+    def _matches_fields(self, name: str) -> bool:
         # A node has one field; all others count as empty.
-        name = {each.key: "" for each in self.fields} | {"metadata.name": node.metadata.name}
-        return all(each.matches(node.metadata.labels) for each in self.expressions) and all(
-            each.matches(name) for each in self.fields
-        )
+        fields = {each.key: "" for each in self.fields} | {"metadata.name": name}
+        return all(each.matches(fields) for each in self.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(msgspec.Struct, frozen=True, gc=False):
     """Empty fields tolerate everything; an empty operator means Equal."""
 
     key: str = ""
@@ -147,6 +151,81 @@ class NodeFilter:
         if any(labels.get(key) != value for key, value in self.selector):
             return False
         return self.terms is None or any(each.matches(node) for each in self.terms)
+
+
+# Filters with less JSON are evaluated in microseconds, and not remembered.
+_CHEAP_BYTES = 512
+# What a remembered verdict takes, about, and all of them at most.
+_VERDICT_BYTES = 192
+_MAX_VERDICTS_BYTES = 16 * 1024 * 1024
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """What one filter says of one version of a node."""
+
+    node: Node
+    rejection: str
+    could_accept: bool
+
+
+class NodeVerdicts:
+    """Verdicts of large filters on nodes, so that each is evaluated once for each version of a node.
+
+    `evaluate` can be called without the lock of the view whose nodes these are: it makes what later happens under the
+    lock cheap. Safe to use from any thread; no lock is held while a filter is evaluated.
+    """
+
+    def __init__(self, max_bytes: int = _MAX_VERDICTS_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        # By filter and name of the node; filters that were evaluated last are at the end.
+        self._by_filter: dict[NodeFilter, dict[str, Verdict]] = {}
+        self._count = 0
+
+    def rejection(self, node_filter: NodeFilter, node: Node) -> str:
+        """See `NodeFilter.rejection`."""
+        if node_filter.encoded_bytes < _CHEAP_BYTES:
+            return node_filter.rejection(node)
+        return self._verdict(node_filter, node).rejection
+
+    def could_accept(self, node_filter: NodeFilter, node: Node) -> bool:
+        """See `NodeFilter.could_accept`."""
+        if node_filter.encoded_bytes < _CHEAP_BYTES:
+            return node_filter.could_accept(node)
+        return self._verdict(node_filter, node).could_accept
+
+    def evaluate(self, node_filter: NodeFilter, nodes: Iterable[Node]) -> None:
+        """Evaluate a filter for these nodes beforehand."""
+        if node_filter.encoded_bytes >= _CHEAP_BYTES:
+            for node in nodes:
+                self._verdict(node_filter, node)
+
+    @property
+    def filters(self) -> list[NodeFilter]:
+        """The filters of which verdicts are remembered."""
+        with self._lock:
+            return list(self._by_filter)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the verdicts take, about."""
+        return self._count * _VERDICT_BYTES
+
+    def _verdict(self, node_filter: NodeFilter, node: Node) -> Verdict:
+        found = self._by_filter.get(node_filter, {}).get(node.metadata.name)
+        if found is not None and found.node is node:
+            return found
+        rejection = node_filter.rejection(node)
+        could_accept = not rejection or (rejection != NOT_SELECTED and node_filter.could_accept(node))
+        verdict = Verdict(node, rejection, could_accept)
+        with self._lock:
+            verdicts = self._by_filter.pop(node_filter, {})
+            self._by_filter[node_filter] = verdicts
+            self._count += node.metadata.name not in verdicts
+            verdicts[node.metadata.name] = verdict
+            while self.size_bytes > self._max_bytes:
+                self._count -= len(self._by_filter.pop(next(iter(self._by_filter))))
+        return verdict
 
 
 def is_ready(node: Node) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tfjob_controller.api.common.cluster import Node
 from tfjob_controller.api.common.podrequests import Amounts, add_amounts
 from tfjob_controller.api.common.quantity import amount_from
-from tfjob_controller.scheduling.nodefilter import NodeFilter
+from tfjob_controller.scheduling.nodefilter import NodeFilter, NodeVerdicts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,16 +38,21 @@ class CandidateNodes:
     """The nodes that pass one filter, grouped by free capacity."""
 
     node_filter: NodeFilter
+    verdicts: NodeVerdicts
     groups: dict[tuple[tuple[str, int], ...], dict[str, NodeInfo]] = field(default_factory=dict)
 
     def replace(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
         """Replaces the info of one node; None stands for a node that does not exist."""
-        if old is not None and old.name in self.groups.get(old.free_key, ()):
+        was_accepted = old is not None and old.name in self.groups.get(old.free_key, ())
+        if old is not None and was_accepted:
             group = self.groups[old.free_key]
             del group[old.name]
             if not group:
                 del self.groups[old.free_key]
-        if new is not None and not self.node_filter.rejection(new.node):
+        if new is None:
+            return
+        is_same_node = old is not None and old.node is new.node
+        if was_accepted if is_same_node else not self.verdicts.rejection(self.node_filter, new.node):
             self.groups.setdefault(new.free_key, {})[new.name] = new
 
 

@@ -9,7 +9,14 @@ import pytest
 from helpers.gangs import a_node
 from tfjob_controller.api.common.cluster import Taint
 from tfjob_controller.api.gang import Member
-from tfjob_controller.scheduling.nodefilter import NOT_READY, NOT_SELECTED, TAINTED, UNSCHEDULABLE, node_filter_of
+from tfjob_controller.scheduling.nodefilter import (
+    NOT_READY,
+    NOT_SELECTED,
+    TAINTED,
+    UNSCHEDULABLE,
+    NodeVerdicts,
+    node_filter_of,
+)
 
 LABELS = {"zone": "a", "cores": "16", "empty": ""}
 
@@ -143,3 +150,47 @@ def test_equal_constraints_are_one_object() -> None:
     one = Member("worker", node_selector={"a": "1", "b": "2"})
     other = Member("ps", node_selector={"b": "2", "a": "1"})
     assert node_filter_of(one) is node_filter_of(other)
+
+
+def large_member(mark: str) -> Member:
+    """Its filter is remembered; it accepts nodes with the label `zone: a`."""
+    values = [f"{mark}-{number:030}" for number in range(40)]
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [*values, "a"]}]}]
+    return Member("worker", node_affinity={"nodeSelectorTerms": terms})
+
+
+def test_a_verdict_is_that_of_the_filter_for_the_present_node() -> None:
+    verdicts = NodeVerdicts()
+    for member in (large_member("x"), Member("worker", node_selector={"zone": "a"})):
+        node_filter = node_filter_of(member)
+        for node in (
+            a_node("n", labels={"zone": "a"}),
+            a_node("n", labels={"zone": "b"}),
+            a_node("n", labels={"zone": "a"}, taints=(Taint("gpu", "", "NoSchedule"),)),
+            a_node("n", labels={"zone": "a"}, ready="False"),
+            a_node("n", labels={"zone": "b"}, ready="False"),
+            a_node("n", labels={"zone": "a"}, unschedulable=True),
+        ):
+            for _ in range(2):
+                assert verdicts.rejection(node_filter, node) == node_filter.rejection(node)
+                assert verdicts.could_accept(node_filter, node) == node_filter.could_accept(node)
+
+
+def test_verdicts_are_bounded_in_bytes_and_small_filters_are_not_remembered() -> None:
+    verdicts = NodeVerdicts(max_bytes=20_000)
+    nodes = [a_node(f"n{number}", labels=LABELS) for number in range(20)]
+    verdicts.evaluate(node_filter_of(Member("worker", node_selector={"zone": "a"})), nodes)
+    assert verdicts.size_bytes == 0
+    filters = [node_filter_of(large_member(str(number))) for number in range(20)]
+    for each in filters:
+        verdicts.evaluate(each, nodes)
+        assert 0 < verdicts.size_bytes <= 20_000
+    assert verdicts.filters == filters[-len(verdicts.filters) :]
+    assert all(verdicts.rejection(each, nodes[0]) == each.rejection(nodes[0]) for each in filters)
+
+
+def test_what_is_larger_than_all_that_may_be_remembered_is_evaluated_all_the_same() -> None:
+    verdicts = NodeVerdicts(max_bytes=100)
+    node_filter = node_filter_of(large_member("x"))
+    assert verdicts.rejection(node_filter, a_node("n", labels={"zone": "b"})) == NOT_SELECTED
+    assert verdicts.size_bytes == 0

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.common.cluster import ScheduledPod
@@ -38,6 +38,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import MAX_BACKOFF_SECONDS, AdmissionPolicy, Decision
+from tfjob_controller.scheduling.nodefilter import node_filter_of
 from tfjob_controller.scheduling.quota import NamespaceQuotas, QuotaLookup
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
@@ -101,6 +102,7 @@ class AdmissionLoop:
         # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
         self._uncertain: set[str] = set()
         self._computed_seconds = 0.0
+        self._nodes_version = 0
         self._stop = threading.Event()
         self._thread = SupervisedThread("admission", self._run, stop=self._stop, clock=clock)
 
@@ -156,8 +158,9 @@ class AdmissionLoop:
         """Run one pass: process, resize, decide, write."""
         now = self._clock.now()
         keys = (self._due_gangs() | self._unplaceable) - self._read_uncertain()
+        begin = self._clock.monotonic()
+        self._evaluate_filters(keys)
         with self._state.lock:
-            begin = self._clock.monotonic()
             self._quotas.refresh()
             updates = [update for key in sorted(keys) for update in self._process(key, now)]
             plan = self._resizing.plan(self._queue.ordered, now)
@@ -179,6 +182,23 @@ class AdmissionLoop:
         )
         while self._pods_to_wake:
             self._writer.wake_pod(*self._pods_to_wake.pop())
+
+    def _evaluate_filters(self, keys: Iterable[str]) -> None:
+        """Evaluate the filters of waiting gangs, which takes long for large ones, before the view's lock is taken.
+
+        These are the filters of marked gangs and, if nodes have changed, those that were evaluated before.
+        """
+        view = self._state.view
+        nodes = [info.node for info in list(view.node_infos.values())]
+        gangs = [gang for key in keys if (gang := self._gangs.get(key)) is not None]
+        filters = [
+            node_filter_of(each) for gang in gangs if state_of(gang) is GangState.QUEUED for each in gang.spec.members
+        ]
+        if self._nodes_version != view.nodes_version:
+            self._nodes_version = view.nodes_version
+            filters += view.verdicts.filters
+        for node_filter in filters:
+            view.verdicts.evaluate(node_filter, nodes)
 
     def _read_uncertain(self) -> set[str]:
         """Read the gangs whose admission may have been written; return those that are still uncertain."""

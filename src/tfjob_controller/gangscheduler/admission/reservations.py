@@ -120,7 +120,7 @@ def _is_suitable(view: ClusterView, node: str, pod_set: PodSet) -> bool:
     info = view.node_infos.get(node)
     return (
         info is not None
-        and not pod_set.node_filter.rejection(info.node)
+        and not view.verdicts.rejection(pod_set.node_filter, info.node)
         and all(info.free.get(name, 0) >= 0 for name, _ in pod_set.requests)
     )
 

@@ -81,8 +81,9 @@ class NodeAssignment:
 class GangPlacements:
     """Looks up the admission loop's decisions.
 
-    kube-scheduler waits for the methods. A member's node is read from the cached Gang, without the loop's lock. Only
-    pods of no gang need the view, under its lock, which is held for milliseconds.
+    kube-scheduler waits for the methods, so none waits for the loop's lock. A member's node is read from the cached
+    Gang. For a pod of no gang each node's capacity is read alone: a pass that reserves capacity meanwhile may be seen
+    on some nodes only, as if the call had come earlier for the others. A gang's nodes are checked before its Bindings.
     """
 
     def __init__(self, gangs: Store[Gang], state: SharedState, is_synced: Callable[[], bool]) -> None:
@@ -122,9 +123,8 @@ class GangPlacements:
             amounts = tuple(requests_of(decode_scheduled_pod(pod.body)).items())
         except (msgspec.MsgspecError, ValueError):
             return (), dict.fromkeys(names, UNREADABLE)
-        with self._state.lock:
-            full = nodes_without_capacity(self._state.view.node_infos, names, amounts)
-            full |= self._nodes_with_nominated_capacity(amounts).intersection(names)
+        full = nodes_without_capacity(self._state.view.node_infos, names, amounts)
+        full |= self._nodes_with_nominated_capacity(amounts).intersection(names)
         if not full:
             return names, {}
         return [name for name in names if name not in full], dict.fromkeys(sorted(full), RESERVED)
@@ -136,8 +136,8 @@ class GangPlacements:
         return {
             node
             for node, freed in released.items()
-            if node in infos
-            and any(infos[node].free.get(name, 0) - freed.get(name, 0) < amount for name, amount in amounts)
+            if (info := infos.get(node)) is not None
+            and any(info.free.get(name, 0) - freed.get(name, 0) < amount for name, amount in amounts)
         }
 
     def _nodes_of(self, status: GangStatus) -> dict[str, str]:

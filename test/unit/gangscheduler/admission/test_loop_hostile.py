@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from helpers.gangworld import ADMITTED_TIMEOUT_SECONDS, BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
+from helpers.poll import eventually
 from tfjob_controller.api.gang import ADMITTED, ATTEMPT_LABEL, BOUND, GANG_LABEL, MEMBER_LABEL
 from tfjob_controller.scheduling.decisions import MAX_BACKOFF_SECONDS
 
@@ -135,3 +138,20 @@ def test_a_pod_without_the_gangs_kind_of_controller_is_no_progress(world: GangWo
     world.run()
     world.create_pods("owned")
     assert not world.permit.has_progress(f"{NAMESPACE}/owned")
+
+
+def test_large_filters_are_evaluated_before_the_views_lock_is_taken(world: GangWorld) -> None:
+    """With the lock taken by somebody else, a pass gets as far as to have evaluated them."""
+    world.add_gang("large", worker=2)
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": [f"z-{n}"]}]} for n in range(64)]
+    member = {"name": "worker", "count": 2, "resources": {"cpu": "1"}, "nodeAffinity": {"nodeSelectorTerms": terms}}
+    world.change_gang("large", {"spec": {"members": [member]}})
+    verdicts = world.state.view.verdicts
+    assert verdicts.filters == []
+    with ThreadPoolExecutor(1) as pool:
+        with world.state.lock:
+            running = pool.submit(world.run)
+            eventually(lambda: verdicts.size_bytes > 0)
+            assert not running.done()
+        running.result(timeout=10)
+    assert world.gang("large").status.phase == ADMITTED

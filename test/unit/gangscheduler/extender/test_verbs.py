@@ -402,6 +402,17 @@ def test_another_pod_gets_only_nodes_with_room_that_nobody_has_reserved(world: G
     assert world.placements.allowed_nodes(foreign("2"), ["a", "b"]) == ([other], {node: RESERVED})
 
 
+def test_no_answer_waits_for_a_pass_of_the_loop(world: GangWorld) -> None:
+    """The loop holds the view's lock while it decides, which the Gangs of one tenant may make long."""
+    world.add_gang("one", worker=2)
+    world.run()
+    with ThreadPoolExecutor(1) as pool, world.state.lock:
+        other = pool.submit(world.placements.allowed_nodes, foreign("1"), ["a", "b"])
+        assert other.result(timeout=10) == (["a", "b"], {})
+        member = pool.submit(world.placements.node_for, KEY, 1, "worker-0")
+        assert member.result(timeout=10).node in ("a", "b")
+
+
 def test_a_node_that_is_not_known_yet_is_kube_schedulers_to_judge(world: GangWorld) -> None:
     assert world.placements.allowed_nodes(foreign("1"), ["new"]) == (["new"], {})
 
