@@ -158,3 +158,26 @@ def test_reservations_outlive_the_gang_scheduler(gang_cluster: Cluster) -> None:
         owner.submit("second", worker=6)
         assert owner.await_phase("second", "Waiting")["position"] == 1
         assert owner.status("first")["phase"] == "Admitted"
+
+
+def test_a_gang_waits_for_a_quota_of_its_namespace_until_that_allows_it(owner: Owner, gang_scheduling: Cluster) -> None:
+    path = "/api/v1/namespaces/gangs/resourcequotas"
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "tight"},
+        "spec": {"hard": {"pods": "2"}},
+    }
+    gang_scheduling.api.create(path, quota)
+    try:
+        owner.submit("wide", worker=3)
+        waiting = owner.await_phase("wide", "Waiting")
+        assert waiting["message"] == "waits for quota: 3 \u00d7 pods, 2 left"
+        gang_scheduling.api.patch(f"{path}/tight", {"spec": {"hard": {"pods": "3"}}})
+        owner.await_phase("wide", "Admitted")
+        owner.make_pods("wide")
+        owner.await_phase("wide", "Bound")
+        owner.submit("next", worker=1)
+        assert owner.await_phase("next", "Waiting")["message"] == "waits for quota: 1 \u00d7 pods, 0 left"
+    finally:
+        gang_scheduling.api.delete(f"{path}/tight")
