@@ -62,7 +62,9 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
     whole = msgspec.json.Decoder(kind)
 
     def decode(raw: bytes | msgspec.Raw) -> _KindT:
-        data = bytes(raw)
+        return nesting.decode_truncated(decode_bytes, bytes(raw))
+
+    def decode_bytes(data: bytes) -> _KindT:
         if nesting.is_too_deep(data):
             return _decode_in_parts(kind, nesting.truncate(data), invalid=_TOO_DEEP)
         if too_large := size_problem(data):

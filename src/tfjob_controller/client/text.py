@@ -81,27 +81,30 @@ def _character_width(character: str) -> int:
 
 def fold(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` cells, broken at spaces; a longer word is broken anywhere."""
-    lines, line = list[str](), ""
+    lines, line, taken = list[str](), "", 0
     for word in text.split(" "):
-        joined = f"{line} {word}" if line else word
-        if display_width(joined) <= width:
-            line = joined
+        joined, wanted = word, display_width(word)
+        if line:
+            joined, wanted = f"{line} {word}", taken + 1 + wanted
+        if wanted <= width:
+            line, taken = joined, wanted
             continue
         if line:
             lines.append(line)
         *full, line = _pieces(word, width)
         lines.extend(full)
+        taken = display_width(line)
     return [*lines, line]
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:
-    piece = ""
-    for character in word:
-        if piece and display_width(piece) + _character_width(character) > width:
-            yield piece
-            piece = ""
-        piece += character
-    yield piece
+    begin = taken = 0
+    for at, character in enumerate(word):
+        taken += _character_width(character)
+        if taken > width and at > begin:
+            yield word[begin:at]
+            begin, taken = at, _character_width(character)
+    yield word[begin:]
 
 
 class TextTable:

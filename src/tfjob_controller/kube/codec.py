@@ -160,7 +160,7 @@ def decode_watch_event(line: bytes) -> WatchEvent:
 
 def decode_bookmark(obj: bytes | msgspec.Raw) -> Bookmark:
     """The object of a BOOKMARK event."""
-    meta = _bookmark_decoder.decode(obj).metadata
+    meta = nesting.decode_truncated(_bookmark_decoder.decode, obj).metadata
     return Bookmark(meta.resource_version, (meta.annotations or {}).get(INITIAL_EVENTS_ANNOTATION) == "true")
 
 

@@ -77,11 +77,15 @@ def _outside_strings(data: bytes) -> bytes:
 
 
 def decode_truncated(decode: Callable[[DataT], T], data: DataT) -> T:
-    """The result of `decode`; data that is nested too deep for it is truncated first."""
+    """The result of `decode`; data that is nested too deep for it is truncated first. Raises msgspec.DecodeError."""
     try:
-        return decode(data)
-    except RecursionError:
-        return decode(truncate(bytes(data)))
+        try:
+            return decode(data)
+        except RecursionError:
+            return decode(truncate(bytes(data)))
+    except UnicodeDecodeError as error:
+        # msgspec has no error of its own for it.
+        raise msgspec.DecodeError(f"JSON is not UTF-8: {error}") from None
 
 
 def _may_be(data: bytes) -> bool:

@@ -9,6 +9,7 @@ Source: kubectl pkg/cmd/plugin/plugin_completion.go, cobra completions.go (Shell
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 FILES, NO_SPACE, NO_FILES = 0, 2, 4
 
 Candidates = Iterable[str]
+
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,16 @@ def print_script(session: Session, parsed: Namespace) -> int:
 def print_candidates(words: Sequence[str]) -> int:
     try:
         candidates, directive = complete(words or [""])
-        lines = [*dict.fromkeys(candidates), f":{directive}"]
+        lines = [*filter(_is_plain, dict.fromkeys(candidates)), f":{directive}"]
     except (Exception, SystemExit):  # after any error the next word is typed by hand
         lines = [f":{NO_FILES}"]
     print("\n".join(lines))
     return 0
+
+
+def _is_plain(candidate: str) -> bool:
+    """Whether no shell interprets a candidate; it may come from a kubeconfig or server of somebody else."""
+    return _PLAIN.fullmatch(candidate.partition("\t")[0]) is not None
 
 
 def complete(words: Sequence[str]) -> tuple[Candidates, int]:
@@ -225,11 +233,11 @@ def contexts(line: Line) -> Iterable[str]:
     import os
     from pathlib import Path
 
-    import yaml
+    from tfjob_controller.kube.config.plainconfig import load_yaml
 
     paths = line.values.get("kubeconfig") or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     files = [Path(each) for each in paths.split(os.pathsep) if each and Path(each).is_file()]
-    read = [yaml.load(each.read_bytes(), Loader=yaml.CSafeLoader) or {} for each in files]
+    read = [load_yaml(each.read_bytes()) or {} for each in files]
     return sorted({str(context["name"]) for each in read for context in each.get("contexts") or ()})
 
 

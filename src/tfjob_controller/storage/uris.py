@@ -14,8 +14,8 @@ SCHEMES = ("s3", "gs", "hf", "http", "https", "file", "pvc")
 DATASET, MODEL = "dataset", "model"
 
 _HIDDEN = "***"
-# An apostrophe can stand in a query.
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"<>]+")
+# An apostrophe can stand in a query. The scheme is left out: a search for it would try each letter of a long text.
+_AFTER_SCHEME = re.compile(r"://[^\s\"<>]+")
 # scrypt's cost: a guess at a short secret in a query takes some 50 ms.
 _SCRYPT_COST = 2**14
 
@@ -51,6 +51,8 @@ class StorageUri:
 
 def parse(text: str, what: str = MODEL) -> StorageUri:
     """Read a URI; `what` decides which kind of repository `hf://org/name` is. Raises StorageError."""
+    if not text.isascii() and text != text.encode(errors="replace").decode():
+        raise StorageError(f"the storage URI {redact_urls(text)!r} is not UTF-8")
     scheme, separator, rest = text.strip().partition("://")
     scheme = scheme.lower()
     if not separator:
@@ -73,7 +75,7 @@ def parse(text: str, what: str = MODEL) -> StorageUri:
 
 def redact_urls(text: str) -> str:
     """The text with users, passwords, queries and fragments of all URLs in it hidden."""
-    return _URL.sub(_shown, text)
+    return _AFTER_SCHEME.sub(_shown, text)
 
 
 def _shown(match: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 import gc
 import json
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -248,3 +249,9 @@ def test_objects_of_any_content_take_at_most_two_megabytes_each() -> None:
             assert tracemalloc.get_traced_memory()[0] < len(kept) * 2_000_000
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize("decode", [decode_tfjob, decode_trainjob])
+def test_bytes_that_are_not_utf_8_are_refused_as_all_other_invalid_json(decode: Callable[[bytes], object]) -> None:
+    with pytest.raises(msgspec.DecodeError, match="not UTF-8"):
+        decode(b'{"metadata": {"name": "\xff"}}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from helpers.clusterinmemory import running_world
 from tfjob_controller.client.diagnostics.description import describe
 from tfjob_controller.client.diagnostics.replicas import replica_views
-from tfjob_controller.client.text import Table, age
+from tfjob_controller.client.text import Table, age, fold
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 EVIL = "<script>alert('x')</script>"
@@ -55,3 +56,10 @@ def test_a_description_as_html_is_escaped() -> None:
 def test_ages_are_said_in_the_unit_that_people_use(seconds: int, words: str) -> None:
     assert age((NOW - timedelta(seconds=seconds)).isoformat(), NOW) == words
     assert age(None, NOW) == ""
+
+
+@pytest.mark.parametrize("piece", ["\u0301", "\uff21", "\uff21 ", "a"], ids=["marks", "wide", "wide words", "ASCII"])
+def test_a_long_text_is_folded_in_linear_time(piece: str) -> None:
+    begin = time.thread_time()
+    fold(piece * 200_000, 200)
+    assert time.thread_time() - begin < 3.0

@@ -174,3 +174,11 @@ class TestEncoding:
     def test_mappings_are_taken_as_they_are_and_bytes_as_json(self) -> None:
         assert codec.encode({"a": [1, None, "ü"]}) == '{"a":[1,null,"ü"]}'.encode()
         assert codec.encode(b"raw") == b"raw"
+
+
+def test_bytes_that_are_not_utf_8_are_refused_as_all_other_invalid_json() -> None:
+    with pytest.raises(msgspec.DecodeError, match="not UTF-8"):
+        codec.decode_list(b'{"metadata": {"resourceVersion": "\xff"}}')
+    with pytest.raises(msgspec.DecodeError, match="not UTF-8"):
+        codec.decode_bookmark(b'{"metadata": {"resourceVersion": "\xff"}}')
+    assert "\ufffd" in str(codec.api_error(502, b'{"kind": "\xff"}'))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +75,14 @@ def test_kubectls_name_for_it_is_a_program_of_its_own() -> None:
     code += "from tfjob_controller.kubectl.complete import main; raise SystemExit(main())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "resume\tstart a suspended job again\n:4\n"
+
+
+@pytest.mark.parametrize("name", ["$(touch x)", "`id`", "a;b", "a b", "a\nb", "a'b", "\x1b[2J", "~", "!x", "a\\b"])
+def test_a_context_name_that_a_shell_interprets_is_not_offered(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config"
+    names = ["kind-one", "arn:aws:eks:eu-1:1:cluster/a", "me@here", name]
+    config.write_text(json.dumps({"contexts": [{"name": each} for each in names]}))
+    assert print_candidates(["list", "--kubeconfig", str(config), "--context", ""]) == 0
+    assert capfd.readouterr().out.splitlines() == [*sorted(names[:3]), f":{NO_FILES}"]

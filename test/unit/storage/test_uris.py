@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -104,3 +105,14 @@ def test_a_uri_shows_nothing_secret() -> None:
 )
 def test_a_key_tells_uris_apart_but_not_who_asks(one: str, other: str, is_same: bool) -> None:
     assert (parse(one).key == parse(other).key) is is_same
+
+
+def test_a_long_message_is_redacted_in_linear_time() -> None:
+    begin = time.thread_time()
+    assert redact_urls("a" * 200_000 + "://user:word@host") == "a" * 200_000 + "://host"
+    assert time.thread_time() - begin < 2.0
+
+
+def test_a_uri_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(StorageError, match="not UTF-8"):
+        parse("https://host/a\udcff")

@@ -24,7 +24,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 # What counts of a line: more than anybody prints who prints figures. The runtime cuts lines here as well.
 MAX_LINE_BYTES = 16384
@@ -159,9 +159,11 @@ def _stamp_of(block: bytes, at: int, begins_line: bool) -> bytes:
 
 def _moment(stamp: bytes) -> datetime | None:
     try:
-        return datetime.fromisoformat(stamp.decode("ascii"))
-    except ValueError:
+        moment = datetime.fromisoformat(stamp.decode("ascii"))
+        moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # an offset can lead out of the years that exist
         return None
+    return moment
 
 
 def _normal(text: str) -> str:

@@ -99,7 +99,14 @@ def load_config(kubeconfig: str | None = None, context: str | None = None, *, cl
         and (SERVICE_ACCOUNT / "token").exists()
     ):
         return _in_cluster(clock)
-    return _from_kubeconfig(paths or DEFAULT_KUBECONFIG, context, clock)
+    paths = paths or DEFAULT_KUBECONFIG
+    try:
+        return _from_kubeconfig(paths, context, clock)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        # The message of such an error may contain a token.
+        raise KubeconfigError(
+            f"kubeconfig {paths}: an entry is malformed (see `kubectl config view --kubeconfig {paths}`)"
+        ) from None
 
 
 def load_plain_config(kubeconfig: str | None = None, context: str | None = None) -> Config | None:

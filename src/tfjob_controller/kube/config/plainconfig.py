@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,6 +36,9 @@ from tfjob_controller.kube.config.server import ServerConfig
 _CLUSTER_FIELDS = {"server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify"}
 _CLUSTER_FIELDS |= {"tls-server-name", "extensions"}
 _USER_FIELDS = {"token", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
+# Each level of nesting begins with one of these.
+_LEVELS = re.compile(rb"[\[{]|[-?]\s")
+_MAX_LEVELS = 10_000
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -51,13 +56,26 @@ class _NotPlainError(Exception):
     """The kubeconfig needs the other reader."""
 
 
+def load_yaml(data: bytes) -> Any:
+    """Returns the value of a YAML text. Raises yaml.YAMLError, ValueError, or TypeError.
+
+    libyaml's loader recurses in C: some 20,000 levels of nesting would end the process.
+    """
+    if len(_LEVELS.findall(data)) > _MAX_LEVELS or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise yaml.YAMLError("too many levels of nesting, or UTF-16")
+    try:
+        return yaml.load(data, Loader=yaml.CSafeLoader)
+    except RecursionError:
+        raise yaml.YAMLError("too many levels of nesting") from None
+
+
 def read_plain(path: str, context: str | None) -> PlainConfig | None:
     """The context, or None if the kubeconfig needs the other reader or is invalid."""
     try:
         if os.pathsep in path:
             return None
         with open(path, "rb") as file:
-            return _read(yaml.load(file, Loader=yaml.CSafeLoader), context, os.path.dirname(os.path.abspath(path)))
+            return _read(load_yaml(file.read()), context, os.path.dirname(os.path.abspath(path)))
     except (_NotPlainError, KubeconfigError, OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         return None
 

@@ -213,3 +213,8 @@ def test_a_log_of_ill_will_is_read_to_its_end(names: tuple[str, ...], said: byte
     scanner = MetricParser(names)
     for _ in range(20):
         assert scanner.feed((line + b"\n") * 16) == {}
+
+
+def test_a_time_beyond_the_years_that_exist_is_none() -> None:
+    found = MetricParser(["loss"]).feed(b"0001-01-01T00:00:00+23:59 loss=3\n")
+    assert found["loss"] == LoggedMetric("3", None)

@@ -14,7 +14,7 @@ import yaml
 from helpers.certificates import self_signed
 from tfjob_controller.kube.config import kubeconfig as kubeconfig_module
 from tfjob_controller.kube.config.credentials import KubeconfigError
-from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.config.kubeconfig import find_config, load_config
 from tfjob_controller.util.clock import FakeClock
 
 TOKEN = "s3cr3t-t0ken"
@@ -343,3 +343,24 @@ class TestMistakes:
 def test_no_secret_is_shown(tmp_path: Path) -> None:
     config = load_config(write(tmp_path / "k"))
     assert TOKEN not in repr(config) + str(config)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"[" * 100_000, id="nested in brackets"),
+        pytest.param(b"- " * 100_000, id="nested in lists"),
+        pytest.param(b"\xff\xfe" + b"[\0" * 100_000, id="nested in UTF-16"),
+        pytest.param(b'{"current-context": "a", "contexts": [null], "clusters": [], "users": []}', id="a null context"),
+        pytest.param(
+            b'{"current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "c"}}], "users": [], '
+            b'"clusters": [{"name": "c", "cluster": {"server": "http://["}}]}',
+            id="no URL",
+        ),
+    ],
+)
+def test_a_malformed_kubeconfig_is_one_error_and_does_not_end_the_process(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    with pytest.raises(KubeconfigError, match="kubeconfig"):
+        find_config(str(path))
