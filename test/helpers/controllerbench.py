@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from helpers.fakeapi import FakeApi, Object
+from helpers.fakeclock import FakeClock
 from helpers.manifests import tfjob
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -24,7 +25,6 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
-from tfjob_controller.util.clock import FakeClock
 
 NAMESPACE = "team"
 TFJOB_PATH = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"

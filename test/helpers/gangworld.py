@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.api.common.cluster import (
     Node,
@@ -51,7 +52,6 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
-from tfjob_controller.util.clock import FakeClock
 from tfjob_controller.util.timestamps import format_micro_time
 
 NAMESPACE = "team"

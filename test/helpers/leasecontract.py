@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.leaderelection.lease import LEASES, Candidate, CandidateState, LeaseLock, LeaseTimes
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.util.clock import FakeClock
 
 TIMES = LeaseTimes(lease=15.0, renew_deadline=10.0, retry=2.0)
 MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")

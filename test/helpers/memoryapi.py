@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.requester import JSON, MERGE_PATCH, LineStream
-from tfjob_controller.util.clock import FakeClock
 
 Object = dict[str, Any]
 # /apis/<group>/<version>/namespaces/<namespace>/<plural>

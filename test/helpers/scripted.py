@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.requester import JSON
-from tfjob_controller.util.clock import FakeClock
 
 # What a stream does next: give a line, break, or let the test act (and then go on).
 Step: TypeAlias = bytes | ApiError | Callable[[], None]

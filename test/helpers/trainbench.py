@@ -8,6 +8,7 @@ from typing import Any
 
 from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, settled
 from helpers.fakeapi import FakeApi, Object
+from helpers.fakeclock import FakeClock
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import Pod
@@ -24,7 +25,6 @@ from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.naming import runtime_id_of
-from tfjob_controller.util.clock import FakeClock
 
 TRAINJOB_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainjobs"
 RUNTIME_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainingruntimes"

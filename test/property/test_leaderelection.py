@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from helpers.examples import examples
+from helpers.fakeclock import FakeClock
 from helpers.memoryapi import Fault, MemoryApi, Request
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.leaderelection.lease import Candidate, CandidateState, LeaseLock, LeaseTimes
-from tfjob_controller.util.clock import FakeClock
 
 RATES = (0.9, 1.0, 1.1)
 NUMBERS = st.integers(0, len(RATES) - 1)

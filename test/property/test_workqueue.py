@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from helpers.examples import examples
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
-from tfjob_controller.kube.workqueue.delaying import DelayingQueue
-from tfjob_controller.kube.workqueue.queue import ShutDown, WorkQueue
-from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter, RateLimitingQueue
-from tfjob_controller.util.clock import FakeClock
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue, ShutDown
+from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter
 
 ITEMS = st.sampled_from("abcdef")
 PRIORITIES = st.integers(-2, 3)
@@ -81,9 +80,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = FakeClock()
         self.model = Model()
-        self.queue = RateLimitingQueue(
-            DelayingQueue(WorkQueue[str](self.clock)), ItemExponentialRateLimiter(BASE_SECONDS, cap_seconds=8.0)
-        )
+        self.queue = RateLimitingQueue(self.clock, limiter=ItemExponentialRateLimiter(BASE_SECONDS, cap_seconds=8.0))
         self.has_thread = False
         # Distinct fractions keep two items from ever falling due at the same moment, whose order is nobody's promise.
         self.fraction = 0
@@ -192,7 +189,7 @@ def test_no_item_waits_for_more_turns_than_those_who_came_before_it_account_for(
     before: list[int], priority: int, later: list[list[int]]
 ) -> None:
     """However many come after it, and however urgent they are: here never fewer come than are taken."""
-    queue: WorkQueue[str] = WorkQueue(FakeClock())
+    queue: RateLimitingQueue[str] = RateLimitingQueue(FakeClock())
     for number, each in enumerate([*before, priority]):
         queue.add(f"{number}", each)
     waited_for, turns = f"{len(before)}", 0

@@ -53,7 +53,7 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.trainer.naming import CHILD_SELECTOR
 from tfjob_controller.util.clock import Clock
 

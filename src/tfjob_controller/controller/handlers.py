@@ -29,7 +29,7 @@ from tfjob_controller.controller.triggers import (
 )
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
-from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.trainer.naming import RUNTIME_ID
 
 # Longer than the time between the pods of a burst, too short for a person to notice.

@@ -22,8 +22,7 @@ from tfjob_controller.controller.observer import SyncObserver
 from tfjob_controller.controller.outcome import Done, NotFound, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.triggers import HIGH, NO_TRIGGER_LOG, NORMAL, TriggerLog
 from tfjob_controller.kube.trace import new_trace
-from tfjob_controller.kube.workqueue.queue import ShutDown
-from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue, ShutDown
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 

@@ -49,13 +49,12 @@ from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
 from tfjob_controller.kube.meta import split_key
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.kube.workqueue.ratelimiting import (
     BucketRateLimiter,
     ItemExponentialRateLimiter,
     MaxOfRateLimiter,
     RateLimiter,
-    RateLimitingQueue,
-    new_rate_limiting_queue,
 )
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.gangpolicy import gang_policy
@@ -252,7 +251,7 @@ class Manager:
         return True
 
     def _new_queue(self, name: str) -> RateLimitingQueue[str]:
-        return new_rate_limiting_queue(
+        return RateLimitingQueue(
             self._clock,
             name=name,
             limiter=_retry_limiter(self._clock),

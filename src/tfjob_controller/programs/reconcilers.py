@@ -21,7 +21,7 @@ from tfjob_controller.controller.trainjob import TrainJobAdapter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gang.terms import GangPolicy
 from tfjob_controller.util.clock import Clock

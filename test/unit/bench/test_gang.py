@@ -18,7 +18,7 @@ from bench.gangplane import Planes
 from bench.gangshapes import means
 from bench.gangworkload import Measured, Order
 from bench.gangwrites import writes_of
-from tfjob_controller.util.clock import FakeClock
+from helpers.fakeclock import FakeClock
 
 KNOWN = ("shapes", "rest", "churn")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from tfjob_controller.api.common.core import BatchJob, JobStatus, Pod, PodAnnotations, PodMeta, PodStatus, Service
 from tfjob_controller.api.common.status import TrainingStatus
@@ -28,8 +29,7 @@ from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
 from tfjob_controller.controller.triggers import HIGH, LOW, NORMAL
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue
-from tfjob_controller.util.clock import FakeClock
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 
 OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)
 META = ObjectMeta(name="train-worker-ab12-0", namespace="team", uid="u2", owner_references=(OWNER,))
@@ -47,7 +47,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> Iterator[Queue]:
-    made: Queue = new_rate_limiting_queue(clock)
+    made: Queue = RateLimitingQueue(clock)
     yield made
     made.shut_down()
 

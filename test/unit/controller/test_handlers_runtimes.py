@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from helpers.fakeclock import FakeClock
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
@@ -16,8 +17,7 @@ from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNT
 from tfjob_controller.controller.handlers import RuntimeHandler
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue
-from tfjob_controller.util.clock import FakeClock
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 
 Queue = RateLimitingQueue[str]
 OURS = TrainingRuntime(ObjectMeta(name="mine", namespace="ns", uid="u1", resource_version="1"))
@@ -26,7 +26,7 @@ THEIRS = replace(OURS, metadata=replace(OURS.metadata, namespace=""))
 
 @pytest.fixture
 def queue() -> Iterator[Queue]:
-    made: Queue = new_rate_limiting_queue(FakeClock())
+    made: Queue = RateLimitingQueue(FakeClock())
     yield made
     made.shut_down()
 

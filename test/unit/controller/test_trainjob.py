@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import START, World
 from helpers.controllerbench import Counted
+from helpers.fakeclock import FakeClock
 from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
@@ -27,7 +28,6 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.trainer.status.update import waiting_status
-from tfjob_controller.util.clock import FakeClock
 
 
 def kind_with(logs: Logs | None = None, counted: Counted | None = None) -> TrainJobAdapter:

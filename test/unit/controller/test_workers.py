@@ -8,18 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.triggers import HIGH, LOW, NORMAL
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube import trace
-from tfjob_controller.kube.workqueue.queue import QueueStatistics
-from tfjob_controller.kube.workqueue.ratelimiting import (
-    ItemExponentialRateLimiter,
-    RateLimitingQueue,
-    new_rate_limiting_queue,
-)
-from tfjob_controller.util.clock import FakeClock
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimitingQueue
+from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter
 
 
 class Results:
@@ -52,7 +48,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> Queue:
-    return new_rate_limiting_queue(clock, limiter=ItemExponentialRateLimiter(1.0, 60.0))
+    return RateLimitingQueue(clock, limiter=ItemExponentialRateLimiter(1.0, 60.0))
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, no_answer
 from tfjob_controller.gangscheduler.leadership import RENEWAL_FRACTION, LeaseFollower
-from tfjob_controller.util.clock import FakeClock
 
 DURATION = 15
 BELIEVED_SECONDS = RENEWAL_FRACTION * DURATION

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority, TokenBucket
-from tfjob_controller.util.clock import FakeClock
 
 STOPPED = threading.Event()
 STOPPED.set()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import MD5, Digest, RemoteFile
 from tfjob_controller.storage.folder import FilledFolder
@@ -23,7 +24,6 @@ from tfjob_controller.storage.transfer import (
     TransferProgress,
 )
 from tfjob_controller.storage.uris import Redactor
-from tfjob_controller.util.clock import FakeClock
 
 CONTENT = b"0123456789"
 FILE = RemoteFile("a", "bucket/a", 10, "one")

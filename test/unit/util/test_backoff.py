@@ -5,8 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.util.backoff import DecorrelatedBackoff
-from tfjob_controller.util.clock import FakeClock
 
 
 def backoff(clock: FakeClock, seed: int = 0) -> DecorrelatedBackoff:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tfjob_controller.util.clock import Clock, FakeClock, RealClock
+from helpers.fakeclock import FakeClock
+from tfjob_controller.util.clock import Clock, RealClock
 
 JOIN_SECONDS = 10.0
 

@@ -2,8 +2,8 @@
 
 import threading
 
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
-from tfjob_controller.util.clock import FakeClock
 from tfjob_controller.util.threads import RESTART_SECONDS, SupervisedThread
 
 

@@ -1,4 +1,4 @@
-"""A queue of items that need work, each at most once, with priorities.
+"""A queue of items that need work, each at most once, with priorities, delays and rate limits.
 
 Theory of operation. Watches and timers `add` keys; workers `get` a key, read the whole state behind it, and call
 `done`. An item is in the queue or it is not: adding it ten times means processing it once. It is never with two
@@ -9,9 +9,7 @@ is done. So a worker that reads the state after `get` misses no change and never
               ▲                 │ add
               └──done── processing and dirty
 
-Three types, each built on the previous one: `WorkQueue` (the above, with priorities), `delaying.DelayingQueue`
-(`add_after`), `ratelimiting.RateLimitingQueue` (`add_rate_limited`). Ordinary events use `add`, failed syncs
-`add_rate_limited`, and wake-ups at a known time `add_after`.
+Ordinary events use `add`, failed syncs `add_rate_limited`, and wake-ups at a known time `add_after`.
 
 Priorities: a higher number goes first. Within one priority the groups of items, such as namespaces, take turns, and
 within a group the longest queued goes first; so a group with thousands of items delays others by a turn or two. Adding
@@ -20,8 +18,10 @@ events overtake the thousands of items of an initial list. No item starves: when
 oldest of all, the oldest is next. An item that arrives when n are queued is therefore among the next 2 (n + 1),
 whatever is added meanwhile.
 
-Threads: any method from any thread. Items are any hashable values; equal items are the same item.
-Source: client-go util/workqueue (queue.go); controller-runtime priorityqueue.
+Threads: any method from any thread. A thread of its own adds items that are due; it starts when it is first needed and
+ends in `shut_down`. Items are any hashable values; equal items are the same item.
+Source: client-go util/workqueue (queue.go, delaying_queue.go, rate_limiting_queue.go), controller-runtime
+pkg/controller/priorityqueue.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ from dataclasses import dataclass
 from typing import Generic
 
 from tfjob_controller.kube.workqueue.metrics import ItemT, MetricsProvider, QueueMetrics
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimiter, default_limiter
 from tfjob_controller.util.clock import Clock
 
 # A heap is rebuilt once it has twice as many entries as items, and some more, which costs O(1) per entry. Otherwise an
 # item with a distant time (a deadline in weeks) that is woken earlier again and again would leave an entry each time.
-SPARE_ENTRIES = 64
+_SPARE_ENTRIES = 64
+# How often the gauges of unfinished work are updated; client-go's period.
+UNFINISHED_WORK_UPDATE_SECONDS = 0.5
 
 
 class ShutDown(Exception):  # noqa: N818 -- not an error but the end; a regular end of work
@@ -116,7 +119,7 @@ class _FairPriorityQueue(Generic[ItemT]):
     def _put(self, item: ItemT, priority: int, arrival: int) -> None:
         self._place[item] = (priority, arrival)
         self._insert(item, priority, arrival)
-        if self._entries > 2 * len(self._place) + SPARE_ENTRIES:
+        if self._entries > 2 * len(self._place) + _SPARE_ENTRIES:
             self._drop_leftovers()
 
     def _insert(self, item: ItemT, priority: int, arrival: int) -> None:
@@ -137,26 +140,35 @@ class _FairPriorityQueue(Generic[ItemT]):
                 del self._groups[priority]
 
 
-class WorkQueue(Generic[ItemT]):
-    """Items that need work, each at most once, and none with two workers."""
+class RateLimitingQueue(Generic[ItemT]):
+    """See the module's docstring. Without `limiter`, client-go's limits hold."""
 
     def __init__(
         self,
         clock: Clock,
         *,
         name: str = "",
+        limiter: RateLimiter | None = None,
         metrics: MetricsProvider | None = None,
         group_of: Callable[[ItemT], str] = _one_group,
     ) -> None:
         """`group_of` returns whose an item is: groups take turns. By default all items are one group."""
-        self.clock = clock
-        self.name = name
+        self._clock = clock
+        self._name = name
+        self._limiter = limiter or default_limiter(clock)
         self._metrics: QueueMetrics[ItemT] | None = QueueMetrics(metrics, name, clock) if metrics else None
-        self._available = threading.Condition()  # guards everything here; workers wait on it for an item
+        self._available = threading.Condition()  # guards metrics and the next four; workers wait on it for an item
         self._queued: _FairPriorityQueue[ItemT] = _FairPriorityQueue(group_of)
         self._dirty: dict[ItemT, int] = {}  # priorities of items that are queued, or were added while being processed
         self._processing: dict[ItemT, int] = {}  # the priority that each item had in the queue
         self._is_shutting_down = False
+        # Guards the delayed items; the thread waits on it for the next one. It is taken before `_available`, never
+        # after it.
+        self._delayed_changed = threading.Condition()
+        self._heap: list[tuple[float, int, ItemT]] = []  # (due, order, item), with leftovers of later times
+        self._delayed: dict[ItemT, tuple[float, int]] = {}  # item -> (due on the monotonic scale, priority)
+        self._order = itertools.count()
+        self._thread: threading.Thread | None = None
 
     def add(self, item: ItemT, priority: int = 0) -> None:
         """Mark an item as needing work. Ignored after `shut_down`."""
@@ -173,14 +185,60 @@ class WorkQueue(Generic[ItemT]):
                 self._queued.push(item, priority)
                 self._available.notify()
 
+    def add_after(self, item: ItemT, seconds: float, priority: int = 0) -> None:
+        """Add an item after `seconds`; zero or less means now. Ignored after `shut_down`.
+
+        An item that is already delayed is added at the earlier of both times, with the higher of both priorities. A
+        plain `add` in the meantime does not cancel the delayed one. Items that are delayed at shut-down are dropped.
+        """
+        with self._available:
+            if self._is_shutting_down:
+                return
+            if self._metrics:
+                self._metrics.retry()
+        if seconds <= 0:
+            self.add(item, priority)
+            return
+        with self._delayed_changed:
+            if self.is_shutting_down:
+                return
+            is_next = self._delay(item, self._clock.monotonic() + seconds, priority)
+            self._ensure_thread()
+            if is_next:
+                self._delayed_changed.notify()  # for a later item the thread need not wake yet
+
+    def add_rate_limited(self, item: ItemT, priority: int = 0) -> None:
+        """Add a failed item after the delay that the rate limiter computes."""
+        self.add_after(item, self._limiter.delay_seconds(item), priority)
+
+    def forget(self, item: ItemT) -> None:
+        """Reset the item's failures, after its success or because it is not retried. It still has to be `done`.
+
+        An item that is never forgotten stays in memory.
+        """
+        self._limiter.forget(item)
+
+    def num_requeues(self, item: ItemT) -> int:
+        """How often the item failed since it was last forgotten."""
+        return self._limiter.failures(item)
+
+    def cancel(self, item: ItemT) -> None:
+        """Cancel the delayed add of an item, if there is one. An item that is queued already stays."""
+        with self._delayed_changed:
+            self._delayed.pop(item, None)
+            self._limit_leftovers()
+
     def get(self) -> ItemT:
         """Wait for the next item. The caller calls `done(item)` after processing it, whatever the outcome.
 
         Raises ShutDown once the queue is shut down and empty.
         """
+        if self._thread is None and self._metrics:
+            with self._delayed_changed:
+                self._ensure_thread()  # the thread also updates the gauges of unfinished work
         with self._available:
             while not self._queued and not self._is_shutting_down:
-                self.clock.wait(self._available, None)
+                self._clock.wait(self._available, None)
             if not self._queued:
                 raise ShutDown
             item = self._queued.pop()
@@ -210,7 +268,7 @@ class WorkQueue(Generic[ItemT]):
                 self._available.notify()
 
     def __len__(self) -> int:
-        """The number of queued items, for display only: it may have changed already."""
+        """The number of queued items without delayed ones, for display only: it may have changed already."""
         with self._available:
             return len(self._queued)
 
@@ -219,6 +277,12 @@ class WorkQueue(Generic[ItemT]):
         with self._available:
             self._is_shutting_down = True
             self._available.notify_all()
+        with self._delayed_changed:
+            self._delayed.clear()
+            self._heap.clear()
+            self._delayed_changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
 
     @property
     def is_shutting_down(self) -> bool:
@@ -226,27 +290,12 @@ class WorkQueue(Generic[ItemT]):
             return self._is_shutting_down
 
     def statistics(self) -> QueueStatistics:
-        with self._available:
-            queued = len(self._queued)
+        with self._delayed_changed, self._available:
+            queued, processing = len(self._queued), len(self._processing)
+            dirty = len(self._dirty) - queued
             return QueueStatistics(
-                queued, len(self._processing), len(self._dirty) - queued, 0, is_shutting_down=self._is_shutting_down
+                queued, processing, dirty, len(self._delayed), is_shutting_down=self._is_shutting_down
             )
-
-    @property
-    def has_metrics(self) -> bool:
-        return self._metrics is not None
-
-    def count_retry(self) -> None:
-        """Count one add with a delay."""
-        with self._available:
-            if self._metrics:
-                self._metrics.retry()
-
-    def update_unfinished_work(self) -> None:
-        """Update the gauges of unfinished work; a `DelayingQueue` does this periodically."""
-        with self._available:
-            if self._metrics and not self._is_shutting_down:
-                self._metrics.update_unfinished_work()
 
     def _raise_priority(self, item: ItemT, priority: int) -> None:
         if priority <= self._dirty[item]:
@@ -254,3 +303,57 @@ class WorkQueue(Generic[ItemT]):
         self._dirty[item] = priority
         if item not in self._processing:
             self._queued.raise_priority(item, priority)
+
+    def _delay(self, item: ItemT, due: float, priority: int) -> bool:
+        """Delay an item; returns whether the thread has to wake earlier than planned."""
+        known_due, known_priority = self._delayed.get(item, (float("inf"), priority))
+        self._delayed[item] = (min(due, known_due), max(priority, known_priority))
+        if due >= known_due:
+            return False
+        is_next = not self._heap or due < self._heap[0][0]
+        heapq.heappush(self._heap, (due, next(self._order), item))
+        self._limit_leftovers()
+        return is_next
+
+    def _limit_leftovers(self) -> None:
+        """Rebuild the heap if it has too many invalid entries; items due at the same time keep their order."""
+        if len(self._heap) > 2 * len(self._delayed) + _SPARE_ENTRIES:
+            self._heap = [entry for entry in self._heap if self._is_current(entry)]
+            heapq.heapify(self._heap)
+
+    def _is_current(self, entry: tuple[float, int, ItemT]) -> bool:
+        due, _, item = entry
+        return item in self._delayed and self._delayed[item][0] == due
+
+    def _ensure_thread(self) -> None:
+        if self._is_shutting_down or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._thread = threading.Thread(target=self._run, name=f"queue-{self._name or 'unnamed'}")
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self._delayed_changed:
+            while not self._is_shutting_down:
+                self._add_due()
+                self._update_unfinished_work()
+                self._clock.wait(self._delayed_changed, self._rest_seconds())
+
+    def _add_due(self) -> None:
+        now = self._clock.monotonic()
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)
+            if self._is_current(entry):
+                _, _, item = entry
+                _, priority = self._delayed.pop(item)
+                self.add(item, priority)
+
+    def _rest_seconds(self) -> float | None:
+        rests = [UNFINISHED_WORK_UPDATE_SECONDS] if self._metrics else []
+        if self._heap:
+            rests.append(self._heap[0][0] - self._clock.monotonic())
+        return min(rests, default=None)
+
+    def _update_unfinished_work(self) -> None:
+        with self._available:
+            if self._metrics and not self._is_shutting_down:
+                self._metrics.update_unfinished_work()

@@ -1,7 +1,7 @@
-"""A work queue with rate limits: an item that failed rests before it is processed again.
+"""Rate limiters: how long an item that failed waits before it is processed again.
 
 Theory of operation. A rate limiter computes delays; it never waits and starts no thread. The queue asks it for the
-delay of each failed item and adds the item back after that. client-go's default combines two limiters with
+delay of each failed item, and adds the item again after that. client-go's default combines two limiters with
 `MaxOfRateLimiter`: one per item, so that an item that always fails becomes rare without delaying others, and one for
 all items, so that ten thousand items that fail at once do not come back at once.
 
@@ -12,13 +12,10 @@ Source: client-go util/workqueue (rate_limiting_queue.go, default_rate_limiters.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
-from typing import Generic, Protocol
+from collections.abc import Hashable
+from typing import Protocol
 
 from tfjob_controller.kube.flowcontrol import TokenBucket
-from tfjob_controller.kube.workqueue.delaying import DelayingQueue
-from tfjob_controller.kube.workqueue.metrics import ItemT, MetricsProvider
-from tfjob_controller.kube.workqueue.queue import QueueStatistics, WorkQueue
 from tfjob_controller.util.clock import Clock
 
 # client-go's defaults for controllers. The first retry comes before anybody notices; the cap (reached after 18
@@ -106,70 +103,3 @@ class MaxOfRateLimiter:
 def default_limiter(clock: Clock) -> MaxOfRateLimiter:
     """client-go's default for controllers: per item 5 ms doubling to 1,000 s, overall 10 in a second after 100."""
     return MaxOfRateLimiter(ItemExponentialRateLimiter(), BucketRateLimiter(OVERALL_RATE, OVERALL_BURST, clock))
-
-
-class RateLimitingQueue(Generic[ItemT]):
-    """A delaying queue that takes the delays of failed items from a rate limiter."""
-
-    def __init__(self, queue: DelayingQueue[ItemT], limiter: RateLimiter) -> None:
-        self._queue = queue
-        self._limiter = limiter
-
-    def add_rate_limited(self, item: ItemT, priority: int = 0) -> None:
-        """Add a failed item after the delay that the rate limiter computes."""
-        self._queue.add_after(item, self._limiter.delay_seconds(item), priority)
-
-    def forget(self, item: ItemT) -> None:
-        """Reset the item's failures, after its success or because it is not retried. It still has to be `done`.
-
-        An item that is never forgotten stays in memory.
-        """
-        self._limiter.forget(item)
-
-    def num_requeues(self, item: ItemT) -> int:
-        """How often the item failed since it was last forgotten."""
-        return self._limiter.failures(item)
-
-    def add_after(self, item: ItemT, seconds: float, priority: int = 0) -> None:
-        self._queue.add_after(item, seconds, priority)
-
-    def cancel(self, item: ItemT) -> None:
-        self._queue.cancel(item)
-
-    def add(self, item: ItemT, priority: int = 0) -> None:
-        self._queue.add(item, priority)
-
-    def get(self) -> ItemT:
-        return self._queue.get()
-
-    def priority_of(self, item: ItemT) -> int:
-        return self._queue.priority_of(item)
-
-    def done(self, item: ItemT) -> None:
-        self._queue.done(item)
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def shut_down(self) -> None:
-        self._queue.shut_down()
-
-    @property
-    def is_shutting_down(self) -> bool:
-        return self._queue.is_shutting_down
-
-    def statistics(self) -> QueueStatistics:
-        return self._queue.statistics()
-
-
-def new_rate_limiting_queue(
-    clock: Clock,
-    *,
-    name: str = "",
-    limiter: RateLimiter | None = None,
-    metrics: MetricsProvider | None = None,
-    group_of: Callable[[ItemT], str] = lambda _: "",
-) -> RateLimitingQueue[ItemT]:
-    """A queue for a controller, with client-go's default limits unless others are given; `group_of`: see WorkQueue."""
-    queue: WorkQueue[ItemT] = WorkQueue(clock, name=name, metrics=metrics, group_of=group_of)
-    return RateLimitingQueue(DelayingQueue(queue), limiter or default_limiter(clock))

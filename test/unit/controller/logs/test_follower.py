@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from helpers.logserver import Asked, LogServer
 from helpers.poll import eventually
 from tfjob_controller.api.common.core import (
@@ -36,7 +37,7 @@ from tfjob_controller.controller.logs.followedlog import (
 from tfjob_controller.controller.logs.follower import NOTIFY_SECONDS, PERIOD_SECONDS, LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.kube.http.responsestream import Connector
-from tfjob_controller.util.clock import FakeClock, RealClock
+from tfjob_controller.util.clock import RealClock
 
 RUNS = ContainerState(running=Running())
 ENDED = ContainerState(terminated=Terminated(0))

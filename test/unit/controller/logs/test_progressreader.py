@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.api.common.core import (
     ContainerState,
     ContainerStatus,
@@ -31,7 +32,6 @@ from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.trainer.state.observed import Reading
-from tfjob_controller.util.clock import FakeClock
 
 LABELS = {"runtime_id": "a6no", "job_type": "WORKER", "task_index": "0"}
 RUNS = ContainerState(running=Running())

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.extenderparts import Bindings, Listener
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import NOT_COMPLETE, STOPPING, BindRequest, GangMember
@@ -16,7 +17,7 @@ from tfjob_controller.gangscheduler.permit.members import PermitPhase
 from tfjob_controller.gangscheduler.permit.permit import HTTP_TIMEOUT_FRACTION, TICK_SECONDS, Permit
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.telemetry import endpoints
-from tfjob_controller.util.clock import FakeClock, RealClock
+from tfjob_controller.util.clock import RealClock
 
 HTTP_TIMEOUT, BIND_TIMEOUT, ADMITTED_TIMEOUT = 300.0, 600.0, 3600.0
 NODES = {"worker-0": "n0", "worker-1": "n1"}

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, Gang, GangSpec, GangStatus, NodePlacement
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.util.clock import FakeClock
 
 KEY = "team/one"
 WHO = GangMember(KEY, 1, "worker-0")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from helpers.scripted import FedRequester
 from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing, unreadable_line
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.util.clock import FakeClock
 
 A5, A7, A8, B6 = thing("a", 5), thing("a", 7), thing("a", 8), thing("b", 6)
 LIST_OF_A = (line("ADDED", A5), bookmark(6, ends_list=True))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from tfjob_controller.kube.config import credentials
 from tfjob_controller.kube.config.credentials import (
@@ -24,7 +25,6 @@ from tfjob_controller.kube.config.credentials import (
     exec_plugin,
     token_file,
 )
-from tfjob_controller.util.clock import FakeClock
 
 TOKEN = "s3cr3t-t0ken"
 

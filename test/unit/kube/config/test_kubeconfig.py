@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from helpers.certificates import self_signed
+from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.config import kubeconfig as kubeconfig_module
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import find_config, load_config
-from tfjob_controller.util.clock import FakeClock
 
 TOKEN = "s3cr3t-t0ken"
 SERVER = "https://cluster.test:6443"

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.events.correlator import Correlator, ObjectReference, Observation, Write, truncate_utf8
-from tfjob_controller.util.clock import FakeClock
 
 JOB = ObjectReference("kubeflow.org/v1alpha1", "TFJob", "team", "train", "uid-1", "17")
 

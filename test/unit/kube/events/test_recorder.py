@@ -5,11 +5,11 @@ import threading
 import pytest
 
 from helpers.eventcontract import STOP_SECONDS, EventContract, Read, Wait
+from helpers.fakeclock import FakeClock
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer, refusal, slow
 from helpers.poll import eventually
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.events.recorder import MAX_QUEUED, EventRecorder
-from tfjob_controller.util.clock import FakeClock
 
 
 @pytest.fixture

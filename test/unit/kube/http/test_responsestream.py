@@ -10,11 +10,11 @@ import pytest
 
 from helpers.certificates import self_signed
 from helpers.connectproxy import ConnectProxy
+from helpers.fakeclock import FakeClock
 from helpers.logserver import LogServer
 from helpers.poll import eventually
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.responsestream import Connector, ResponseStream
-from tfjob_controller.util.clock import FakeClock
 
 PATH, QUERY = "/api/v1/namespaces/ns/pods/p/log", {"follow": "true", "sinceTime": "2026-01-01T00:00:00Z"}
 MUCH = 1 << 20

@@ -19,6 +19,7 @@ import pytest
 import structlog
 import yaml
 
+from helpers.fakeclock import FakeClock
 from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answer
 from helpers.poll import eventually
 from localcluster.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
@@ -29,7 +30,6 @@ from tfjob_controller.kube.http.linestream import HttpLineStream
 from tfjob_controller.kube.http.transport import Transport, default_user_agent
 from tfjob_controller.kube.requester import MERGE_PATCH
 from tfjob_controller.kube.trace import Trace, use_trace
-from tfjob_controller.util.clock import FakeClock
 
 TOKEN = "s3cr3t-t0ken"
 PATH = "/api/v1/namespaces/d/pods"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer
 from helpers.poll import eventually
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
-from tfjob_controller.util.clock import FakeClock
 
 STOP_SECONDS = 10.0
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from helpers.leasecontract import TIMES, LeaseContract, Start
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer, refusal, slow
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.leaderelection.lease import Candidate, CandidateState, LeaseLock, LeaseTimes
-from tfjob_controller.util.clock import FakeClock
 
 
 @pytest.fixture

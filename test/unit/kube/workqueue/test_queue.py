@@ -1,4 +1,4 @@
-"""The contract of the work queue and of the two made of it, sentence by sentence."""
+"""The contract of the work queue, sentence by sentence."""
 
 import contextlib
 import threading
@@ -11,25 +11,13 @@ from weakref import ReferenceType, ref
 
 import pytest
 
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
-from tfjob_controller.kube.workqueue.delaying import DelayingQueue
-from tfjob_controller.kube.workqueue.queue import QueueStatistics, ShutDown, WorkQueue
-from tfjob_controller.kube.workqueue.ratelimiting import (
-    ItemExponentialRateLimiter,
-    RateLimitingQueue,
-    new_rate_limiting_queue,
-)
-from tfjob_controller.util.clock import FakeClock, RealClock
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimitingQueue, ShutDown
+from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter
+from tfjob_controller.util.clock import RealClock
 
-Queue = WorkQueue[str] | DelayingQueue[str] | RateLimitingQueue[str]
-
-KINDS = {
-    "work": lambda clock: WorkQueue[str](clock),
-    "delaying": lambda clock: DelayingQueue(WorkQueue[str](clock)),
-    "rate limiting": lambda clock: RateLimitingQueue(
-        DelayingQueue(WorkQueue[str](clock)), ItemExponentialRateLimiter(1.0)
-    ),
-}
+Queue = RateLimitingQueue[str]
 
 
 @pytest.fixture
@@ -37,24 +25,9 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
-def queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Queue]:
-    """Each of the three types: the later ones offer all that the first does."""
-    queue: Queue = request.param(clock)
-    yield queue
-    queue.shut_down()
-
-
 @pytest.fixture
-def delaying(clock: FakeClock) -> Iterator[DelayingQueue[str]]:
-    queue = DelayingQueue(WorkQueue[str](clock))
-    yield queue
-    queue.shut_down()
-
-
-@pytest.fixture
-def limiting(clock: FakeClock) -> Iterator[RateLimitingQueue[str]]:
-    queue = RateLimitingQueue(DelayingQueue(WorkQueue[str](clock)), ItemExponentialRateLimiter(base_seconds=1.0))
+def queue(clock: FakeClock) -> Iterator[Queue]:
+    queue: Queue = RateLimitingQueue(clock, limiter=ItemExponentialRateLimiter(base_seconds=1.0))
     yield queue
     queue.shut_down()
 
@@ -245,7 +218,7 @@ class TestPriority:
         assert take_all(queue) == ["b", "a"]
 
     def test_raising_an_item_again_and_again_takes_no_more_and_more_room(self) -> None:
-        queue = WorkQueue[str](FakeClock())
+        queue = RateLimitingQueue[str](FakeClock())
         queue.add("lowest", -200)
         held: list[ReferenceType[Key]] = []
         for _ in range(300):
@@ -329,136 +302,122 @@ class TestShutDown:
 
 class TestDelayingQueue:
     @pytest.mark.parametrize("seconds", [0.0, -1.0, -1e9])
-    def test_no_delay_means_now(self, delaying: DelayingQueue[str], seconds: float) -> None:
-        delaying.add_after("a", seconds)
-        assert take_all(delaying) == ["a"]
+    def test_no_delay_means_now(self, queue: Queue, seconds: float) -> None:
+        queue.add_after("a", seconds)
+        assert take_all(queue) == ["a"]
 
-    def test_an_item_comes_when_its_time_has_passed_and_not_before(
-        self, delaying: DelayingQueue[str], clock: FakeClock
-    ) -> None:
-        delaying.add_after("a", 5.0)
+    def test_an_item_comes_when_its_time_has_passed_and_not_before(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_after("a", 5.0)
         move(clock, 4.9)
-        assert (len(delaying), delaying.statistics().delayed) == (0, 1)
+        assert (len(queue), queue.statistics().delayed) == (0, 1)
         move(clock, 0.1)
-        assert (len(delaying), delaying.statistics().delayed) == (1, 0)
+        assert (len(queue), queue.statistics().delayed) == (1, 0)
 
-    def test_items_come_in_the_order_of_their_times(self, delaying: DelayingQueue[str], clock: FakeClock) -> None:
+    def test_items_come_in_the_order_of_their_times(self, queue: Queue, clock: FakeClock) -> None:
         for item, seconds in [("c", 3.0), ("a", 1.0), ("b", 2.0)]:
-            delaying.add_after(item, seconds)
+            queue.add_after(item, seconds)
         move(clock, 10.0)
-        assert take_all(delaying) == ["a", "b", "c"]
+        assert take_all(queue) == ["a", "b", "c"]
 
     @pytest.mark.parametrize(("first", "second"), [(5.0, 2.0), (2.0, 5.0)])
     def test_of_two_times_for_an_item_the_earlier_counts_and_it_comes_once(
-        self, delaying: DelayingQueue[str], clock: FakeClock, first: float, second: float
+        self, queue: Queue, clock: FakeClock, first: float, second: float
     ) -> None:
-        delaying.add_after("a", first)
-        delaying.add_after("a", second)
+        queue.add_after("a", first)
+        queue.add_after("a", second)
         move(clock, 2.0)
-        assert take_all(delaying) == ["a"]
+        assert take_all(queue) == ["a"]
         move(clock, 10.0)
-        assert take_all(delaying) == []
+        assert take_all(queue) == []
 
-    def test_a_time_that_is_earlier_than_all_others_is_noticed(
-        self, delaying: DelayingQueue[str], clock: FakeClock
-    ) -> None:
-        delaying.add_after("late", 100.0)
+    def test_a_time_that_is_earlier_than_all_others_is_noticed(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_after("late", 100.0)
         clock.await_waiters(1)
-        delaying.add_after("soon", 1.0)
+        queue.add_after("soon", 1.0)
         move(clock, 1.0)
-        assert take_all(delaying) == ["soon"]
+        assert take_all(queue) == ["soon"]
 
-    def test_an_ordinary_add_does_not_cancel_a_delayed_one(
-        self, delaying: DelayingQueue[str], clock: FakeClock
-    ) -> None:
-        delaying.add_after("a", 5.0)
-        delaying.add("a")
-        assert take_all(delaying) == ["a"]
+    def test_an_ordinary_add_does_not_cancel_a_delayed_one(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_after("a", 5.0)
+        queue.add("a")
+        assert take_all(queue) == ["a"]
         move(clock, 5.0)
-        assert take_all(delaying) == ["a"]
+        assert take_all(queue) == ["a"]
 
     def test_a_delayed_item_that_is_queued_already_when_its_time_comes_is_not_queued_twice(
-        self, delaying: DelayingQueue[str], clock: FakeClock
+        self, queue: Queue, clock: FakeClock
     ) -> None:
-        delaying.add_after("a", 5.0)
-        delaying.add("a")
+        queue.add_after("a", 5.0)
+        queue.add("a")
         move(clock, 5.0)
-        assert take_all(delaying) == ["a"]
+        assert take_all(queue) == ["a"]
 
-    def test_a_delayed_item_comes_with_its_highest_priority(
-        self, delaying: DelayingQueue[str], clock: FakeClock
-    ) -> None:
-        delaying.add_after("a", 1.0, 5)
-        delaying.add_after("a", 2.0, 1)
+    def test_a_delayed_item_comes_with_its_highest_priority(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_after("a", 1.0, 5)
+        queue.add_after("a", 2.0, 1)
         move(clock, 1.0)
-        delaying.add("b", 4)
-        assert take_all(delaying) == ["a", "b"]
+        queue.add("b", 4)
+        assert take_all(queue) == ["a", "b"]
 
-    def test_a_worker_that_waits_gets_it(
-        self, delaying: DelayingQueue[str], clock: FakeClock, background: Background
-    ) -> None:
-        answer = background(delaying.get)
-        delaying.add_after("a", 5.0)
+    def test_a_worker_that_waits_gets_it(self, queue: Queue, clock: FakeClock, background: Background) -> None:
+        answer = background(queue.get)
+        queue.add_after("a", 5.0)
         clock.await_waiters(2)
         clock.advance(5.0)
         assert answer.result(60) == "a"
 
-    def test_what_still_waits_at_shut_down_is_never_added(self, delaying: DelayingQueue[str], clock: FakeClock) -> None:
-        delaying.add_after("a", 5.0)
-        delaying.shut_down()
+    def test_what_still_waits_at_shut_down_is_never_added(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_after("a", 5.0)
+        queue.shut_down()
         clock.advance(10.0)
-        assert delaying.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
+        assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
 
     @pytest.mark.parametrize("seconds", [0.0, 5.0])
-    def test_what_comes_after_shut_down_is_ignored(
-        self, delaying: DelayingQueue[str], clock: FakeClock, seconds: float
-    ) -> None:
-        delaying.shut_down()
-        delaying.add_after("a", seconds)
+    def test_what_comes_after_shut_down_is_ignored(self, queue: Queue, clock: FakeClock, seconds: float) -> None:
+        queue.shut_down()
+        queue.add_after("a", seconds)
         clock.advance(10.0)
-        assert delaying.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
+        assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
 
     def test_an_item_that_is_woken_again_and_again_before_a_far_time_takes_no_more_and_more_room(
-        self, delaying: DelayingQueue[str], clock: FakeClock
+        self, queue: Queue, clock: FakeClock
     ) -> None:
         held: list[ReferenceType[Key]] = []
         for _ in range(300):  # a job with a deadline in two weeks, whose pods come and go
             far, soon = Key("a"), Key("a")
             held += [ref(far), ref(soon)]
-            delaying.add_after(far, 1e6)
-            delaying.add_after(soon, 1.0)
+            queue.add_after(far, 1e6)
+            queue.add_after(soon, 1.0)
             del far, soon
             move(clock, 1.0)
-            assert take_all(delaying) == ["a"]
+            assert take_all(queue) == ["a"]
         assert still_held(held) < 100
 
-    def test_an_item_that_is_taken_back_does_not_come_and_others_do(
-        self, delaying: DelayingQueue[str], clock: FakeClock
-    ) -> None:
+    def test_an_item_that_is_taken_back_does_not_come_and_others_do(self, queue: Queue, clock: FakeClock) -> None:
         for item in ("a", "b"):
-            delaying.add_after(item, 5.0)
-        delaying.cancel("a")
-        delaying.cancel("never seen")
-        assert delaying.statistics().delayed == 1
+            queue.add_after(item, 5.0)
+        queue.cancel("a")
+        queue.cancel("never seen")
+        assert queue.statistics().delayed == 1
         move(clock, 5.0)
-        assert take_all(delaying) == ["b"]
-        delaying.add_after("a", 5.0)
+        assert take_all(queue) == ["b"]
+        queue.add_after("a", 5.0)
         move(clock, 5.0)
-        assert take_all(delaying) == ["a"]
+        assert take_all(queue) == ["a"]
 
-    def test_taking_back_leaves_what_is_queued_already(self, delaying: DelayingQueue[str]) -> None:
-        delaying.add_after("a", 5.0)
-        delaying.add("a")
-        delaying.cancel("a")
-        assert take_all(delaying) == ["a"]
+    def test_taking_back_leaves_what_is_queued_already(self, queue: Queue) -> None:
+        queue.add_after("a", 5.0)
+        queue.add("a")
+        queue.cancel("a")
+        assert take_all(queue) == ["a"]
 
-    def test_items_that_are_taken_back_take_no_room(self, delaying: DelayingQueue[str]) -> None:
+    def test_items_that_are_taken_back_take_no_room(self, queue: Queue) -> None:
         held: list[ReferenceType[Key]] = []
         for number in range(1000):  # jobs with a far deadline that are deleted before
             key = Key(f"job-{number}")
             held.append(ref(key))
-            delaying.add_after(key, 1e6)
-            delaying.cancel(key)
+            queue.add_after(key, 1e6)
+            queue.cancel(key)
             del key
         assert still_held(held) < 100
 
@@ -466,7 +425,7 @@ class TestDelayingQueue:
         def threads() -> list[str]:
             return [thread.name for thread in threading.enumerate() if thread.name == "queue-pods"]
 
-        queue = DelayingQueue(WorkQueue[str](clock, name="pods"))
+        queue = RateLimitingQueue[str](clock, name="pods")
         queue.add("a")
         queue.done(queue.get())
         assert threads() == []
@@ -478,7 +437,7 @@ class TestDelayingQueue:
 
     def test_real_time_is_kept_also_when_something_earlier_comes_later(self) -> None:
         clock = WatchedClock()
-        queue = DelayingQueue(WorkQueue[str](clock))
+        queue = RateLimitingQueue[str](clock)
         queue.add_after("never", 3600.0)
         assert clock.waits.wait(60.0)
         started_at = time.monotonic()
@@ -490,57 +449,57 @@ class TestDelayingQueue:
 
 
 class TestRateLimitingQueue:
-    def test_each_failure_makes_an_item_rest_longer(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
+    def test_each_failure_makes_an_item_rest_longer(self, queue: Queue, clock: FakeClock) -> None:
         for rest in (1.0, 2.0, 4.0):
-            limiting.add_rate_limited("a")
+            queue.add_rate_limited("a")
             move(clock, rest - 0.1)
-            assert take_all(limiting) == []
+            assert take_all(queue) == []
             move(clock, 0.1)
-            assert take_all(limiting) == ["a"]
+            assert take_all(queue) == ["a"]
 
-    def test_num_requeues_counts_failures_until_the_item_is_forgotten(self, limiting: RateLimitingQueue[str]) -> None:
-        assert limiting.num_requeues("a") == 0
-        limiting.add_rate_limited("a")
-        limiting.add_rate_limited("a")
-        limiting.add_rate_limited("b")
-        assert (limiting.num_requeues("a"), limiting.num_requeues("b")) == (2, 1)
-        limiting.forget("a")
-        assert (limiting.num_requeues("a"), limiting.num_requeues("b")) == (0, 1)
+    def test_num_requeues_counts_failures_until_the_item_is_forgotten(self, queue: Queue) -> None:
+        assert queue.num_requeues("a") == 0
+        queue.add_rate_limited("a")
+        queue.add_rate_limited("a")
+        queue.add_rate_limited("b")
+        assert (queue.num_requeues("a"), queue.num_requeues("b")) == (2, 1)
+        queue.forget("a")
+        assert (queue.num_requeues("a"), queue.num_requeues("b")) == (0, 1)
 
-    def test_ordinary_adds_and_delays_are_no_failures(self, limiting: RateLimitingQueue[str]) -> None:
-        limiting.add("a")
-        limiting.add_after("a", 1.0)
-        assert limiting.num_requeues("a") == 0
+    def test_ordinary_adds_and_delays_are_no_failures(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.add_after("a", 1.0)
+        assert queue.num_requeues("a") == 0
 
-    def test_a_forgotten_item_starts_over(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
-        limiting.add_rate_limited("a")
+    def test_a_forgotten_item_starts_over(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_rate_limited("a")
         move(clock, 1.0)
-        take_all(limiting)
-        limiting.forget("a")
-        limiting.add_rate_limited("a")
+        take_all(queue)
+        queue.forget("a")
+        queue.add_rate_limited("a")
         move(clock, 1.0)
-        assert take_all(limiting) == ["a"]
+        assert take_all(queue) == ["a"]
 
-    def test_forget_does_not_take_an_item_out(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
-        limiting.add_rate_limited("a")
-        limiting.forget("a")
+    def test_forget_does_not_take_an_item_out(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_rate_limited("a")
+        queue.forget("a")
         move(clock, 1.0)
-        assert take_all(limiting) == ["a"]
+        assert take_all(queue) == ["a"]
 
-    def test_forget_is_not_done(self, limiting: RateLimitingQueue[str]) -> None:
-        limiting.add("a")
-        limiting.get()
-        limiting.forget("a")
-        assert limiting.statistics().processing == 1
+    def test_forget_is_not_done(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.get()
+        queue.forget("a")
+        assert queue.statistics().processing == 1
 
-    def test_a_failed_item_keeps_its_priority(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
-        limiting.add_rate_limited("a", 3)
+    def test_a_failed_item_keeps_its_priority(self, queue: Queue, clock: FakeClock) -> None:
+        queue.add_rate_limited("a", 3)
         move(clock, 1.0)
-        limiting.add("b", 2)
-        assert take_all(limiting) == ["a", "b"]
+        queue.add("b", 2)
+        assert take_all(queue) == ["a", "b"]
 
     def test_many_items_that_fail_at_once_do_not_come_back_at_once(self, clock: FakeClock) -> None:
-        queue: RateLimitingQueue[int] = new_rate_limiting_queue(clock)
+        queue: RateLimitingQueue[int] = RateLimitingQueue(clock)
         for item in range(300):
             queue.add_rate_limited(item)
         move(clock, 0.005)
@@ -611,7 +570,7 @@ class TestMetrics:
 
     @pytest.fixture
     def measured(self, clock: FakeClock, provider: FakeProvider) -> Iterator[RateLimitingQueue[str]]:
-        queue: RateLimitingQueue[str] = new_rate_limiting_queue(clock, name="jobs", metrics=provider)
+        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, name="jobs", metrics=provider)
         yield queue
         queue.shut_down()
 
@@ -672,7 +631,7 @@ class TestMetrics:
 
     def test_unfinished_work_is_looked_at_twice_a_second(self, provider: FakeProvider) -> None:
         clock = WatchedClock()
-        queue: RateLimitingQueue[str] = new_rate_limiting_queue(clock, name="jobs", metrics=provider)
+        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, name="jobs", metrics=provider)
         queue.add("a")
         queue.get()
         assert clock.waits.wait(60.0)
@@ -691,7 +650,7 @@ class TestMetrics:
 
 class TestUnderLoad:
     def test_a_hundred_thousand_items_come_by_priority_and_then_in_order(self) -> None:
-        queue: RateLimitingQueue[int] = new_rate_limiting_queue(RealClock())
+        queue: RateLimitingQueue[int] = RateLimitingQueue(RealClock())
         for n in range(100_000):
             queue.add(n, n % 3)
         got = []
@@ -722,7 +681,7 @@ class Load:
     """Producers that change a state and add its key, and workers that read it."""
 
     def __init__(self, items: int, changes: int) -> None:
-        self.queue: RateLimitingQueue[int] = new_rate_limiting_queue(
+        self.queue: RateLimitingQueue[int] = RateLimitingQueue(
             RealClock(), limiter=ItemExponentialRateLimiter(0.0001, 0.001)
         )
         self.changes = changes

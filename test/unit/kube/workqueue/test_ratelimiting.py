@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.workqueue.ratelimiting import (
     BucketRateLimiter,
     ItemExponentialRateLimiter,
@@ -13,7 +14,6 @@ from tfjob_controller.kube.workqueue.ratelimiting import (
     RateLimiter,
     default_limiter,
 )
-from tfjob_controller.util.clock import FakeClock
 
 
 def delays(limiter: RateLimiter, count: int, item: str = "a") -> list[float]:
