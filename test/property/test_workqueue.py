@@ -10,8 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from helpers.examples import examples
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue, ShutDown
-from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter
+from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue, ShutDown
 
 ITEMS = st.sampled_from("abcdef")
 PRIORITIES = st.integers(-2, 3)
@@ -80,7 +79,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = FakeClock()
         self.model = Model()
-        self.queue = RateLimitingQueue(self.clock, limiter=ItemExponentialRateLimiter(BASE_SECONDS, cap_seconds=8.0))
+        self.queue = RateLimitingQueue(self.clock, RateLimiter(BASE_SECONDS, cap_seconds=8.0))
         self.has_thread = False
         # Distinct fractions keep two items from ever falling due at the same moment, whose order is nobody's promise.
         self.fraction = 0
@@ -189,7 +188,7 @@ def test_no_item_waits_for_more_turns_than_those_who_came_before_it_account_for(
     before: list[int], priority: int, later: list[list[int]]
 ) -> None:
     """However many come after it, and however urgent they are: here never fewer come than are taken."""
-    queue: RateLimitingQueue[str] = RateLimitingQueue(FakeClock())
+    queue: RateLimitingQueue[str] = RateLimitingQueue(FakeClock(), RateLimiter(1.0, 60.0))
     for number, each in enumerate([*before, priority]):
         queue.add(f"{number}", each)
     waited_for, turns = f"{len(before)}", 0

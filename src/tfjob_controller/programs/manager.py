@@ -45,17 +45,12 @@ from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.recorder import EventRecorder
+from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
 from tfjob_controller.kube.meta import split_key
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.kube.workqueue.ratelimiting import (
-    BucketRateLimiter,
-    ItemExponentialRateLimiter,
-    MaxOfRateLimiter,
-    RateLimiter,
-)
+from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.gangpolicy import gang_policy
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
@@ -251,12 +246,10 @@ class Manager:
         return True
 
     def _new_queue(self, name: str) -> RateLimitingQueue[str]:
+        bucket = TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
+        limiter = RateLimiter(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, bucket)
         return RateLimitingQueue(
-            self._clock,
-            name=name,
-            limiter=_retry_limiter(self._clock),
-            metrics=self.metrics.queues,
-            group_of=_namespace_of,
+            self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=_namespace_of
         )
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
@@ -393,10 +386,3 @@ class Manager:
 def _namespace_of(key: str) -> str:
     """Namespaces take turns, so that many jobs in one do not delay those in others."""
     return split_key(key)[0]
-
-
-def _retry_limiter(clock: Clock) -> RateLimiter:
-    return MaxOfRateLimiter(
-        ItemExponentialRateLimiter(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS),
-        BucketRateLimiter(_RETRY_RATE, _RETRY_BURST, clock),
-    )

@@ -16,7 +16,7 @@ from tfjob_controller.api.tfjob.types import TFJob, TFJobSpec
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.triggers import HIGH
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.util.clock import RealClock
 
 KINDS = 9
@@ -85,7 +85,7 @@ POD_META = PodMeta(name="a", namespace="team", uid="u2", resource_version="2", l
 
 @pytest.fixture
 def queue() -> Iterator[RateLimitingQueue[str]]:
-    made: RateLimitingQueue[str] = RateLimitingQueue(RealClock())
+    made: RateLimitingQueue[str] = RateLimitingQueue(RealClock(), RateLimiter(1.0, 60.0))
     yield made
     made.shut_down()
 

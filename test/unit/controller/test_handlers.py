@@ -29,7 +29,7 @@ from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
 from tfjob_controller.controller.triggers import HIGH, LOW, NORMAL
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 
 OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)
 META = ObjectMeta(name="train-worker-ab12-0", namespace="team", uid="u2", owner_references=(OWNER,))
@@ -47,7 +47,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> Iterator[Queue]:
-    made: Queue = RateLimitingQueue(clock)
+    made: Queue = RateLimitingQueue(clock, RateLimiter(1.0, 60.0))
     yield made
     made.shut_down()
 

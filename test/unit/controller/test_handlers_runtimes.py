@@ -17,7 +17,7 @@ from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNT
 from tfjob_controller.controller.handlers import RuntimeHandler
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 
 Queue = RateLimitingQueue[str]
 OURS = TrainingRuntime(ObjectMeta(name="mine", namespace="ns", uid="u1", resource_version="1"))
@@ -26,7 +26,7 @@ THEIRS = replace(OURS, metadata=replace(OURS.metadata, namespace=""))
 
 @pytest.fixture
 def queue() -> Iterator[Queue]:
-    made: Queue = RateLimitingQueue(FakeClock())
+    made: Queue = RateLimitingQueue(FakeClock(), RateLimiter(1.0, 60.0))
     yield made
     made.shut_down()
 

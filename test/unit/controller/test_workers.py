@@ -14,8 +14,7 @@ from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Outcome, Requeu
 from tfjob_controller.controller.triggers import HIGH, LOW, NORMAL
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube import trace
-from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimitingQueue
-from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue
 
 
 class Results:
@@ -48,7 +47,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> Queue:
-    return RateLimitingQueue(clock, limiter=ItemExponentialRateLimiter(1.0, 60.0))
+    return RateLimitingQueue(clock, RateLimiter(1.0, 60.0))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tfjob_controller.kube.cache.informer import InformerStatistics
 from tfjob_controller.kube.cache.processor import HandlerStatistics
 from tfjob_controller.kube.cache.reflector import ReflectorStatistics
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.telemetry.metrics import Metrics
 
 
@@ -34,7 +34,9 @@ def job(namespace: str, phase: str, state: str, **replicas: dict[str, int]) -> T
 
 def test_a_queue_shows_itself_under_client_go_s_names(metrics: Metrics) -> None:
     clock = FakeClock()
-    queue: RateLimitingQueue[str] = RateLimitingQueue(clock, name="tfjob", metrics=metrics.queues)
+    queue: RateLimitingQueue[str] = RateLimitingQueue(
+        clock, RateLimiter(1.0, 60.0), name="tfjob", metrics=metrics.queues
+    )
     queue.add("a")
     queue.add("b")
     clock.advance(2.0)

@@ -1,5 +1,4 @@
 """Work queues of a controller: deduplication, priorities, delays, rate limits and metrics.
 
-May import the shared modules of `kube` and `util`; it sends no requests. Start reading with `queue.py`; the delays of
-failed items are in `ratelimiting.py`.
+May import the shared modules of `kube` and `util`; it sends no requests. Start reading with `queue.py`.
 """

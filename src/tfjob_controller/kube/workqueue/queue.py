@@ -20,8 +20,8 @@ whatever is added meanwhile.
 
 Threads: any method from any thread. A thread of its own adds items that are due; it starts when it is first needed and
 ends in `shut_down`. Items are any hashable values; equal items are the same item.
-Source: client-go util/workqueue (queue.go, delaying_queue.go, rate_limiting_queue.go), controller-runtime
-pkg/controller/priorityqueue.
+Source: client-go util/workqueue (queue.go, delaying_queue.go, rate_limiting_queue.go, default_rate_limiters.go),
+controller-runtime pkg/controller/priorityqueue.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import heapq
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic
 
+from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.workqueue.metrics import ItemT, MetricsProvider, QueueMetrics
-from tfjob_controller.kube.workqueue.ratelimiting import RateLimiter, default_limiter
 from tfjob_controller.util.clock import Clock
 
 # A heap is rebuilt once it has twice as many entries as items, and some more, which costs O(1) per entry. Otherwise an
@@ -43,6 +43,8 @@ from tfjob_controller.util.clock import Clock
 _SPARE_ENTRIES = 64
 # How often the gauges of unfinished work are updated; client-go's period.
 UNFINISHED_WORK_UPDATE_SECONDS = 0.5
+# 2.0**1024 overflows a float. Any base doubled this often is past any cap.
+_MAX_DOUBLINGS = 200
 
 
 class ShutDown(Exception):  # noqa: N818 -- not an error but the end; a regular end of work
@@ -58,6 +60,40 @@ class QueueStatistics:
     dirty_while_processing: int
     delayed: int
     is_shutting_down: bool
+
+
+class RateLimiter:
+    """Computes how long an item that failed waits until it is retried. Any method from any thread.
+
+    The delay of an item doubles with each of its failures up to `cap_seconds`, so that an item that always fails
+    becomes rare without delaying others; it is kept until it is forgotten. With a `bucket`, every failure also takes a
+    token of it, so that ten thousand items that fail at once do not come back at once. The longer delay counts.
+    """
+
+    def __init__(self, base_seconds: float, cap_seconds: float, bucket: TokenBucket | None = None) -> None:
+        self._base_seconds = base_seconds
+        self._cap_seconds = cap_seconds
+        self._bucket = bucket
+        self._lock = threading.Lock()
+        self._failures: dict[Hashable, int] = {}
+
+    def delay_seconds(self, item: Hashable) -> float:
+        """Count a failure of `item` and return the seconds until it may be retried."""
+        with self._lock:
+            before = self._failures.get(item, 0)
+            self._failures[item] = before + 1
+        delay = min(self._cap_seconds, self._base_seconds * 2.0 ** min(before, _MAX_DOUBLINGS))
+        return max(delay, self._bucket.reserve_seconds()) if self._bucket else delay
+
+    def forget(self, item: Hashable) -> None:
+        """Reset the failures of `item`. Unknown items are ignored."""
+        with self._lock:
+            self._failures.pop(item, None)
+
+    def failures(self, item: Hashable) -> int:
+        """The number of failures of `item` since it was last forgotten."""
+        with self._lock:
+            return self._failures.get(item, 0)
 
 
 def _one_group(_: object) -> str:
@@ -141,21 +177,21 @@ class _FairPriorityQueue(Generic[ItemT]):
 
 
 class RateLimitingQueue(Generic[ItemT]):
-    """See the module's docstring. Without `limiter`, client-go's limits hold."""
+    """See the module's docstring."""
 
     def __init__(
         self,
         clock: Clock,
+        limiter: RateLimiter,
         *,
         name: str = "",
-        limiter: RateLimiter | None = None,
         metrics: MetricsProvider | None = None,
         group_of: Callable[[ItemT], str] = _one_group,
     ) -> None:
         """`group_of` returns whose an item is: groups take turns. By default all items are one group."""
         self._clock = clock
         self._name = name
-        self._limiter = limiter or default_limiter(clock)
+        self._limiter = limiter
         self._metrics: QueueMetrics[ItemT] | None = QueueMetrics(metrics, name, clock) if metrics else None
         self._available = threading.Condition()  # guards metrics and the next four; workers wait on it for an item
         self._queued: _FairPriorityQueue[ItemT] = _FairPriorityQueue(group_of)

@@ -13,8 +13,8 @@ import pytest
 
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
-from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimitingQueue, ShutDown
-from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter
+from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue, ShutDown
 from tfjob_controller.util.clock import RealClock
 
 Queue = RateLimitingQueue[str]
@@ -27,7 +27,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> Iterator[Queue]:
-    queue: Queue = RateLimitingQueue(clock, limiter=ItemExponentialRateLimiter(base_seconds=1.0))
+    queue: Queue = RateLimitingQueue(clock, RateLimiter(1.0, 1000.0))
     yield queue
     queue.shut_down()
 
@@ -218,7 +218,7 @@ class TestPriority:
         assert take_all(queue) == ["b", "a"]
 
     def test_raising_an_item_again_and_again_takes_no_more_and_more_room(self) -> None:
-        queue = RateLimitingQueue[str](FakeClock())
+        queue = RateLimitingQueue[str](FakeClock(), RateLimiter(1.0, 60.0))
         queue.add("lowest", -200)
         held: list[ReferenceType[Key]] = []
         for _ in range(300):
@@ -425,7 +425,7 @@ class TestDelayingQueue:
         def threads() -> list[str]:
             return [thread.name for thread in threading.enumerate() if thread.name == "queue-pods"]
 
-        queue = RateLimitingQueue[str](clock, name="pods")
+        queue = RateLimitingQueue[str](clock, RateLimiter(1.0, 60.0), name="pods")
         queue.add("a")
         queue.done(queue.get())
         assert threads() == []
@@ -437,7 +437,7 @@ class TestDelayingQueue:
 
     def test_real_time_is_kept_also_when_something_earlier_comes_later(self) -> None:
         clock = WatchedClock()
-        queue = RateLimitingQueue[str](clock)
+        queue = RateLimitingQueue[str](clock, RateLimiter(1.0, 60.0))
         queue.add_after("never", 3600.0)
         assert clock.waits.wait(60.0)
         started_at = time.monotonic()
@@ -499,7 +499,9 @@ class TestRateLimitingQueue:
         assert take_all(queue) == ["a", "b"]
 
     def test_many_items_that_fail_at_once_do_not_come_back_at_once(self, clock: FakeClock) -> None:
-        queue: RateLimitingQueue[int] = RateLimitingQueue(clock)
+        queue: RateLimitingQueue[int] = RateLimitingQueue(
+            clock, RateLimiter(0.005, 1000.0, TokenBucket(10.0, 100, clock))
+        )
         for item in range(300):
             queue.add_rate_limited(item)
         move(clock, 0.005)
@@ -570,7 +572,7 @@ class TestMetrics:
 
     @pytest.fixture
     def measured(self, clock: FakeClock, provider: FakeProvider) -> Iterator[RateLimitingQueue[str]]:
-        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, name="jobs", metrics=provider)
+        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=provider)
         yield queue
         queue.shut_down()
 
@@ -631,7 +633,7 @@ class TestMetrics:
 
     def test_unfinished_work_is_looked_at_twice_a_second(self, provider: FakeProvider) -> None:
         clock = WatchedClock()
-        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, name="jobs", metrics=provider)
+        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=provider)
         queue.add("a")
         queue.get()
         assert clock.waits.wait(60.0)
@@ -650,7 +652,7 @@ class TestMetrics:
 
 class TestUnderLoad:
     def test_a_hundred_thousand_items_come_by_priority_and_then_in_order(self) -> None:
-        queue: RateLimitingQueue[int] = RateLimitingQueue(RealClock())
+        queue: RateLimitingQueue[int] = RateLimitingQueue(RealClock(), RateLimiter(1.0, 60.0))
         for n in range(100_000):
             queue.add(n, n % 3)
         got = []
@@ -681,9 +683,7 @@ class Load:
     """Producers that change a state and add its key, and workers that read it."""
 
     def __init__(self, items: int, changes: int) -> None:
-        self.queue: RateLimitingQueue[int] = RateLimitingQueue(
-            RealClock(), limiter=ItemExponentialRateLimiter(0.0001, 0.001)
-        )
+        self.queue: RateLimitingQueue[int] = RateLimitingQueue(RealClock(), RateLimiter(0.0001, 0.001))
         self.changes = changes
         self.state = dict.fromkeys(range(items), 0)  # the number of the last change
         self.seen = dict.fromkeys(range(items), 0)  # what the workers saw of it
