@@ -43,6 +43,7 @@ from tfjob_controller.gangscheduler.state.informers import (
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status.writer import StatusWriter
 from tfjob_controller.httpserver.server import HttpServer, ListenError
+from tfjob_controller.kube.cache.informer import HandlerProcessor
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
@@ -187,7 +188,7 @@ class GangScheduler:
         if self.extender is not None:
             self.extender.start()
             log.info("serving kube-scheduler", port=self.extender.port)
-        registrations = [
+        registrations: list[HandlerProcessor[Any]] = [
             self.caches.nodes.add_handler(NodeHandler(self.state)),
             self.caches.pods.add_handler(PodHandler(self.state, self._permit)),
             self.caches.quotas.add_handler(QuotaHandler(self.state)),

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from helpers.fakeclock import FakeClock
 from tfjob_controller.api.common.status import ReplicaStatus, ScalingStatus, TrainingStatus
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.kube.cache.informer import InformerStatistics
-from tfjob_controller.kube.cache.processor import HandlerStatistics
+from tfjob_controller.kube.cache.informer import HandlerStatistics, InformerStatistics
 from tfjob_controller.kube.cache.reflector import ReflectorStatistics
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue

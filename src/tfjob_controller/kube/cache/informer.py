@@ -20,25 +20,135 @@ handler delays only itself. Assumed writes take the same way.
 - An exception of a handler is logged and counted; the next change is delivered all the same.
 
 `stop` ends all threads, even one that is blocked in a read. An informer runs once.
-Source: client-go tools/cache shared_informer.go, the_real_fifo.go.
+Source: client-go tools/cache shared_informer.go (processorListener), the_real_fifo.go.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, Protocol, TypeVar
 
-from tfjob_controller.kube.cache.processor import Handler, HandlerProcessor, HandlerStatistics, Registration
+import structlog
+
 from tfjob_controller.kube.cache.reflector import READ_TIMEOUT_SECONDS, Reflector, ReflectorStatistics
-from tfjob_controller.kube.cache.store import IndexFunction, Store
+from tfjob_controller.kube.cache.store import Added, Change, Deleted, IndexFunction, Store, Synced, Updated
 from tfjob_controller.kube.cache.watchdecoder import BookmarkDelta, Decode, DeleteDelta, Delta, SkipDelta, UpsertDelta
-from tfjob_controller.kube.meta import ObjectT, Resource
+from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
+
+log = structlog.get_logger(__name__)
+
+
+HandledT = TypeVar("HandledT", bound=Object, contravariant=True)
+
+
+class Handler(Protocol[HandledT]):
+    """Is told of changes, one call at a time. Must return quickly: add a key to a queue, do no I/O."""
+
+    def on_add(self, obj: HandledT, is_initial: bool) -> None: ...
+
+    def on_update(self, old: HandledT, new: HandledT) -> None: ...
+
+    def on_delete(self, obj: HandledT, final: bool) -> None:
+        """`obj` is the object's last state if `final`, otherwise the last one that was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerStatistics:
+    name: str
+    pending: int
+    delivered: int
+    failures: int
+    has_synced: bool
+    thread_restarts: int
+
+
+class HandlerProcessor(Generic[ObjectT]):
+    """One handler with its inbox and its thread, which delivers the store's changes.
+
+    The store's writers fill the inbox under the store's lock; other threads start, stop and read statistics.
+    """
+
+    def __init__(self, handler: Handler[ObjectT], name: str, store: Store[ObjectT], *, clock: Clock) -> None:
+        self._handler = handler
+        self._name = name
+        self._clock = clock
+        self._inbox: deque[Change[ObjectT]] = deque()
+        self._filled = threading.Condition()
+        self._stopped = threading.Event()
+        self._has_synced = False
+        self._received = 0
+        self._delivered = 0
+        self._failures = 0
+        self.thread = SupervisedThread(f"handler-{name}", self._run, stop=self._stopped, clock=clock)
+        store.subscribe(self._put)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has received the complete first list, or the present state if it was added late."""
+        return self._has_synced
+
+    def stop(self) -> None:
+        with self._filled:
+            self._stopped.set()
+            self._filled.notify_all()
+
+    def statistics(self) -> HandlerStatistics:
+        return HandlerStatistics(
+            name=self._name,
+            pending=self._received - self._delivered,
+            delivered=self._delivered,
+            failures=self._failures,
+            has_synced=self._has_synced,
+            thread_restarts=self.thread.restarts,
+        )
+
+    def _put(self, change: Change[ObjectT]) -> None:
+        """Called under the store's lock, so that the inbox has the store's order."""
+        with self._filled:
+            self._received += 1
+            self._inbox.append(change)
+            if len(self._inbox) == 1:
+                self._filled.notify()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            for change in self._take():
+                if self._stopped.is_set():
+                    return
+                self._deliver(change)
+
+    def _take(self) -> Iterable[Change[ObjectT]]:
+        """The content of the inbox, once there is some; nothing after `stop`."""
+        with self._filled:
+            while not (self._inbox or self._stopped.is_set()):
+                self._clock.wait(self._filled, None)
+            taken, self._inbox = self._inbox, deque()
+            return taken
+
+    def _deliver(self, change: Change[ObjectT]) -> None:
+        try:
+            self._hand_over(change)
+        except Exception:
+            self._failures += 1
+            log.exception("handler failed", handler=self._name, change=type(change).__name__, key=_key_of(change))
+        self._delivered += 1
+
+    def _hand_over(self, change: Change[ObjectT]) -> None:
+        if isinstance(change, Added):
+            self._handler.on_add(change.obj, is_initial=not self._has_synced)
+        elif isinstance(change, Updated):
+            self._handler.on_update(change.old, change.new)
+        elif isinstance(change, Deleted):
+            self._handler.on_delete(change.obj, final=change.final)
+        else:
+            self._has_synced = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +200,16 @@ class Informer(Generic[ObjectT]):
         )
         self._thread = SupervisedThread(f"informer-{self.name}", self._reflector.run, stop=self._stopped, clock=clock)
 
-    def add_handler(self, handler: Handler[ObjectT], name: str = "") -> Registration:
+    def add_handler(self, handler: Handler[ObjectT], name: str = "") -> HandlerProcessor[ObjectT]:
         """Add a handler, before or after `start`; it receives the present state first. RuntimeError once stopped."""
         with self._lock:
             if self._stopped.is_set():
                 raise RuntimeError(f"the informer of {self.name} is stopped")
-            processor = HandlerProcessor(
-                handler,
-                name or f"{self.name}-{len(self._processors)}",
-                self.store,
-                clock=self._clock,
-            )
+            name = name or f"{self.name}-{len(self._processors)}"
+            processor = HandlerProcessor(handler, name, self.store, clock=self._clock)
             self._processors.append(processor)
             if self._started:
-                processor.start()
+                processor.thread.start()
             return processor
 
     def start(self) -> None:
@@ -113,26 +219,24 @@ class Informer(Generic[ObjectT]):
                 raise RuntimeError(f"the informer of {self.name} runs only once")
             self._started = True
             for processor in self._processors:
-                processor.start()
+                processor.thread.start()
             self._thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
         """End all threads; undelivered changes are lost. Returns False if a thread has not ended in time."""
         deadline = self._clock.monotonic() + timeout_seconds
-        processors = self.begin_stop()
-        threads = [self._thread, *(processor.thread for processor in processors)]
+        self.begin_stop()
+        threads = [self._thread, *(processor.thread for processor in self._processors)]
         ended = [thread.join(deadline - self._clock.monotonic()) for thread in threads]
         return all(ended)
 
-    def begin_stop(self) -> Sequence[HandlerProcessor[ObjectT]]:
+    def begin_stop(self) -> None:
         """Ask all threads to end and return at once, so that several informers can stop together."""
         with self._lock:
             self._stopped.set()
-            processors = [*self._processors]
         self._reflector.stop()
-        for processor in processors:
+        for processor in self._processors:  # none is added once `_stopped` is set
             processor.stop()
-        return processors
 
     @property
     def is_synced(self) -> bool:
@@ -212,3 +316,9 @@ class InformerGroup:
             counts[f"informer-{name}"] = figures.thread_restarts
             counts.update({f"handler-{handler.name}": handler.thread_restarts for handler in figures.handlers})
         return counts
+
+
+def _key_of(change: Change[ObjectT]) -> str:
+    if isinstance(change, Synced):
+        return ""
+    return key_of(change.new if isinstance(change, Updated) else change.obj)

@@ -10,9 +10,8 @@ Theory of operation. `ListWatchState` decides which of three requests comes next
   memory, and its connection continues as the watch. A server without streaming lists refuses it as invalid; then LIST
   does the same in pages. So it does after two streaming lists that ended early.
 - The first LIST asks for `resourceVersion=0` (whatever the server has cached); a later one for at least the last
-version
-  seen, unpaged, since only then the server answers from its cache. STREAM asks for the newest version, later for at
-  least the last one.
+  version seen, unpaged, since only then the server answers from its cache. STREAM asks for the newest version, later
+  for at least the last one.
 - 410 (the version was compacted) and "too large resource version" (this server has not reached it) on a list mean that
   the version is of no use: the next request asks for the newest. A 410 on a watch only means to list.
 - A failure never drops what is known. 429, 5xx and a lost connection back off and watch again from the last version; a

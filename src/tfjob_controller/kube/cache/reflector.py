@@ -23,7 +23,7 @@ import math
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic
 
 import structlog
@@ -62,29 +62,16 @@ EXPIRY_SECONDS = 60.0
 _SHORT_WATCH_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReflectorStatistics:
     """Counts since the start.
 
     `lists` are lists in pages, `streaming_lists` complete ones; `expired` are watches that ended with 410.
     """
 
-    mode: str
-    last_resource_version: int
-    last_error: str
-    lists: int
-    list_pages: int
-    streaming_lists: int
-    watches: int
-    events: int
-    bookmarks: int
-    expired: int
-    failures: int
-    undecodable: int
-
-
-@dataclass(slots=True)
-class _Counts:
+    mode: str = ""
+    last_resource_version: int = 0
+    last_error: str = ""
     lists: int = 0
     list_pages: int = 0
     streaming_lists: int = 0
@@ -93,6 +80,7 @@ class _Counts:
     bookmarks: int = 0
     expired: int = 0
     failures: int = 0
+    undecodable: int = 0
 
 
 class Reflector(Generic[ObjectT]):
@@ -124,7 +112,7 @@ class Reflector(Generic[ObjectT]):
         self._rng = rng
         self._backoff = DecorrelatedBackoff(clock, rng)
         self._state = ListWatchState()
-        self._counts = _Counts()
+        self._counts = ReflectorStatistics()  # without the values that `statistics` adds
         self._last_error = ""
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -166,19 +154,11 @@ class Reflector(Generic[ObjectT]):
         return self._last_error
 
     def statistics(self) -> ReflectorStatistics:
-        counts = self._counts
-        return ReflectorStatistics(
+        return replace(
+            self._counts,
             mode=self._state.mode.value,
             last_resource_version=self._state.version,
             last_error=self._last_error,
-            lists=counts.lists,
-            list_pages=counts.list_pages,
-            streaming_lists=counts.streaming_lists,
-            watches=counts.watches,
-            events=counts.events,
-            bookmarks=counts.bookmarks,
-            expired=counts.expired,
-            failures=counts.failures,
             undecodable=self._reader.failures,
         )
 

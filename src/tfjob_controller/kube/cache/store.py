@@ -4,8 +4,7 @@ Theory of operation. A store holds the newest known state of every object under 
 indexes over them. Changes come from two sides:
 
 - the watch, in the server's order: `replace` (a complete list), `upsert`, `delete`, `bookmark`, `skip`. They advance
-the
-  *version* of the store: everything that the server did up to it has been seen;
+  the *version* of the store: everything that the server did up to it has been seen;
 - our own writes: `assume` puts the response to a write into the store before the watch delivers it, so that the next
   sync sees what the last one wrote. Other controllers need expectations for that.
 
@@ -106,10 +105,6 @@ class Store(Generic[ObjectT]):
         """All objects, as of now, in no particular order."""
         with self._lock:
             return [*self._objects.values()]
-
-    def keys(self) -> Sequence[str]:
-        with self._lock:
-            return [*self._objects]
 
     def by_index(self, index: str, value: str) -> Sequence[ObjectT]:
         """All objects for which the index function returned this value. Raises KeyError for an unknown index."""

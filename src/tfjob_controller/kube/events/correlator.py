@@ -5,19 +5,16 @@ returns what to send now, `rest_seconds` when to ask again; `record_success` and
 response. Four rules, from client-go:
 
 - *Series.* The same event (object, type, reason, action, note, related object) within 6 minutes of the last time adds
-to
-  the count of the first Event. The first repetition is written at once, so that the repetition is visible; further ones
-  at most every 10 s, with the count reached by then. Nothing is lost: what has not been written when a series ends is
-  written then.
+  to the count of the first Event. The first repetition is written at once, so that it is visible; further ones at most
+  every 10 s, with the count reached by then. What has not been written when a series ends is written then.
 - *Similar events.* Of events that differ in their note only, nine within 10 minutes of each other are written as they
   are; the others become one, whose note says that it is combined.
 - *Spam.* Each object and type has 25 writes, and one more every 5 minutes. A new Event that finds none left is dropped;
   a count waits. Counts leave some of them to new Events, so that a job that fails all the time can still report its
   end.
 - *Failures.* Transient ones are retried up to 12 times, not counting requests that never reached the server. While
-there
-  is no response at all, everything waits, so that a server that is down does not get a request per Event. Permanent
-  failures are logged. An Event that has expired (they live for an hour) is created again, with its count.
+  there is no response at all, everything waits, so that a server that is down does not get a request per Event.
+  Permanent failures are logged. An Event that has expired (they live for an hour) is created again, with its count.
 
 The note belongs to the identity, as in client-go's tools/record, which all controllers of Kubernetes use. Its newer
 tools/events leaves it out: then the first note stands for all, and `Created job: a` would hide `Created job: b`, since

@@ -220,7 +220,7 @@ def test_several_informers_run_side_by_side() -> None:
         setup.started(line("ADDED", thing(f"only-{number}", 5)), bookmark(6, ends_list=True))
     for number, setup in enumerate(setups):
         eventually(lambda informer=setup.informer: informer.is_synced)
-        assert [*setup.informer.store.keys()] == [f"ns/only-{number}"]
+        assert [obj.metadata.name for obj in setup.informer.store.list()] == [f"only-{number}"]
         assert setup.informer.stop(60.0)
 
 
