@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tfjob_controller.util.durations import parse_duration
+from tfjob_controller.util.timestamps import parse_duration
 
 OptionsT = TypeVar("OptionsT")
 

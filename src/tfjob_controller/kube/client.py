@@ -83,7 +83,6 @@ class ResourceClient(Generic[ObjectT]):
         uid: str = "",
         resource_version: str = "",
         propagation: str = "Background",
-        grace_seconds: int | None = None,
     ) -> None:
         """Request the deletion of the object with this `uid` and `resource_version`, if given, else `is_conflict`.
 
@@ -93,8 +92,6 @@ class ResourceClient(Generic[ObjectT]):
         wanted = (("uid", uid), ("resourceVersion", resource_version))
         if preconditions := {key: each for key, each in wanted if each}:
             options["preconditions"] = preconditions
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
         self._send("DELETE", self._resource.path(namespace, name), encode(options), repeatable=bool(uid))
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:

@@ -41,7 +41,6 @@ class ListPage(msgspec.Struct, frozen=True):
     resource_version: str
     continue_: str
     items: list[msgspec.Raw]
-    remaining_item_count: int = 0
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
@@ -64,7 +63,6 @@ class Bookmark(msgspec.Struct, frozen=True):
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
 
 
 class _List(msgspec.Struct):
@@ -147,7 +145,7 @@ def decode_list(body: bytes) -> ListPage:
     """The envelope of a list of any kind."""
     page = nesting.decode_truncated(_list_decoder.decode, body)
     meta = page.metadata
-    return ListPage(meta.resource_version, meta.continue_, page.items or [], meta.remaining_item_count or 0)
+    return ListPage(meta.resource_version, meta.continue_, page.items or [])
 
 
 def decode_watch_event(line: bytes) -> WatchEvent:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, name_of
-from tfjob_controller.util.durations import parse_duration
+from tfjob_controller.util.timestamps import parse_duration
 
 if TYPE_CHECKING:
     from tfjob_controller.client.waitconditions import Until

@@ -1,4 +1,4 @@
-"""Times as the Kubernetes API writes them: RFC 3339 in UTC.
+"""Times and durations as text. The Kubernetes API writes times as RFC 3339 in UTC.
 
 `Time` has whole seconds; two such texts compare like the moments they name. `MicroTime` has exactly six decimals.
 Source: apimachinery pkg/apis/meta/v1/time.go, micro_time.go.
@@ -7,7 +7,13 @@ Source: apimachinery pkg/apis/meta/v1/time.go, micro_time.go.
 from __future__ import annotations
 
 import functools
+import re
 from datetime import UTC, datetime, timedelta
+
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+_PLAIN_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 def format_time(moment: datetime) -> str:
@@ -38,3 +44,15 @@ def parse_time_or_none(text: str | None) -> datetime | None:
 def seconds_until(text: str, after_seconds: float, now: datetime) -> float:
     """The seconds from `now` until `after_seconds` after the time in `text`; negative if that has passed."""
     return (parse_time(text) + timedelta(seconds=after_seconds) - now).total_seconds()
+
+
+def parse_duration(text: str) -> float:
+    """The seconds of a duration as people and Go write it: `90s`, `1h30m`, `500ms`, or plain seconds.
+
+    Raises ValueError for any other text.
+    """
+    if _PLAIN_SECONDS.fullmatch(text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"not a duration: {text[:80]!r}")
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _PART.findall(text))

@@ -145,10 +145,10 @@ class TestDelete:
                 id="as it was seen",
             ),
             pytest.param(
-                {"propagation": "Foreground", "grace_seconds": 0},
-                {"propagationPolicy": "Foreground", "gracePeriodSeconds": 0},
+                {"propagation": "Foreground"},
+                {"propagationPolicy": "Foreground"},
                 None,
-                id="at once",
+                id="in the foreground",
             ),
         ],
     )

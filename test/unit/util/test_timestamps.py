@@ -9,6 +9,7 @@ import pytest
 from tfjob_controller.util.timestamps import (
     format_micro_time,
     format_time,
+    parse_duration,
     parse_time,
     parse_time_or_none,
     seconds_until,
@@ -56,3 +57,26 @@ def test_an_invalid_time_is_a_value_error() -> None:
 
 def test_seconds_until_a_delay_after_a_time() -> None:
     assert seconds_until("2026-01-02T03:04:05Z", 10.0, MOMENT + timedelta(seconds=4)) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90.0),
+        ("500ms", 0.5),
+        ("1.5h", 5400.0),
+        ("1h30m", 5400.0),
+        ("1m30s500ms", 90.5),
+        ("20", 20.0),
+        ("0.25", 0.25),
+        ("0s", 0.0),
+    ],
+)
+def test_a_duration_is_written_as_in_go_or_in_plain_seconds(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "1d", "-1s", "1 s", "1h30", "1e9", "٣s", "9" * 400, "1h" * 400 + "x"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(text)

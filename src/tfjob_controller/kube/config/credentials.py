@@ -165,7 +165,7 @@ class _Plugin:
         self._under_way: _PluginRun | None = None
 
     def status(self) -> Mapping[str, Any]:
-        """The `status` of its ExecCredential; ConfigError if there is none in time."""
+        """The `status` of its ExecCredential; raises KubeconfigError if there is none in time."""
         under_way = self._under_way = self._under_way or _PluginRun(self._run)
         if not under_way.join(EXEC_TIMEOUT_SECONDS):
             raise self._failed(f"it did not answer within {EXEC_TIMEOUT_SECONDS:.0f} s")

@@ -37,8 +37,7 @@ from tfjob_controller.kube.http.connectionpool import (
     new_connection,
 )
 from tfjob_controller.kube.http.exchange import ResponseParser, encode_request, feed, no_response_error, send
-from tfjob_controller.kube.http.retrypolicy import parse_retry_after
-from tfjob_controller.kube.http.transport import default_user_agent
+from tfjob_controller.kube.http.transport import default_user_agent, parse_retry_after
 from tfjob_controller.kube.requester import TransportObserver
 from tfjob_controller.util.clock import Clock
 

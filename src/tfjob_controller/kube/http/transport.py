@@ -11,21 +11,29 @@ Times: `timeout_seconds` is the limit of a whole call after the rate limit: ever
 and receiving, and the delays between attempts. Waiting for the rate limit does not count, since a long queue is not the
 server's fault.
 
-`retrypolicy.py` decides what is sent again; after a 401 the call is repeated once if other credentials are available.
+Retries: there are two different permissions. The server may *ask* for a retry: 429 and 503 with `Retry-After` come from
+filters that run before the request does (overload, shutdown), so nothing was carried out and any method may be sent
+again. Or the request may be *repeatable*: then no response, any 5xx and a bare 429 are retried as well, with growing
+delays. A request that is not repeatable and got no response is never sent twice: its outcome is unknown, and only the
+caller can find out. After a 401 the call is repeated once if other credentials are available.
 
 Requests of a sync carry its id (`trace.py`). If `verbose`, each attempt is a debug line with verb, path, code,
 `duration_seconds` and `audit_id`, which finds it in the API server's audit log.
 
 Every failure is an `ApiError`. No message, repr or log line contains other headers.
-Source: client-go rest/request.go, rest/transport.go.
+Source: client-go rest/request.go (checkWait, at most 10 retries), rest/with_retry.go, rest/transport.go; apiserver
+pkg/server/filters/{maxinflight,priority-and-fairness,with_retry_after}.go.
 """
 
 from __future__ import annotations
 
 import platform
+import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from importlib import metadata
 from urllib.parse import urlencode, urlsplit
 
@@ -37,7 +45,6 @@ from tfjob_controller.kube.flowcontrol import FlowControl, Priority
 from tfjob_controller.kube.http.connectionpool import ConnectionPool
 from tfjob_controller.kube.http.exchange import HttpResponse, encode_request, exchange, no_response_error
 from tfjob_controller.kube.http.linestream import HttpLineStream
-from tfjob_controller.kube.http.retrypolicy import is_outcome_unknown, parse_retry_after, retry_delay_seconds
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, TransportObserver
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.lazylog import get_logger
@@ -50,6 +57,13 @@ DEFAULT_BURST = 400
 DEFAULT_POOL_SIZE = 16
 # Idle connections kept for the next stream.
 _STREAM_POOL_SIZE = 8
+MAX_RETRIES = 10
+# The first delay suits a connection that broke by chance, the last one an API server that restarts.
+FIRST_DELAY_SECONDS = 0.1
+MAX_DELAY_SECONDS = 2.0
+
+# With Retry-After, the server sent these before it handled the request.
+_NOT_CARRIED_OUT = (429, 503)
 
 
 class _Unobserved:
@@ -280,6 +294,48 @@ class Transport:
     def _forget_stream(self, stream: HttpLineStream) -> None:
         with self._lock:
             self._streams.discard(stream)
+
+
+def retry_delay_seconds(
+    error: ApiError, retries: int, *, repeatable: bool, left_seconds: float, jitter: float | None = None
+) -> float | None:
+    """The delay before the next attempt, None if there is none.
+
+    `retries` counts those made so far. `left_seconds` is what is left of the call's time: a delay that would use it up
+    is not begun, since the present error is better than a time-out. `jitter` from 0 to 1 is random if not given.
+    """
+    if retries >= MAX_RETRIES:
+        return None
+    if error.retry_after_seconds is not None and error.status in _NOT_CARRIED_OUT:
+        delay_seconds = error.retry_after_seconds
+    elif repeatable and error.is_retryable:
+        drawn = random.random() if jitter is None else jitter  # noqa: S311 - spreads load, guards nothing
+        delay_seconds = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0**retries) * (0.5 + 0.5 * drawn)
+    else:
+        return None
+    return delay_seconds if delay_seconds < left_seconds else None
+
+
+def is_outcome_unknown(method: str, status: int, retry_after_seconds: float | None) -> bool:
+    """Whether the server may have carried out, or may still carry out, a write with this response.
+
+    A 5xx can come from a proxy that lost the response, from etcd's time-out after the write, or from the API server's
+    own time-out while the handler continues.
+    """
+    return method != "GET" and status >= 500 and not (status == 503 and retry_after_seconds is not None)
+
+
+def parse_retry_after(value: str | None, now: datetime) -> float | None:
+    """The seconds of a `Retry-After` header, which has seconds or a date (RFC 9110 10.2.3); None if invalid."""
+    if not value:
+        return None
+    if value.isascii() and value.strip().isdigit():
+        return float(value.strip())  # strip knows more white space than float does
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())
 
 
 def default_user_agent(program: str = "tfjob-controller") -> str:

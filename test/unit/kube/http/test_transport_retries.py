@@ -1,4 +1,4 @@
-"""The rules of kube/http/retrypolicy.py."""
+"""What kube/http/transport.py sends again, and when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.http.retrypolicy import (
+from tfjob_controller.kube.http.transport import (
     MAX_DELAY_SECONDS,
     MAX_RETRIES,
     is_outcome_unknown,
