@@ -20,7 +20,7 @@ from tfjob_controller.util.clock import Clock
 
 
 class Priority(enum.Enum):
-    """Who may pass the rate limit."""
+    """Whether a request waits for the rate limit: leases never do."""
 
     LEASE = "lease"
     NORMAL = "normal"
@@ -72,7 +72,7 @@ class FlowControl:
         self._bucket = TokenBucket(qps, max(1, burst), clock) if qps > 0 else None
 
     def acquire(self, priority: Priority, stop: threading.Event) -> float:
-        """Take a token; rest until it exists or `stop` is set. The answer is how many seconds it was to rest."""
+        """Take a token and wait until it exists or `stop` is set; returns the seconds that the wait was to last."""
         if self._bucket is None:
             return 0.0
         delay_seconds = self._bucket.reserve_seconds()

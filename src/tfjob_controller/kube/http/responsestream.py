@@ -77,7 +77,7 @@ class Connector:
         return ResponseStream(opened, receive_into, self, authorization, begin)
 
     def count(self, code: str, begin: float) -> None:
-        """One attempt is over: an answer has begun with this status, or there is none."""
+        """Report one attempt: its response has begun with this status, or there is none."""
         if self._observer is not None:
             self._observer.request_finished("GET", self._host, code, self._clock.monotonic() - begin)
 
@@ -85,7 +85,7 @@ class Connector:
         return no_response_error("GET", self._host, error)
 
     def refused(self, status: int, headers: Mapping[str, str], body: bytes, authorization: str | None) -> ApiError:
-        """What a refusal says. After a 401 the next `open` has other credentials, if there are any."""
+        """The error of a refused request. After a 401 the next `open` has other credentials, if there are any."""
         if status == 401:
             self._credentials.renew(authorization)
         retry_after_seconds = parse_retry_after(headers.get("retry-after"), self._clock.now())
@@ -143,18 +143,18 @@ class ResponseStream:
 
     @property
     def has_begun(self) -> bool:
-        """Is the answer's head there?"""
+        """Whether the head of the response has arrived."""
         return self._parser.status > 0
 
     @property
     def has_ended(self) -> bool:
-        """The whole answer was read."""
+        """Whether the whole response was read."""
         return self._parser.is_whole
 
     def read(self, most_bytes: int) -> bytes:
-        """What has come of the body since the last time, little more than `most_bytes`; none if nothing has.
+        """The part of the body that arrived since the last call, little more than `most_bytes`; empty if there is none.
 
-        Raises ApiError where the answer is a refusal, or where it broke off: once all that came before was read.
+        Raises ApiError if the server refused the request, or, after all bytes before it, if the response broke off.
         """
         received, self.has_more = 0, self._failure is None
         while self.has_more and received < most_bytes:
@@ -177,7 +177,7 @@ class ResponseStream:
         self._connection.close()
 
     def _receive(self) -> int:
-        """Give the parser what is there, as far as the buffer holds it. How many bytes that was."""
+        """Give the parser the bytes that are there, at most one buffer; returns their number."""
         buffer, filled, count = self._connector.buffer, 0, 1
         try:
             while count and filled < len(buffer):

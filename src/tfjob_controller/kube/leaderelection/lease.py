@@ -109,7 +109,7 @@ class CandidateState(enum.Enum):
 
 
 class LeaseLock:
-    """Reads and writes one Lease, leaving alone what others put there (labels, annotations, fields of the future)."""
+    """Reads and writes one Lease. Labels, annotations and unknown fields that others set stay as they are."""
 
     def __init__(self, requester: Requester, namespace: str, name: str) -> None:
         self._requester = requester
@@ -120,11 +120,11 @@ class LeaseLock:
 
     @property
     def is_fresh(self) -> bool:
-        """Was the last request answered, so that `update` knows what it replaces?"""
+        """Whether the last request succeeded, so that `update` knows what it replaces."""
         return self._is_fresh
 
     def get(self, timeout_seconds: float) -> LeaseRecord | None:
-        """What the lease says now, None if there is none. Raises ApiError."""
+        """The present record of the lease, None if there is no lease. Raises ApiError."""
         try:
             return self._keep(self._request("GET", LEASES.path(self._namespace, self._name), None, timeout_seconds))
         except ApiError as error:
@@ -133,7 +133,7 @@ class LeaseLock:
             return None
 
     def create(self, record: LeaseRecord, timeout_seconds: float) -> LeaseRecord:
-        """Raises ApiError, also if somebody was faster."""
+        """Create the lease. Raises ApiError, also if another candidate was faster."""
         metadata = {"name": self._name, "namespace": self._namespace}
         body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": record}
         return self._keep(self._request("POST", LEASES.path(self._namespace), body, timeout_seconds))
@@ -212,7 +212,7 @@ class Candidate:
 
     @property
     def leader(self) -> str:
-        """Who was last seen to hold the lease, "" for nobody. To be shown, not to decide by."""
+        """The last observed holder of the lease, "" for none. For display: no decision reads it."""
         return (self._observed and self._observed.holder_identity) or ""
 
     def try_acquire_or_renew(self) -> bool:
@@ -300,9 +300,9 @@ class Candidate:
             log.info("lease has a new holder", lease=self._name, holder=self.leader, was=before)
 
     def _is_held(self) -> bool:
-        """By somebody else who may still believe in it: counted in our time, but by the holder's promise.
+        """Whether another holder may still lead, by our clock and the duration that the holder promised.
 
-        Also if the lease is gone: that its object was deleted is no news for its holder.
+        That holds for a deleted lease as well, since its holder does not notice the deletion at once.
         """
         record = self._observed
         if record is None or record.holder_identity in (None, "", self.identity):
