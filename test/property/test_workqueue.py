@@ -208,7 +208,9 @@ def test_no_item_waits_for_more_turns_than_those_who_came_before_it_account_for(
 def test_items_of_all_groups_leave_once_each_and_a_groups_items_in_order(
     arrivals: list[tuple[str, int, bool]],
 ) -> None:
-    queue: WorkQueue[tuple[str, int, int]] = WorkQueue(FakeClock(), group_of=lambda item: item[0])
+    queue: RateLimitingQueue[tuple[str, int, int]] = RateLimitingQueue(
+        FakeClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item[0]
+    )
     taken: list[tuple[str, int, int]] = []
     for number, (group, priority, takes_one) in enumerate(arrivals):
         queue.add((group, priority, number), priority)

@@ -248,9 +248,7 @@ class Manager:
     def _new_queue(self, name: str) -> RateLimitingQueue[str]:
         bucket = TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
         limiter = RateLimiter(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, bucket)
-        return RateLimitingQueue(
-            self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=_namespace_of
-        )
+        return RateLimitingQueue(self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=_namespace_of)
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
         """Of each kind."""

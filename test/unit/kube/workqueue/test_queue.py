@@ -715,7 +715,9 @@ class Load:
 
 class TestGroups:
     def test_a_group_with_thousands_of_items_delays_another_by_a_turn_or_two(self) -> None:
-        queue: WorkQueue[str] = WorkQueue(FakeClock(), group_of=lambda item: item.partition("/")[0])
+        queue: RateLimitingQueue[str] = RateLimitingQueue(
+            FakeClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item.partition("/")[0]
+        )
         for number in range(5_000):
             queue.add(f"noisy/{number}")
         for _ in range(10):
@@ -727,7 +729,9 @@ class TestGroups:
         assert taken.index("quiet/second") <= 4
 
     def test_a_group_that_comes_back_has_no_turns_saved(self) -> None:
-        queue: WorkQueue[str] = WorkQueue(FakeClock(), group_of=lambda item: item[0])
+        queue: RateLimitingQueue[str] = RateLimitingQueue(
+            FakeClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item[0]
+        )
         queue.add("b0")
         assert queue.get() == "b0"
         for number in range(100):
