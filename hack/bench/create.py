@@ -59,7 +59,7 @@ REPLICAS = size(5, tiny=2)
 # Of a TrainJob.
 NODES = size(8, tiny=2)
 CHILDREN = JOB_COUNT * REPLICAS
-# Workers write too, see controller.fanout: so many requests can be under way at once.
+# Workers write too, see controller.writer: so many requests can be under way at once.
 THREADS = RunOptions().workers + RunOptions().concurrent_writes
 LIMIT_SECONDS = 300.0
 # Nobody makes pods and endpoints of the children. (What the flag lists is added to what it had before.)

@@ -27,11 +27,11 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJOBS as TFJOBS_RESOURCE
 from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.controller.adapters import TFJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import DONE
 from tfjob_controller.controller.reconciler import Reconciler
-from tfjob_controller.controller.tfjob import TFJobAdapter
+from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.events.recorder import EventRecorder

@@ -47,7 +47,7 @@ from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle, Reading, TrainingJob
 from tfjob_controller.trainer.state.replica_state import job_outcome
-from tfjob_controller.trainer.status.events import StatusEvent
+from tfjob_controller.trainer.status.summary import StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult, next_status
 from tfjob_controller.util.timestamps import format_time
 

@@ -14,12 +14,12 @@ from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.controller.adapters import TFJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
-from tfjob_controller.controller.tfjob import TFJobAdapter
+from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for

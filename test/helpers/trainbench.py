@@ -14,13 +14,12 @@ from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.decode import decode_trainjob
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
+from tfjob_controller.controller.adapters import TrainJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.reconciler import Reconciler
-from tfjob_controller.controller.trainjob import TrainJobAdapter
-from tfjob_controller.controller.writer import ResponseCache
+from tfjob_controller.controller.writer import Fanout, ResponseCache
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import key_of, version_of

@@ -20,9 +20,9 @@ from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement, membe
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.status import TrainJobStatus
 from tfjob_controller.api.trainjob.types import TrainJob
-from tfjob_controller.controller.trainjob import trainjob_work
+from tfjob_controller.controller.adapters import trainjob_work
 from tfjob_controller.trainer.frameworks.base import Framework
-from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
+from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT

@@ -18,7 +18,7 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer import naming
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
-from tfjob_controller.trainer.podtemplate.workspace import NO_WORKSPACE
+from tfjob_controller.trainer.podtemplate.trainjob import NO_WORKSPACE
 from tfjob_controller.trainer.state.restarts import BASE_SECONDS, CAP_SECONDS
 
 PAGE = (DOCS / "trainjob.md").read_text("utf-8")

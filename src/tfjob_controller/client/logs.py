@@ -20,9 +20,8 @@ from tfjob_controller.client.reader import Reader
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.trainer.state.observed import is_finished
-from tfjob_controller.trainer.state.pods import training_container
+from tfjob_controller.trainer.state.pods import training_container, why_never_started
 from tfjob_controller.trainer.state.replica_state import SUCCEEDED, ReplicaState
-from tfjob_controller.trainer.state.terminations import why_never_started
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; TCP keepalive detects a dead connection.

@@ -28,25 +28,27 @@ from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
 from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
-from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.adapters import tfjob_by_runtime_id, trainjob_by_runtime_id
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
+    NO_TRIGGER_LOG,
     ChildHandler,
     JobHandler,
     RuntimeHandler,
+    TriggerLog,
     by_runtime_label,
+    gang_priority,
     identity_matters,
+    job_priority,
     keys_by_owner,
     keys_by_runtime,
     pod_matters,
+    pod_priority,
     state_matters,
 )
 from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.controller.snapshot import BY_OWNER, PodGroupCache, ReadingsOf, Snapshots
-from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
-from tfjob_controller.controller.trainjob import trainjob_by_runtime_id
-from tfjob_controller.controller.triggers import NO_TRIGGER_LOG, TriggerLog, gang_priority, job_priority, pod_priority
-from tfjob_controller.controller.writer import ChildClient, ResponseCache, Writer
+from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.client import ResourceClient

@@ -20,7 +20,7 @@ from tfjob_controller.api.trainjob.types import NAMESPACED_RUNTIME, RuntimeRef, 
 from tfjob_controller.api.trainjob.validation import validate_runtime, validate_with_runtime
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
-from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
+from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
 from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.util.timestamps import seconds_until

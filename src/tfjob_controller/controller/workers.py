@@ -18,9 +18,9 @@ from collections.abc import Callable
 
 import structlog
 
-from tfjob_controller.controller.observer import SyncObserver
+from tfjob_controller.controller.handlers import HIGH, NO_TRIGGER_LOG, NORMAL, TriggerLog
 from tfjob_controller.controller.outcome import Done, NotFound, Outcome, RequeueAfter, Retry, TerminalFailure
-from tfjob_controller.controller.triggers import HIGH, NO_TRIGGER_LOG, NORMAL, TriggerLog
+from tfjob_controller.controller.reporter import SyncObserver
 from tfjob_controller.kube.trace import new_trace
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue, ShutDown
 from tfjob_controller.util.clock import Clock

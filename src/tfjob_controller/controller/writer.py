@@ -1,18 +1,27 @@
 """Applies the planned actions: creates, suspends, resumes and deletes children.
 
-Theory of operation. The writes of a sync are sent concurrently, limited by `Fanout`. Each response is put into the
-cache at once (`Store.assume`), so the next sync sees it and never creates a child twice. Names are deterministic: if a
-response was lost, the repeated create fails with AlreadyExists, reads the object, and adopts it if its controller
-reference has the job's UID. Any other object of that name is reported and never touched.
+Theory of operation. The writes of a sync are sent concurrently. Its tasks form a queue that the calling thread and the
+free threads of a pool work off together (`Fanout`). So a single task needs no change of thread, a sync makes progress
+however busy the pool is, and the number of concurrent requests is limited over all syncs: by the pool plus the workers.
+
+Each response is put into the cache at once (`Store.assume`), so the next sync sees it and never creates a child twice.
+Names are deterministic: if a response was lost, the repeated create fails with AlreadyExists, reads the object, and
+adopts it if its controller reference has the job's UID. Any other object of that name is reported and never touched.
 
 If one write fails for a reason that its siblings would meet too (a quota, a server that is down), the others are not
 sent: a job of a thousand replicas does not send a thousand requests that fail.
+
+Threads: any.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
@@ -20,7 +29,6 @@ import structlog
 from cachetools import LRUCache
 
 from tfjob_controller.api.common.core import JOBS
-from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Fault, fault_of
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
@@ -228,3 +236,54 @@ class ResponseCache(Generic[ObjectT]):
         with self._lock:
             self._by_key[key_of(obj)] = obj
         return True
+
+
+Task = Callable[[], None]
+
+
+class Fanout:
+    """Runs tasks concurrently; `helpers` is the size of the pool, 0 for none."""
+
+    def __init__(self, helpers: int) -> None:
+        self._helpers = helpers
+        self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="writer") if helpers > 0 else None
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Runs all tasks and returns when all have ended. Raises what the first failed one raised."""
+        pile = deque(tasks)
+        helpers = self._call_helpers(pile, len(tasks) - 1)
+        try:
+            _work_off(pile)
+        finally:
+            # A helper that has not begun has nothing left to do and is cancelled.
+            begun = [helper for helper in helpers if not helper.cancel()]
+            wait(begun)
+        for helper in begun:
+            helper.result()
+
+    def stop(self) -> None:
+        """Ends the pool's threads as soon as they are free. Later calls of `run` use the calling thread alone."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _call_helpers(self, pile: deque[Task], wanted: int) -> list[Future[None]]:
+        pool = self._pool
+        if pool is None:
+            return []
+        called: list[Future[None]] = []
+        # RuntimeError: the pool was stopped. The caller and the helpers that have begun do all tasks.
+        with contextlib.suppress(RuntimeError):
+            for _ in range(min(wanted, self._helpers)):
+                # With a copy of the caller's context, so that its log lines carry the same reconcile_id.
+                called.append(pool.submit(contextvars.copy_context().run, _work_off, pile))  # noqa: PERF401 -- kept if one fails
+        return called
+
+
+def _work_off(pile: deque[Task]) -> None:
+    while True:
+        try:
+            task = pile.popleft()
+        except IndexError:
+            return
+        task()

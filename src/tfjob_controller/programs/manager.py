@@ -31,14 +31,14 @@ from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.controller.adapters import trainjob_work
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.handlers import TriggerLog
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.controller.reconciler import Reconciler
-from tfjob_controller.controller.trainjob import trainjob_work
-from tfjob_controller.controller.triggers import TriggerLog
 from tfjob_controller.controller.workers import Workers
+from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.httpserver.server import ListenError
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.credentials import KubeconfigError

@@ -10,14 +10,13 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
+from tfjob_controller.controller.adapters import TFJobAdapter, TrainJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches, TrainJobCaches
-from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import JobEventRecorder
-from tfjob_controller.controller.tfjob import TFJobAdapter
-from tfjob_controller.controller.trainjob import TrainJobAdapter
+from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.requester import Requester

@@ -14,7 +14,7 @@ from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, Pod
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.api.tfjob.types import TFJob, TFJobSpec
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.triggers import HIGH
+from tfjob_controller.controller.handlers import HIGH
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.util.clock import RealClock

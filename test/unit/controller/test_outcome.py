@@ -8,8 +8,8 @@ import pytest
 
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
+from tfjob_controller.controller.adapters import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Retry, TerminalFailure
-from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_foreign_object_is_named_and_not_touched(bench: ControllerBench) -> No
     name = bench.child("master-0")
     foreign = bench.api.put(SERVICE_PATH, {"metadata": {"name": name, "namespace": "team"}, "spec": {"mine": True}})
     assert isinstance(bench.sync(), Retry)
-    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
+    bench.clock.advance(TFJOB_DEBOUNCE_SECONDS)
     assert isinstance(bench.sync(), Retry)
     assert f"Service {name} exists already and is not this job's" in bench.status["reason"]
     assert any(f"Service {name}" in note for _, reason, note in bench.recorder.events if reason == "FailedCreate")

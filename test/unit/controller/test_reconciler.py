@@ -17,10 +17,10 @@ from helpers.controllerbench import (
     ControllerBench,
 )
 from helpers.manifests import master, tfjob, workers
+from tfjob_controller.controller.adapters import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.reconciler import YIELD_SECONDS
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
-from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
 from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
 
 
@@ -279,9 +279,9 @@ def test_figures_alone_wait_for_each_other_and_go_along_with_the_next_phase(benc
         bench.runs(replica)
         outcome = bench.sync()
         assert isinstance(outcome, RequeueAfter)
-        assert 0 < outcome.seconds <= STATUS_DEBOUNCE_SECONDS
+        assert 0 < outcome.seconds <= TFJOB_DEBOUNCE_SECONDS
     assert len(bench.api.sent) == sent
-    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
+    bench.clock.advance(TFJOB_DEBOUNCE_SECONDS)
     bench.sync()
     assert len(bench.api.sent) == sent + 1
     assert bench.status["ready"] == {"master": "1/1", "worker": "3/3"}
@@ -294,7 +294,7 @@ def test_a_success_that_waits_to_be_written_outlives_a_failed_write(bench: Contr
     bench.settle_minor()
     bench.exits("worker-1", 0)
     bench.sync()
-    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
+    bench.clock.advance(TFJOB_DEBOUNCE_SECONDS)
     bench.api.fail(500, "InternalError", method="PATCH", part="/status")
     assert isinstance(bench.sync(), Retry)
     bench.api.remove(f"{JOB_PATH}/{bench.child('worker-1')}")

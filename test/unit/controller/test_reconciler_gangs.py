@@ -8,8 +8,8 @@ import pytest
 
 from helpers.controllerbench import GANG_PATH, JOB_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
+from tfjob_controller.controller.adapters import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import RequeueAfter, Retry, TerminalFailure
-from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 
 
@@ -68,7 +68,7 @@ def test_a_place_in_the_queue_is_written_now_and_then(bench: ControllerBench) ->
         says(bench, "Waiting", **says_waiting, position=position)
         assert isinstance(bench.sync(), RequeueAfter)
     assert sent(bench, so_far) == []
-    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
+    bench.clock.advance(TFJOB_DEBOUNCE_SECONDS)
     bench.settle()
     assert sent(bench, so_far) == ["PATCH status"]
     assert "position 6" in bench.status["reason"]

@@ -6,9 +6,9 @@ import pytest
 
 from helpers.trainbench import RUNTIME_PATH, TrainBench
 from helpers.trainmanifests import runtime
+from tfjob_controller.controller.adapters import TRAINJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import Done, RequeueAfter, TerminalFailure
 from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
-from tfjob_controller.controller.trainjob import STATUS_DEBOUNCE_SECONDS
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_metrics_are_written_once_in_their_time_however_often_they_change(bench:
         bench.logs.metrics = {"step": str(step)}
         bench.sync()
     assert len(writes(bench)) == before
-    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
+    bench.clock.advance(TRAINJOB_DEBOUNCE_SECONDS)
     bench.sync()
     assert len(writes(bench)) == before + 1
     assert bench.status["metrics"][0]["value"] == "9"

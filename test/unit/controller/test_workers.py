@@ -10,8 +10,8 @@ import structlog
 
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
+from tfjob_controller.controller.handlers import HIGH, LOW, NORMAL
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Outcome, RequeueAfter, Retry, TerminalFailure
-from tfjob_controller.controller.triggers import HIGH, LOW, NORMAL
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube import trace
 from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue

@@ -8,8 +8,7 @@ import pytest
 
 from helpers.memoryapi import MemoryApi, refusal
 from tfjob_controller.api.common.core import JOBS, SERVICES, BatchJob, Secret, Service
-from tfjob_controller.controller.fanout import Fanout
-from tfjob_controller.controller.writer import ChildClient, ResponseCache, Writer, WriteResult
+from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer, WriteResult
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for

@@ -23,7 +23,7 @@ from tfjob_controller.api.common.core import Condition
 from tfjob_controller.api.gang import BOUND, WAITING, member_ids
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.state.failure_attribution import GRACE_SECONDS
+from tfjob_controller.trainer.state.completion import GRACE_SECONDS
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.trainer.state.restarts import BASE_SECONDS
 from tfjob_controller.util.timestamps import format_time

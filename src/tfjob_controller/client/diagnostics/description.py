@@ -18,10 +18,9 @@ from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.trainer.state.pods import in_words, shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import next_restart_counts
-from tfjob_controller.trainer.state.terminations import in_words
 
 # Events are read for this many waiting replicas; the others usually have the same cause.
 LOOKED_INTO = 3

@@ -26,11 +26,11 @@ from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SECRETS, SERVICE
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.trainer.gang.assignment import MemberAssignment, apply_assignment
+from tfjob_controller.trainer.gang.admission import MemberAssignment, apply_assignment
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT, replica_labels
 from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica
 from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
-from tfjob_controller.trainer.state.terminations import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
+from tfjob_controller.trainer.state.pods import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 
 Body = dict[str, Any]
 

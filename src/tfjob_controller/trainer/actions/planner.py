@@ -19,7 +19,6 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
-from tfjob_controller.trainer.actions.cleanup import active_jobs, finished_pods_to_delete, is_active, jobs_to_suspend
 from tfjob_controller.trainer.actions.model import (
     NO_ACTIONS,
     Actions,
@@ -30,7 +29,15 @@ from tfjob_controller.trainer.actions.model import (
     build_delete,
     merge,
 )
-from tfjob_controller.trainer.actions.suspension import active_beside_suspended, is_any_stopping, suspension_changes
+from tfjob_controller.trainer.actions.suspension import (
+    active_beside_suspended,
+    active_jobs,
+    finished_pods_to_delete,
+    is_active,
+    is_any_stopping,
+    jobs_to_suspend,
+    suspension_changes,
+)
 from tfjob_controller.trainer.gang.admission import (
     GangAdmission,
     build_gang,
@@ -51,8 +58,13 @@ from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended
-from tfjob_controller.trainer.state.restart_attempts import can_create_job, is_of_attempt, is_scaling_unrecorded
-from tfjob_controller.trainer.state.restarts import are_failures_recorded, seconds_until_restart
+from tfjob_controller.trainer.state.restarts import (
+    are_failures_recorded,
+    can_create_job,
+    is_of_attempt,
+    is_scaling_unrecorded,
+    seconds_until_restart,
+)
 from tfjob_controller.trainer.status.counts import unrecorded_successes
 
 

@@ -32,7 +32,6 @@ from tfjob_controller.trainer.frameworks.base import (
     processes_problem,
     whole_cpus,
 )
-from tfjob_controller.trainer.frameworks.sshkeys import new_key_pair
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,
     container_of,
@@ -252,3 +251,17 @@ def _await_container(launcher: Part) -> dict[str, Any]:
     mounts = [each for each in launcher["volumeMounts"] if each["name"] in own]
     command = ["sh", f"{CONFIG_PATH}/{AWAIT_NODES}"]
     return {"name": AWAIT_CONTAINER, **kept, "command": command, "volumeMounts": mounts}
+
+
+def new_key_pair() -> tuple[bytes, bytes]:
+    """(private key as PEM, public key as a line of authorized_keys)."""
+    # Imported here, since it takes some MB of memory and time that controllers without MPI jobs should not spend.
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP521R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return private, public + b"\n"

@@ -17,7 +17,7 @@ from typing import cast
 
 import structlog
 
-from tfjob_controller.trainer.frameworks import jax, mpi, plain, tensorflow, torch, xgboost
+from tfjob_controller.trainer.frameworks import environment, mpi
 from tfjob_controller.trainer.frameworks.base import Framework
 
 log = structlog.get_logger(__name__)
@@ -26,12 +26,12 @@ GROUP = "tfjob_controller.frameworks"
 
 # These are entry points of this package as well. They are listed so that a source tree works without installation.
 BUILT_IN: tuple[Framework, ...] = (
-    torch.FRAMEWORK,
-    tensorflow.FRAMEWORK,
-    jax.FRAMEWORK,
-    xgboost.FRAMEWORK,
+    environment.TORCH,
+    environment.TENSORFLOW,
+    environment.JAX,
+    environment.XGBOOST,
     mpi.FRAMEWORK,
-    plain.FRAMEWORK,
+    environment.PLAIN,
 )
 
 _ATTRIBUTES: Mapping[str, type] = {

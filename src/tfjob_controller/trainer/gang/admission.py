@@ -22,6 +22,7 @@ A job that was started without a gang continues without one, even if the flags h
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
     BOUND,
+    GANG_LABEL,
     GANGS,
     MAX_MEMBERS,
     MEMBER_LABEL,
@@ -42,23 +44,23 @@ from tfjob_controller.api.gang import (
     RELEASED,
     Gang,
     GangSpec,
+    Member,
     index_of,
     kind_of,
     placed_nodes,
+    wanted_members,
 )
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
-from tfjob_controller.trainer.gang.assignment import NODE_LABEL, MemberAssignment, node_value, wanted_role_members
 from tfjob_controller.trainer.gang.terms import GangTerms
 from tfjob_controller.trainer.naming import replica_id
-from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica, environment_of
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import has_succeeded, is_finished
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, ReplicaState, job_outcome
-from tfjob_controller.trainer.state.restart_attempts import StaleChildren, is_of_attempt
-from tfjob_controller.trainer.tf_config import environment_of
+from tfjob_controller.trainer.state.restarts import StaleChildren, is_of_attempt
 
 Body = dict[str, Any]
 
@@ -350,3 +352,55 @@ def _is_left_over(pod: Pod, now: CurrentAttempt) -> bool:
 
 def _is_being_deleted(obj: Object) -> bool:
     return obj.metadata.deletion_timestamp is not None
+
+
+# On pinned children: a hash of the node's name, which may be too long for a label value.
+NODE_LABEL = "scheduling.kubeflow.org/pinned-to"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment:
+    """`node` is set if the pod is pinned to it; otherwise the scheduler `scheduler_name` assigns the node."""
+
+    gang: str
+    member: str
+    attempt: int
+    scheduler_name: str = ""
+    node: str = ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        pinned = {NODE_LABEL: node_value(self.node)} if self.node else {}
+        return {GANG_LABEL: self.gang, MEMBER_LABEL: self.member, ATTEMPT_LABEL: str(self.attempt), **pinned}
+
+
+def wanted_role_members(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:
+    """The members of a role with `count` members, by index. `gang` is None while there is no placement."""
+    if gang is None:
+        return tuple(replica_id(role, index) for index in range(count))
+    return wanted_members(
+        msgspec.structs.replace(gang, spec=msgspec.structs.replace(gang.spec, members=(Member(role, count),)))
+    )
+
+
+def node_value(node: str) -> str:
+    """The hash of a node's name, for a label."""
+    return hashlib.sha256(node.encode()).hexdigest()[:16]
+
+
+def apply_assignment(pod_spec: dict[str, Any], assignment: MemberAssignment) -> None:
+    """Changes a pod spec in place, so that the pod runs as assigned."""
+    if assignment.scheduler_name:
+        pod_spec["schedulerName"] = assignment.scheduler_name
+    if assignment.node:
+        pod_spec["affinity"] = _pinned(pod_spec.get("affinity") or {}, assignment.node)
+
+
+def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
+    """Adds the node to each of the user's terms, of which one has to match."""
+    of_nodes = affinity.get("nodeAffinity") or {}
+    terms = (of_nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    pinned = [{**term, "matchFields": [*(term.get("matchFields") or ()), here]} for term in terms]
+    return {**affinity, "nodeAffinity": {**of_nodes, _REQUIRED: {"nodeSelectorTerms": pinned}}}

@@ -2,21 +2,29 @@
 
 The waiting time starts when the condition Scheduled became False or the job was resumed. So a gang that returns to the
 queue has its full time again.
+
+A job that another scheduler runs is scheduled once the replicas that must run together have a node, and stays so until
+none has one: a single replica that is restarted does not make the gang wait.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND, RELEASED, UNSCHEDULABLE, Gang, placed_nodes
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gang.admission import GangAdmission
-from tfjob_controller.trainer.gang.terms import GangTerms
+from tfjob_controller.trainer.gang.terms import GangTerms, PodGroupTerms
 from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.state.completion import Completion
+from tfjob_controller.trainer.podgroup.podgroup import min_counts
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.completion import Completion, Step
 from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 _NOT_SEEN = "The gang scheduler has not looked at the job yet: does it run?"
@@ -111,3 +119,44 @@ def _since(status: TrainingStatus, now: datetime) -> datetime:
     if suspended.status != conditions.FALSE:
         return now
     return parse_time(max(scheduled.last_transition_time, suspended.last_transition_time))
+
+
+_SCHEDULED = "All replicas that must run together have a node"
+
+
+def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) -> GangWait | None:
+    """None for a job that no other scheduler runs as a gang, and in steps that are not part of the gang."""
+    terms = plan.scheduling.pod_group
+    if terms is None or (step.plan.scheduling.pod_group is None and not plan.policy.is_held):
+        return None
+    placed = sum(_has_node(view) for view in step.replica_states)
+    least = sum(min_counts(terms.terms, {}).values())
+    said = conditions.find(status.conditions, conditions.SCHEDULED)
+    was_scheduled = said is not None and said.reason == reasons.GANG_SCHEDULED
+    if not plan.policy.is_held and placed >= (1 if was_scheduled else least):
+        return GangWait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
+    words = _words(terms, step)
+    if not words:
+        name = f"{terms.backend.resource.kind} {terms.terms.name}"
+        message = f"{name} has no word of its scheduler yet: does it run?"
+        return wait_with_timeout(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
+    return wait_with_timeout(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
+
+
+def _words(terms: PodGroupTerms, step: Step) -> str:
+    """The scheduler's messages for the gang, and for its first pod with another message."""
+    group = step.observed.pod_group
+    of_group = terms.backend.pending_message(group) if group is not None else ""
+    of_pods = (words for view in step.replica_states if (words := _unscheduled(view.pods)))
+    # The group may repeat the message of one of its pods.
+    of_pod = next((words for words in of_pods if words not in of_group), "")
+    return "; ".join(each for each in (of_group, of_pod) if each)
+
+
+def _has_node(view: ReplicaState) -> bool:
+    return view.state == replica_state.SUCCEEDED or any(pod.spec.node_name for pod in view.pods)
+
+
+def _unscheduled(pods: Sequence[Pod]) -> str:
+    found = (each for pod in pods for each in pod.status.conditions if each.type == "PodScheduled")
+    return next((each.message for each in found if each.status == "False"), "")

@@ -15,13 +15,14 @@ succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfjob_controller.api.tfjob.progress import ProgressPattern
 from tfjob_controller.api.tfjob.types import BY_RESTART, CONTAINER_NAME, WORKER
 from tfjob_controller.kube.meta import OwnerReference
+from tfjob_controller.trainer.frameworks.environment import tf_config_environment
 from tfjob_controller.trainer.gang.terms import OFF, GangTerms, PodGroupTerms
 
 # The role of workers, whom a gang knows as a member of that name.
@@ -228,3 +229,12 @@ class Plan:
     @property
     def has_restart_attempts(self) -> bool:
         return self.replicas.restarts_together or self.scaling.resize == BY_RESTART
+
+
+def environment_of(replicas: Iterable[Replica]) -> Callable[[Replica], Mapping[str, str]]:
+    """Returns the `TF_CONFIG` of each replica of a cluster that consists of these replicas."""
+    cluster: dict[str, list[str]] = {}
+    for replica in sorted(replicas, key=lambda replica: replica.index):
+        cluster.setdefault(replica.role.name, []).append(f"{replica.name}:{replica.role.port}")
+    variables = tf_config_environment(cluster)
+    return lambda replica: variables(replica.role.name, replica.index)

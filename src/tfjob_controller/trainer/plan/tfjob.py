@@ -57,9 +57,9 @@ from tfjob_controller.trainer.plan.model import (
     RunPolicy,
     ScalingPolicy,
     StepCounting,
+    environment_of,
 )
 from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
-from tfjob_controller.trainer.tf_config import environment_of
 
 
 def build_plan(

@@ -51,12 +51,13 @@ from tfjob_controller.trainer.plan.model import (
 )
 from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL
 from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
-from tfjob_controller.trainer.podtemplate.trainjob import node_resources, trainer_template
-from tfjob_controller.trainer.podtemplate.workspace import (
+from tfjob_controller.trainer.podtemplate.trainjob import (
     JobWorkspace,
     StorageContainer,
     job_workspace,
+    node_resources,
     storage_template,
+    trainer_template,
     with_init_containers,
     with_workspace,
     workspace_problem,

@@ -26,7 +26,7 @@ from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import Member
 from tfjob_controller.trainer.gang.terms import GangTerms, PodGroupTerms
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
-from tfjob_controller.trainer.podgroup.backend import Body, PodGroupRequest, add_metadata
+from tfjob_controller.trainer.podgroup.backends import Body, PodGroupRequest, add_metadata
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import Step
 from tfjob_controller.trainer.state.observed import ObservedState

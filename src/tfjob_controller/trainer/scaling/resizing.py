@@ -26,8 +26,8 @@ from tfjob_controller.trainer.gang.terms import OFF, ON
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState
-from tfjob_controller.trainer.state.restart_attempts import next_attempt
-from tfjob_controller.trainer.status.events import NORMAL, WARNING, StatusEvent
+from tfjob_controller.trainer.state.restarts import next_attempt
+from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
 
 _NO_REASON = "the gang scheduler asks for it"
 

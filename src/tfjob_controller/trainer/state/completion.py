@@ -1,26 +1,43 @@
-"""Has the job ended, and how? Those who must succeed decide (the chief alone, if nobody says more), but for what the
-user asked for and what cannot be helped.
+"""Decides whether a job has ended, and how, and which of its steps is due.
 
-Which of a job's steps is due: initializers before the nodes, the exporter after them.
+The replicas that must succeed decide (the chief alone, unless the plan names others), after a refused write, a deadline
+or a limit. A job without steps is one step: its plan as a whole.
 
-A job without steps is one step: its plan as a whole.
+Failure attribution. In synchronous training a replica that loses a peer usually fails as well, often within a second
+and with an ordinary error. Only the first failure is the cause. If the first replica to end was killed, evicted or lost
+with its node, a permanent error of another replica is a consequence, and the whole set restarts. If a permanent error
+came first, it is the program's own and ends the job. Kubelets report terminations with a delay, each on its own
+schedule, so a permanent error is attributed only after `GRACE_SECONDS`. Termination times have a resolution of one
+second; a tie is decided in favor of the retryable failure, because `maxRestarts` bounds restarts, whereas a failed job
+cannot be undone.
+
+Initializers and exporters may neither wait nor be retried for ever. The kubelet waits without limit for a Secret or
+ConfigMap that a container lacks, since it may be created later, and a pod of its own is retried after each retryable
+error. What the nodes' own containers wait for is not limited here. No Secret is read for that; the kubelet's message
+names what is missing.
+
+All functions are pure. Times are RFC 3339 strings as kubelets write them; `now` is timezone-aware.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tfjob_controller.api.common.core import ContainerStatus, Pod
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.failure_attribution import is_consequence, seconds_until_attributed
-from tfjob_controller.trainer.state.initializers import config_timeout_message, retry_limit_message
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle
-from tfjob_controller.trainer.state.pods import how_it_ended, shortened
-from tfjob_controller.trainer.state.replica_state import JOB_FAILED, ReplicaState
-from tfjob_controller.trainer.state.terminations import why_never_started
+from tfjob_controller.trainer.state.pods import (
+    how_it_ended,
+    is_finished,
+    shortened,
+    training_container,
+    why_never_started,
+)
+from tfjob_controller.trainer.state.replica_state import FAILED, JOB_FAILED, RUNNING, ReplicaState
 from tfjob_controller.util.timestamps import seconds_until
 
 
@@ -210,3 +227,107 @@ def current_step(plan: Plan, states: Sequence[ReplicaState], observed: ObservedS
             return Step(step, part, observed.only(step.replicas.by_name), completed, is_first=step is plan.steps[0])
         completed.extend(part)
     raise AssertionError("there is a last step")
+
+
+# The kubelet's sync loop runs every second; a busy node needs a few of them to report a termination.
+GRACE_SECONDS = 3.0
+
+
+def is_consequence(failed: ReplicaState, restarting: Sequence[ReplicaState]) -> bool:
+    """Reports whether `failed` ended because one of `restarting`, which may be retried, had ended before it."""
+    if not failed.replica.role.restarts_together:
+        return False
+    finish_time = _finish_time(failed)
+    return any(_finish_time(peer) <= finish_time for peer in restarting)
+
+
+def seconds_until_attributed(failed: ReplicaState, states: Sequence[ReplicaState], now: datetime) -> float:
+    """Returns how long the cause of this failure stays open, or 0.0 if it is decided."""
+    peers = [state for state in states if state.replica.role.restarts_together and state is not failed]
+    finish_time = _finish_time(failed)
+    if not failed.replica.role.restarts_together or not peers or not finish_time:
+        return 0.0
+    return max(0.0, seconds_until(finish_time, GRACE_SECONDS, now))
+
+
+def next_attribution_seconds(states: Sequence[ReplicaState], now: datetime) -> float | None:
+    """Returns when the earliest open permanent error is attributed, or None if none is open."""
+    open_seconds = (seconds_until_attributed(state, states, now) for state in states if state.state == FAILED)
+    return min((seconds for seconds in open_seconds if seconds > 0), default=None)
+
+
+def _finish_time(state: ReplicaState) -> str:
+    """Returns the termination time; empty, which sorts first, if the replica was deleted or its node was lost."""
+    return (state.exited.finished_at or "") if state.exited is not None else ""
+
+
+# Long enough for a Secret that is applied together with its job, or that another controller makes.
+CONFIG_WAIT_SECONDS = 300
+# Each goes on where the last one ended, has tried for a minute or so by itself, and comes after the kubelet's back-off
+# of up to 5 minutes: half an hour in all of a source that does not answer once.
+MAX_ATTEMPTS = 10
+
+# The kubelet's word for a Secret, ConfigMap or key that is not there (pkg/kubelet/kuberuntime).
+_NO_CONFIG = "CreateContainerConfigError"
+
+
+def config_timeout_message(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> str:
+    """In words who has waited too long for what; empty if none has."""
+    for state, container, left in _without_config(plan, states, now):
+        waiting = container.state.waiting
+        if left <= 0 and waiting is not None:
+            inside = "" if container.name == state.replica.role.container else f"{container.name}: "
+            what = f"{inside}{waiting.reason}: {waiting.message}"
+            return f"{state.replica.id} failed: {what} (waited for {CONFIG_WAIT_SECONDS} s)"
+    return ""
+
+
+def seconds_until_config_timeout(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> float | None:
+    """Until the first one that waits has done so too long; None if none waits."""
+    return min((left for _, _, left in _without_config(plan, states, now) if left > 0), default=None)
+
+
+def _without_config(
+    plan: Plan, states: Sequence[ReplicaState], now: datetime
+) -> Iterator[tuple[ReplicaState, ContainerStatus, float]]:
+    """With the seconds that are left to it."""
+    for state in states if plan.mounts.data_containers else ():
+        if state.pod is None or state.state != RUNNING or state.pod.metadata.deletion_timestamp is not None:
+            continue
+        for container in (*state.pod.status.init_container_statuses, *state.pod.status.container_statuses):
+            waiting = container.state.waiting
+            if container.name in plan.mounts.data_containers and waiting is not None and waiting.reason == _NO_CONFIG:
+                since = _since(state.pod, container)
+                yield state, container, seconds_until(since, CONFIG_WAIT_SECONDS, now) if since else CONFIG_WAIT_SECONDS
+
+
+def _since(pod: Pod, container: ContainerStatus) -> str:
+    """The kubelet does not say since when a container waits: since its pod has begun, or the last end of any in it."""
+    ended = (
+        each.finished_at or ""
+        for status in (*pod.status.init_container_statuses, container)
+        for each in (status.state.terminated, status.last_state.terminated)
+        if each is not None
+    )
+    return max((pod.status.start_time or pod.metadata.creation_timestamp or "", *ended))
+
+
+def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
+    """In words who, and how it ended last; empty if none has."""
+    for state in states:
+        exited = state.exited
+        if state.replica.role.container in plan.mounts.data_containers and exited is not None and exited.exit_code:
+            attempts = _attempts(state)
+            if state.is_restarting and attempts >= MAX_ATTEMPTS:
+                return f"{state.replica.id} failed: {how_it_ended(exited)}; tried {attempts} times"
+    return ""
+
+
+def _attempts(state: ReplicaState) -> int:
+    """That have failed. An eviction is none, and the count begins anew with the pod after it."""
+    pod = state.pod
+    failed = state.job.status.failed if state.job is not None else 0
+    if pod is None or is_finished(pod):
+        return failed
+    container = training_container(pod, state.replica.role.container)
+    return failed + (container.restart_count + 1 if container is not None else 0)

@@ -20,9 +20,8 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, without_deleted
-from tfjob_controller.trainer.gang.waiting import GangWait, gang_wait
+from tfjob_controller.trainer.gang.waiting import GangWait, gang_wait, pod_group_wait
 from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.podgroup.waiting import pod_group_wait
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.completion import (
     Completion,
@@ -41,14 +40,14 @@ from tfjob_controller.trainer.state.replica_state import (
     as_restarting,
     classify_replicas,
 )
-from tfjob_controller.trainer.state.restart_attempts import (
+from tfjob_controller.trainer.state.restarts import (
     StaleChildren,
+    next_restart_counts,
     of_current_attempt,
     stale_children,
     tf_config_workers,
     without_lost_pods,
 )
-from tfjob_controller.trainer.state.restarts import next_restart_counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,13 @@ from tfjob_controller.trainer.state.pods import (
     failed_before_training,
     is_disrupted,
     is_finished,
+    is_permanent_error,
     last_exit,
     newest,
     training_container,
     was_told_to_end,
     why_pending,
 )
-from tfjob_controller.trainer.state.terminations import is_permanent_error
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
 RUNNING = "Running"

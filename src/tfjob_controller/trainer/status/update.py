@@ -21,15 +21,18 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.actions.cleanup import is_cleaned_up, ttl_seconds_left
+from tfjob_controller.trainer.actions.suspension import is_cleaned_up, ttl_seconds_left
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
 from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.completion import refusal, seconds_until_deadline
+from tfjob_controller.trainer.state.completion import (
+    next_attribution_seconds,
+    refusal,
+    seconds_until_config_timeout,
+    seconds_until_deadline,
+)
 from tfjob_controller.trainer.state.evaluation import JobState
-from tfjob_controller.trainer.state.failure_attribution import next_attribution_seconds
-from tfjob_controller.trainer.state.initializers import seconds_until_config_timeout
 from tfjob_controller.trainer.state.observed import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
@@ -39,11 +42,19 @@ from tfjob_controller.trainer.state.observed import (
     is_finished,
 )
 from tfjob_controller.trainer.state.replica_state import seconds_until_change
-from tfjob_controller.trainer.state.restart_attempts import is_of_attempt, seconds_until_pod_lost
-from tfjob_controller.trainer.state.restarts import seconds_until_restart
+from tfjob_controller.trainer.state.restarts import is_of_attempt, seconds_until_pod_lost, seconds_until_restart
 from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
-from tfjob_controller.trainer.status.events import WARNING, StatusEvent, phase_event, status_events
-from tfjob_controller.trainer.status.summary import PENDING, active_status, ended_status, last_phase, suspended_status
+from tfjob_controller.trainer.status.summary import (
+    PENDING,
+    WARNING,
+    StatusEvent,
+    active_status,
+    ended_status,
+    last_phase,
+    phase_event,
+    status_events,
+    suspended_status,
+)
 from tfjob_controller.util.timestamps import format_time
 
 # A job that has ended says so once the logs of its workers are read; whoever reads them tells, this is for the worst.

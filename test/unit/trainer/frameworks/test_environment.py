@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from helpers.trainsettings import setting_of
-from tfjob_controller.trainer.frameworks import jax, mpi, plain, tensorflow, torch, xgboost
+from tfjob_controller.trainer.frameworks import environment, mpi
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
 
@@ -42,7 +42,7 @@ def torch_variables(first: str, nodes: str, processes: str, rank: str) -> dict[s
     ],
 )
 def test_torch(setting: Setting, index: int, expected: Mapping[str, str]) -> None:
-    assert torch.FRAMEWORK.environment(setting, NODE, index) == expected
+    assert environment.TORCH.environment(setting, NODE, index) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_torch(setting: Setting, index: int, expected: Mapping[str, str]) -> Non
 )
 def test_torchruns_processes_per_node(wanted: str, gpus: int, cpus: float, processes: str) -> None:
     setting = setting_of(2, num_proc_per_node=wanted, gpus=gpus, cpus=cpus)
-    assert torch.FRAMEWORK.problem(setting) is None
-    assert torch.FRAMEWORK.environment(setting, NODE, 1)["PET_NPROC_PER_NODE"] == processes
+    assert environment.TORCH.problem(setting) is None
+    assert environment.TORCH.environment(setting, NODE, 1)["PET_NPROC_PER_NODE"] == processes
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_torchruns_processes_per_node(wanted: str, gpus: int, cpus: float, proce
     ],
 )
 def test_tensorflow(setting: Setting, index: int, workers: list[str]) -> None:
-    environment = tensorflow.FRAMEWORK.environment(setting, NODE, index)
-    assert list(environment) == ["TF_CONFIG"]
-    config = json.loads(environment["TF_CONFIG"])
+    variables = environment.TENSORFLOW.environment(setting, NODE, index)
+    assert list(variables) == ["TF_CONFIG"]
+    config = json.loads(variables["TF_CONFIG"])
     assert config["cluster"] == {"worker": workers}
     assert config["task"] == {"type": "worker", "index": index}
 
@@ -93,7 +93,7 @@ def test_tensorflow(setting: Setting, index: int, workers: list[str]) -> None:
 )
 def test_jax(setting: Setting, index: int, address: str) -> None:
     nodes = str(setting.num_nodes)
-    assert jax.FRAMEWORK.environment(setting, NODE, index) == {
+    assert environment.JAX.environment(setting, NODE, index) == {
         "JAX_COORDINATOR_ADDRESS": address,
         "JAX_NUM_PROCESSES": nodes,
         "JAX_PROCESS_ID": str(index),
@@ -118,8 +118,8 @@ def test_jax(setting: Setting, index: int, address: str) -> None:
     ],
 )
 def test_xgboost(setting: Setting, index: int, first: str, workers: str) -> None:
-    assert xgboost.FRAMEWORK.problem(setting) is None
-    assert xgboost.FRAMEWORK.environment(setting, NODE, index) == {
+    assert environment.XGBOOST.problem(setting) is None
+    assert environment.XGBOOST.environment(setting, NODE, index) == {
         "DMLC_TRACKER_URI": first,
         "DMLC_TRACKER_PORT": "29500",
         "DMLC_TASK_ID": str(index),
@@ -156,7 +156,7 @@ def test_mpi(wanted: str, gpus: int, cpus: float, slots: str) -> None:
 
 @pytest.mark.parametrize("index", [0, 2])
 def test_plain_tells_nothing(index: int) -> None:
-    assert plain.FRAMEWORK.environment(setting_of(3, gpus=1), NODE, index) == {}
+    assert environment.PLAIN.environment(setting_of(3, gpus=1), NODE, index) == {}
 
 
 @pytest.mark.parametrize("framework", [each for each in BUILT_IN if not each.has_launcher], ids=lambda each: each.name)

@@ -13,12 +13,12 @@ from helpers.trainmanifests import override, role_template
 from helpers.trainworld import CLAIM, IN_STEPS, recipe, runtime_spec, train_plan
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
-from tfjob_controller.trainer.frameworks import mpi, torch
+from tfjob_controller.trainer.frameworks import environment, mpi
 from tfjob_controller.trainer.frameworks.base import Setting
 from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.trainjob import build_train_plan
-from tfjob_controller.trainer.podtemplate.workspace import NO_WORKSPACE
+from tfjob_controller.trainer.podtemplate.trainjob import NO_WORKSPACE
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
 SHARED = runtime_spec(workspace=CLAIM)
@@ -414,6 +414,6 @@ def test_planning_asks_for_the_environment_of_one_node_alone() -> None:
 
 
 def test_initializers_and_exporter_are_told_nothing_by_frameworks() -> None:
-    plan = train_plan(runtime=SHARED, plugin=torch.FRAMEWORK, **IN_STEPS)
+    plan = train_plan(runtime=SHARED, plugin=environment.TORCH, **IN_STEPS)
     assert "RANK" in env_of(plan, "node-0")
     assert set(env_of(plan, "model-exporter-0")) == {"STORAGE_URI"}

@@ -11,9 +11,15 @@ import pytest
 
 from helpers.clusterinmemory import World, running_world
 from helpers.trainworld import ends, running_train_world, train_world, world_in_steps
-from tfjob_controller.trainer.state.completion import Completion, Step, current_step, has_succeeded, job_completion
+from tfjob_controller.trainer.state.completion import (
+    GRACE_SECONDS,
+    Completion,
+    Step,
+    current_step,
+    has_succeeded,
+    job_completion,
+)
 from tfjob_controller.trainer.state.evaluation import replica_states
-from tfjob_controller.trainer.state.failure_attribution import GRACE_SECONDS
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 
 

@@ -1,4 +1,4 @@
-"""The rules of controller/trainjob.py: TrainJob as a kind that the reconciler can sync."""
+"""The rules of controller/adapters.py: TrainJob as a kind that the reconciler can sync."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world,
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.status import Metric, TrainJobStatus
 from tfjob_controller.api.trainjob.types import MANAGED_HERE, TRAINJOBS, TrainJob
-from tfjob_controller.controller.runtimes import RuntimeResolver
-from tfjob_controller.controller.trainjob import (
-    STATUS_DEBOUNCE_SECONDS,
+from tfjob_controller.controller.adapters import (
+    TRAINJOB_DEBOUNCE_SECONDS,
     TrainJobAdapter,
     trainjob_by_runtime_id,
     trainjob_work,
 )
+from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import UnplannableError
@@ -54,7 +54,7 @@ def test_it_is_known_by_the_id_that_follows_from_its_uid() -> None:
     assert trainjob_by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
     assert kind_with().identity_patch(job) is None
     assert kind_with().resource is TRAINJOBS
-    assert kind_with().status_debounce_seconds == STATUS_DEBOUNCE_SECONDS
+    assert kind_with().status_debounce_seconds == TRAINJOB_DEBOUNCE_SECONDS
 
 
 @pytest.mark.parametrize(

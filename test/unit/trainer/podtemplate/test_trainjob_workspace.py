@@ -1,4 +1,4 @@
-"""The rules of trainer/podtemplate/workspace.py: where datasets and models are, and who fetches and exports them."""
+"""The rules of trainer/podtemplate/trainjob.py: where datasets and models are, and who fetches and exports them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from helpers.trainmanifests import role_template, trainjob
 from helpers.trainworld import CLAIM, IN_STEPS, decoded_train, runtime_spec
 from tfjob_controller.trainer.podtemplate.merge import container_of
-from tfjob_controller.trainer.podtemplate.workspace import (
+from tfjob_controller.trainer.podtemplate.trainjob import (
     NO_WORKSPACE,
     JobWorkspace,
     job_workspace,

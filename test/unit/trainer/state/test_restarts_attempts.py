@@ -20,11 +20,7 @@ from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, LOST_AFTER_SECONDS, job_outcome
-from tfjob_controller.trainer.state.restart_attempts import (
-    of_current_attempt,
-    seconds_until_pod_lost,
-    without_lost_pods,
-)
+from tfjob_controller.trainer.state.restarts import of_current_attempt, seconds_until_pod_lost, without_lost_pods
 
 RESTART: dict[str, Any] = {"autoscaling": {"minWorkers": 1, "maxWorkers": 6, "resize": "Restart"}}
 

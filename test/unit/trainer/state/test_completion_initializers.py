@@ -7,7 +7,7 @@ import pytest
 from helpers.clusterinmemory import World, terminated, waiting
 from helpers.trainworld import IN_STEPS, ends, train_world, true_conditions, world_in_steps
 from tfjob_controller.api.common.core import Terminated
-from tfjob_controller.trainer.state.initializers import CONFIG_WAIT_SECONDS, MAX_ATTEMPTS
+from tfjob_controller.trainer.state.completion import CONFIG_WAIT_SECONDS, MAX_ATTEMPTS
 from tfjob_controller.util.timestamps import format_time
 
 DATASET, MODEL, EXPORTER = "dataset-initializer-0", "model-initializer-0", "model-exporter-0"

@@ -1,4 +1,4 @@
-"""The rules of controller/triggers.py: a sync says what caused it."""
+"""The rules of controller/handlers.py: a sync says what caused it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tfjob_controller.api.common.core import (
     Waiting,
 )
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.controller.triggers import (
+from tfjob_controller.controller.handlers import (
     ADDED,
     DELETED,
     HIGH,

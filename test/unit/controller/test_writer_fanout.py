@@ -1,4 +1,4 @@
-"""The rules of controller/fanout.py."""
+"""The rules of controller/writer.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.writer import Fanout
 
 
 @pytest.fixture(params=[0, 1, 8])

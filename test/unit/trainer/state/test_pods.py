@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Terminated, Waiting
-from tfjob_controller.trainer.state.terminations import (
+from tfjob_controller.trainer.state.pods import (
     in_words,
     is_permanent_error,
     is_retryable_termination_state,

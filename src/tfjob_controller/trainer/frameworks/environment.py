@@ -1,0 +1,168 @@
+"""The frameworks whose processes find each other by environment variables alone: all but MPI.
+
+torchrun reads each of its options from a variable `PET_<OPTION>`; an option on the command line takes precedence. It
+sets `MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE` and `RANK` for its own processes, counted by process. A program that is
+started without torchrun is one process per node, so the variables count nodes.
+
+TensorFlow's `TF_CONFIG` has all nodes as workers, as MultiWorkerMirroredStrategy expects it.
+
+JAX has the variables of `jax.distributed.initialize()`, and the same without `JAX_` for programs that pass them on.
+
+XGBoost has the address of the tracker, which the program starts on node 0, and the number of workers that it waits for.
+With GPUs a node runs one worker for each. The variables are set per node, so the program that starts the workers gives
+each its own task id.
+
+The nodes of a plain job run the command without any knowledge of each other. They need no Service.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+
+from tfjob_controller.trainer.frameworks.base import (
+    AUTO,
+    CPU,
+    DEFAULT_PORT,
+    GPU,
+    NUM_PROC_PER_NODE,
+    ByEnvironment,
+    Setting,
+    processes_problem,
+    single_process_problem,
+    whole_cpus,
+)
+
+# A node by which a framework's variables are known before there is a job.
+_SAMPLE = Setting("", 1, ("",))
+
+
+def processes_per_node(setting: Setting) -> str:
+    """Torchrun's number of processes per node: with `auto` and `gpu` it counts the GPUs that it sees.
+
+    Without GPUs it would count the CPUs of the whole machine for `auto` and `cpu`, so it gets the number of the pod's.
+    """
+    wanted = setting.num_proc_per_node or AUTO
+    if wanted == CPU or (wanted == AUTO and not setting.gpus):
+        return str(whole_cpus(setting))
+    return wanted
+
+
+def _torch_variables(setting: Setting, index: int) -> Mapping[str, str]:
+    first, nodes, port = setting.nodes[0], str(setting.num_nodes), str(DEFAULT_PORT)
+    return {
+        "PET_NNODES": nodes,
+        "PET_NPROC_PER_NODE": processes_per_node(setting),
+        "PET_NODE_RANK": str(index),
+        "PET_MASTER_ADDR": first,
+        "PET_MASTER_PORT": port,
+        "MASTER_ADDR": first,
+        "MASTER_PORT": port,
+        "WORLD_SIZE": nodes,
+        "RANK": str(index),
+    }
+
+
+TORCH = ByEnvironment(
+    name="torch",
+    runtime="torch-distributed",
+    reserved=frozenset(_torch_variables(_SAMPLE, 0)),
+    variables=_torch_variables,
+    check=processes_problem,
+    commands=("torchrun", "torch.distributed.run"),
+)
+
+TF_CONFIG = "TF_CONFIG"
+TENSORFLOW_PORT = 2222
+
+
+def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[str, int], Mapping[str, str]]:
+    """Returns the variables of a replica by its role and index, given the addresses (`host:port`) of all by role.
+
+    Addresses are in the order of the indexes. Role names are in lower case. The part that all replicas share is
+    formatted once: with N replicas each TF_CONFIG has N addresses.
+    """
+    shared = json.dumps(dict(sorted(cluster.items())), separators=(",", ":"))
+
+    def environment(role: str, index: int) -> Mapping[str, str]:
+        own = f'"task":{{"type":"{role}","index":{index}}}'
+        return {TF_CONFIG: f'{{"cluster":{shared},{own},"environment":"cloud"}}'}
+
+    return environment
+
+
+# Formats the addresses of all nodes once per job instead of once per node. Few jobs are compiled at a time.
+@lru_cache(maxsize=16)
+def _of_workers(nodes: tuple[str, ...]) -> Callable[[str, int], Mapping[str, str]]:
+    return tf_config_environment({"worker": [f"{node}:{TENSORFLOW_PORT}" for node in nodes]})
+
+
+TENSORFLOW = ByEnvironment(
+    name="tensorflow",
+    runtime="tensorflow-distributed",
+    reserved=frozenset((TF_CONFIG,)),
+    variables=lambda setting, index: _of_workers(setting.nodes)("worker", index),
+    check=partial(single_process_problem, "tensorflow"),
+    port=TENSORFLOW_PORT,
+)
+
+
+def _jax_variables(setting: Setting, index: int) -> Mapping[str, str]:
+    values = {
+        "COORDINATOR_ADDRESS": f"{setting.nodes[0]}:{DEFAULT_PORT}",
+        "NUM_PROCESSES": str(setting.num_nodes),
+        "PROCESS_ID": str(index),
+    }
+    return {prefix + name: value for prefix in ("JAX_", "") for name, value in values.items()}
+
+
+JAX = ByEnvironment(
+    name="jax",
+    runtime="jax-distributed",
+    reserved=frozenset(_jax_variables(_SAMPLE, 0)),
+    variables=_jax_variables,
+    check=partial(single_process_problem, "jax"),
+)
+
+
+def workers_per_node(setting: Setting) -> int:
+    return setting.gpus or 1
+
+
+def _xgboost_variables(setting: Setting, index: int) -> Mapping[str, str]:
+    return {
+        "DMLC_TRACKER_URI": setting.nodes[0],
+        "DMLC_TRACKER_PORT": str(DEFAULT_PORT),
+        "DMLC_TASK_ID": str(index),
+        "DMLC_NUM_WORKER": str(setting.num_nodes * workers_per_node(setting)),
+    }
+
+
+def _xgboost_problem(setting: Setting) -> str | None:
+    workers = workers_per_node(setting)
+    problem = processes_problem(setting)
+    if problem is not None or setting.num_proc_per_node in ("", AUTO, GPU, str(workers)):
+        return problem
+    return (
+        f"{NUM_PROC_PER_NODE}: framework xgboost runs one worker per GPU, or one per node without GPUs: "
+        f"{workers} here, not {setting.num_proc_per_node!r}: leave it out"
+    )
+
+
+XGBOOST = ByEnvironment(
+    name="xgboost",
+    runtime="xgboost-distributed",
+    reserved=frozenset(_xgboost_variables(_SAMPLE, 0)),
+    variables=_xgboost_variables,
+    check=_xgboost_problem,
+)
+
+PLAIN = ByEnvironment(
+    name="plain",
+    runtime="plain",
+    reserved=frozenset(),
+    variables=lambda setting, index: {},
+    check=partial(single_process_problem, "plain"),
+    port=0,
+)
