@@ -31,7 +31,7 @@ def test_two_jobs_wait_for_each_other_without_gangs_and_not_with_them(demo: subp
         "✓ with gangs: both jobs completed, one after the other",
         "✓ with gangs: no job held a GPU while it waited for others",
         "Insufficient nvidia.com/gpu",
-        "waits for room: needs 1 ",
+        "waits for capacity: needs 1 ",
         "docs/gang-scheduling.md",
     ):
         assert words in output, output

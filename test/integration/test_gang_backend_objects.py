@@ -223,7 +223,7 @@ def test_kueue_lets_a_job_in_and_takes_it_out_again(controlled: Controlled) -> N
         (one,) = sets["worker"]["template"]["spec"]["containers"]
         assert one["resources"]["requests"] == {"cpu": "1", "memory": "64Mi"}
         backed.says(conditions=[unready("QuotaReserved", "insufficient unused quota for cpu in flavor default")])
-        said = backed.await_reason("waits for room", "insufficient unused quota")
+        said = backed.await_reason("waits for capacity", "insufficient unused quota")
         assert said["reason"] == "WaitingForCapacity"
         assert [backed.jobs.children(kind) for kind in ("jobs", "pods")] == [{}, {}]
         backed.says(conditions=[unready("Admitted", "", "True")])

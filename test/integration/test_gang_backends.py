@@ -94,7 +94,7 @@ def test_of_a_gang_that_does_not_fit_no_pod_gets_a_node_until_there_is_room(clus
     eventually(lambda: len(jobs.children("pods")) == 5, PATIENCE_SECONDS, 0.05)
     found = scheduled(jobs, "False", "pod group is unschedulable")
     assert found["reason"] == "WaitingForCapacity"
-    assert "waits for room: " in jobs.status()["reason"]
+    assert "waits for capacity: " in jobs.status()["reason"]
     never(lambda: any(nodes_of(jobs)), 2, 0.1)
     make_node(cluster.api, "node-b", SMALL)
     try:
@@ -123,7 +123,7 @@ def test_a_train_job_is_a_gang_of_its_nodes(jobs: Jobs) -> None:
     manifest["spec"]["trainer"]["resourcesPerNode"] = resources
     trains.submit(manifest)
     status = trains.await_phase("Failed", "train")
-    assert "No room within 1 s" in status["reason"]
+    assert "No capacity within 1 s" in status["reason"]
     eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
     assert not any(nodes_of(trains))
 

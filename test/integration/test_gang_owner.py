@@ -56,7 +56,7 @@ def test_nothing_but_the_gang_exists_before_there_is_room(trial: Trial, gang: Ga
     scheduled(trial, "WaitingForScheduler")
     gang.says("Waiting", message="needs 4 pods", position=2)
     assert scheduled(trial, "WaitingForCapacity")["message"] == "needs 4 pods (position 2 in the queue)"
-    assert trial.status()["reason"] == "waits for room: needs 4 pods (position 2 in the queue)"
+    assert trial.status()["reason"] == "waits for capacity: needs 4 pods (position 2 in the queue)"
     trial.await_event("WaitingForCapacity", "needs 4 pods")
     assert [trial.children(kind) for kind in ("jobs", "services", "pods", "configmaps")] == [{}, {}, {}, {}]
 
@@ -72,12 +72,12 @@ def test_once_admitted_all_is_created_with_its_seat_and_runs(trial: Trial, gang:
         seat = [labels[PREFIX + name] for name in ("gang", "member", "attempt")]
         assert seat == [gang.get()["metadata"]["name"], member, "1"]
         assert pod["spec"]["schedulerName"] == "gang-scheduler"
-    assert scheduled(trial, "GangAdmitted")["message"] == "There is room for 3 of 3 replicas"
+    assert scheduled(trial, "GangAdmitted")["message"] == "There is capacity for 3 of 3 replicas"
     gang.bind()
     gang.says("Bound")
     trial.end("master-0")
     assert trial.await_end()["phase"] == "Done"
-    assert trial.notes("GangAdmitted") == ["There is room for 3 of 3 replicas"]
+    assert trial.notes("GangAdmitted") == ["There is capacity for 3 of 3 replicas"]
 
 
 def test_back_in_the_queue_all_child_jobs_go_and_the_next_attempt_makes_new_ones(trial: Trial, gang: GangOf) -> None:
@@ -174,7 +174,7 @@ def test_a_worker_that_has_succeeded_takes_no_room_in_the_next_attempt(trial: Tr
 def test_a_job_that_has_waited_too_long_is_suspended(trial: Trial, gang: GangOf) -> None:
     submit(trial, timeoutSeconds=1, onTimeout="Suspend")
     eventually(lambda: trial.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
-    trial.await_event("TimedOut", "No room within 1 s")
+    trial.await_event("TimedOut", "No capacity within 1 s")
     eventually(lambda: gang.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
     assert condition(trial.status(), "Scheduled")["reason"] == "TimedOut"
 
@@ -183,7 +183,7 @@ def test_a_job_that_has_waited_too_long_fails_and_its_gang_waits_no_more(trial: 
     submit(trial, timeoutSeconds=1, onTimeout="Fail")
     status = trial.await_end()
     assert status["phase"] == "Failed"
-    assert status["reason"].startswith("TimedOut: No room within 1 s")
+    assert status["reason"].startswith("TimedOut: No capacity within 1 s")
     assert gang.get()["spec"]["suspend"] is True
 
 

@@ -95,7 +95,7 @@ def test_a_worker_that_comes_in_place_gets_a_share_of_what_is_left_and_the_other
 @pytest.mark.parametrize(
     ("reports", "problem"),
     [
-        (["12", "many"], "worker-0 says 'many', which is no number of steps"),
+        (["12", "many"], "worker-0 says 'many', which is not a number of steps"),
         (["12", "3"], "worker-0 went back from 12 to 3 steps"),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_line_that_is_no_number_is_told(trial: Trial, logging_node: Kubelet) -
     pod = str(trial.await_pod("worker-0")["metadata"]["name"])
     logging_node.logs[pod] = "step one\n"
     start(trial, "worker-0")
-    trial.await_event("ProgressIgnored", "worker-0 says 'one', which is no number of steps")
+    trial.await_event("ProgressIgnored", "worker-0 says 'one', which is not a number of steps")
     logging_node.logs[pod] += "step 5\n"
     await_done(trial, 5)
 

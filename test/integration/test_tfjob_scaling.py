@@ -307,7 +307,7 @@ def test_who_writes_against_the_autoscaler_wins_and_is_told(autoscaled: Trial) -
     gang.follows(0, 1)
     await_resized(autoscaled, f"shrunk 3 → 2 workers: {WHY}")
     autoscaled.change(workerReplicas=3)
-    autoscaled.await_event("AutoscalerOverridden", "somebody else set 3 workers where the autoscaler wants 2")
+    autoscaled.await_event("AutoscalerOverridden", "Worker count changed to 3, overriding the autoscaler's target of 2")
     gang.follows(0, 1, 2)
     gang.bind_all()
     await_workers(autoscaled, 0, 1, 2)

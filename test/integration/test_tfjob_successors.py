@@ -28,7 +28,7 @@ def running_pod(trial: Trial, replica: str) -> str:
 @pytest.mark.parametrize(
     ("propagation", "words"),
     [
-        pytest.param("Background", "of its deleted Job to go", id="the garbage collector takes its pod away"),
+        pytest.param("Background", "of its deleted Job to end", id="the garbage collector takes its pod away"),
         pytest.param("Orphan", "which no Job controls any more, to end; or delete it", id="its pod is left behind"),
     ],
 )

@@ -45,7 +45,7 @@ def test_nothing_but_the_gang_exists_before_there_is_room_and_then_all_runs(trai
     assert (owner["kind"], owner["name"]) == ("TrainJob", train.name)
     assert meta["labels"].items() >= {"train_job_name": train.name, "team": "vision"}.items()
     gang.says("Waiting", message="needs 3 pods", position=2)
-    status = train.await_reason("waits for room: needs 3 pods (position 2 in the queue)")
+    status = train.await_reason("waits for capacity: needs 3 pods (position 2 in the queue)")
     assert (status.get("state", ""), "startTime" in status) == ("", False)
     assert [train.children(kind) for kind in ("jobs", "services", "pods")] == [{}, {}, {}]
     gang.admit()

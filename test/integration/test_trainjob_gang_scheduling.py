@@ -58,7 +58,7 @@ def new_trial(gang_scheduling: Cluster) -> Iterator[NewTrial]:
 
 def waits_whole(trial: Trial) -> None:
     """Its status says for what, and nothing of it is there."""
-    status = trial.await_reason("waits for room", "cpu")
+    status = trial.await_reason("waits for capacity", "cpu")
     assert (condition(status, "Scheduled")["status"], "startTime" in status) == ("False", False)
     assert [trial.children(kind) for kind in ("jobs", "services", "pods")] == [{}, {}, {}]
 
@@ -113,7 +113,7 @@ def test_initializers_run_in_a_full_cluster_and_keep_no_room_from_others(new_tri
         second.train(4, **ON)
         await_ready(second, 4)
         first.end(INITIALIZER)
-        status = first.await_reason("waits for room", "cpu")
+        status = first.await_reason("waits for capacity", "cpu")
         assert status["startTime"]
         end_all(second, 4)
         await_ready(first, 3)
@@ -144,7 +144,7 @@ def test_a_resumed_job_gets_in_line_again(new_trial: NewTrial) -> None:
     first.change(suspend=True)
     await_ready(second, 3)
     first.change(suspend=False)
-    first.await_reason("waits for room", "cpu")
+    first.await_reason("waits for capacity", "cpu")
     eventually(lambda: not first.children("pods"), PATIENCE_SECONDS)
     end_all(second, 3)
     status = await_ready(first, 3)

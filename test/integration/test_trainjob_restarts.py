@@ -69,7 +69,7 @@ def test_one_nodes_passing_failure_restarts_all_nodes(train: Trial, failure: Cal
     assert status["restarts"] == 1
     status = train.await_status(lambda status: condition(status, "Restarting")["status"] == "False")
     assert condition(status, "Running")["status"] == "True"
-    train.await_event("Restarted", "All are started again, for node-1 failed")
+    train.await_event("Restarted", "Restarting all replicas: node-1 failed")
     for node in nodes(2):
         train.end(node)
     assert train.await_end()["state"] == "SUCCESS"

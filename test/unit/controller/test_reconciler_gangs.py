@@ -47,7 +47,7 @@ def test_a_gang_costs_one_request_more_and_one_for_each_word_of_its_scheduler(be
     admit(bench)
     bench.settle()
     assert sorted(sent(bench, so_far)) == ["PATCH status"] + 3 * ["POST jobs"] + 3 * ["POST services"]
-    assert ("Normal", "GangAdmitted", "There is room for 3 of 3 replicas") in bench.recorder.events
+    assert ("Normal", "GangAdmitted", "There is capacity for 3 of 3 replicas") in bench.recorder.events
 
 
 def test_the_next_sync_knows_the_gang_that_the_last_one_made_though_the_watch_lags(bench: ControllerBench) -> None:

@@ -237,7 +237,7 @@ def test_a_set_of_which_several_fail_at_once_or_one_by_one_is_restarted_once() -
     assert cluster.job.status.restarts == 1
     assert true_conditions(cluster) == {"Created", "Running"}
     assert [each.note for each in cluster.events if each.reason == "Restarted"] == [
-        "All are started again, for node-1 failed: exit code 137 (restart 1)"
+        "Restarting all replicas: node-1 failed: exit code 137 (restart 1)"
     ]
 
 

@@ -11,7 +11,7 @@ Kubernetes has since 1.35: retryable exit codes are the kubelet's, permanent one
 OnFailure, and the controller stops the Job as soon as it sees the error.
 
 Where all replicas are restarted together, nothing restarts one alone: its first end is its Job's, and the controller
-makes all Jobs anew.
+recreates all Jobs.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def build_job(
     plan: Plan, replica: Replica, *, suspend: bool = False, assignment: MemberAssignment | None = None
 ) -> Body:
     """The batch/v1 Job that runs one replica; `assignment` is its member of a gang and its node."""
-    generation = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_generation(plan, replica) else {}
-    labels = _labels(plan, replica) | generation | (assignment.labels if assignment is not None else {})
+    attempt = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_attempt(plan, replica) else {}
+    labels = _labels(plan, replica) | attempt | (assignment.labels if assignment is not None else {})
     together = replica.role.restarts_together
     restart_policy = NEVER if together else restart_policy_of(replica.role.template)
     in_place = replica.fails_itself and restart_policy == ON_FAILURE
@@ -71,7 +71,7 @@ def build_job(
     return {**_head(plan, JOBS, replica.name, labels), "spec": spec}
 
 
-def _has_generation(plan: Plan, replica: Replica) -> bool:
+def _has_attempt(plan: Plan, replica: Replica) -> bool:
     return replica.role.restarts_together or plan.scaling.resize == BY_RESTART
 
 

@@ -156,7 +156,7 @@ def _attempt_of(plan: Plan, observed: ObservedState) -> str:
 
 
 def _is_taken_by_others(job: BatchJob, attempt: str) -> bool:
-    """We take down none of the attempt that runs, but for another generation: those who do so have ended a member."""
+    """We delete none of the attempt that runs, except for a restart: others who do so have ended a member."""
     return attempt != "" and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
 
 
@@ -330,7 +330,7 @@ def _assignment(terms: GangTerms, member: str, attempt: int, node: str) -> Membe
 
 @dataclass(frozen=True, slots=True)
 class CurrentAttempt:
-    """The attempt and generation that children may be of, as their labels say it; an empty attempt is none."""
+    """The attempts that children may be of, as in their labels; an empty attempt is none."""
 
     plan: Plan
     attempt: str

@@ -28,7 +28,7 @@ from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 _NOT_SEEN = "The gang scheduler has not looked at the job yet: does it run?"
-_OFF = "The job asks for gang scheduling, which is turned off: its replicas are scheduled one by one"
+_OFF = "The job requests gang scheduling, which is turned off: its replicas are scheduled one by one"
 _STOPPING = "waits until the pods of the last attempt are gone"
 _WHAT_FOLLOWS = {ON_TIMEOUT_FAIL: "the job fails", ON_TIMEOUT_SUSPEND: "the job is suspended"}
 
@@ -63,7 +63,9 @@ def gang_wait(
 
 
 def _admitted(admission: GangAdmission, gang: Gang) -> GangWait:
-    message = f"There is room for {len(placed_nodes(gang.status))} of {sum(admission.member_counts.values())} replicas"
+    message = (
+        f"There is capacity for {len(placed_nodes(gang.status))} of {sum(admission.member_counts.values())} replicas"
+    )
     return GangWait(True, reasons.GANG_ADMITTED, message, "" if admission.stale.are_deleted else _STOPPING)
 
 
@@ -74,14 +76,14 @@ def wait_with_timeout(terms: GangTerms, reason: str, message: str, status: Train
     end = _since(status, now) + timedelta(seconds=terms.timeout_seconds)
     seconds_left = (end - now).total_seconds()
     if seconds_left > 0:
-        follows = _WHAT_FOLLOWS.get(terms.on_timeout, "that is told")
+        follows = _WHAT_FOLLOWS.get(terms.on_timeout, "the wait times out")
         message = f"{message}; {follows} at {format_time(end)}"
         return GangWait(False, reason, message, _in_words(message), seconds_left)
     return _timed_out(terms, message)
 
 
 def _timed_out(terms: GangTerms, why: str) -> GangWait:
-    message = f"No room within {terms.timeout_seconds} s: {why}"
+    message = f"No capacity within {terms.timeout_seconds} s: {why}"
     fails = terms.on_timeout == ON_TIMEOUT_FAIL
     return GangWait(
         False,
@@ -97,7 +99,7 @@ def _why(gang: Gang | None) -> tuple[str, str]:
     if gang is None or gang.spec.suspend or gang.status.phase in ("", RELEASED):
         return reasons.WAITING_FOR_SCHEDULER, _NOT_SEEN
     status = gang.status
-    message = status.message or "There is no room yet"
+    message = status.message or "There is no capacity yet"
     if status.phase == UNSCHEDULABLE:
         return reasons.EXCEEDS_CLUSTER_CAPACITY, message
     place = f" (position {status.position} in the queue)" if status.position else ""
@@ -105,7 +107,7 @@ def _why(gang: Gang | None) -> tuple[str, str]:
 
 
 def _in_words(message: str) -> str:
-    return f"waits for room: {message}"
+    return f"waits for capacity: {message}"
 
 
 def _since(status: TrainingStatus, now: datetime) -> datetime:
@@ -138,7 +140,7 @@ def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime
     words = _words(terms, step)
     if not words:
         name = f"{terms.backend.resource.kind} {terms.terms.name}"
-        message = f"{name} has no word of its scheduler yet: does it run?"
+        message = f"{name} has no status from its scheduler yet: check that it runs"
         return wait_with_timeout(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
     return wait_with_timeout(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
 

@@ -1,4 +1,4 @@
-"""The plan as it is just now: which workers a job has that come and go, and of which generation its children are.
+"""The plan as it is just now: which workers a job has that come and go, and of which restart attempt its children are.
 
 Theory of operation. With `resize: InPlace` a job has as many workers as its spec says, but not always the first ones:
 somebody names those that leave (the Gang's status), and a worker that comes takes the lowest free index. Nothing is
@@ -34,10 +34,10 @@ def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) 
 
 def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
     if plan.replicas.restarts_together:
-        return _of_generation(plan, status.restarts)
+        return _of_attempt(plan, status.restarts)
     if plan.scaling.resize == BY_RESTART:
-        generation = status.scaling.generation if status.scaling is not None else 0
-        return _of_generation(plan, generation)
+        attempt = status.scaling.generation if status.scaling is not None else 0
+        return _of_attempt(plan, attempt)
     if plan.scaling.resize != IN_PLACE:
         return plan
     workers = [each for each in plan.replicas.candidates if each.role.replica_type == WORKER]
@@ -48,11 +48,11 @@ def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -
     return _with_workers(plan, chosen)
 
 
-def _of_generation(plan: Plan, generation: int) -> Plan:
-    if generation == plan.restart_attempt:
+def _of_attempt(plan: Plan, attempt: int) -> Plan:
+    if attempt == plan.restart_attempt:
         return plan
-    steps = tuple(dataclasses.replace(step, restart_attempt=generation) for step in plan.steps)
-    return dataclasses.replace(plan, restart_attempt=generation, steps=steps)
+    steps = tuple(dataclasses.replace(step, restart_attempt=attempt) for step in plan.steps)
+    return dataclasses.replace(plan, restart_attempt=attempt, steps=steps)
 
 
 def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:

@@ -29,7 +29,7 @@ from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.restarts import next_attempt
 from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
 
-_NO_REASON = "the gang scheduler asks for it"
+_NO_REASON = "the gang scheduler requests it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[St
     against = _overruled(old, wanted)
     if against and not own:
         note = (
-            f"somebody else set {wanted} workers where the autoscaler wants {against}: the last one wins; "
-            "leave the workers of a job to one of them"
+            f"Worker count changed to {wanted}, overriding the autoscaler's target of {against}: "
+            "let only one writer set the workers of a job"
         )
         yield StatusEvent(WARNING, reasons.OVERRIDDEN, note)
 

@@ -167,7 +167,7 @@ def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> Obs
 
 
 def _is_of_before(plan: Plan, observed: ObservedState, name: str, pod: Pod) -> bool:
-    """Its Job is gone, or is of another generation where all are restarted together."""
+    """Its Job is gone, or is of another attempt where all are restarted together."""
     return name not in observed.jobs or (
         plan.replicas.restarts_together and plan.restart_attempt > 0 and not _is_now(plan, pod)
     )
@@ -200,7 +200,7 @@ def of_current_attempt(plan: Plan, observed: ObservedState) -> ObservedState:
 
 
 def _is_now(plan: Plan, obj: Object) -> bool:
-    """What has no generation belongs to a step that is not restarted with the others."""
+    """What has no attempt belongs to a step that is not restarted with the others."""
     return RESTART_ATTEMPT not in obj.metadata.labels or is_of_attempt(plan, obj)
 
 
@@ -223,7 +223,7 @@ def tf_config_workers(plan: Plan, states: Sequence[ReplicaState], assigned: Coll
     """How many workers TF_CONFIG should list. `assigned`: the names of replicas with an assignment; None if they need
     none.
 
-    One that was known in this generation stays so: nobody is restarted because a node was lost.
+    One that was known in this attempt stays so: nobody is restarted because a node was lost.
     """
     workers = [state for state in states if state.replica.role.replica_type == WORKER]
     if assigned is None:
@@ -265,4 +265,4 @@ def blocking_pod_message(observed: ObservedState, state: ReplicaState) -> str:
         return ""
     if pod in observed.orphans.get(name, ()):
         return f"waits for pod {pod.metadata.name}, which no Job controls any more, to end; or delete it"
-    return f"waits for pod {pod.metadata.name} of its deleted Job to go"
+    return f"waits for pod {pod.metadata.name} of its deleted Job to end"

@@ -125,11 +125,11 @@ def _say_restarting(job_state: JobState, said: Conditions) -> None:
     over = {state.replica.id for state in job_state.restart_causes}
     restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
     if restarting:
-        words = f"{join_ids(restarting)} to be started again"
+        words = f"{join_ids(restarting)} will be restarted"
         # Of a set, each restart waits from its own time on, also where one follows on the other: see `restarts`.
         said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not _is_still_restarting(job_state, said):
-        said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
+        said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits for a restart")
 
 
 def _is_still_restarting(job_state: JobState, said: Conditions) -> bool:
@@ -227,7 +227,7 @@ def _suspension_note(was_suspended: bool) -> str:
 
 def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
     if job_state.must_restart_all:
-        words = f"All are started again, for {failure_message(job_state.restart_causes[0])}"
+        words = f"Restarting all replicas: {failure_message(job_state.restart_causes[0])}"
         limit = job_state.plan.policy.backoff_limit
         return f"{shortened(words)} (restart {new.restarts}{'' if limit is None else f' of {limit}'})"
     restarted = restarted_ids(job_state.replica_states, job_state.status.restart_counts)

@@ -246,7 +246,7 @@ def test_of_a_part_only_what_is_placed_is_created_and_the_rest_follows() -> None
     admit(cluster, "master-0", "worker-0")
     cluster.settle()
     assert sorted(cluster.jobs) == [cluster.name("master-0"), cluster.name("worker-0")] == sorted(cluster.services)
-    assert scheduled(cluster)[2] == "There is room for 2 of 4 replicas"
+    assert scheduled(cluster)[2] == "There is capacity for 2 of 4 replicas"
     says(cluster, BOUND, placement=(NodePlacement("n1", ("master-0", "worker-0", "worker-1")),))
     cluster.settle()
     assert cluster.name("worker-1") in cluster.jobs
@@ -591,13 +591,13 @@ def test_a_job_says_what_it_lacks_and_its_place_in_the_queue() -> None:
     cluster.settle()
     message = "needs 3 * cpu: 1 (position 3 in the queue)"
     assert scheduled(cluster) == ("False", "WaitingForCapacity", message)
-    assert cluster.job.status.reason == f"waits for room: {message}"
+    assert cluster.job.status.reason == f"waits for capacity: {message}"
     says(cluster, UNSCHEDULABLE, message="needs 300 nodes", position=0)
     cluster.settle()
     assert scheduled(cluster) == ("False", "ExceedsClusterCapacity", "needs 300 nodes")
     admit(cluster)
     cluster.settle()
-    assert scheduled(cluster) == ("True", "GangAdmitted", "There is room for 3 of 3 replicas")
+    assert scheduled(cluster) == ("True", "GangAdmitted", "There is capacity for 3 of 3 replicas")
     assert cluster.job.status.reason == ""
     assert [(event.type, event.reason) for event in cluster.events if "Creating" not in event.note] == [
         ("Normal", "WaitingForCapacity"),
@@ -633,7 +633,7 @@ def waited(on_timeout: str) -> World:
 def test_a_job_that_has_waited_too_long_may_wait_on() -> None:
     cluster = waited("Wait")
     assert cluster.settle().wake_after_seconds is None
-    assert scheduled(cluster) == ("False", "TimedOut", "No room within 60 s: needs room")
+    assert scheduled(cluster) == ("False", "TimedOut", "No capacity within 60 s: needs room")
     assert [event.type for event in cluster.events if event.reason == "TimedOut"] == ["Warning"]
     admit(cluster)
     cluster.settle()
@@ -644,7 +644,7 @@ def test_a_job_that_has_waited_too_long_may_fail_and_its_gang_lets_go() -> None:
     cluster = waited("Fail")
     cluster.settle()
     assert cluster.job.status.phase == "Failed"
-    assert cluster.job.status.reason == "TimedOut: No room within 60 s: needs room"
+    assert cluster.job.status.reason == "TimedOut: No capacity within 60 s: needs room"
     assert gang_of(cluster).spec.suspend
     assert cluster.created == [f"Gang/{NAME}"]
 

@@ -150,7 +150,7 @@ def test_somebody_who_writes_before_the_wish_is_written_wins_and_is_told() -> No
     assert cluster.sync().scale_to is None
     assert notes(cluster, "Resized") == ["scaled 4 → 5 workers by spec.workerReplicas"]
     (note,) = notes(cluster, "AutoscalerOverridden")
-    assert note.startswith("somebody else set 5 workers where the autoscaler wants 2: the last one wins")
+    assert note.startswith("Worker count changed to 5, overriding the autoscaler's target of 2")
 
 
 def test_somebody_who_resizes_further_or_turns_his_own_resize_back_fights_nobody() -> None:
@@ -272,4 +272,4 @@ def test_a_reason_that_is_missing_is_made_up_for() -> None:
     wish(cluster, 3, "worker-3", reason="")
     act(cluster)
     act(cluster)
-    assert StatusEvent("Normal", "Resized", "shrunk 4 → 3 workers: the gang scheduler asks for it") in cluster.events
+    assert StatusEvent("Normal", "Resized", "shrunk 4 → 3 workers: the gang scheduler requests it") in cluster.events

@@ -90,7 +90,7 @@ def test_the_next_job_waits_for_the_pods_of_the_one_that_somebody_deleted(
     cluster.settle()
     assert cluster.created == []
     pod = cluster.pods[name][0].metadata.name
-    assert cluster.status.reason == f"{replica}: waits for pod {pod} of its deleted Job to go"
+    assert cluster.status.reason == f"{replica}: waits for pod {pod} of its deleted Job to end"
     end(cluster, name)
     cluster.settle()
     assert cluster.created == [f"Job/{name}"]

@@ -24,7 +24,7 @@ def test_a_set_that_is_started_again_is_told_once_with_who_failed_and_why(limit:
     cluster.settle()
     ((kind, note),) = notes(cluster)
     assert kind == "Warning"
-    assert note.startswith("All are started again, for node-1 failed: exit code 143")
+    assert note.startswith("Restarting all replicas: node-1 failed: exit code 143")
     assert note.endswith(f" ({count})")
 
 
