@@ -55,7 +55,7 @@ from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer.gang.terms import GangTerms
 from tfjob_controller.trainer.naming import replica_id
-from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica, environment_of
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, environment_of
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import has_succeeded, is_finished
@@ -283,12 +283,10 @@ def _taken_members(
         lacking = [each for each in plan.replicas.all if each.role is role and each.name not in settled]
         if lacking:
             free = _free_members(role.name, set(members.values()), len(lacking), gang)
-            members.update(zip((each.name for each in sorted(lacking, key=_index)), free, strict=False))
+            members.update(
+                zip((each.name for each in sorted(lacking, key=lambda each: each.index)), free, strict=False)
+            )
     return members
-
-
-def _index(replica: Replica) -> int:
-    return replica.index
 
 
 def _free_members(role: str, taken: set[str], lacking: int, gang: Gang | None) -> Iterator[str]:

@@ -81,7 +81,12 @@ def build_plan(
             owner=owner_of(job),
             labels=job_labels(job.metadata.name, spec.runtime_id),
         ),
-        policy=_policy(spec),
+        policy=RunPolicy(
+            clean_pod_policy=clean_pod_policy_of(spec),
+            suspend=spec.suspend,
+            active_deadline_seconds=spec.active_deadline_seconds,
+            backoff_limit=spec.backoff_limit,
+        ),
         replicas=PlannedReplicas(
             roles=roles,
             all=replicas,
@@ -207,12 +212,3 @@ def _most_of(spec: TFJobSpec, role: Role) -> int:
     if role.replica_type != WORKER or spec.autoscaling is None or resize_of(spec) != IN_PLACE:
         return role.replicas
     return max(role.replicas, spec.autoscaling.max_workers)
-
-
-def _policy(spec: TFJobSpec) -> RunPolicy:
-    return RunPolicy(
-        clean_pod_policy=clean_pod_policy_of(spec),
-        suspend=spec.suspend,
-        active_deadline_seconds=spec.active_deadline_seconds,
-        backoff_limit=spec.backoff_limit,
-    )

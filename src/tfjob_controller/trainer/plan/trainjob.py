@@ -116,7 +116,11 @@ def build_train_plan(recipe: Recipe) -> Plan:
     """Raises UnplannableError for what the API server cannot know. Cacheable as long as job and runtime stay."""
     job, setting = recipe.job, recipe.setting
     workspace = job_workspace(job.spec, recipe.runtime, gang_name(job.metadata.name, recipe.runtime_id))
-    problem = _framework_problem(recipe.framework, setting) or workspace_problem(workspace) or _reserved_problem(recipe)
+    problem = (
+        _answer(recipe.framework, "problem", lambda: recipe.framework.problem(setting))
+        or workspace_problem(workspace)
+        or _reserved_problem(recipe)
+    )
     if problem is not None:
         raise UnplannableError(problem)
     roles = tuple(_roles(recipe, setting, workspace))
@@ -135,7 +139,8 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
     """All in one step."""
     job, framework = recipe.job, recipe.framework
     spec, name = job.spec, job.metadata.name
-    files, make = _framework_files(framework, setting), _framework_secret(framework, setting)
+    files = _answer(framework, "files", lambda: dict(framework.files(setting)))
+    make = _framework_secret(framework, setting)
     # Of the first ones, to see that it can be told. The others are asked about as they are made: they may be many.
     for replica in replicas:
         if replica.index == 0:
@@ -176,7 +181,9 @@ def _planned(roles: Iterable[Role], replicas: tuple[Replica, ...], needed: tuple
 def _environment(framework: Framework, setting: Setting, replica: Replica) -> Mapping[str, str]:
     if replica.role.name not in (NODE, LAUNCHER):
         return {}
-    return _framework_environment(framework, setting, replica.role.name, replica.index)
+    return _answer(
+        framework, "environment", lambda: dict(framework.environment(setting, replica.role.name, replica.index))
+    )
 
 
 def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
@@ -313,18 +320,6 @@ def _without_gang(scheduling: PodScheduling) -> PodScheduling:
 
 
 _T = TypeVar("_T")
-
-
-def _framework_problem(framework: Framework, setting: Setting) -> str | None:
-    return _answer(framework, "problem", lambda: framework.problem(setting))
-
-
-def _framework_environment(framework: Framework, setting: Setting, role: str, index: int) -> dict[str, str]:
-    return _answer(framework, "environment", lambda: dict(framework.environment(setting, role, index)))
-
-
-def _framework_files(framework: Framework, setting: Setting) -> dict[str, str]:
-    return _answer(framework, "files", lambda: dict(framework.files(setting)))
 
 
 def _framework_secret(framework: Framework, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:

@@ -56,12 +56,8 @@ def _without_pod_group(plan: Plan) -> Plan:
 def _is_member_of_group(plan: Plan, observed: ObservedState) -> bool:
     group, by_name = plan.scheduling.pod_group, plan.replicas.by_name
     members = {member.name for member in group.terms.members} if group is not None else set()
-    of_gang = (job for name, job in observed.jobs.items() if name in by_name and _role(plan, name) in members)
+    of_gang = (job for name, job in observed.jobs.items() if name in by_name and by_name[name].role.name in members)
     return all(GROUP_LABEL in job.metadata.labels for job in of_gang)
-
-
-def _role(plan: Plan, name: str) -> str:
-    return plan.replicas.by_name[name].role.name
 
 
 def has_pod_group(observed: ObservedState) -> bool:
