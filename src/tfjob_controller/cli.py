@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfjob_controller.flags import OFF, Option, OptionError
+from tfjob_controller.flags import OFF, Option
 from tfjob_controller.options import (
     EXTENDER_OPTIONS,
     OPTIONS,
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command == "export":
             return _export(resolve_export(parsed, os.environ))
         return _run(resolve(parsed, os.environ))
-    except (UsageError, OptionError) as error:
+    except UsageError as error:
         return _refuse(error)
 
 

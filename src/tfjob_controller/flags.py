@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tfjob_controller.util.commandline import UsageError
 from tfjob_controller.util.timestamps import parse_duration
 
 OptionsT = TypeVar("OptionsT")
@@ -28,10 +29,6 @@ OFF = "0"
 
 _METADATA = "option"
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-class OptionError(Exception):
-    """A flag or variable that cannot be used: one line that names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +170,7 @@ def options_of(options: type[Any]) -> tuple[Option, ...]:
 
 
 def read_options(options: type[OptionsT], flags: Mapping[str, str], environ: Mapping[str, str]) -> OptionsT:
-    """The options that the given flags (by field name) and environment say. Raises OptionError.
+    """The options that the given flags (by field name) and environment say. Raises UsageError.
 
     A variable that is set to nothing counts as unset. Unknown variables with our prefix are not ours to judge:
     Kubernetes makes some for every Service (`TFJOB_CONTROLLER_PORT`).
@@ -191,4 +188,4 @@ def _read(option: Option, text: str, source: str) -> Any:
     try:
         return option.kind.read(text)
     except ValueError as error:
-        raise OptionError(f"{source} {error}, not {text!r}") from None
+        raise UsageError(f"{source} {error}, not {text!r}") from None

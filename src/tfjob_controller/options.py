@@ -18,12 +18,12 @@ from tfjob_controller.flags import (
     SWITCH,
     TEXT,
     BindAddress,
-    OptionError,
     choice,
     option,
     options_of,
     read_options,
 )
+from tfjob_controller.util.commandline import UsageError
 
 # Options of every command.
 
@@ -133,25 +133,25 @@ OPTIONS = options_of(RunOptions)
 
 
 def resolve(flags: Mapping[str, str], environ: Mapping[str, str]) -> RunOptions:
-    """The options of `run` that these flags and this environment say. Raises OptionError."""
+    """The options of `run` that these flags and this environment say. Raises UsageError."""
     options = read_options(RunOptions, flags, environ)
     _check(options)
     return options
 
 
 def _check(options: RunOptions) -> None:
-    """Raises OptionError for options that contradict each other."""
+    """Raises UsageError for options that contradict each other."""
     if options.leader_elect_lease_duration <= options.leader_elect_renew_deadline:
-        raise OptionError("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline")
+        raise UsageError("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline")
     # client-go asks for the same: one try and its jitter have to fit (JitterFactor 1.2).
     if options.leader_elect_renew_deadline <= 1.2 * options.leader_elect_retry_period:
-        raise OptionError("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
+        raise UsageError("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
     if options.gang_backend != "gang" and options.gang_mode == "affinity":
-        raise OptionError("--gang-mode=affinity is of this project's gang scheduler: leave --gang-backend out")
+        raise UsageError("--gang-mode=affinity is of this project's gang scheduler: leave --gang-backend out")
     if options.autoscaling != "off" and options.gang_backend != "gang":
-        raise OptionError("--autoscaling needs this project's gang scheduler: leave --gang-backend out")
+        raise UsageError("--autoscaling needs this project's gang scheduler: leave --gang-backend out")
     if options.autoscaling != "off" and options.gang_scheduling == "off":
-        raise OptionError(
+        raise UsageError(
             "--autoscaling needs the gang scheduler's resize requests: give --gang-scheduling=on-request or always"
         )
 
@@ -240,7 +240,7 @@ EXTENDER_OPTIONS = options_of(ExtenderOptions)
 
 
 def resolve_extender(flags: Mapping[str, str], environ: Mapping[str, str]) -> ExtenderOptions:
-    """The options of `extender` that these flags and this environment say. Raises OptionError."""
+    """The options of `extender` that these flags and this environment say. Raises UsageError."""
     options = read_options(ExtenderOptions, flags, environ)
     _check_extender(options)
     return options
@@ -249,10 +249,10 @@ def resolve_extender(flags: Mapping[str, str], environ: Mapping[str, str]) -> Ex
 def _check_extender(options: ExtenderOptions) -> None:
     files = (options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
     if any(files) and not all(files):
-        raise OptionError(
+        raise UsageError(
             "--extender-tls-cert-file, --extender-tls-key-file and --extender-client-ca-file go together: give all"
         )
     if any(files) and not options.extender_client_name:
-        raise OptionError("--extender-client-name is empty: give the name in kube-scheduler's client certificate")
+        raise UsageError("--extender-client-name is empty: give the name in kube-scheduler's client certificate")
     if options.mode == "extender" and options.extender_bind_address is None:
-        raise OptionError("--extender-bind-address cannot be off in mode extender: kube-scheduler calls us there")
+        raise UsageError("--extender-bind-address cannot be off in mode extender: kube-scheduler calls us there")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.flags import BindAddress, Option, OptionError
+from tfjob_controller.flags import BindAddress, Option
 from tfjob_controller.options import OPTIONS, RunOptions, resolve
+from tfjob_controller.util.commandline import UsageError
 
 
 def test_without_flags_and_variables_all_is_default() -> None:
@@ -84,14 +85,14 @@ def test_values_are_read(field: str, text: str, value: object) -> None:
     ],
 )
 def test_what_cannot_be_used_is_named_in_one_line(flags: dict[str, str], words: str) -> None:
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(UsageError) as refused:
         resolve(flags, {})
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_bad_variable_is_named_as_the_variable() -> None:
-    with pytest.raises(OptionError, match=r"^TFJOB_CONTROLLER_QPS must be"):
+    with pytest.raises(UsageError, match=r"^TFJOB_CONTROLLER_QPS must be"):
         resolve({}, {"TFJOB_CONTROLLER_QPS": "x"})
 
 

@@ -13,7 +13,6 @@ from tfjob_controller.flags import (
     DURATION,
     FILE,
     SWITCH,
-    OptionError,
     ValueType,
     choice,
     option,
@@ -21,6 +20,7 @@ from tfjob_controller.flags import (
     read_options,
 )
 from tfjob_controller.simulator.model import IN_PLACE, POLICIES, RESTART
+from tfjob_controller.util.commandline import UsageError
 
 TABLE, JSON = "table", "json"
 
@@ -138,8 +138,8 @@ SIMULATE_OPTIONS = options_of(SimulateOptions)
 
 
 def resolve_simulate(flags: Mapping[str, str], environ: Mapping[str, str]) -> SimulateOptions:
-    """Returns the options of `simulate` from flags and environment. Raises OptionError."""
+    """Returns the options of `simulate` from flags and environment. Raises UsageError."""
     options = read_options(SimulateOptions, flags, environ)
     if options.grid and options.trace:
-        raise OptionError("--grid and --trace cannot be combined: the grid consists of random jobs")
+        raise UsageError("--grid and --trace cannot be combined: the grid consists of random jobs")
     return options

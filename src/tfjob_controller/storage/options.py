@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tfjob_controller.flags import COUNT, FILE, SWITCH, TEXT, OptionError, choice, option, options_of, read_options
+from tfjob_controller.flags import COUNT, FILE, SWITCH, TEXT, choice, option, options_of, read_options
+from tfjob_controller.util.commandline import UsageError
 
 # As Kubeflow's Trainer has them; STORAGE_URI is its variable, too.
 STORAGE_URI = "STORAGE_URI"
@@ -74,18 +75,18 @@ StorageOptions = TypeVar("StorageOptions", InitializeOptions, ExportOptions)
 
 
 def resolve_initialize(what: str, flags: Mapping[str, str], environ: Mapping[str, str]) -> InitializeOptions:
-    """The options of `initialize dataset|model` that these flags and this environment say. Raises OptionError."""
+    """The options of `initialize dataset|model` that these flags and this environment say. Raises UsageError."""
     options = _with_uri(read_options(InitializeOptions, flags, environ), environ)
     return options if options.target else dataclasses.replace(options, target=f"{WORKSPACE}/{what}")
 
 
 def resolve_export(flags: Mapping[str, str], environ: Mapping[str, str]) -> ExportOptions:
-    """The options of `export` that these flags and this environment say. Raises OptionError."""
+    """The options of `export` that these flags and this environment say. Raises UsageError."""
     return _with_uri(read_options(ExportOptions, flags, environ), environ)
 
 
 def _with_uri(options: StorageOptions, environ: Mapping[str, str]) -> StorageOptions:
     uri = options.storage_uri or environ.get(STORAGE_URI, "")
     if not uri.strip():
-        raise OptionError(f"say where by {STORAGE_URI} or --storage-uri: it is empty")
+        raise UsageError(f"say where by {STORAGE_URI} or --storage-uri: it is empty")
     return dataclasses.replace(options, storage_uri=uri.strip())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfjob_controller import cli
-from tfjob_controller.flags import Option, OptionError
+from tfjob_controller.flags import Option
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.exporter import source_of
 from tfjob_controller.storage.options import (
@@ -16,6 +16,7 @@ from tfjob_controller.storage.options import (
     resolve_export,
     resolve_initialize,
 )
+from tfjob_controller.util.commandline import UsageError
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_the_uri_comes_from_a_flag_else_from_variables(
 
 
 def test_without_a_uri_the_variable_is_named() -> None:
-    with pytest.raises(OptionError, match="STORAGE_URI"):
+    with pytest.raises(UsageError, match="STORAGE_URI"):
         resolve_export({}, {"STORAGE_URI": " "})
 
 
