@@ -11,7 +11,7 @@ from pathlib import Path
 from helpers.forkedprogram import ForkedProgram
 from helpers.poll import eventually
 
-WORKING = '"event": "working"'
+WORKING = '"event": "workers started"'
 
 
 class ControllerProcess:

@@ -160,7 +160,7 @@ def check_work(image: Image, scratch: Path, cluster: Cluster, namespace: str) ->
             raise
         log = running.communicate(timeout=60)[0]
     assert running.returncode == 0, log
-    assert '"event": "working"' in log
+    assert '"event": "workers started"' in log
 
 
 def write_kubeconfig(cluster: Cluster, folder: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_signal_stops_it_in_order_and_in_time(
 ) -> None:
     log = tmp_path / "log"
     with process(control_plane, namespace, log) as controller:
-        await_log(log, '"event": "working"')
+        await_log(log, '"event": "workers started"')
         began = time.monotonic()
         controller.send_signal(number)
         assert controller.wait(END_SECONDS) == 0
@@ -148,14 +148,14 @@ def hand_over(control_plane: Cluster, namespace: str, folder: Path) -> float:
     flags = ("--leader-elect", f"--leader-elect-lease-namespace={namespace}")
     first_log, second_log = folder / "first", folder / "second"
     with process(control_plane, namespace, first_log, *flags) as first:
-        await_log(first_log, '"event": "working"')
+        await_log(first_log, '"event": "workers started"')
         with process(control_plane, namespace, second_log, *flags):
             await_log(second_log, '"event": "attempting to acquire lease"')
             await_log(second_log, '"event": "listed"', 5)
             first.send_signal(signal.SIGTERM)
             assert first.wait(END_SECONDS) == 0
             ended = time.monotonic()
-            await_log(second_log, '"event": "working"')
+            await_log(second_log, '"event": "workers started"')
             return time.monotonic() - ended
 
 
@@ -195,7 +195,7 @@ def test_a_lost_lease_ends_the_process_at_once_with_a_code(
     log = tmp_path / "log"
     flags = ("--leader-elect", f"--leader-elect-lease-namespace={namespace}", "--leader-elect-retry-period=500ms")
     with process(control_plane, namespace, log, *flags) as controller:
-        await_log(log, '"event": "working"')
+        await_log(log, '"event": "workers started"')
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/tfjob-controller"
         api.patch(path, {"spec": {"holderIdentity": "somebody-else"}})
         assert controller.wait(END_SECONDS) == 1
@@ -207,7 +207,7 @@ def test_a_second_signal_ends_it_at_once(
 ) -> None:
     log = tmp_path / "log"
     with process(control_plane, namespace, log) as controller:
-        await_log(log, '"event": "working"')
+        await_log(log, '"event": "workers started"')
         os.kill(controller.pid, signal.SIGSTOP)  # so that both signals are there before it can stop in order
         controller.send_signal(signal.SIGTERM)
         controller.send_signal(signal.SIGINT)
@@ -256,7 +256,7 @@ def test_of_jobs_that_were_deleted_nothing_is_remembered(
 def test_no_secret_is_ever_logged(control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with process(control_plane, namespace, log, "--log-level=debug") as controller:
-        await_log(log, '"event": "working"')
+        await_log(log, '"event": "workers started"')
         controller.send_signal(signal.SIGTERM)
         controller.wait(END_SECONDS)
     assert control_plane.own.token not in log.read_text()

@@ -195,7 +195,7 @@ def test_jobs_go_on_and_what_is_stored_stays(installed: Installation, release: R
     gang_scheduler.stop()
     installed.gang_scheduler(THIS_TREE).await_log(WORKING)
     successor = installed.controller(THIS_TREE)
-    successor.await_log('"event": "made"')
+    successor.await_log('"event": "manager initialized"')
     controller.stop()
     successor.await_log(WORKING)
 

@@ -169,7 +169,7 @@ class GangScheduler:
             "requests": self.transport.statistics,
         }
         self.servers = servers(options, self.problems, self.metrics.exposition, pages, self._clock)
-        log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
+        log.info("gang scheduler initialized", server=config.host, credentials=config.origin, mode=options.mode)
 
     def run(self) -> int:
         """See `program.run_until`."""
@@ -212,7 +212,7 @@ class GangScheduler:
         self._is_working.set()
         if self._follower is not None:
             self.metrics.leadership.on(self._options.leader_lease_name)
-        log.info("working", nodes=len(self.caches.nodes.store), gangs=len(self.caches.gangs.store))
+        log.info("workers started", nodes=len(self.caches.nodes.store), gangs=len(self.caches.gangs.store))
 
     @property
     def _is_leading(self) -> bool:

@@ -92,7 +92,7 @@ def servers(
     pages: Mapping[str, Callable[[], Any]],
     clock: Clock,
 ) -> list[HttpServer]:
-    """For probes, scrapers and the curious. `pages` are those of /debug/. Raises ListenError."""
+    """Returns the servers of probes, metrics and debug pages (`pages`). Raises ListenError."""
     return endpoints.servers_for(
         [
             (

@@ -15,8 +15,9 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.options import RunOptions
-from tfjob_controller.programs.manager import Manager
+from tfjob_controller.options import RunOptions, resolve
+from tfjob_controller.programs.manager import Manager, gang_policy
+from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
 
 class Says:
@@ -70,3 +71,23 @@ def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Pa
     # Threads of the server that answered end in their own time.
     eventually(lambda: not {thread.name for thread in threading.enumerate()} - before)
     assert "503" in manager.problems()[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "backend", "scheduler"),
+    [
+        pytest.param({}, "", "gang-scheduler", id="our own"),
+        pytest.param({"gang_backend": "volcano"}, "volcano", "volcano", id="volcano"),
+        pytest.param(
+            {"gang_backend": "coscheduling"}, "coscheduling", "scheduler-plugins-scheduler", id="coscheduling"
+        ),
+        pytest.param({"gang_backend": "kubernetes"}, "kubernetes", "", id="the cluster's own"),
+        pytest.param({"gang_backend": "kueue"}, "kueue", "", id="whichever the job names"),
+        pytest.param({"gang_backend": "volcano", "gang_scheduler_name": "batch"}, "volcano", "batch", id="renamed"),
+        pytest.param({"gang_backend": "kueue", "gang_scheduling": "off"}, "", "gang-scheduler", id="no gangs at all"),
+    ],
+)
+def test_the_flags_say_who_runs_gangs(flags: dict[str, str], backend: str, scheduler: str) -> None:
+    policy = gang_policy(resolve(flags, {}))
+    assert policy.backend is BACKENDS.get(backend)
+    assert policy.scheduler_name == scheduler
