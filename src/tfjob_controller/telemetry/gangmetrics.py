@@ -110,7 +110,7 @@ class GangMetrics:
         self.registry.register(_Collector(gangs, reserved, used))
 
     def collect_underway(self, underway: Callable[[], Underway | None]) -> None:
-        """Show who waits, and who is bound in part. None: this replica does not decide just now, another one knows."""
+        """Show the gangs that wait or are bound in part. None: another replica decides, and shows them."""
         self.registry.register(_UnderwayCollector(underway))
 
     def written(self, result: str, gang: Gang) -> None:

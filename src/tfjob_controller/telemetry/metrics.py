@@ -217,13 +217,13 @@ class SyncMetrics:
         )
         self._terminal = Counter(
             "controller_runtime_terminal_reconcile_errors_total",
-            "Syncs that failed in a way which no retry can mend.",
+            "Syncs that failed with an error that a retry cannot correct.",
             by_controller,
             registry=registry,
         )
         self._panics = Counter(
             "controller_runtime_reconcile_panics_total",
-            "Syncs that ended with an exception which nobody expected: a bug.",
+            "Syncs that ended with an unexpected exception, which is a bug.",
             by_controller,
             registry=registry,
         )

@@ -54,10 +54,10 @@ NOT_FILTERED = "the pod was not filtered by this gang scheduler"
 NODE_REJECTED = "the node of the gang's member did not pass kube-scheduler's own filters"
 NODE_NOT_OFFERED = "filter did not return this node for the pod"
 NO_GANG = "there is no Gang of the name that the pod's label says"
-NOT_ADMITTED = "the gang waits for room"
+NOT_ADMITTED = "the gang waits for capacity"
 NOT_A_MEMBER = "the pod is no placed member of its gang"
 OLD_ATTEMPT = "the pod is of another attempt of its gang than the present one"
-RESERVED = "the room left on this node is reserved for gangs"
+RESERVED = "the remaining capacity of this node is reserved for gangs"
 UNREADABLE = "the pod cannot be read"
 
 # No attempt has this number; it stands for an invalid label.

@@ -18,7 +18,7 @@ from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
 from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
 
-RESERVED = "the room left on this node is reserved for gangs"
+RESERVED = "the remaining capacity of this node is reserved for gangs"
 MEMBER = "scheduling.kubeflow.org/member"
 
 
