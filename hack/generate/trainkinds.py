@@ -19,8 +19,7 @@ from generate.rules import Rule
 from generate.schema import INT_OR_STRING, Extras, Schema, keyed
 from tfjob_controller.api.common.schema import MAX_LABEL_VALUE, MAX_NAME
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, RuntimeSpec
-from tfjob_controller.api.trainjob.status import TrainJobStatus
-from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec
+from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec, TrainJobStatus
 from tfjob_controller.kube.meta import Resource
 
 # Longest of a path in a container (Linux' PATH_MAX).

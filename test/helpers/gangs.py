@@ -102,3 +102,8 @@ def decide_once(
 ) -> list[Decision]:
     """The decisions of one scheduling cycle by a decider that remembers nothing."""
     return AdmissionDecider(view, policy).decide(gangs, now, nominated)
+
+
+def member_ids(spec: GangSpec) -> tuple[str, ...]:
+    """The names of all pods of a gang without a placement, in the spec's order."""
+    return tuple(f"{member.name}-{index}" for member in spec.members for index in range(member.count))

@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import START, World
+from helpers.gangs import member_ids
 from helpers.trainmanifests import Manifest, trainjob
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement, member_ids
+from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
-from tfjob_controller.api.trainjob.status import TrainJobStatus
-from tfjob_controller.api.trainjob.types import TrainJob
+from tfjob_controller.api.trainjob.types import TrainJob, TrainJobStatus
 from tfjob_controller.controller.adapters import trainjob_work
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN

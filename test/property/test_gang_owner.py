@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, world
+from helpers.gangs import member_ids
 from helpers.manifests import master, workers
 from tfjob_controller.api.common.core import BatchJob
 from tfjob_controller.api.gang import (
@@ -19,7 +20,6 @@ from tfjob_controller.api.gang import (
     RELEASED,
     WAITING,
     NodePlacement,
-    member_ids,
     placed_nodes,
 )
 from tfjob_controller.trainer.actions.model import Actions, Delete

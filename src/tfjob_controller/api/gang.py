@@ -320,11 +320,6 @@ def _objects(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def member_ids(spec: GangSpec) -> tuple[str, ...]:
-    """Returns the names of all pods of a gang without a placement, in the spec's order; see `wanted_members`."""
-    return tuple(f"{member.name}-{index}" for member in spec.members for index in range(member.count))
-
-
 def wanted_members(gang: Gang) -> tuple[str, ...]:
     """Returns the names of the pods that a gang should have now, in the order of the spec, each kind by index.
 

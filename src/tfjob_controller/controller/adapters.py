@@ -20,8 +20,7 @@ from tfjob_controller.api.tfjob import validation as tfjob_validation
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import validation as trainjob_validation
 from tfjob_controller.api.trainjob.defaults import is_managed_here, metric_names_of
-from tfjob_controller.api.trainjob.status import Metric, TrainJobStatus
-from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.reporter import JobObserver, observe_status

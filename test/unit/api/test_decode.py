@@ -16,8 +16,7 @@ from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
-from tfjob_controller.api.trainjob.status import TrainJobStatus
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, TrainJobStatus
 from tfjob_controller.kube.meta import key_of
 
 

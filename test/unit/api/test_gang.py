@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from helpers.gangs import a_gang, workers
-from tfjob_controller.api.gang import Gang, GangStatus, NodePlacement, decode_gang, member_ids, wanted_members
+from helpers.gangs import a_gang, member_ids, workers
+from tfjob_controller.api.gang import Gang, GangStatus, NodePlacement, decode_gang, wanted_members
 
 
 def placed(*members: str, count: int, leaving: tuple[str, ...] = ()) -> Gang:

@@ -15,8 +15,7 @@ from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
-from tfjob_controller.api.trainjob.status import Metric, TrainJobStatus
-from tfjob_controller.api.trainjob.types import MANAGED_HERE, TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjob.types import MANAGED_HERE, TRAINJOBS, Metric, TrainJob, TrainJobStatus
 from tfjob_controller.controller.adapters import (
     TRAINJOB_DEBOUNCE_SECONDS,
     TrainJobAdapter,

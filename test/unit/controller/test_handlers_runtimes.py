@@ -12,8 +12,7 @@ from helpers.fakeclock import FakeClock
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
-from tfjob_controller.api.trainjob.status import TrainJobStatus
-from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TrainJob
+from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TrainJob, TrainJobStatus
 from tfjob_controller.controller.handlers import RuntimeHandler
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta

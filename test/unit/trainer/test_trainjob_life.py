@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, waiting
 from helpers.clusterinmemory import running as running_container
+from helpers.gangs import member_ids
 from helpers.trainworld import (
     admit,
     ends,
@@ -20,7 +21,7 @@ from helpers.trainworld import (
     world_in_steps,
 )
 from tfjob_controller.api.common.core import Condition
-from tfjob_controller.api.gang import BOUND, WAITING, member_ids
+from tfjob_controller.api.gang import BOUND, WAITING
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS

@@ -142,7 +142,7 @@ class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The object by which another scheduler knows a gang, whatever its kind.
 
     It is a PodGroup of Volcano, of the coscheduling plugin or of Kubernetes, or a Workload of Kueue. `spec` and
-    `status` are as on the wire and never mutated; `trainer.gangbackends` reads them.
+    `status` are as on the wire and never mutated; `trainer.podgroup.backends` reads them.
     """
 
     metadata: ObjectMeta

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from tfjob_controller.api.common.podtemplates import containers_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
-from tfjob_controller.api.trainjob.status import TrainJobStatus
 from tfjob_controller.api.trainjob.storage import StorageInput, StorageOutput
-from tfjob_controller.api.trainjob.types import DEFAULT_METRICS, MANAGED_HERE, NODE, PROC_AUTO, TrainJob, TrainJobSpec
+from tfjob_controller.api.trainjob.types import (
+    DEFAULT_METRICS,
+    MANAGED_HERE,
+    NODE,
+    PROC_AUTO,
+    TrainJob,
+    TrainJobSpec,
+    TrainJobStatus,
+)
 
 
 def is_managed_here(spec: TrainJobSpec) -> bool:

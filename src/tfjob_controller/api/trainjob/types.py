@@ -1,7 +1,7 @@
 """TrainJob `kubeflow.org/v2alpha1` as data: one kind for every framework.
 
 `kubectl explain` and docs/reference/trainjob.md show the descriptions. An absent field stays absent here: `defaults`
-has its meaning and `validation` the rules. `status` has the fields that the controller writes. Environment variables,
+has its meaning and `validation` the rules. Environment variables,
 volumes and other parts of pods are kept as they are.
 """
 
@@ -20,8 +20,8 @@ from tfjob_controller.api.common.schema import (
     MAX_NAME,
     describe,
 )
+from tfjob_controller.api.common.status import JobCondition, Summary
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
-from tfjob_controller.api.trainjob.status import TrainJobStatus
 from tfjob_controller.api.trainjob.storage import MAX_ENV, DatasetConfig, ModelConfig
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -61,6 +61,9 @@ MAX_LABELS = 64
 
 METRIC_NAME = "^[A-Za-z_][A-Za-z0-9_./-]*$"
 MAX_METRIC_NAME = 63
+
+# Values of `status.state`, which is empty before the job runs.
+RUNNING, SUCCESS, FAILED = "RUNNING", "SUCCESS", "FAILED"
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -308,6 +311,59 @@ class TrainJobSpec(_Value, frozen=True):
         MetricsSource | None,
         describe("The metrics in the log of node 0. Default: loss, accuracy, throughput, step and epoch."),
     ] = None
+
+
+class JobsStatus(_Value, frozen=True, omit_defaults=False):
+    """The pods of one step by state. The numbers are on the wire even if they are 0."""
+
+    name: Annotated[str, describe("The step, such as node.")]
+    replicas: Annotated[int, describe("The pods of the step.", format="int32")] = 0
+    ready: Annotated[int, describe("The ready pods.", format="int32")] = 0
+    active: Annotated[int, describe("The pending and running pods.", format="int32")] = 0
+    succeeded: Annotated[int, describe("The succeeded pods.", format="int32")] = 0
+    failed: Annotated[int, describe("The failed pods.", format="int32")] = 0
+    suspended: Annotated[int, describe("The pods that the step lacks while the job is suspended.", format="int32")] = 0
+
+
+class Metric(_Value, frozen=True, omit_defaults=False):
+    """The last value of one metric in the log of node 0."""
+
+    name: Annotated[str, describe("The text before the equals sign.")]
+    value: Annotated[str, describe("A number as JSON writes it, or NaN, +Inf or -Inf.")]
+    log_time: Annotated[str, describe("When the line was logged, by the node's clock.", format="date-time")] = ""
+
+
+class TrainJobStatus(_Value, frozen=True):
+    """The observed state of a TrainJob."""
+
+    phase: Annotated[str, describe("Creating, Running, CleanUp, Failed or Done; empty before the first sync.")] = ""
+    state: Annotated[str, describe("RUNNING, SUCCESS or FAILED; empty before the job runs.")] = ""
+    reason: Annotated[str, describe("Why the job is in this phase or waits, and what would change that.")] = ""
+    conditions: Annotated[
+        tuple[JobCondition, ...],
+        describe("Created, Scheduled, Running, Restarting, Suspended, Complete, Failed: standard conditions."),
+    ] = ()
+    jobs_status: Annotated[tuple[JobsStatus, ...], describe("The pods of each step by state.")] = ()
+    restarts: Annotated[int, describe("The restarts of all nodes; maxRestarts limits them.", format="int32")] = 0
+    restart_counts: Annotated[
+        dict[str, int],
+        describe("The restarts of each pod or child Job, by UID. Deleted ones stay listed, so that the sum is right."),
+    ] = {}
+    succeeded_indexes: Annotated[
+        tuple[str, ...], describe("The pods that succeeded, such as node-3, sorted. They are not started again.")
+    ] = ()
+    observed_generation: Annotated[
+        int, describe("The metadata.generation that this status was computed from.", format="int64")
+    ] = 0
+    start_time: Annotated[str | None, describe("When the job was started or last resumed.", format="date-time")] = None
+    completion_time: Annotated[str | None, describe("When the job finished.", format="date-time")] = None
+    metrics: Annotated[
+        tuple[Metric, ...], describe("The last value of each name of spec.metrics.names in the log of node 0.")
+    ] = ()
+    progress: Annotated[str, describe("The progress of the training, such as step 40.")] = ""
+    nodes: Annotated[str, describe("Ready or succeeded nodes, and desired nodes, such as 2/2.")] = ""
+    runtime: Annotated[str, describe("The runtime that the job uses.")] = ""
+    summary: Summary = ""
 
 
 class TrainJobAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):

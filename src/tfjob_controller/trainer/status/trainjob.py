@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
-from tfjob_controller.api.trainjob import status as wire
-from tfjob_controller.api.trainjob.status import JobsStatus, TrainJobStatus
-from tfjob_controller.api.trainjob.types import NODE
+from tfjob_controller.api.trainjob import types as wire
+from tfjob_controller.api.trainjob.types import NODE, JobsStatus, TrainJobStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.state import observed, replica_state
 from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
+from helpers.gangs import member_ids
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from tfjob_controller.api.gang import (
     ADMITTED,
@@ -21,7 +22,6 @@ from tfjob_controller.api.gang import (
     Gang,
     GangStatus,
     NodePlacement,
-    member_ids,
 )
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Patch
 from tfjob_controller.trainer.actions.planner import stop_all

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
+from helpers.gangs import member_ids
 from helpers.manifests import master, parameter_servers, workers
 from tfjob_controller.api.common.core import JOBS, BatchJob
 from tfjob_controller.api.gang import (
@@ -20,7 +21,6 @@ from tfjob_controller.api.gang import (
     MEMBER_LABEL,
     WAITING,
     NodePlacement,
-    member_ids,
     wanted_members,
 )
 from tfjob_controller.trainer.actions.model import Actions, Delete

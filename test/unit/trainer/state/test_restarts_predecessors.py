@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
+from helpers.gangs import member_ids
 from helpers.manifests import master, parameter_servers, workers
 from helpers.trainworld import world_in_steps
-from tfjob_controller.api.gang import ADMITTED, NodePlacement, member_ids
+from tfjob_controller.api.gang import ADMITTED, NodePlacement
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.util.timestamps import format_time
