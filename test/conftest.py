@@ -35,7 +35,9 @@ TOTALS = "TEST_TOTALS"
 
 # How long an example takes says more of what else this machine does; pytest-timeout has an eye on the whole test.
 for _name, _count in PROFILES.items():
-    hypothesis.settings.register_profile(_name, deadline=None, max_examples=_count)
+    hypothesis.settings.register_profile(
+        _name, deadline=None, max_examples=_count, derandomize=_name == DEFAULT_PROFILE
+    )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or DEFAULT_PROFILE)
 
 _PASSED = pytest.StashKey[bool]()

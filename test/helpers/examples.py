@@ -2,7 +2,8 @@
 
 `make unit` and `make test` use the profile `fast`, `make test-all` and whoever changes a rule the profile `thorough`:
 HYPOTHESIS_PROFILE=thorough. A profile's own number of examples is for tests that name none; test/conftest.py loads it
-before any test is imported.
+before any test is imported. `fast` tries the same examples in each run, so that a change is judged by what it did;
+`thorough` generates others each time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bytes of strangers for parsers: valid documents with mutations, and bounds on what a parser may cost.
 
 A fuzzing target is a property test in `test/property/test_fuzz_*.py`. Few examples run in `make test`, and `run_for`
-repeats a target for a minute in `make test-all` (mark `long`). Each run generates other examples.
+repeats a target for a minute in `make test-all` (mark `long`), with other examples in each run.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from helpers.extenderparts import Table, binding, other_pod, pod
+from helpers.extenderparts import binding, other_pod, pod
 from helpers.fuzzing import FUZZ, LONG_SECONDS, bounded, documents, mutations, outcome, pieces_of, run_for
-from tfjob_controller.gangscheduler.bindrequests import BindRequest
+from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.gangscheduler.extender.server import new_app
 from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs
 from tfjob_controller.gangscheduler.extender.wire import (
@@ -25,14 +25,18 @@ from tfjob_controller.gangscheduler.extender.wire import (
     decode_filter_args,
     encode_answer,
 )
-from tfjob_controller.gangscheduler.permit.permit import Permit
-from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.httpserver.connection import App, HttpConnections, Limits, Reply, Request
 
 LIMITS = Limits(connections=4, body_bytes=5000, replaces_busy=True, head_bytes=2000, fields=10)
-FILTER = {"Pod": pod("worker-0"), "Nodes": None, "NodeNames": ["n0", "n1"]}
+
+
+def in_namespace(each: dict[str, Any]) -> dict[str, Any]:
+    return each | {"metadata": each["metadata"] | {"namespace": NAMESPACE}}
+
+
+FILTER = {"Pod": in_namespace(pod("worker-0")), "Nodes": None, "NodeNames": ["n0", "n1"]}
 OTHER_FILTER = {"Pod": other_pod("p"), "NodeNames": ["n0", "n1"]}
-BIND = binding(pod("worker-0"), "n0")
+BIND = binding(in_namespace(pod("worker-0")), "n0")
 
 
 def post(path: str, body: bytes, *fields: str) -> bytes:
@@ -184,21 +188,12 @@ def test_requests_are_the_same_however_their_bytes_arrive(case: tuple[bytes, lis
 
 
 def new_verbs() -> ExtenderVerbs:
-    table = Table()
-    table.place("ns/gang", {"worker-0": "n0"})
-    return ExtenderVerbs(cast("Any", table), cast("Permit", Answering()), cast("SharedState", Answering()))
-
-
-class Answering:
-    """Stands for the permit and the state: each bind is answered at once."""
-
-    def request_bind(self, member: Any, pod: BindRequest, on_response: Callable[[str], None]) -> None:
-        on_response("")
-
-    def bind_single(self, pod: BindRequest, on_response: Callable[[str], None]) -> None:
-        on_response("")
-
-    def node_rejected(self, member: Any, node: str) -> None: ...
+    world = GangWorld()
+    world.put_node("n0", 4)
+    world.add_gang("gang", worker=1)
+    world.run()
+    world.create_pods("gang")
+    return ExtenderVerbs(world.placements, world.permit, world.state)
 
 
 @FUZZ

@@ -182,7 +182,10 @@ def test_no_shell_interprets_what_completion_offers(data: bytes) -> None:
     *candidates, directive = out.getvalue().splitlines()
     event(f"candidates: {min(len(candidates), 3)}")
     assert directive == ":4"
-    assert all(re.fullmatch(r"[\w@%+=:,./-]+", each) for each in candidates), candidates
+    for each in candidates:
+        name, _, description = each.partition("\t")
+        assert re.fullmatch(r"[\w@%+=:,./-]+", name)
+        assert description.isprintable()
 
 
 TARGETS = [

@@ -62,8 +62,9 @@ def print_candidates(words: Sequence[str]) -> int:
 
 
 def _is_plain(candidate: str) -> bool:
-    """Whether no shell interprets a candidate; it may come from a kubeconfig or server of somebody else."""
-    return _PLAIN.fullmatch(candidate.partition("\t")[0]) is not None
+    """Whether no shell or terminal interprets a candidate; it may come from a kubeconfig or server of somebody else."""
+    name, _, description = candidate.partition("\t")
+    return _PLAIN.fullmatch(name) is not None and description.isprintable()
 
 
 def complete(words: Sequence[str]) -> tuple[Candidates, int]:

@@ -9,7 +9,8 @@ that may be many seconds later.
 
 Capacity is taken by pods and by Bindings in flight. Other gangs' reservations do not count: if a node is overcommitted,
 the first gang that calls is bound and members of the others are reassigned. Nearly always no node is overcommitted, and
-one comparison for each node shows it.
+one comparison for each node shows it. Pods that request more than their gang says are not covered by its reservation,
+and take the long way.
 
 A Binding may wait for tens of seconds before it is retried, and its Gang may be deleted, recreated or suspended
 meanwhile. The loop learns of it too, but may be busy writing. The cache is therefore read before each Binding is
@@ -54,6 +55,8 @@ class _Claim:
     gang: str
     node: str
     pod_set: PodSet
+    # Whether the gang's reservation counts these requests: they are not more than the gang says.
+    is_reserved: bool
 
 
 class PreBindCheck:
@@ -133,7 +136,7 @@ class PreBindCheck:
 
     def _claims_of(self, pods: Iterable[BindRequest]) -> dict[str, _Claim]:
         """Returns claims by pod uid, without pods that are in no gang, not in the cache, or bound."""
-        pod_sets: dict[str, Mapping[str, PodSet]] = {}
+        pod_sets: dict[str, tuple[Mapping[str, PodSet], bool]] = {}
         claims: dict[str, _Claim] = {}
         for pod in pods:
             found = self._pods.get(pod.key)
@@ -142,16 +145,19 @@ class PreBindCheck:
                 continue
             if gang not in pod_sets:
                 pod_sets[gang] = self._pod_sets_of(gang)
-            pod_set = pod_sets[gang].get(kind_of(found.metadata.labels.get(MEMBER_LABEL, "")))
+            by_kind, is_reserved = pod_sets[gang]
+            pod_set = by_kind.get(kind_of(found.metadata.labels.get(MEMBER_LABEL, "")))
             if pod_set is not None:
-                claims[pod.uid] = _Claim(pod.key, gang, pod.node, pod_set)
+                claims[pod.uid] = _Claim(pod.key, gang, pod.node, pod_set, is_reserved)
         return claims
 
-    def _pod_sets_of(self, key: str) -> Mapping[str, PodSet]:
+    def _pod_sets_of(self, key: str) -> tuple[Mapping[str, PodSet], bool]:
+        """Returns the pod sets by name, and whether they request what the gang says."""
         gang = self._gangs.get(key)
         if gang is None:
-            return {}
-        return {each.name: each for each in valid_pod_sets_of(self._state.observed_requests.apply(key, gang).spec)}
+            return {}, True
+        observed = self._state.observed_requests.apply(key, gang)
+        return {each.name: each for each in valid_pod_sets_of(observed.spec)}, observed is gang
 
     def _full(self, claims: Iterable[_Claim]) -> list[str]:
         """Returns the nodes that cannot take their claims."""
@@ -168,7 +174,8 @@ class PreBindCheck:
         if info is None or any(each.node_filter.rejection(info.node) for each in pod_sets):
             return False
         requested = _total_requests(claims_on_node)
-        if all(info.free.get(name, 0) >= 0 for name in requested):
+        is_reserved = all(each.is_reserved for each in claims_on_node)
+        if is_reserved and all(info.free.get(name, 0) >= 0 for name in requested):
             # The node is not overcommitted, so all its reservations fit.
             return True
         taken = _total_requests(

@@ -167,7 +167,7 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
     settings.proxy_headers = _proxy_headers(settings.proxy)
     origin = f"context {name!r} of {origin}"
     return _finish(
-        settings, chosen.get("namespace") or DEFAULT_NAMESPACE, origin, source or _library_source(settings), clock
+        settings, str(chosen.get("namespace") or DEFAULT_NAMESPACE), origin, source or _library_source(settings), clock
     )
 
 

@@ -24,7 +24,7 @@ class ServerConfig:
     verifies: bool = True
     name: str = ""
     certificate: tuple[str, str] | None = None
-    proxy: str = ""
+    proxy: str = field(default="", repr=False)
     proxy_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def tls_context(self, certificate: tuple[str, str] | None) -> ssl.SSLContext:

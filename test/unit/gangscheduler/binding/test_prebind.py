@@ -17,11 +17,12 @@ def world() -> GangWorld:
     return world
 
 
-def start(world: GangWorld, name: str, workers: int) -> None:
+def start(world: GangWorld, name: str, workers: int, *, cpu: int = 0) -> None:
+    """`cpu`: what its pods request, if that is not what the gang says."""
     world.add_gang(name, worker=workers)
     world.run()
     assert world.gang(name).status.phase == "Admitted"
-    world.create_pods(name)
+    world.create_pods(name, cpu=cpu)
 
 
 def bound(world: GangWorld, name: str) -> int:
@@ -61,6 +62,17 @@ def test_reservations_that_cannot_be_kept_do_not_hinder_who_comes_first(world: G
     world.run()
     assert sorted([bound(world, "one"), bound(world, "two")]) == [0, 2]
     assert world.used("a") == 3
+
+
+def test_pods_that_request_more_than_their_gang_says_do_not_overcommit_a_node(world: GangWorld) -> None:
+    start(world, "one", 4, cpu=2)
+    world.put_node("b", 4)
+    world.schedule(is_blind=True)
+    assert bound(world, "one") == 0
+    world.run()
+    world.schedule(is_blind=True)
+    assert bound(world, "one") == 4
+    assert (world.used("a"), world.used("b")) == (4, 4)
 
 
 def test_bindings_under_way_take_room(world: GangWorld) -> None:
