@@ -65,7 +65,8 @@ def test_once_admitted_all_is_created_with_its_seat_and_runs(trial: Trial, gang:
     submit(trial)
     gang.admit()
     pods = trial.await_children("pods", 3)
-    assert len(trial.children("jobs")) == len(trial.children("services")) == 3
+    trial.await_children("services", 3)
+    assert len(trial.children("jobs")) == 3
     for pod in pods.values():
         labels = pod["metadata"]["labels"]
         member = f"{labels['job_type'].lower()}-{labels['task_index']}"

@@ -30,6 +30,6 @@ def test_a_pod_of_high_priority_whose_gang_waits_evicts_nobody(gang_scheduling: 
     early = pod("early", "2", labels, NAME)
     early["spec"]["priorityClassName"] = "high"
     api.create(PODS, early)
-    eventually(lambda: "waits for room" in str(api.get(f"{PODS}/early")["status"].get("conditions")))
+    eventually(lambda: "waits for capacity" in str(api.get(f"{PODS}/early")["status"].get("conditions")))
     never(lambda: api.find(f"{PODS}/low") is None, 2)
     assert owner.status("eager")["phase"] == "Waiting"

@@ -52,6 +52,7 @@ FIGURES = {
         "filter_p99": True,
         "filter_waiting_p99": True,
         "filter_binding_p99": True,
+        "filter_hostile_p99": True,
     },
     "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
     "simulate": {
