@@ -106,11 +106,19 @@ class Keeper:
     def await_phase(self, phase: str, *names: str, timeout: float = 20.0) -> dict[str, Seen]:
         """All of these in that phase; the picture in which they are."""
 
-        def picture() -> dict[str, Seen] | None:
-            found = self.look()
-            return found if all(found[name].phase == phase for name in names) else None
+        found: dict[str, Seen] = {}
 
-        return eventually(picture, timeout, 0.05) or {}
+        def are_there() -> bool:
+            found.clear()
+            found.update(self.look())
+            return all(found[name].phase == phase for name in names)
+
+        try:
+            eventually(are_there, timeout, 0.05)
+        except AssertionError as error:
+            described = "; ".join(f"{name}: {seen}" for name, seen in found.items())
+            raise AssertionError(f"{error}; {described}") from None
+        return found
 
     def make(self, name: str, *members: str) -> None:
         """These members' pods for the present attempt; without any, all that are missing."""

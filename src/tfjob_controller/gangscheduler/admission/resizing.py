@@ -141,10 +141,11 @@ class ResizeRequests:
         begin = self._clock.monotonic()
         if not running:
             return ResizePlan()
-        if begin < self._paused_until:
+        (ending, until), waited_at = self._ending(now), self._last_wait_time
+        # Not while capacity is being freed: in a pass without nominated nodes another gang might take it.
+        if begin < self._paused_until and not ending:
             self._wake(running[0].key, self._paused_until)
             return ResizePlan()
-        (ending, until), waited_at = self._ending(now), self._last_wait_time
         plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=ending, waited_at=waited_at)
         end = self._clock.monotonic()
         if not plan.resizes and plan.nominated is None:
