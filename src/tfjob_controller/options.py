@@ -53,11 +53,11 @@ def _debug(things: str) -> Any:
 
 
 def _log_format() -> Any:
-    return option(choice("json", "console"), "json", "How log lines are written.")
+    return option(choice("json", "console"), "json", "Format of log lines.")
 
 
 def _log_level() -> Any:
-    return option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+    return option(choice("debug", "info", "warning", "error"), "info", "Lowest level that is logged.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class ExtenderOptions:
         "take it.",
     )
     starvation_timeout: float = option(
-        DURATION, "30s", "How long a gang may wait before nothing younger takes room that it could use."
+        DURATION, "30s", "How long a gang may wait before no younger gang may take capacity that it could use."
     )
     scale_down_after: float = option(
         DURATION,

@@ -44,9 +44,9 @@ def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(
     output = demo.communicate(timeout=TIMEOUT_SECONDS)[0]
     assert demo.returncode == 0, output
     for words in (
-        "Resized first: shrunk 4 → 2 workers: room for default/second",
-        "Resized first: grown 2 → 3 workers: the cluster has room",
-        "Resized first: grown 3 → 4 workers: the cluster has room",
+        "Resized first: shrunk 4 → 2 workers: capacity for default/second",
+        "Resized first: grown 2 → 3 workers: the cluster has free capacity",
+        "Resized first: grown 3 → 4 workers: the cluster has free capacity",
         "✓ the first job released 2 workers for the second and got them back",
         "✓ 3 of its pods ran all the time without a restart",
         "✓ it continued training",

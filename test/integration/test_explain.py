@@ -173,8 +173,8 @@ def test_a_gang_tells_of_its_queue_and_its_place(explain: Explain, trial: Trial)
     waits = {**seen, "phase": "Waiting", "position": 2, "message": "8 cpu and 2 are free", "missing": missing}
     trial.jobs.api.patch(f"{path}/status", {"status": waits})
     found = told(explain)
-    assert found["now"] == "it waits for room as a gang at position 2 of the queue: 8 cpu and 2 are free"
-    assert "it starts once there is room for all of it: cpu 8 (now 2)" in found["next"]
+    assert found["now"] == "it waits for capacity as a gang at position 2 of the queue: 8 cpu and 2 are free"
+    assert "it starts once there is capacity for all of it: cpu 8 (now 2)" in found["next"]
     placement = [{"node": "node-7", "members": ["master-0"]}]
     admitted = {"phase": "Admitted", "attempt": 1, "placement": placement, "admittedTime": "2026-01-01T00:00:09Z"}
     trial.jobs.api.patch(f"{path}/status", {"status": {**seen, **admitted, "position": 0, "missing": None}})

@@ -76,7 +76,7 @@ def test_tolerations_and_affinity_are_kept_whole(kubectl: Kubectl) -> None:
 
 def test_columns(kubectl: Kubectl) -> None:
     kubectl.must("create", "-f", "-", manifest=gang(priority=7))
-    status = {"phase": "Waiting", "members": "0/4", "position": 2, "message": "needs room"}
+    status = {"phase": "Waiting", "members": "0/4", "position": 2, "message": "needs capacity"}
     status["placement"] = [{"node": "n1", "members": ["worker-0"]}]
     patch = json.dumps({"status": status})
     kubectl.must("patch", "gang", "g", "--subresource=status", "--type=merge", "-p", patch)

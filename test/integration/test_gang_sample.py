@@ -143,7 +143,7 @@ def test_two_that_do_not_fit_together_run_one_after_the_other(gang_cluster: Clus
             lambda: [name for name in ("left", "right") if owner.status(name).get("phase") == "Waiting"], 20, 0.05
         )
         assert owner.nodes(waiting[0]) == {}
-        eventually(lambda: "no node has room" in terminal.said(waiting[0]), period=0.1)
+        eventually(lambda: "no node has capacity" in terminal.said(waiting[0]), period=0.1)
         pods.may_end()
         assert [script.wait(WAIT_SECONDS) for script in scripts] == [0, 0]
 

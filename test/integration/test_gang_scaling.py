@@ -81,7 +81,7 @@ def test_one_gives_room_to_the_next_and_only_to_it_and_grows_again_when_that_has
         leaving = told["leaving"]
         assert len(leaving) == 3
         assert "worker-0" not in leaving
-        assert told["targetReason"].startswith("room for gangs/next, waiting ")
+        assert told["targetReason"].startswith("capacity for gangs/next, waiting ")
         keeper.submit("small", 1)
         keeper.await_phase("Waiting", "small", timeout=PATIENCE_SECONDS)
         set_count(keeper, 5)
@@ -100,7 +100,7 @@ def test_one_gives_room_to_the_next_and_only_to_it_and_grows_again_when_that_has
         for member in seen["next"].placed:
             keeper.delete_pod(pod_name("next", member, 1))
         told = await_target(keeper, 6)
-        assert (told["targetReason"], told.get("leaving")) == ("the cluster has room", None)
+        assert (told["targetReason"], told.get("leaving")) == ("the cluster has free capacity", None)
         set_count(keeper, 6)
         await_members(keeper, 6)
         keeper.tend_until_whole("big")

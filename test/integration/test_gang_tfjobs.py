@@ -143,7 +143,7 @@ def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_clust
             eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120, 0.1)
             eventually(lambda: condition(jobs, "elastic", "Resizing").get("status") == "False", 120, 0.1)
             told = [each["note"] for each in jobs.events() if each["reason"] == "Resized"]
-            assert any(note.startswith("shrunk 6 → 3 workers: room for gangs/second") for note in told)
+            assert any(note.startswith("shrunk 6 → 3 workers: capacity for gangs/second") for note in told)
             assert jobs.status("elastic").get("restarts", 0) == 0
             jobs.delete("elastic")
 

@@ -194,7 +194,7 @@ def test_the_role_view_is_enough_for_whatever_reads(plugin: Run, viewers: Path, 
     assert code == 0
     assert f"tfjob/{name}" in out
     assert "(free)" not in out
-    assert error.startswith("What is free is not shown: nodes is forbidden")
+    assert error.startswith("Free capacity is not shown: nodes is forbidden")
     assert error.count("\n") == 1
 
 

@@ -259,7 +259,7 @@ def test_queue_says_who_is_next_and_what_is_missing(plugin: Run, control_plane: 
     assert [row[:2] for row in rows[1:]] == [["1", "first"], ["2", "second"]]
     assert "cpu 4 of 16" in out
     assert "needs 12 CPUs more" in out
-    assert error.startswith("0 gangs with room")
+    assert error.startswith("0 gangs with capacity")
     assert [each["gang"] for each in json.loads(plugin("queue", "-n", namespace, "-o", "json")[1])["waiting"]] == [
         "first",
         "second",
@@ -274,8 +274,8 @@ def test_queue_says_that_no_gang_scheduler_has_looked_and_counts_from_the_creati
     made = api.create(path, {**head, "spec": {"members": [{"name": "worker", "count": 4}]}})
     code, out, error = plugin("queue", "-n", namespace)
     assert code == 0
-    assert "no gang scheduler has looked at it yet" in out
-    assert error.startswith("no gang scheduler has looked at any gang; look whether one runs: kubectl get pods -A -l ")
+    assert "no gang scheduler has seen it yet" in out
+    assert error.startswith("no gang scheduler has seen any gang; check that one runs: kubectl get pods -A -l ")
     assert "docs/gang-scheduling.md says how it is installed" in error
     later = {"phase": "Waiting", "position": 1, "queuedTime": "2099-01-01T00:00:00Z"}
     api.patch(f"{path}/first/status", {"status": later})

@@ -36,7 +36,7 @@ def test_content_of_another_hash_is_not_taken(has_md5: bool, tmp_path: Path) -> 
         server.fault_of = lambda request: Answer(200, b"2") if request.query.get("alt") == "media" else None
         ended = initialize("dataset", f"gs://{BUCKET}/set/a", tmp_path, server.environ)
     assert ended.code == 1
-    assert "the content has not the hash" in ended.last_line
+    assert "the hash of the content differs" in ended.last_line
     assert not (tmp_path / MARKER).exists()
 
 

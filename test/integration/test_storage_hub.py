@@ -69,7 +69,7 @@ def test_the_token_goes_to_the_hub_and_nowhere_else(variable: str, tmp_path: Pat
         pytest.param("hf://no/such", False, "the repository does not exist, or is private", id="no repository"),
         pytest.param(f"{URI}@v9", False, "the revision does not exist", id="no revision"),
         pytest.param(f"{URI}/no/such", False, "nothing is there", id="no file"),
-        pytest.param(URI, True, "its terms must be accepted", id="gated"),
+        pytest.param(URI, True, "accept the terms on the hub", id="gated"),
     ],
 )
 def test_what_cannot_be_had_is_a_permanent_error(uri: str, is_gated: bool, words: str, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_content_of_another_hash_is_not_taken(name: str, tmp_path: Path) -> None
     with HubServer(dict(FILES), wrong={name: wrong}) as hub:
         ended = initialize("model", URI, tmp_path, hub.environ)
     assert ended.code == 1
-    assert f"{name}: the content has not the hash" in ended.last_line
+    assert f"{name}: the hash of the content differs" in ended.last_line
     assert name not in content_of(tmp_path)
     assert not (tmp_path / MARKER).exists()
 

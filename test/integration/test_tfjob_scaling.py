@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 
 BOUNDS = {"minWorkers": 1, "maxWorkers": 6}
-WHY = "room for default/b, waiting 31 s"
+WHY = "capacity for default/b, waiting 31 s"
 
 
 @pytest.fixture(scope="module")
@@ -275,11 +275,11 @@ def test_the_workers_that_the_gang_scheduler_names_leave_and_come_again(autoscal
     await_resized(autoscaled, f"shrunk 4 → 3 workers: {WHY}")
     assert autoscaled.get()["spec"]["workerReplicas"] == 3
     assert before.items() >= uids(autoscaled).items()
-    gang.wishes(4, reason="the cluster has room")
+    gang.wishes(4, reason="the cluster has free capacity")
     gang.follows(0, 1, 2, 3)
     gang.bind_all()
     await_workers(autoscaled, 0, 1, 2, 3)
-    await_resized(autoscaled, "grown 3 → 4 workers: the cluster has room")
+    await_resized(autoscaled, "grown 3 → 4 workers: the cluster has free capacity")
     assert autoscaled.notes("AutoscalerOverridden") == []
 
 

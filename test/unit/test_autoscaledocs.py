@@ -22,7 +22,7 @@ MESSAGES = [
     reasons.PROGRESS_IGNORED,
     reasons.CHILDREN_FOLLOW,
     reasons.NONE_RECOMMENDED,
-    resize_message(4, 2, "room for default/second-f2sa, waiting 31 s"),
+    resize_message(4, 2, "capacity for default/second-f2sa, waiting 31 s"),
     resize_message(2, 3, FREE_CAPACITY),
     resize_message(2, 4, ""),
 ]

@@ -64,11 +64,11 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
     if error.reason == CLOSED:
         return "make a new Client"
     if error.outcome_unknown:
-        return f"it may have been carried out all the same: look before you try again ({server})"
+        return f"the request may have been processed: check before you try again ({server})"
     if error.is_no_response:
         return f"is the API server of {server} up?"
     if error.is_unauthorized:
-        return f"{server} does not know you (any more): log in again"
+        return f"{server} rejected your credentials, which may have expired: log in again"
     if error.is_forbidden:
         return _role(error.message)
     if not error.is_not_found:
@@ -80,7 +80,7 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
 
 
 def _role(message: str) -> str:
-    """A refusal by RBAC names a verb; the message of a quota or an admission policy says itself what is wrong."""
+    """A refusal by RBAC names a verb; the message of a quota or an admission policy already explains the refusal."""
     _, cannot, rest = message.partition(" cannot ")
     if not cannot and " is forbidden: " in message:
         return ""

@@ -61,7 +61,7 @@ class TableStreams(Protocol):
 
 
 def is_permanent(error: ApiError) -> bool:
-    """Whether only a person can correct what the server refused."""
+    """Whether only a person can correct the reason of the server's refusal."""
     return error.is_forbidden or error.is_unauthorized or error.reason == CLOSED
 
 
@@ -230,8 +230,8 @@ def watch_rows(
 ) -> Iterator[TableRow]:
     """The row of each job that is added, changed or deleted after `version`, for ever.
 
-    `notify` is told once what interrupts the watch. After a relist only newer rows follow; deletions that happened in
-    between are not visible. Raises `ApiError` for a permanent failure.
+    `notify` is called once for each interruption, with its reason. After a relist only newer rows follow; deletions
+    that happened in between are not visible. Raises `ApiError` for a permanent failure.
     """
     path = reader.kind.resource.path(reader.namespace)
     selector = {"labelSelector": reader.label_selector} if reader.label_selector else {}

@@ -1,8 +1,8 @@
 """Text for people: single lines, ages, replica ranges, and tables for terminals and notebooks.
 
-Everything that comes from a cluster passes `one_line`, since a program must not control the reader's terminal, and is
-escaped in HTML. Only the standard library is imported, because the plugin reports errors of its command line with these
-functions.
+Everything that comes from a cluster passes `one_line`, since training programs must not control the reader's terminal,
+and is escaped in HTML. Only the standard library is imported, because the plugin reports errors of its command line
+with these functions.
 """
 
 from __future__ import annotations

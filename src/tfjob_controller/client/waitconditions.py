@@ -47,7 +47,7 @@ def name_of(text: str) -> str | None:
 def condition_text(until: Until) -> str:
     if isinstance(until, str):
         return name_of(until) or until
-    return str(until) if isinstance(until, ConditionHasStatus) else getattr(until, "__name__", "what it waits for")
+    return str(until) if isinstance(until, ConditionHasStatus) else getattr(until, "__name__", "the condition")
 
 
 def is_reached(seen: Snapshot, until: Until) -> bool:

@@ -370,7 +370,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if left_over:
         raise _not_understood(left_over, None if own[0].startswith("-") else called)
     if dashes < len(argv) and parsed.command != "submit":
-        raise UsageError("what follows `--` is a command to run: only `submit` takes one")
+        raise UsageError("only `submit` accepts a command after `--`")
     parsed.program = program
     return parsed
 

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str], *, is_process: bool) -> int:
-    if argv and argv[0] == "__complete":  # what the scripts of `completion` call
+    if argv and argv[0] == "__complete":  # the scripts of `completion` call this command
         from tfjob_controller.kubectl.complete import print_candidates
 
         return print_candidates(argv[1:])

@@ -27,7 +27,7 @@ _ATTRIBUTE = rf"(?:{_COLOUR}|0?[0-79]|[2349][0-79]|10[0-7])"
 _ATTRIBUTES = rf"\[(?:{_ATTRIBUTE}(?:[;:]{_ATTRIBUTE})*)?m"
 # All control characters and escape sequences except those, tabs and carriage returns, which progress bars need.
 _CONTROL_BUT_COLOURS = re.compile(rf"\x1b(?!{_ATTRIBUTES})|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{CONTROL_CHARACTERS}]")
-# Bytes that are not valid UTF-8 do nothing to a terminal; they pass unchanged.
+# Bytes that are not valid UTF-8 have no effect on a terminal; they pass unchanged.
 _ENCODING = ("utf-8", "surrogateescape")
 
 _BOLD, _CYAN, _GREEN, _YELLOW, _BOLD_RED = "1", "36", "32", "33", "1;31"

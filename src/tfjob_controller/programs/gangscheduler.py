@@ -74,7 +74,7 @@ _MORE_CONNECTIONS = 8
 
 
 def run(options: ExtenderOptions) -> int:
-    """Run until a signal and return the exit code. Raises StartError. Called in the main thread."""
+    """Run until a signal; returns the exit code. Raises StartError. Called in the main thread."""
     share_heaps()
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.configure(options.log_format, options.log_level)

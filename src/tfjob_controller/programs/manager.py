@@ -1,14 +1,13 @@
 """The composition root: makes every part, starts them in order and stops them in order.
 
-Start: servers (so that probes are answered from the first moment), the API server's version, caches, events, the lease;
-workers last, once every cache is filled and the lease is held. A missing CRD or right is no reason to exit: it is said
-in the log and by `/readyz`, and tried again until it is there.
+Start: servers (so that probes get a response at once), the API server's version, caches, events, the lease; workers
+last, once every cache is filled and the lease is held. The program does not exit for a missing CRD or permission: the
+log and `/readyz` report it, and the request is retried.
 
-Stop, within `STOP_SECONDS`: intake and workers (the sync under way is finished), caches, events, servers, lease. The
-lease comes last, so that the next leader starts after our last write. If a request hangs for longer than that, the
-process ends without giving the lease back: it must not be given away while a write of ours may still be under way.
-
-A lease that was lost ends the process at once, since another one leads by now.
+Stop, within `STOP_SECONDS`: intake and workers (syncs in progress are finished), caches, events, servers, lease. The
+lease comes last, so that the next leader starts after the last write of this process. If a request hangs for longer
+than that, the process ends without releasing the lease, because a write may still be in progress. If the lease is lost,
+the process ends at once, since another instance may lead by now.
 """
 
 from __future__ import annotations
@@ -77,20 +76,21 @@ CONTROLLER, TRAIN_CONTROLLER = "tfjob", "trainjob"
 GANG_SCHEDULER = "gang-scheduler"
 DEBUG = "debug"
 
-# Kubernetes gives 30 s by default, but those who watch a rollout should not have to wait.
+# Kubernetes gives 30 s by default, but a rollout should not take that long.
 STOP_SECONDS = 9.0
-# What the sync under way gets of that; the rest is for what follows.
+# The time of that for syncs in progress; the rest is for the later steps.
 _WORKERS_SECONDS = 5.0
 _PART_SECONDS = 1.0
-# How often it is looked whether caches and lease are there, until they are.
+# The interval in which caches and lease are checked until both are ready.
 _START_POLL_SECONDS = 0.02
-# Retries of one job, then of all. A quota that is free again should not be noticed only after a quarter of an hour, as
-# with client-go's 1,000 s; and hundreds of jobs may be refused by one quota at once, so the overall rate is higher too.
+# The delays of one job's retries, and the rate of all retries. Both allow more retries than client-go's limits: with
+# its cap of 1,000 s a job would notice only after a quarter of an hour that a quota has capacity again, and one quota
+# can refuse hundreds of jobs at once.
 _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
 _RETRY_RATE, _RETRY_BURST = 50.0, 200
-# Connections beyond those of workers and writers: nine lists, events, the version, logs, one to spare.
+# Connections beyond those of workers and writers: nine lists, events, the version, logs, and one in reserve.
 _MORE_CONNECTIONS = 13
-# The first server that restarts containers by rules on exit codes (beta and on by default).
+# The first Kubernetes version that restarts containers by rules on exit codes (beta, and on by default).
 RESTART_RULES_SINCE = (1, 35)
 
 
@@ -127,7 +127,7 @@ def _read_controller_config(path: str) -> ControllerConfig:
 class Manager:
     """The whole controller. `run` blocks until `stop` is set; an object runs once.
 
-    `exit_process` is called with an exit code when the process must end at once; it never returns in earnest.
+    `exit_process` is called with an exit code when the process must end at once; it returns only in tests.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Manager:
         return run_until(self._stop, self._start, self._shut_down)
 
     def problems(self) -> list[str]:
-        """Why the controller is not ready, each in one line; none if it is."""
+        """Returns why the controller is not ready, one line each; nothing if it is ready."""
         return [self._starting] if self._starting else self.caches.informers.problems()
 
     # Start
@@ -216,11 +216,12 @@ class Manager:
         self._recorder.start()
         self.caches.informers.start()
         if self._wait_until_ready():
-            # Not before: where no worker takes keys, those of jobs that come and go would pile up for as long as
-            # another instance leads.
+            # The queues are fed only now: while another instance leads, no worker here takes keys, and the keys of
+            # created and deleted jobs would accumulate.
             self.caches.feed(self._queue, self._triggers[CONTROLLER])
             self.caches.feed_trainjobs(self._train_queue, self._triggers[TRAIN_CONTROLLER])
-            # Else each full collection walks all that is cached, while no sync can run: 50 ms at 100,000 objects.
+            # Otherwise each full garbage collection visits all cached objects, while no sync can run: 50 ms at 100,000
+            # objects.
             gc.collect()
             gc.freeze()
             for workers in self._workers:
@@ -230,7 +231,7 @@ class Manager:
             log.info("workers started", jobs=len(self.caches.tfjobs.store), workers=self._options.workers)
 
     def _wait_for_version(self) -> tuple[int, int] | None:
-        """The server's version once it answers; None if the stop came first."""
+        """Returns the server's version once it responds; None if `stop` is set first."""
         backoff = DecorrelatedBackoff(self._clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
         while not self._stop.is_set():
             try:
@@ -247,7 +248,7 @@ class Manager:
         return None
 
     def _wait_until_ready(self) -> bool:
-        """Wait for full caches and for the lease; False if the stop came first."""
+        """Wait until caches are synced and the lease is held; returns False if `stop` is set first."""
         while not (self.caches.informers.is_synced and self._leading.is_set()):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return False
@@ -259,7 +260,7 @@ class Manager:
         return RateLimitingQueue(self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=_namespace_of)
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
-        """Of each kind."""
+        """Yields the workers of each kind."""
         shared = Shared(
             self.transport,
             self.caches,
@@ -305,7 +306,7 @@ class Manager:
         )
 
     def _lost_lease(self) -> None:
-        log.error("the lease is lost, another one may lead by now: exiting at once")
+        log.error("the lease is lost, another instance may lead by now: exiting at once")
         sys.stderr.flush()
         self._exit_process(1)
 
@@ -327,7 +328,7 @@ class Manager:
         self._queue.shut_down()
         self._train_queue.shut_down()
         end = self._clock.monotonic() + _WORKERS_SECONDS
-        # Each is told, also after one that has not ended.
+        # All workers are stopped, also if some of them do not end in time.
         stopped = [workers.stop(max(0.0, end - self._clock.monotonic())) for workers in self._workers]
         ended = all(stopped)
         self._logs.stop(_PART_SECONDS)
@@ -347,7 +348,7 @@ class Manager:
         sys.stderr.flush()
         self._exit_process(1)
 
-    # What others see
+    # Debug pages and metrics
 
     def _pages(self) -> dict[str, Callable[[], Any]]:
         return {
@@ -361,7 +362,7 @@ class Manager:
         }
 
     def _jobs_led(self) -> Sequence[TFJob]:
-        """None while another instance leads: sums over all instances should count each job once."""
+        """Returns no jobs while another instance leads: sums over all instances should count each job once."""
         return self.caches.tfjobs.store.list() if self._leading.is_set() else ()
 
     def _trainjobs_led(self) -> Sequence[TrainingJob]:

@@ -1,6 +1,4 @@
-"""What the programs have in common that run until they are told to stop: memory, signals, servers, why one cannot
-start.
-"""
+"""Common parts of the long-running programs: memory, signals, servers, and the error of a program that cannot start."""
 
 from __future__ import annotations
 
@@ -17,21 +15,21 @@ from tfjob_controller.httpserver.server import HttpServer, ListenAddress
 from tfjob_controller.telemetry import endpoints
 from tfjob_controller.util.clock import Clock
 
-# Of malloc.h.
+# The constant of malloc.h.
 _M_ARENA_MAX = -8
 _HEAPS = 2
 
 
 class StartError(Exception):
-    """The program cannot start as it was told to: one line that says what to mend."""
+    """The program cannot start with its options or environment; one line that says what to correct."""
 
 
 def share_heaps() -> bool:
-    """Have all threads allocate from two heaps of the C library. To be called before there are threads.
+    """Make all threads allocate from two heaps of the C library. Call it before any thread starts.
 
-    glibc gives each thread a heap of its own, up to eight for each core, and each keeps what it ever held at once: with
-    60 threads the resident set creeps up for hours. The interpreter's lock lets one thread allocate at a time anyway.
-    False where the C library is another, which knows no such thing.
+    glibc gives each thread a heap of its own, up to eight for each core, and each keeps the most memory that it has
+    ever used: with 60 threads the resident set grows for hours. The interpreter's lock lets one thread allocate at a
+    time anyway. Returns False for a C library without this setting.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS))
@@ -40,10 +38,10 @@ def share_heaps() -> bool:
 
 
 def on_signals(stop: threading.Event) -> None:
-    """The first SIGTERM or SIGINT asks for an orderly stop, the second ends the process.
+    """The first SIGTERM or SIGINT starts an orderly stop, the second ends the process.
 
-    A handler runs between any two steps of the main thread, which may just then hold the lock that `stop.set` needs. So
-    the interpreter writes a byte to a socket, and a thread that reads it sets `stop`.
+    A handler runs between any two steps of the main thread, which may hold the lock that `stop.set` needs. So the
+    interpreter writes a byte to a socket, and a thread that reads it sets `stop`.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -65,7 +63,7 @@ def on_signals(stop: threading.Event) -> None:
 
 
 def run_until(stop: threading.Event, start: Callable[[], None], shut_down: Callable[[], bool]) -> int:
-    """Start, wait for the stop, stop. The exit code is 0 if everything ended in time."""
+    """Start, wait for `stop`, shut down. Returns the exit code, which is 0 if everything ended in time."""
     try:
         start()
         stop.wait()
@@ -75,7 +73,7 @@ def run_until(stop: threading.Event, start: Callable[[], None], shut_down: Calla
 
 
 class Addresses(Protocol):
-    """Where a program answers, of its options; None is off."""
+    """The addresses on which a program listens; None disables a server."""
 
     @property
     def health_probe_bind_address(self) -> ListenAddress | None: ...

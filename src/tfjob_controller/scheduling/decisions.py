@@ -47,7 +47,7 @@ from tfjob_controller.util.timestamps import parse_time_or_none
 EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
 INVALID_RESOURCES = "InvalidResources"
 BACKING_OFF = "backs off after a failed attempt"
-HELD_BACK = "there may be room, but gangs that have waited longer come first"
+HELD_BACK = "there may be capacity, but gangs that have waited longer come first"
 
 # The longest backoff after a failed attempt; a longer one was written by another clock or by hand, and is ignored.
 MAX_BACKOFF_SECONDS = 60.0
@@ -170,7 +170,7 @@ class _GangShape:
         self._message_fingerprint: tuple[int, ...] = ()
 
     def may_fit(self) -> bool:
-        """False if it is certain, or has been tried, that it does not fit."""
+        """Returns False if its estimate is too small, or if a placement has failed and no capacity was freed since."""
         self._estimate.refresh()
         if self._estimate.has_grown:
             self._estimate.has_grown = False

@@ -5,10 +5,10 @@ how many if only one resource counted. That is an upper bound: where it is below
 be tried. It is updated with the changed nodes only, which costs microseconds per event for each of thousands of pending
 gangs.
 
-`HypotheticalCapacity` answers for the cluster as it could be: empty, or without gangs. It decides which gangs can never
-start, and for which it is useful to hold capacity back. Nodes count here also while they are not ready or cordoned,
-since they may come back. Groups of nodes are cached per set of filters until nodes change, since thousands of gangs ask
-the same.
+`HypotheticalCapacity` answers for a cluster without any pods, or without gangs. It decides which gangs can never start,
+and for which it is useful to hold capacity back. Nodes count here also while they are not ready or cordoned, since they
+may come back. Groups of nodes are cached per set of filters until nodes change, since thousands of gangs have the same
+filters.
 
 The messages of pending gangs count whole pods that would fit rather than free amounts, so that they do not change with
 every small pod. Equal situations have equal messages: none contains the time.
@@ -222,11 +222,11 @@ def _insufficient(
 def pending_message(
     pod_sets: Sequence[PodSet], estimates: Sequence[PodSetEstimate], rejections: Callable[[NodeFilter], str]
 ) -> str:
-    """`needs 4 x nvidia.com/gpu: 1; 3 nodes have room, 1 more needed`"""
+    """Returns a message such as `needs 4 x nvidia.com/gpu: 1; 3 nodes have capacity, 1 more needed`."""
     short = _insufficient(pod_sets, estimates)
     if short:
         return "; ".join(_shortage(pod_set, estimate, rejections) for pod_set, estimate in short)
-    return f"needs {_all(pod_sets)}; there is room for each kind of pod, but not for all together"
+    return f"needs {_all(pod_sets)}; there is capacity for each kind of pod, but not for all together"
 
 
 def exceeds_capacity_message(pod_sets: Sequence[PodSet]) -> str:
@@ -249,7 +249,7 @@ def missing_resources(pod_sets: Sequence[PodSet], estimates: Sequence[PodSetEsti
 
 
 def _scarce(pod_set: PodSet, estimate: PodSetEstimate) -> list[tuple[str, int, int]]:
-    """The resources of which there is too little; all, if each alone would do but no node has all."""
+    """Returns the scarce resources; all of them if each is sufficient alone, but no node has enough of all."""
     named = [(name, amount, fits) for (name, amount), fits in zip(pod_set.requests, estimate.by_resource, strict=True)]
     scarce = [each for each in named if each[2] < pod_set.min_count]
     return scarce or [(name, amount, estimate.count) for name, amount, _ in named if name != PODS]
@@ -259,8 +259,8 @@ def _shortage(pod_set: PodSet, estimate: PodSetEstimate, rejections: Callable[[N
     needs = f"needs {_pods(pod_set)}"
     if not estimate.nodes:
         because = rejections(pod_set.node_filter)
-        return f"{needs}; no node has room" + (f" ({because})" if because else "")
-    nodes = "1 node has room" if estimate.nodes == 1 else f"{estimate.nodes} nodes have room"
+        return f"{needs}; no node has capacity" + (f" ({because})" if because else "")
+    nodes = "1 node has capacity" if estimate.nodes == 1 else f"{estimate.nodes} nodes have capacity"
     if estimate.count > estimate.nodes:
         nodes += f" for {estimate.count}"
     return f"{needs}; {nodes}, {pod_set.min_count - estimate.count} more needed"

@@ -44,7 +44,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _SUBDOMAIN_LENGTH = 253
 
 
-# Values without `gc` cost the garbage collector nothing. A full collection would otherwise take long after some hundred
+# The garbage collector ignores values without `gc`. A full collection would otherwise take long after some hundred
 # large filters, while kube-scheduler waits.
 class LabelRequirement(msgspec.Struct, frozen=True, gc=False):
     """One entry of matchExpressions, or of matchFields on the node's name."""
@@ -155,13 +155,13 @@ class NodeFilter:
 
 # Filters with less JSON are evaluated in microseconds, and not remembered.
 _CHEAP_BYTES = 512
-# What a remembered verdict takes, about, and all of them at most.
+# The approximate size of a remembered verdict, and the limit for all of them.
 _VERDICT_BYTES = 192
 _MAX_VERDICTS_BYTES = 16 * 1024 * 1024
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """What one filter says of one version of a node."""
+    """The result of one filter for one version of a node."""
 
     node: Node
     rejection: str
@@ -171,8 +171,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 class NodeVerdicts:
     """Verdicts of large filters on nodes, so that each is evaluated once for each version of a node.
 
-    `evaluate` can be called without the lock of the view whose nodes these are: it makes what later happens under the
-    lock cheap. Safe to use from any thread; no lock is held while a filter is evaluated.
+    `evaluate` can be called without the lock of the view whose nodes these are: later calls under the lock are then
+    cheap. Safe to use from any thread; no lock is held while a filter is evaluated.
     """
 
     def __init__(self, max_bytes: int = _MAX_VERDICTS_BYTES) -> None:
@@ -208,7 +208,7 @@ class NodeVerdicts:
 
     @property
     def size_bytes(self) -> int:
-        """What the verdicts take, about."""
+        """The approximate size of the verdicts."""
         return self._count * _VERDICT_BYTES
 
     def _verdict(self, node_filter: NodeFilter, node: Node) -> Verdict:

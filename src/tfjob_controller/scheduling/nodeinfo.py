@@ -17,7 +17,7 @@ from tfjob_controller.scheduling.nodefilter import NodeFilter, NodeVerdicts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeInfo:
-    """What a node has left. `free_key` is equal for nodes with equal free capacity.
+    """The free capacity of a node. `free_key` is equal for nodes with equal free capacity.
 
     `reserved` is what reservations use whose pods do not exist yet; it is already subtracted from `free`.
     """

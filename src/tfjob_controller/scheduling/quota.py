@@ -1,8 +1,8 @@
 """What the ResourceQuotas of a namespace leave for its gangs.
 
-A gang's reservation counts before its pods exist; otherwise a namespace could reserve a whole cluster of which its
-quota allows it nothing. What is left is `hard` less `used` less what is reserved for pods that do not exist yet. From
-its creation on, the API server counts a pod in `used`.
+A gang's reservation counts before its pods exist; otherwise a namespace could reserve a whole cluster although its
+quota allows it nothing. The remaining amount is `hard` less `used` less what is reserved for pods that do not exist
+yet. From its creation on, the API server counts a pod in `used`.
 
 A quota counts for a kind of pods if all its scopes match. A Gang does not say whether its pods have
 activeDeadlineSeconds or affinity to pods of other namespaces; they count as if they had neither. Only requests and
@@ -31,13 +31,13 @@ QuotaLookup = Callable[[str], Sequence[ResourceQuota]]
 
 @dataclass(frozen=True, slots=True)
 class QuotaShortage:
-    """What a gang requests and its namespace's quotas do not leave."""
+    """The resources of which a gang requests more than the quotas of its namespace leave."""
 
     missing: tuple[Missing, ...]
 
     @property
     def message(self) -> str:
-        """`waits for quota: 4 x nvidia.com/gpu, 2 left`"""
+        """Returns a message such as `waits for quota: 4 x nvidia.com/gpu, 2 left`."""
         parts = (f"{each.requested} {_TIMES} {each.resource}, {each.available} left" for each in self.missing)
         return f"waits for quota: {'; '.join(parts)}"
 
@@ -75,7 +75,7 @@ class _Account:
 
 
 class NamespaceQuotas:
-    """Records what gangs have reserved for pods that do not exist yet, and says how much of a gang the quotas allow."""
+    """Records what gangs have reserved for pods that do not exist yet, and how much of a gang the quotas allow."""
 
     def __init__(self, quotas_of: QuotaLookup) -> None:
         self._quotas_of = quotas_of
@@ -205,12 +205,12 @@ def _matches_class(scope: ScopeRequirement, name: str) -> bool:
 
 
 def _names(account: _Account, minimums: Iterable[_Pods]) -> set[str]:
-    """Returns the resources that the pods request of this quota. A quota of others may be exceeded already."""
+    """Returns the resources of this quota that the pods request. Quotas of other resources may be exceeded already."""
     return {name for pods in minimums if pods.count and account.counts(pods) for name, _ in pods.requests}
 
 
 def _missing(accounts: Iterable[_Account], trial: Iterable[_Account], minimums: Sequence[_Pods]) -> tuple[Missing, ...]:
-    """Returns for each resource that is short what the gang requests and what the quota with the least left has."""
+    """Returns for each scarce resource the amount that the gang requests and the least amount that a quota leaves."""
     found: dict[str, tuple[int, int]] = {}
     for before, after in zip(accounts, trial, strict=True):
         for name in _names(before, minimums) & after.left.keys():

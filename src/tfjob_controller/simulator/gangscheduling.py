@@ -78,7 +78,7 @@ class SimulatedGangScheduler:
         self._waited_at: datetime | None = None
         self._due_ms: int | None = None
 
-    # What happens
+    # Events and steps
 
     def on_arrival(self, job: SimJob) -> None:
         self._jobs[key(job)] = job

@@ -69,7 +69,7 @@ def _figure(rows: int, columns: int, height: float, title: str) -> tuple[Figure,
     return figure, list(axes.flat)
 
 
-# How long jobs take
+# Distributions of times
 
 
 def _distributions(findings: CellResults) -> Figure:
@@ -86,7 +86,7 @@ def _distributions(findings: CellResults) -> Figure:
     return figure
 
 
-# What happened over time, under one policy after another
+# GPUs and jobs over time, for each policy
 
 
 def _by_policy(

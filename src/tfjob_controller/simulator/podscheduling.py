@@ -96,7 +96,7 @@ class SimulatedKubeScheduler:
         self._deadlocked_since: int | None = None
         self._wake = 0
 
-    # What happens
+    # Events and steps
 
     def on_arrival(self, job: SimJob) -> None:
         pod_sets = {each.name: each for each in pod_sets_of(gang_of(job, elastic=False).spec)}

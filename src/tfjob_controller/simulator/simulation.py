@@ -74,7 +74,7 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """What happened. Outcomes are in the order of the jobs."""
+    """The record of one run. Outcomes are in the order of the jobs."""
 
     shape: ClusterShape
     outcomes: tuple[JobOutcome, ...]
@@ -173,7 +173,7 @@ def nearest_rank(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentCell:
-    """One cluster and one kind of workload; or the jobs of a trace, which no seed changes."""
+    """One cluster and one kind of workload; or the jobs of a trace, which are the same for every seed."""
 
     name: str
     shape: ClusterShape
@@ -300,7 +300,7 @@ def paired(values: Sequence[float], baseline: Sequence[float]) -> Interval:
 
 
 def paired_change(values: Sequence[float], baseline: Sequence[float]) -> Interval | None:
-    """Returns that of the relative differences (-0.3 is 30 % less); None where the baseline is zero."""
+    """Returns the interval of the relative differences (-0.3 is 30 % less); None where the baseline is zero."""
     if not all(baseline):
         return None
     return interval([each / other - 1 for each, other in zip(values, baseline, strict=True)])

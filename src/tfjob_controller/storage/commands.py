@@ -1,9 +1,9 @@
 """`tfjob-controller initialize dataset|model` and `tfjob-controller export`, from options to an exit code.
 
 The last line on standard error is the reason of a failure, and nothing may follow it. In a container the same line is
-the termination message, from which the job's reason is made. Libraries log nothing, because their lines could follow
-the reason, and can contain URLs with secrets. errors.py has the exit codes. SIGTERM and SIGINT end a command at once;
-the next run continues from there.
+the termination message, from which the controller takes the job's reason. Libraries log nothing, because their lines
+could follow the reason, and can contain URLs with secrets. errors.py has the exit codes. SIGTERM and SIGINT end a
+command at once; the next run continues from there.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The source of an exporter: a folder that a program, which nobody trusts, has written.
+"""The source of an exporter: a folder that an untrusted program has written.
 
-Theory of operation. The exporter has what the program may not have: the credentials of the storage, in its environment
-and in files of its container. The program cannot read them, but could have the exporter read them, by links in the
-folder, by the folder itself being a link, or by exchanging a file for a link after it was listed. So the folder is
-opened once, without following links in any part of its path. Everything in it is listed and opened relative to that
-descriptor, again without following links, and only regular files that are still as they were listed are read. Whoever
-needs a path gets that of the open descriptor.
+Theory of operation. The exporter has the credentials of the storage, in its environment and in files of its container.
+The program cannot read them, but could make the exporter upload them: by links in the folder, by making the folder
+itself a link, or by replacing a file with a link after the file was listed. So the folder is opened once, without
+following links in any part of its path. Everything in it is listed and opened relative to that descriptor, again
+without following links, and only regular files that are still as they were listed are read. Callers that need a path
+get the path of the open descriptor.
 
-A link to a file within the folder stands for that file.
+A link to a file within the folder is uploaded as that file.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tfjob_controller.storage.files import RemoteFile, identity_of, is_own
 from tfjob_controller.storage.folder import BLOCK_BYTES
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Listing holds a descriptor for each level.
+# Listing keeps a descriptor open for each level.
 _MAX_DEPTH = 100
 _MAX_FILES = 1_000_000
-# For connections and the process itself.
+# The descriptors that connections and the process itself need.
 _OTHER_DESCRIPTORS = 100
 
 _log = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ class ConfinedSource:
         """
         descriptor = self._open(file.location)
         if descriptor is None:
-            raise StorageError(f"{file.name}: it is no regular file any more")
+            raise StorageError(f"{file.name}: it is no longer a regular file")
         try:
             if identity_of(os.fstat(descriptor)) != file.identity:
                 raise StorageError(f"{file.name}: the file has changed since it was listed", is_transient=True)
@@ -95,7 +95,7 @@ class ConfinedSource:
                 raise StorageError(f"{self._path}: folders are nested more than {_MAX_DEPTH} levels deep")
             for name in sorted(subfolders):
                 if stat.S_ISLNK(_status(name, descriptor).st_mode):
-                    _log.warning("a link to a folder is left out", link=os.path.join(self._path, below, name))
+                    _log.warning("a link to a folder is skipped", link=os.path.join(self._path, below, name))
             for name in sorted(names):
                 if not is_own(name):
                     count += 1
@@ -116,7 +116,7 @@ class ConfinedSource:
         try:
             descriptor = self._open(location)
         except FileNotFoundError:
-            _log.warning("a link to nothing is left out", link=path)
+            _log.warning("a broken link is skipped", link=path)
             return None
         if descriptor is None:
             _log.warning("only regular files are sent", left_out=path)
@@ -134,7 +134,7 @@ class ConfinedSource:
         try:
             if not stat.S_ISREG(_status(name, above).st_mode):
                 return None
-            # Another kind of file may stand there by now, whose opening must not wait.
+            # By now the name may belong to another kind of file, such as a pipe, whose opening must not block.
             descriptor = os.open(name, _FLAGS | os.O_NONBLOCK, dir_fd=above)
         except OSError as error:
             raise _explained(error, location) from None
@@ -161,7 +161,7 @@ def _open_folder(path: str, above: int | None = None) -> int:
 
 
 def _explained(error: OSError, path: str) -> OSError | StorageError:
-    # ENOTDIR is what O_DIRECTORY says of a link.
+    # With O_DIRECTORY, opening a link fails with ENOTDIR.
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return StorageError(f"{path} is or goes through a symbolic link: nothing is sent")
     return error
@@ -176,7 +176,7 @@ def _refuse(error: OSError) -> None:
 
 
 def _allow_descriptors(count: int) -> None:
-    """Raises the limit of open files as far as it is needed. Raises StorageError if it cannot be raised so far."""
+    """Raises the limit of open files to what is needed. Raises StorageError if the hard limit is lower."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < count:
         if hard != resource.RLIM_INFINITY and hard < count:

@@ -1,10 +1,10 @@
-"""What went wrong, in one line, and whether another try can help.
+"""Explains errors in one line, and determines whether a retry can help.
 
 Theory of operation. Five libraries raise five families of errors, wrapped in each other. `explain` walks from an error
-to its causes and takes the first one that says something: a full disk, an HTTP status, a name such as
-NoCredentialsError. Classes are known by their names, so nothing here imports a library that may not be installed.
+to its causes and takes the first one that explains the failure: a full disk, an HTTP status, a name such as
+NoCredentialsError. Classes are recognized by their names, so nothing here imports a library that may not be installed.
 
-Exit codes are the controller's: 1 to 127 are permanent, 128 to 255 worth a retry.
+Exit codes are the controller's: 1 to 127 mean a permanent error, 128 to 255 a transient one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 EXIT_PERMANENT = 1
 EXIT_USAGE = 2
-# 128 and EX_TEMPFAIL of sysexits.h; above all that a signal makes (129 to 192).
+# 128 plus EX_TEMPFAIL of sysexits.h, which is above the codes of processes that a signal ended (129 to 192).
 EXIT_TRANSIENT = 128 + 75
 EXIT_STOPPED = 128 + 15
 
@@ -34,15 +34,15 @@ _LOCAL = (
 )
 _TRANSIENT_STATUSES = (408, 425, 429)
 _NAMED = {
-    "GatedRepoError": "access is denied: its terms must be accepted on the hub, and HF_TOKEN be of one who has",
+    "GatedRepoError": "access is denied: accept the terms on the hub, and set HF_TOKEN of that account",
     "RepositoryNotFoundError": "the repository does not exist, or is private and HF_TOKEN may not read it",
     "RevisionNotFoundError": "the revision does not exist",
     "NoCredentialsError": "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "PartialCredentialsError": "half of the credentials is missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "DefaultCredentialsError": "there are no usable credentials: set GOOGLE_APPLICATION_CREDENTIALS",
-    "RefreshError": "access is denied: Google does not take the credentials",
+    "RefreshError": "access is denied: Google rejected the credentials",
 }
-# Of aiohttp, httpx, botocore and fsspec; what Python itself has is an OSError.
+# Names of aiohttp, httpx, botocore and fsspec; Python's own errors of this kind are OSErrors.
 _TRANSIENT_NAMES = {
     "ClientError",
     "TransportError",
@@ -71,7 +71,7 @@ def exit_code(error: StorageError) -> int:
 
 
 def explain(error: BaseException, where: object) -> StorageError:
-    """What an error means for `where`, a URI or path without secrets. The message must still be redacted."""
+    """Explains an error at `where`, a URI or path without secrets. The message must still be redacted."""
     if isinstance(error, StorageError):
         return error
     for each in _chain(error):
@@ -99,13 +99,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _known(error: BaseException, where: object) -> StorageError | None:
-    """The meaning of one error without its causes; None if it is unknown."""
+    """Explains one error without its causes; None if it is unknown."""
     if isinstance(error, ImportError):
         missing = getattr(error, "name", None) or error
         return StorageError(f"{where}: the package {missing} is missing: install tfjob-controller[storage]")
     if isinstance(error, OSError) and error.errno in _FULL:
         return StorageError(f"the disk is full: {_file_of(error)} cannot be written")
-    # s3fs makes such errors for objects, too, but their names do not begin with a slash.
+    # s3fs raises such errors for objects, too, but their names do not begin with a slash.
     if isinstance(error, OSError) and error.errno in _LOCAL and str(error.filename).startswith("/"):
         return StorageError(f"{error.filename}: {error.strerror}")
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -33,7 +33,7 @@ class Sink(Protocol):
         """Whether the destination has the same content already."""
 
     def put(self, path: Path, name: str) -> None:
-        """Uploads the file and verifies that it is complete. The path stands for a descriptor."""
+        """Uploads the file and verifies that it is complete. The path refers to an open descriptor."""
 
 
 def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Redactor) -> None:

@@ -46,21 +46,21 @@ class RemoteFile:
     name: str
     """Relative to the target folder, with slashes."""
     location: str
-    """How the source finds the file."""
+    """The name by which the source finds the file."""
     size: int | None
     """Bytes; None if the source does not report it."""
     identity: str
-    """Changes with the content: ETag, generation, hash, time. Empty if the source has nothing of the kind."""
+    """Changes with the content: ETag, generation, hash, time. Empty if the source reports none of these."""
     digest: Digest | None = None
 
 
 def identity_of(status: os.stat_result) -> str:
-    """The identity of a local file: another one as soon as its content has changed."""
+    """Returns the identity of a local file, which changes with its content."""
     return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
 
 
 def checked_name(name: str) -> str:
-    """A listed name that stays within the target folder. Raises StorageError for any other."""
+    """Returns a listed name if it stays within the target folder. Raises StorageError for any other."""
     parts = name.split("/")
     if "\0" in name or any(part in ("", ".", "..") for part in parts):
         raise StorageError(f"the source has a file named {name!r}, which would leave the target folder: refused")
@@ -73,7 +73,7 @@ def is_own(name: str) -> bool:
 
 
 def new_hash(digest: Digest | None, size: int | None) -> Hash | None:
-    """A new hash of the digest's algorithm; None without a digest."""
+    """Returns a new hash of the digest's algorithm; None without a digest."""
     if digest is None:
         return None
     if digest.algorithm == CRC32C:
@@ -130,7 +130,7 @@ def manifest_of(files: Iterable[RemoteFile], where: object) -> Manifest:
 
 
 def check_free_space(missing_bytes: int, folder: Path) -> None:
-    """Raises StorageError if the bytes do not fit on the disk, before hours of download end with that error."""
+    """Raises StorageError if the bytes do not fit on the disk, so that a long download does not fail at its end."""
     free = shutil.disk_usage(folder).free
     if missing_bytes > free:
         raise StorageError(

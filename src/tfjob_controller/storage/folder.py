@@ -39,10 +39,10 @@ _log = structlog.get_logger(__name__)
 
 
 class FilledFolder:
-    """Use as a context manager: it is held alone, as far as the file system has locks."""
+    """The target folder, locked where the file system supports locks. Use as a context manager."""
 
     def __init__(self, path: Path) -> None:
-        # The folder itself may be given by a link; what is below it may not.
+        # The path of the folder itself may be a link; paths below it may not.
         self.root = Path(os.path.realpath(path))
         self._journal: dict[str, list[Any]] = {}
         self._writing = threading.Lock()
@@ -59,7 +59,7 @@ class FilledFolder:
         os.close(self._held)
 
     def is_filled_from(self, uri: StorageUri) -> bool:
-        """Does the marker say that this URI's files are all here?"""
+        """Whether the marker records a complete copy of this URI."""
         try:
             marker = json.loads((self.root / MARKER).read_text())
         except (OSError, ValueError):
@@ -67,7 +67,10 @@ class FilledFolder:
         return isinstance(marker, dict) and marker.get("key") == uri.key
 
     def is_whole(self, file: RemoteFile) -> bool:
-        """Is this version of the file here under its final name? Reads it if only its hash can tell."""
+        """Whether this version of the file is complete under its final name.
+
+        Reads the file if only its hash can decide.
+        """
         path = self._path_of(file.name)
         if not path.is_file() or path.is_symlink() or file.size is None or path.stat().st_size != file.size:
             return False
@@ -76,7 +79,7 @@ class FilledFolder:
         return file.digest is not None and _hash_of(path, file) == file.digest.value
 
     def part_of(self, file: RemoteFile) -> PartialFile:
-        """Where this version of the file grows; what a run before left of it is there."""
+        """Returns the partial file of this version, with the content that an earlier run has fetched."""
         name = hashlib.sha256(f"{file.name}\0{file.identity}\0{file.size}".encode("utf-8", "surrogateescape"))
         parent = self._path_of(file.name).parent
         parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +96,7 @@ class FilledFolder:
             journal.write(json.dumps([file.name, file.identity, part.size]) + "\n")
 
     def finish(self, uri: StorageUri, what: str, files: Iterable[RemoteFile], byte_count: int) -> None:
-        """All files are here: remove what is no longer needed, make all of it durable, and say so."""
+        """Writes the marker after all files are complete and durable, and removes what is no longer needed."""
         names = [file.name for file in files]
         for left in self.root.rglob(f"{OWN_PREFIX}*{_PART_SUFFIX}"):
             left.unlink()
@@ -112,7 +115,7 @@ class FilledFolder:
         _sync(self.root)
 
     def unmark(self) -> None:
-        """What is here will no longer be what the marker says."""
+        """Removes the marker, before the content changes."""
         (self.root / MARKER).unlink(missing_ok=True)
 
     def _path_of(self, name: str) -> Path:
@@ -139,7 +142,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def _read_journal(path: Path) -> Iterator[tuple[str, list[Any]]]:
-    """A line that a kill has torn is none."""
+    """Reads the journal, without a last line that a kill has cut off."""
     with contextlib.suppress(FileNotFoundError), path.open() as lines:
         for line in lines:
             with contextlib.suppress(ValueError):
@@ -181,7 +184,8 @@ SYNC_EVERY_BYTES = 4 * BLOCK_BYTES
 
 
 class PartialFile:
-    """An incomplete file, which knows its hash. A context manager, for one thread; `append` adds to its `size` bytes.
+    """An incomplete file and the hash of its content. A context manager, for one thread; `append` adds to its `size`
+    bytes.
 
     The content of an earlier run is continued if the source still describes the file in the same way. Without a hash to
     verify, the last bytes are fetched again, since a power failure may have damaged them unnoticed.
@@ -211,7 +215,7 @@ class PartialFile:
         """Adds a block. If the file becomes longer than announced, discards the content and raises StorageError."""
         if self._file.size is not None and self.size + len(block) > self._file.size:
             self.restart()
-            raise self._wrong(f"more than the {self._file.size} bytes that were told have come")
+            raise self._wrong(f"received more than the {self._file.size} bytes that the source announced")
         written = 0
         while written < len(block):
             written += os.write(self._descriptor, memoryview(block)[written:])
@@ -232,7 +236,7 @@ class PartialFile:
     def check_size(self) -> None:
         """Raises StorageError unless the file has the size that the source announced."""
         if self._file.size is not None and self.size != self._file.size:
-            raise self._wrong(f"only {self.size} of {self._file.size} bytes have come")
+            raise self._wrong(f"received only {self.size} of {self._file.size} bytes")
 
     def has_right_hash(self) -> bool:
         digest = self._file.digest

@@ -1,8 +1,8 @@
 """Google Cloud Storage by gcsfs: a source, and a sink.
 
-Credentials are Google's own ways: GOOGLE_APPLICATION_CREDENTIALS (a file's path or, as a Secret's variable can hold no
-file, its JSON itself), a workload identity, the instance; without any the bucket is read as the public is.
-STORAGE_EMULATOR_HOST leads to another server.
+Credentials come from where Google's libraries find them: GOOGLE_APPLICATION_CREDENTIALS (the path of a file or, since a
+Secret's variable cannot hold a file, its JSON), a workload identity, or the instance. Without credentials, the bucket
+is read anonymously. STORAGE_EMULATOR_HOST names another server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _PART_BYTES = 8 * 2**20
 
 def connect(environ: Mapping[str, str]) -> Any:
     """A gcsfs.GCSFileSystem. Raises ImportError, StorageError."""
-    # Its newer half asks over gRPC what kind each bucket is: no emulator answers that, and gRPC writes to the log.
+    # Otherwise gcsfs requests the type of each bucket over gRPC, which emulators do not support, and gRPC writes to the
+    # log.
     os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     import gcsfs
 
@@ -45,7 +46,7 @@ def _token(environ: Mapping[str, str]) -> Any:
     if environ.get("STORAGE_EMULATOR_HOST") and not value:
         return "anon"
     if not value.startswith("{"):
-        # With a path nothing else is tried: who names credentials does not want others.
+        # With a path no other credentials are tried, since the user has chosen these.
         return value or None
     try:
         return json.loads(value)
@@ -64,14 +65,14 @@ def _identity(info: Info) -> str:
 
 
 def _digest(info: Info) -> Digest | None:
-    """Composed objects have no MD5."""
+    """Returns the MD5, or the CRC32C of a composed object, which has no MD5."""
     if info.get("md5Hash"):
         return Digest.from_base64(MD5, info["md5Hash"])
     return Digest.from_base64(CRC32C, info["crc32c"]) if info.get("crc32c") else None
 
 
 class GsSink:
-    """Puts files below a prefix. An object appears when it is whole, and not before."""
+    """Puts files below a prefix. An object becomes visible once its upload is complete."""
 
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
         self._root = root_of(uri)
@@ -90,4 +91,6 @@ class GsSink:
             str(path), f"{self._root}/{name}", chunksize=_PART_BYTES, content_type=content_type_of(name)
         )
         if not self.has(path, name):
-            raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_transient=True)
+            raise StorageError(
+                f"{name}: the hash in the bucket differs from that of the uploaded file", is_transient=True
+            )

@@ -1,8 +1,8 @@
 """The Hugging Face hub by huggingface_hub: a source, and a sink.
 
-HF_TOKEN (or ACCESS_TOKEN, as Kubeflow's Trainer calls it) says who asks, HF_ENDPOINT which hub. The revision is turned
-into a commit first, so all files are of one. Every file can be verified: the hub knows the SHA-256 of large ones, and
-Git's hash of the others.
+HF_TOKEN (or ACCESS_TOKEN, as Kubeflow's Trainer calls it) authenticates requests, and HF_ENDPOINT names the hub. The
+revision is resolved to a commit first, so that all files come from the same commit. Every file can be verified: the hub
+reports the SHA-256 of large files, and the Git hash of the others.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ _log = structlog.get_logger(__name__)
 
 
 def _token(environ: Mapping[str, str]) -> str | bool:
-    """False keeps the library from looking for one that somebody left in the home folder."""
+    """Returns the token; False keeps the library from using one that it finds in the home folder."""
     return next((environ[name].strip() for name in _TOKENS if environ.get(name, "").strip()), False)
 
 
 def _refuse_plain_http(environ: Mapping[str, str]) -> None:
-    """Has the library refuse redirects to http://, unless the hub itself is reached so.
-
-    The library keeps its settings for the whole process, which has one job.
+    """Makes the library refuse redirects to http://, unless the hub's own URL has this scheme. The library's settings
+    apply to the whole process, which runs one command.
     """
     import httpx
     from huggingface_hub import set_client_factory
@@ -73,7 +72,7 @@ class HubSource:
 
     def _listing(self, root: str) -> Mapping[str, Info]:
         found: Any = self._filesystem.find(root, detail=True)
-        # Of a single file `find` gives the name only.
+        # For a single file `find` returns only the name.
         return {root: self._filesystem.info(root, expand_info=True)} if list(found) == [root] else found
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:

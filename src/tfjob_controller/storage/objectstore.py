@@ -87,7 +87,7 @@ def relative_files(
 ) -> list[RemoteFile]:
     """The files of a listing, named relative to `below`; if `below` is a file, by its last name.
 
-    Objects whose name ends with a slash are skipped: programs create them to stand for folders.
+    Objects whose name ends with a slash are skipped: programs create them to represent folders.
     """
     files = []
     for location, info in found.items():

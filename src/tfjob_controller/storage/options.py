@@ -10,42 +10,44 @@ from typing import Any, TypeVar
 from tfjob_controller.flags import COUNT, FILE, SWITCH, TEXT, choice, option, options_of, read_options
 from tfjob_controller.util.commandline import UsageError
 
-# As Kubeflow's Trainer has them; STORAGE_URI is its variable, too.
+# The variable and the paths of Kubeflow's Trainer.
 STORAGE_URI = "STORAGE_URI"
 WORKSPACE = "/workspace"
 OUTPUT_FOLDER, MODEL_FOLDER = f"{WORKSPACE}/output", f"{WORKSPACE}/model"
 
 
 def _parallel(default: str) -> Any:
-    return option(COUNT, default, "How many files are on their way at the same time.")
+    return option(COUNT, default, "Number of files that are transferred at the same time.")
 
 
 def _retries() -> Any:
-    return option(COUNT, "8", "How often in a row a try may bring nothing before we give up; each waits longer.")
+    return option(
+        COUNT, "8", "Number of consecutive retries without progress before the command fails; the delays grow."
+    )
 
 
 def _log_format() -> Any:
-    return option(choice("json", "console"), "json", "How log lines are written.")
+    return option(choice("json", "console"), "json", "Format of log lines.")
 
 
 def _log_level() -> Any:
-    return option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+    return option(choice("debug", "info", "warning", "error"), "info", "Lowest level that is logged.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitializeOptions:
-    """All that `tfjob-controller initialize` can be told."""
+    """The options of `tfjob-controller initialize`."""
 
     storage_uri: str = option(
         TEXT,
         "",
-        "Where the files are: s3://, gs://, hf://, http(s)://, file:// or pvc://; also read from $STORAGE_URI.",
+        "URI of the files: s3://, gs://, hf://, http(s)://, file:// or pvc://; also read from $STORAGE_URI.",
     )
     target: str = option(FILE, "", f"The folder that is filled; empty for {WORKSPACE}/dataset or {WORKSPACE}/model.")
     parallel: int = _parallel("8")
     retries: int = _retries()
     verify_hash: bool = option(
-        SWITCH, "true", "Compare hashes where the source tells them; false for S3 servers whose ETags mean nothing."
+        SWITCH, "true", "Compare hashes where the source reports them; false for S3 servers whose ETags are not hashes."
     )
     log_format: str = _log_format()
     log_level: str = _log_level()
@@ -53,10 +55,10 @@ class InitializeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """All that `tfjob-controller export` can be told."""
+    """The options of `tfjob-controller export`."""
 
     storage_uri: str = option(
-        TEXT, "", "Where the files go: s3://, gs://, hf://, file:// or pvc://; also read from $STORAGE_URI."
+        TEXT, "", "URI of the destination: s3://, gs://, hf://, file:// or pvc://; also read from $STORAGE_URI."
     )
     source: str = option(
         FILE,
@@ -75,18 +77,18 @@ StorageOptions = TypeVar("StorageOptions", InitializeOptions, ExportOptions)
 
 
 def resolve_initialize(what: str, flags: Mapping[str, str], environ: Mapping[str, str]) -> InitializeOptions:
-    """The options of `initialize dataset|model` that these flags and this environment say. Raises UsageError."""
+    """Returns the options of `initialize dataset|model` from flags and environment. Raises UsageError."""
     options = _with_uri(read_options(InitializeOptions, flags, environ), environ)
     return options if options.target else dataclasses.replace(options, target=f"{WORKSPACE}/{what}")
 
 
 def resolve_export(flags: Mapping[str, str], environ: Mapping[str, str]) -> ExportOptions:
-    """The options of `export` that these flags and this environment say. Raises UsageError."""
+    """Returns the options of `export` from flags and environment. Raises UsageError."""
     return _with_uri(read_options(ExportOptions, flags, environ), environ)
 
 
 def _with_uri(options: StorageOptions, environ: Mapping[str, str]) -> StorageOptions:
     uri = options.storage_uri or environ.get(STORAGE_URI, "")
     if not uri.strip():
-        raise UsageError(f"say where by {STORAGE_URI} or --storage-uri: it is empty")
+        raise UsageError(f"there is no storage URI: set {STORAGE_URI} or --storage-uri")
     return dataclasses.replace(options, storage_uri=uri.strip())

@@ -1,12 +1,12 @@
-"""S3 and what speaks its language, by s3fs: a source, and a sink.
+"""S3 and services with a compatible API, by s3fs: a source, and a sink.
 
-Credentials and endpoint come from where every program with Amazon's SDK has them (AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_ENDPOINT_URL, AWS_REGION, a web identity, the instance). Without any, the
-bucket is read as the public is.
+Credentials and endpoint come from where Amazon's SDK finds them (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_SESSION_TOKEN, AWS_ENDPOINT_URL, AWS_REGION, a web identity, the instance). Without credentials, the bucket is read
+anonymously.
 
 The ETag of an object that was uploaded in one piece is the MD5 of its content, unless it was encrypted with a key of
-the customer's or of KMS: that is asked for when the two differ. Reads name the ETag (If-Match), so a changed object is
-an error and not a mixture.
+the customer's or of KMS; whether it was is requested only if the two differ. Reads send the ETag (If-Match), so an
+object that changes meanwhile causes an error instead of a mixed file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tfjob_controller.storage.uris import StorageUri
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _CONNECT_SECONDS, _READ_SECONDS = 15, 60
-# Of an upload: two parts of four files at the same time are in memory. S3 takes 10,000 parts at most.
+# The size of the parts of an upload. Two parts of each of four files are in memory; S3 accepts 10,000 parts at most.
 _PART_BYTES = 8 * 2**20
 _MOST_PARTS = 10_000
 _PARTS_AT_ONCE = 2
@@ -44,11 +44,11 @@ def connect(environ: Mapping[str, str]) -> Any:
     settings: dict[str, Any] = {
         "connect_timeout": _CONNECT_SECONDS,
         "read_timeout": _READ_SECONDS,
-        # s3fs and this package try again; three of them would multiply.
+        # s3fs and this package retry already; retries of botocore would multiply theirs.
         "retries": {"max_attempts": 1},
     }
     if "AWS_REQUEST_CHECKSUM_CALCULATION" not in environ:
-        # Servers other than Amazon's often do not know the newer checksums; sizes and ETags are compared anyway.
+        # Servers other than Amazon's often do not support the newer checksums; sizes and ETags are compared anyway.
         settings["request_checksum_calculation"] = "when_required"
     return s3fs.S3FileSystem(
         anon=not _has_credentials(), config_kwargs=settings, use_listings_cache=True, skip_instance_cache=True
@@ -56,7 +56,7 @@ def connect(environ: Mapping[str, str]) -> Any:
 
 
 def _has_credentials() -> bool:
-    """Amazon's SDK looks in all its places, of which an instance's metadata may take a second."""
+    """Whether Amazon's SDK finds credentials; a request to the instance's metadata server may take a second."""
     import botocore.session
 
     return botocore.session.Session().get_credentials() is not None
@@ -83,7 +83,7 @@ def _etag(info: Info) -> str:
 
 
 class S3Sink:
-    """Puts files below a prefix. An object appears when it is whole, and not before."""
+    """Puts files below a prefix. An object becomes visible once its upload is complete."""
 
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
         self._root = root_of(uri)
@@ -104,9 +104,13 @@ class S3Sink:
         )
         self._filesystem.invalidate_cache()
         if int(self._filesystem.info(location)["size"]) != size:
-            raise StorageError(f"{name}: the bucket has another size of it than was sent", is_transient=True)
+            raise StorageError(
+                f"{name}: the size in the bucket differs from that of the uploaded file", is_transient=True
+            )
         if not self.has(path, name) and is_etag_md5(self._filesystem, location):
-            raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_transient=True)
+            raise StorageError(
+                f"{name}: the hash in the bucket differs from that of the uploaded file", is_transient=True
+            )
 
 
 def _part_bytes(size: int) -> int:
@@ -117,7 +121,7 @@ def _part_bytes(size: int) -> int:
 
 
 def _etag_of(path: Path) -> str:
-    """The ETag that S3 gives a file that `put` sends: s3fs sends less than two parts as one piece."""
+    """Returns the ETag of a file that `put` uploads: s3fs uploads less than two parts in one piece."""
     size = path.stat().st_size
     part_bytes = _part_bytes(size)
     is_one = size < 2 * part_bytes

@@ -118,10 +118,10 @@ def _walk(root: Path) -> Iterator[Path]:
     for folder, subfolders, names in os.walk(root, onerror=refuse):
         for name in sorted(subfolders):
             if (link := Path(folder, name)).is_symlink():
-                _log.warning("a link to a folder is left out", link=str(link))
+                _log.warning("a link to a folder is skipped", link=str(link))
         for name in sorted(names):
             path = Path(folder, name)
             if path.is_file() and not is_own(name):
                 yield path
             elif path.is_symlink() and not path.exists():
-                _log.warning("a link to nothing is left out", link=str(path))
+                _log.warning("a broken link is skipped", link=str(path))

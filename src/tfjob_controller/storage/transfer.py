@@ -37,7 +37,10 @@ class RetryPolicy:
     redact: Redactor
 
     def try_again(self, where: str, attempt: Callable[[], bool]) -> None:
-        """Calls `attempt` until it returns True; False means progress, but no end. Raises StorageError, Cancelled."""
+        """Calls `attempt` until it returns True; False means progress without completion.
+
+        Raises StorageError, Cancelled.
+        """
         backoff = DecorrelatedBackoff(self.clock, random.Random(), base_seconds=0.5, cap_seconds=20.0)  # noqa: S311
         failures = 0
         while not self.stop.is_set():
@@ -103,7 +106,7 @@ class Transfer:
             wrong += 1
             self._restart(part)
             raise StorageError(
-                f"{file.name}: the content has not the hash that the source tells of it",
+                f"{file.name}: the hash of the content differs from the one that the source reports",
                 is_transient=wrong < _WRONG_CONTENTS,
             )
 

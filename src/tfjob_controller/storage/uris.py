@@ -40,7 +40,7 @@ class StorageUri:
     def key(self) -> str:
         """A hash that is equal for equal URIs and reveals no secrets.
 
-        Users and passwords are left out, and a query goes in by a slow hash.
+        Users and passwords are left out, and a query is hashed slowly.
         """
         head, _, query = self.text.partition("?") if self.scheme in ("http", "https") else (self.text, "", "")
         parts = [_without_user(head), self.repository_type]
@@ -56,7 +56,7 @@ def parse(text: str, what: str = MODEL) -> StorageUri:
     scheme, separator, rest = text.strip().partition("://")
     scheme = scheme.lower()
     if not separator:
-        raise StorageError(f"the storage URI {text!r} is none: it must begin with one of {_schemes()}")
+        raise StorageError(f"{text!r} is not a storage URI: it must begin with one of {_schemes()}")
     if scheme not in SCHEMES:
         raise StorageError(f"{redact_urls(text)}: the scheme {scheme!r} is unknown: use one of {_schemes()}")
     if scheme == "hf":
@@ -79,14 +79,14 @@ def redact_urls(text: str) -> str:
 
 
 def _shown(match: re.Match[str]) -> str:
-    """A URL ends before the punctuation of the sentence that it stands in."""
+    """Returns a URL without secrets. It ends before the punctuation of the sentence around it."""
     url = match[0].rstrip(".,:;)]}'")
     return _redacted(url) + match[0][len(url) :]
 
 
 def _redacted(url: str) -> str:
     scheme, _, rest = url.partition("://")
-    # An s3:// key may hold such characters too; that it is shown shorter than it is does no harm.
+    # An s3:// key may contain such characters too; it is then shown shortened, which does no harm.
     shown, mark, _ = _cut(rest)
     authority, slash, path = shown.partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}{mark and mark + _HIDDEN}"
@@ -143,7 +143,7 @@ def _file(text: str, rest: str) -> StorageUri:
     return StorageUri(text.strip(), "file", "", "/" + unquote(path).strip("/"))
 
 
-# Variables with one of these words in their name: those of the libraries, and what users call theirs.
+# Variables whose name contains one of these words are secret: those of the libraries, and usual names of users.
 _SECRET_NAME = re.compile(
     r"KEY|SECRET|TOKEN|PASS|PWD|PSW|CRED|AUTH|SIGN|SAS|PRIVATE|SESSION|COOKIE|CONN|DSN", re.IGNORECASE
 )
@@ -151,7 +151,7 @@ _SECRET_NAME = re.compile(
 _PATH_NAME = re.compile(r"(_FILE|_PATH|_DIR|_HOME|^GOOGLE_APPLICATION_CREDENTIALS|^(OLD)?PWD)$", re.IGNORECASE)
 # Shorter values are ordinary words rather than secrets.
 _SHORTEST = 6
-# The kubelet keeps 2,048 bytes of a log's end as the reason.
+# The kubelet keeps the last 2,048 bytes of a log as the termination message.
 _LONGEST_LINE = 1000
 
 
@@ -179,7 +179,7 @@ class Redactor:
 
 
 def _forms_of(value: str) -> Iterator[str]:
-    """Yields how a value may stand in a message: in one line, line by line, escaped, and quoted in a URL."""
+    """Yields the forms that a value may have in a message: in one line, line by line, escaped, and quoted in a URL."""
     lines = [" ".join(line.split()) for line in value.splitlines()]
     yield " ".join(value.split())
     yield from lines

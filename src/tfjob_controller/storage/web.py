@@ -1,8 +1,8 @@
 """One file of a web server, by the aiohttp session of fsspec's HTTP back end.
 
-fsspec's own reading takes whatever comes for the range that it asked for. Here the answer is looked at: a server may
-not know ranges, or have another version by now. Nothing but GET is asked, since a presigned URL is signed for that
-alone. Variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY count.
+fsspec itself accepts any response to a range request. This module checks the response, because a server may not support
+ranges, or may have another version of the file by now. All requests are GETs, since a presigned URL is valid for one
+method. The variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY apply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OK, _PARTIAL, _UNSATISFIABLE = 200, 206, 416
 
 
 class WebSource:
-    """The file of one URL, by the last name in its path."""
+    """The file of one URL, named by the last part of its path."""
 
     def __init__(self, uri: StorageUri) -> None:
         import aiohttp
@@ -33,7 +33,7 @@ class WebSource:
 
         self._uri = uri
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS)
-        # What is packed stays packed: sizes are those of what comes.
+        # Compressed content stays compressed, because sizes are those of the bytes that the server sends.
         settings = {"timeout": timeout, "auto_decompress": False, "trust_env": True}
         self._filesystem = HTTPFileSystem(client_kwargs=settings, skip_instance_cache=True)
 
@@ -54,7 +54,9 @@ class WebSource:
             answer.raise_for_status()
             skip = offset - _start_of(answer)
             if skip < 0:
-                raise StorageError(f"{file.location}: the server gave another range than was asked", is_transient=True)
+                raise StorageError(
+                    f"{file.location}: the server returned another range than was requested", is_transient=True
+                )
             while block := self._filesystem_sync(_block_of(answer)):
                 rest = block[skip:]
                 skip = max(0, skip - len(block))
@@ -79,7 +81,7 @@ class WebSource:
         from yarl import URL
 
         session = await self._filesystem.set_session()
-        # Signed as it is written: not to be quoted again.
+        # The signature of a presigned URL covers it as it is written, so the URL must not be quoted again.
         url = URL(self._uri.text, encoded=True)
         for _ in range(_MAX_REDIRECTS):
             answer = await session.get(url, headers=headers, allow_redirects=False)
@@ -103,7 +105,10 @@ async def _awaited(task: Any) -> Any:
 
 
 async def _block_of(answer: Any) -> bytes:
-    """Up to a megabyte; what came before a lost connection is kept, and the loss is told at the next call."""
+    """Returns up to a megabyte.
+
+    If the connection is lost after some bytes, returns them; the next call raises the error.
+    """
     block = bytearray()
     while len(block) < _BLOCK_BYTES:
         try:

@@ -31,10 +31,10 @@ from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# Kubelets, scrapers and people together need only a few. No request has a body.
+# Kubelets, scrapers and people together need only a few connections. No request has a body.
 LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True)
 _ROUTE_THREADS = 2
-# How much longer than a rendering the pause after it is.
+# The pause after a rendering is this many times as long as the rendering.
 _PAUSE_FACTOR = 9.0
 
 
@@ -54,7 +54,7 @@ def text(body: str, status: int = 200) -> RouteResponse:
 
 
 def healthz(_: Request) -> RouteResponse:
-    """A liveness probe: the process answers. Restarting the process would correct nothing else."""
+    """The liveness probe. It succeeds if the process responds, since a restart would correct no other problem."""
     return text("ok\n")
 
 

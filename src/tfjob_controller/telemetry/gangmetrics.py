@@ -15,31 +15,30 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from tfjob_controller.api.gang import PHASES, WAITING, Gang
 from tfjob_controller.util.timestamps import parse_time
 
-# From a gang that starts at once to one that waits a day.
+# The buckets range from a gang that starts at once to one that waits for a day.
 _WAIT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
-# kube-scheduler waits for a filter; a bind waits for the gang.
+# A filter call must be fast, because kube-scheduler waits for it; a bind call waits for the whole gang.
 _FILTER_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5]
 _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
-# Of `gangscheduler.status.writer.StatusChange`.
+# Directions by value of `gangscheduler.status.writer.StatusChange`.
 _DIRECTIONS = {"shrink_requested": "shrink", "grow_requested": "grow"}
-# What counts from 0 on, so that an alert sees the first one too: of status writes those that are a repair, of bindings
-# all that `gangscheduler.binding.binder.ObserveBinding` names.
+# Series that start with 0, so that an alert notices the first increase too: status writes that repair a gang, and all
+# results that `gangscheduler.binding.binder.ObserveBinding` names.
 _REPAIRS = ("reassigned", "requeued", "failed")
 _BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
-# Of `gangscheduler.admission.queue.FITS`.
+# The meanings of `gangscheduler.admission.queue.FITS`.
 _FITS = {
-    "yes": "there is room now",
-    "held": "there is room, held for one that comes first",
-    "no": "there is none",
-    "unknown": "not looked at yet",
+    "yes": "there is capacity now",
+    "held": "there is capacity, but an earlier gang holds it",
+    "no": "there is no capacity",
+    "unknown": "not evaluated yet",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """Gangs on their way, with seconds.
-
-    Of each that waits one of `admission.queue.FITS`, and for how long; of each bound in part, since its admission.
+    """The gangs that wait or are partly bound. `waits` has one of `admission.queue.FITS` and the seconds since a gang
+    was queued, `partly_bound` the seconds since a gang was admitted.
     """
 
     waits: Sequence[tuple[str, float]]
@@ -47,13 +46,13 @@ class Underway:
 
 
 class GangMetrics:
-    """Counts and times what the gang scheduler's parts report to its methods: status writes, Bindings, and calls."""
+    """Counts and times status writes, Bindings and calls, which parts of the gang scheduler report to its methods."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._writes = Counter(
             "gang_status_writes_total",
-            "Statuses of Gangs that were written, by what they say; failed: the write was refused.",
+            "Writes of Gang statuses, by the change that they record; failed: the API server refused the write.",
             ["result"],
             registry=registry,
         )
@@ -73,7 +72,7 @@ class GangMetrics:
             registry=registry,
             buckets=_WAIT_BUCKETS,
         )
-        self._bindings = Counter("gang_bindings_total", "Bindings by how they ended.", ["result"], registry=registry)
+        self._bindings = Counter("gang_bindings_total", "Bindings by result.", ["result"], registry=registry)
         for result in _BINDING_RESULTS:
             self._bindings.labels(result)
         self._binding_seconds = Histogram(
@@ -90,7 +89,7 @@ class GangMetrics:
         )
         self._bind_seconds = Histogram(
             "gang_extender_bind_duration_seconds",
-            "Time that bind calls take, waiting for the gang included.",
+            "Time that bind calls take, including the wait for the gang.",
             registry=registry,
             buckets=_BIND_BUCKETS,
         )
@@ -106,7 +105,9 @@ class GangMetrics:
         reserved: Callable[[], Mapping[str, int]],
         used: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
-        """Show gangs by phase, and by resource what is reserved and what share of all is used, when it is asked for."""
+        """Show at each scrape the gangs by phase, and by resource the reserved capacity and the share that pods
+        request.
+        """
         self.registry.register(_Collector(gangs, reserved, used))
 
     def collect_underway(self, underway: Callable[[], Underway | None]) -> None:
@@ -184,13 +185,15 @@ def _underway() -> tuple[GaugeMetricFamily, ...]:
         GaugeMetricFamily("gang_queue_length", f"Gangs that wait, by whether they fit ({meanings}).", labels=["fits"]),
         GaugeMetricFamily(
             "gang_queue_longest_wait_seconds",
-            "Time that the gang which has waited longest has done so, by whether it fits now.",
+            "Time that the oldest waiting gang has waited, by whether it fits now.",
             labels=["fits"],
         ),
-        GaugeMetricFamily("gang_partly_bound", "Gangs of which some members are bound and others not yet.", labels=[]),
+        GaugeMetricFamily(
+            "gang_partly_bound", "Gangs of which some members are bound and others are not yet.", labels=[]
+        ),
         GaugeMetricFamily(
             "gang_partly_bound_longest_seconds",
-            "Time since the admission of the gang that was admitted first among those bound in part.",
+            "Time since the admission of the partly bound gang that was admitted first.",
             labels=[],
         ),
     )
@@ -203,7 +206,7 @@ def _gangs() -> GaugeMetricFamily:
 def _used() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "gang_cluster_used_ratio",
-        "What bound pods request, gangs' and others', as a share of what all nodes have: their allocatable.",
+        "Requests of all bound pods, as a share of the allocatable capacity of all nodes.",
         labels=["resource"],
     )
 
@@ -211,6 +214,6 @@ def _used() -> GaugeMetricFamily:
 def _reserved() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "gang_reserved_amount",
-        "Reserved for members whose pods are not bound yet: thousandths of a CPU, bytes, or pieces.",
+        "Capacity reserved for members whose pods are not bound yet, in thousandths of a CPU, bytes, or units.",
         labels=["resource"],
     )

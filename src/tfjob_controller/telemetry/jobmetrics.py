@@ -20,9 +20,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from tfjob_controller.api.trainjob.types import MAX_METRICS
 from tfjob_controller.trainer.state.observed import TrainingJob
 
-# From a job that starts at once to one that waits a day for its nodes.
+# The buckets range from a job that starts at once to one that waits for its nodes for a day.
 _START_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
-# From a smoke test to two weeks of training.
+# The buckets range from a smoke test to two weeks of training.
 _DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 86400, 14 * 86400]
 
 
@@ -30,7 +30,9 @@ class JobMetrics:
     """Implements `controller.observer.JobObserver`."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
-        self._created = Counter(f"{prefix}_created_total", "Jobs that this controller took on.", registry=registry)
+        self._created = Counter(
+            f"{prefix}_created_total", "Jobs that this controller started to manage.", registry=registry
+        )
         self._finished = Counter(
             f"{prefix}_finished_total", "Jobs that ended, by state: Succeeded or Failed.", ["state"], registry=registry
         )
@@ -39,7 +41,7 @@ class JobMetrics:
         self._restarts = Counter(f"{prefix}_restarts_total", "Restarts of replicas, over all jobs.", registry=registry)
         self._resizes = Counter(
             f"{prefix}_resizes_total",
-            "Changes of the number of workers of running jobs, by direction (up, down) and by whom: autoscaler, or "
+            "Changes of the number of workers of running jobs, by direction (up, down) and cause: autoscaler, or "
             "spec for kubectl scale, a HorizontalPodAutoscaler and all others.",
             ["direction", "reason"],
             registry=registry,
@@ -79,7 +81,7 @@ class JobMetrics:
 
 
 class JobCollector:
-    """`<prefix>_jobs`, `<prefix>_replicas` and `<prefix>_restarts_max`, counted in the cache when asked."""
+    """`<prefix>_jobs`, `<prefix>_replicas` and `<prefix>_restarts_max`, counted in the cache at each scrape."""
 
     def __init__(self, prefix: str, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
         self._prefix = prefix
@@ -112,14 +114,14 @@ class JobCollector:
             ),
             GaugeMetricFamily(
                 f"{self._prefix}_restarts_max",
-                "Restarts of the unfinished job that has had most, by namespace, as the leader sees them.",
+                "Highest number of restarts of an unfinished job, by namespace, as the leader sees them.",
                 labels=["namespace"],
             ),
         )
 
 
 class WorkerCollector:
-    """`tfjob_workers_*`, counted in the cache when asked."""
+    """`tfjob_workers_*`, counted in the cache at each scrape."""
 
     def __init__(self, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
         self._jobs = jobs
@@ -132,10 +134,8 @@ class WorkerCollector:
 
     def _families(self) -> tuple[GaugeMetricFamily, ...]:
         return (
-            GaugeMetricFamily("tfjob_workers_actual", "Workers that unfinished jobs have.", labels=["namespace"]),
-            GaugeMetricFamily(
-                "tfjob_workers_desired", "Workers that unfinished jobs should have.", labels=["namespace"]
-            ),
+            GaugeMetricFamily("tfjob_workers_actual", "Existing workers of unfinished jobs.", labels=["namespace"]),
+            GaugeMetricFamily("tfjob_workers_desired", "Desired workers of unfinished jobs.", labels=["namespace"]),
         )
 
 
@@ -156,7 +156,7 @@ def _filled(families: tuple[GaugeMetricFamily, ...], tallies: tuple[Tally[Any], 
 
 
 def _workers(jobs: Iterable[TrainingJob]) -> tuple[Tally[tuple[str]], Tally[tuple[str]]]:
-    """Those that there are and those that there should be, by namespace: a label for each job would be too many."""
+    """Returns the existing and the desired workers by namespace; one series for each job would be too many."""
     actual: Tally[tuple[str]] = Tally()
     desired: Tally[tuple[str]] = Tally()
     for job in jobs:
@@ -166,11 +166,11 @@ def _workers(jobs: Iterable[TrainingJob]) -> tuple[Tally[tuple[str]], Tally[tupl
     return actual, desired
 
 
-# With five metrics each, few enough for a small Prometheus.
+# With five metrics for each job, a small Prometheus can store all series.
 MAX_JOBS = 1000
 
 
-# As the CRD says of a value; no longer than a double can be written.
+# The pattern of a value in the CRD.
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|[+-]Inf")
 
 # Kind, namespace and name of a running job, and the last value of each metric as text.
@@ -178,7 +178,7 @@ TrainingOfJob = tuple[str, str, str, Mapping[str, str]]
 
 
 class TrainingCollector:
-    """`tfjob_training_*`, of the jobs that `jobs` gives: those that run, and of which a metric is known."""
+    """`tfjob_training_*` of the jobs that `jobs` returns, which are the running jobs with a known metric."""
 
     def __init__(self, jobs: Callable[[], Iterable[TrainingOfJob]]) -> None:
         self._jobs = jobs
@@ -210,7 +210,7 @@ def _values() -> GaugeMetricFamily:
 
 def _jobs() -> GaugeMetricFamily:
     return GaugeMetricFamily(
-        "tfjob_training_metric_jobs", "Running jobs whose log has told a metric.", labels=["kind", "namespace"]
+        "tfjob_training_metric_jobs", "Running jobs that have logged a metric.", labels=["kind", "namespace"]
     )
 
 

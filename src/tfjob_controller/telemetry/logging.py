@@ -1,16 +1,17 @@
 """Log lines: one JSON object for each event, or coloured text for people.
 
-Every line has `timestamp` (RFC 3339, UTC), `level`, `logger` and `event`, and whatever its thread bound before:
-`reconcile_id`, `key` and `uid` while a job is looked at. What libraries log through the standard library comes out in
-the same form, from warnings up: their chatter below that is about connections, not about us.
+Every line has `timestamp` (RFC 3339, UTC), `level`, `logger` and `event`, and the values that its thread has bound
+before: `reconcile_id`, `key` and `uid` while a job is reconciled. Lines that libraries log through the standard library
+have the same form. Only their warnings and errors are logged, since lower levels are about connections.
 
-Never give a logger a request's headers, a kubeconfig's content or a whole object: nothing here filters them out. For
-the same reason tracebacks come without the values of variables.
+Never give a logger a request's headers, a kubeconfig's content or a whole object: this module does not filter secrets.
+For the same reason tracebacks omit the values of variables.
 
-A line that cannot be written (a full disk, a reader that has gone) is lost, and nobody who logs hears of it: what is
-done must not depend on whether it could be told.
+A line that cannot be written (a full disk, a closed pipe) is dropped without an error: a program must not fail because
+of its log.
 
-Names, messages and reasons come from strangers. In JSON they are escaped to ASCII; for people, in `_harmless`.
+Names, messages and reasons are untrusted. In JSON they are escaped to ASCII; in text for people, `_harmless` escapes
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from structlog.typing import Processor
 
 from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
 
-# All control characters but the tab; and halves of characters, which no stream can write.
+# All control characters but the tab, and surrogates, which no stream can encode.
 _RULES = re.compile(f"[\x00-\x08\x0a-\x1f{CONTROL_CHARACTERS}\ud800-\udfff]")
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -47,7 +48,8 @@ def configure(log_format: str = "json", log_level: str = "info", stream: TextIO 
         processors=[_add_logger_name, *shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log_level]),
         logger_factory=_NamedLoggerFactory(lossy),
-        # Modules get their loggers on import, before this runs; they look at the configuration on their first line.
+        # Modules get their loggers on import, before this function runs; they read the configuration at their first
+        # line.
         cache_logger_on_first_use=False,
     )
     _route_standard_library([structlog.stdlib.add_logger_name, *shared], renderers, lossy)
@@ -64,7 +66,10 @@ def _renderers(log_format: str, stream: TextIO) -> list[Processor]:
 
 
 def _harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """No value begins a line of its own or rules a terminal; a traceback keeps its lines, each of them set in."""
+    """Escapes values, so that none can begin a new line or control a terminal.
+
+    The lines of a traceback are indented.
+    """
     shown = {_seen(name): _seen(value) if isinstance(value, str) else value for name, value in event.items()}
     if isinstance(traceback := event.get("exception"), str):
         shown["exception"] = "\n".join(f"  {_seen(line)}" for line in traceback.split("\n"))
@@ -76,7 +81,7 @@ def _seen(text: str) -> str:
 
 
 class _LossyStream:
-    """As much of a stream as loggers use; raises no OSError."""
+    """The methods of a stream that loggers use, without OSErrors: a line that cannot be written is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -101,7 +106,7 @@ class _NamedLogger:
 
 
 class _NamedLoggerFactory:
-    """What structlog calls with the arguments of `get_logger`."""
+    """Creates the loggers: structlog calls it with the arguments of `get_logger`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

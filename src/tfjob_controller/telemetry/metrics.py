@@ -1,12 +1,11 @@
-"""Time series of the controller; those of jobs: jobmetrics.py, of what they say of their training: trainingmetrics.py.
+"""Time series of the controller, except those of jobs, which are in jobmetrics.py.
 
-Theory of operation. What counts things elsewhere (queue, transport, workers, status writer) knows only small Protocols;
-the classes below fit them and keep one prometheus_client metric each. Figures that somebody holds anyway (the jobs in
-the cache, a watch's statistics) are not counted a second time: a collector asks for them when they are scraped.
+Theory of operation. The parts that count events (queue, transport, workers, status writer) depend only on small
+Protocols, which the classes below implement with prometheus_client metrics. Figures that another part keeps anyway (the
+jobs in the cache, the statistics of a watch) are not counted a second time: a collector reads them at each scrape.
 
 Names, labels and buckets of `workqueue_*`, `rest_client_*` and `leader_election_*` are client-go's, those of
-`controller_runtime_*` controller-runtime's, so that stock dashboards work. No label here ever carries the name of a
-job or pod.
+`controller_runtime_*` controller-runtime's, so that stock dashboards work. No label carries the name of a job or pod.
 
 Threads: any. Source: component-base metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}/metrics.go.
 """
@@ -33,18 +32,18 @@ from tfjob_controller.telemetry.jobmetrics import (
 )
 from tfjob_controller.trainer.state.observed import TrainingJob
 
-# 10 ns to 1,000 s, as controller-runtime has them.
+# 10 ns to 1,000 s, the buckets of controller-runtime.
 _QUEUE_BUCKETS = [1e-8 * 10**power for power in range(12)]
 _REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]
 _RECONCILE_BUCKETS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0]
 
 
 class Metrics:
-    """The registry, and what each part of the program counts with."""
+    """The registry, and the metrics of each part of the program."""
 
     def __init__(self, version: str = "", *, of_controller: bool = True) -> None:
-        """The gang scheduler has neither queues nor syncs, and counts no jobs: those are not shown there."""
-        # Else each counter and histogram has a second series with the time at which it was made.
+        """Without `of_controller` there are no metrics of queues, syncs and jobs, which the gang scheduler lacks."""
+        # Otherwise each counter and histogram has a second series with its creation time.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -71,11 +70,11 @@ class Metrics:
         self.registry.register(JobCollector("trainjob", jobs))
 
     def collect_informers(self, statistics: Callable[[], Mapping[str, InformerStatistics]]) -> None:
-        """Show what informers say of themselves, by resource."""
+        """Show the statistics of informers, by resource."""
         self.registry.register(InformerCollector(statistics))
 
     def collect_thread_restarts(self, restarts: Callable[[], Mapping[str, int]]) -> None:
-        """Show how often threads died and were started again, by thread."""
+        """Show how often threads that died were restarted, by thread."""
         self.registry.register(ThreadCollector(restarts))
 
     def collect_training(self, jobs: Callable[[], Iterable[TrainingOfJob]]) -> None:
@@ -83,7 +82,7 @@ class Metrics:
         self.registry.register(TrainingCollector(jobs))
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
-        """Content type and body for a scraper that accepts this."""
+        """Returns the content type and body for this Accept header."""
         encoder, content_type = choose_encoder(accept)
         return content_type, encoder(self.registry)
 
@@ -104,9 +103,13 @@ class WorkQueueMetrics:
         self._depth = gauge("depth", "Items that wait for a worker.")
         self._adds = counter("adds_total", "Items added, repeated adds of a waiting item not counted.")
         self._latency = histogram("queue_duration_seconds", "Time from an item's first add to its get.")
-        self._work = histogram("work_duration_seconds", "Time that the work on an item takes.")
-        self._unfinished = gauge("unfinished_work_seconds", "Time that all items in work have been so, added up.")
-        self._longest = gauge("longest_running_processor_seconds", "Time that the oldest item in work has been so.")
+        self._work = histogram("work_duration_seconds", "Time that workers take to process an item.")
+        self._unfinished = gauge(
+            "unfinished_work_seconds", "Sum of the times for which the items in progress have been processed."
+        )
+        self._longest = gauge(
+            "longest_running_processor_seconds", "Time for which the oldest item in progress has been processed."
+        )
         self._retries = counter("retries_total", "Adds with a delay.")
 
     def new_depth_metric(self, name: str) -> metrics.Gauge:
@@ -143,13 +146,13 @@ class RequestMetrics:
         )
         self._retries = Counter(
             "rest_client_request_retries_total",
-            "Requests that were sent again, by the code that the one before ended with.",
+            "Retries of requests, by the code of the previous attempt.",
             ["code", "verb", "host"],
             registry=registry,
         )
         self._seconds = Histogram(
             "rest_client_request_duration_seconds",
-            "Time from sending a request to its whole answer (of a watch: to its headers).",
+            "Time from sending a request to the end of its response (of a watch: the end of the headers).",
             ["verb", "host"],
             registry=registry,
             buckets=_REQUEST_BUCKETS,
@@ -182,7 +185,7 @@ class LeaderElectionMetrics:
         )
         self._slowpath = Counter(
             "leader_election_slowpath_total",
-            "Renewals for which the lease had to be read first.",
+            "Renewals that had to read the lease first.",
             ["name"],
             registry=registry,
         )
@@ -197,7 +200,7 @@ class LeaderElectionMetrics:
         self._slowpath.labels(name).inc()
 
 
-# Results that are all `error` to those who count as controller-runtime does.
+# Results that controller-runtime counts as `error`.
 _FAILED = ("error", "terminal", "panic")
 
 
@@ -235,10 +238,10 @@ class SyncMetrics:
             buckets=_RECONCILE_BUCKETS,
         )
         self._active = Gauge(
-            "controller_runtime_active_workers", "Workers in a sync just now.", by_controller, registry=registry
+            "controller_runtime_active_workers", "Workers that run a sync now.", by_controller, registry=registry
         )
         self._max = Gauge(
-            "controller_runtime_max_concurrent_reconciles", "Workers there are.", by_controller, registry=registry
+            "controller_runtime_max_concurrent_reconciles", "Number of workers.", by_controller, registry=registry
         )
 
     def workers_started(self, controller: str, count: int) -> None:
@@ -265,39 +268,47 @@ class SyncMetrics:
             self._terminal.labels(controller).inc()
 
 
-# Suffix, help, and how the figure is got, of what each informer shows; all are by resource.
+# Name, help and value of the series of each informer; all are by resource.
 _INFORMER_GAUGES: tuple[tuple[str, str, Callable[[InformerStatistics], float]], ...] = (
     ("informer_objects", "Objects in the cache.", lambda it: it.objects),
-    ("informer_synced", "1 once the cache held a whole list.", lambda it: it.is_synced),
+    ("informer_synced", "1 once the cache has received a complete list.", lambda it: it.is_synced),
     (
         "informer_pending_notifications",
-        "Changes not yet told to handlers.",
+        "Changes not yet delivered to handlers.",
         lambda it: sum(h.pending for h in it.handlers),
     ),
     (
         "reflector_connected",
-        "1 while the last list or watch went well, 0 while it is tried again.",
+        "1 if the last list or watch succeeded, 0 while it is retried.",
         lambda it: not it.reflector.last_error,
     ),
-    ("reflector_last_resource_version", "Version up to which all was seen.", lambda it: it.resource_version),
+    (
+        "reflector_last_resource_version",
+        "Resource version up to which the cache has processed all changes.",
+        lambda it: it.resource_version,
+    ),
 )
 _INFORMER_COUNTERS: tuple[tuple[str, str, Callable[[InformerStatistics], float]], ...] = (
     (
         "reflector_lists",
-        "Whole lists, streamed or in pages.",
+        "Complete lists, streamed or in pages.",
         lambda it: it.reflector.lists + it.reflector.streaming_lists,
     ),
     ("reflector_watches", "Watches opened.", lambda it: it.reflector.watches),
     ("reflector_events", "Events applied, without bookmarks.", lambda it: it.reflector.events),
     ("reflector_failures", "Lists and watches that failed.", lambda it: it.reflector.failures),
     ("reflector_expired", "Versions that the server had compacted away (410).", lambda it: it.reflector.expired),
-    ("reflector_undecodable", "Objects that could not be read.", lambda it: it.reflector.undecodable),
-    ("informer_handler_failures", "Changes that a handler failed on.", lambda it: sum(h.failures for h in it.handlers)),
+    ("reflector_undecodable", "Objects that could not be decoded.", lambda it: it.reflector.undecodable),
+    (
+        "informer_handler_failures",
+        "Changes for which a handler failed.",
+        lambda it: sum(h.failures for h in it.handlers),
+    ),
 )
 
 
 class InformerCollector:
-    """What informers and their reflectors say of themselves."""
+    """The statistics of informers and their reflectors."""
 
     def __init__(self, statistics: Callable[[], Mapping[str, InformerStatistics]]) -> None:
         self._statistics = statistics
@@ -322,7 +333,7 @@ class InformerCollector:
 
 
 class ThreadCollector:
-    """How often long-lived threads died."""
+    """The restarts of long-lived threads."""
 
     def __init__(self, restarts: Callable[[], Mapping[str, int]]) -> None:
         self._restarts = restarts
@@ -337,5 +348,5 @@ class ThreadCollector:
         return [family]
 
     def _family(self) -> CounterMetricFamily:
-        help_ = "Threads that died and were started again."
+        help_ = "Restarts of threads that died."
         return CounterMetricFamily("tfjob_controller_thread_restarts", help_, labels=["thread"])

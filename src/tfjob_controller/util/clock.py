@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits. Safe to use from any thread."""
+    """Returns the time and waits. Safe to use from any thread."""
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment; never goes back."""

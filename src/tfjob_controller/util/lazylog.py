@@ -32,7 +32,7 @@ class _LazyLogger:
         self._logger: Any = None
 
     def debug(self, event: str, **values: Any) -> None:
-        """Write nothing if structlog is not imported: then nobody has enabled debug lines."""
+        """Write nothing if structlog is not imported, because debug lines are then not enabled."""
         if self._logger is not None or "structlog" in sys.modules:
             self.__getattr__("debug")(event, **values)
 

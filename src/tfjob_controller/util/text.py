@@ -1,11 +1,11 @@
 """Text of unknown origin, made safe to print: names, messages, logs and server responses.
 
-Some characters do more than to be seen. Escape sequences that clear a screen or overwrite a line begin with a control
-character, of which there are 32 in ASCII and 32 more of eight bits. Two line separators are known to some programs
-only, so that one line for one program is two for the next. Bidirectional controls show a reader another order than
-programs see. Such characters are replaced by their escapes.
+Some characters have effects besides being shown. Escape sequences that clear a screen or overwrite a line begin with a
+control character, of which there are 32 in ASCII and 32 more of eight bits. Only some programs know two of the line
+separators, so that one program reads one line where another reads two. Bidirectional controls change the order in which
+a reader sees the text. Such characters are replaced by their escapes.
 
-Each caller decides which ASCII control characters may pass; of the others none ever may.
+Each caller decides which ASCII control characters may pass; all others are always escaped.
 """
 
 from __future__ import annotations

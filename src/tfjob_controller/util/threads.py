@@ -1,7 +1,7 @@
 """Supervised threads.
 
 A controller whose watch thread died looks healthy and does nothing. So the body of every long-lived thread runs under a
-supervisor: an exception is logged and counted, and after a short rest the body runs again.
+supervisor: an exception is logged and counted, and after a short pause the body runs again.
 """
 
 from __future__ import annotations

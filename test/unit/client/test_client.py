@@ -109,8 +109,10 @@ def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
     [
         pytest.param(ApiError(0, "Timeout", "no answer"), "no answer: is the API server of there up?", id="away"),
         pytest.param(ApiError(0, "Closed", "the transport is closed"), "closed: make a new Client", id="closed"),
-        pytest.param(ApiError(0, "", "no answer", outcome_unknown=True), "may have been carried out", id="unknown"),
-        pytest.param(ApiError(401, "", "who?"), "there does not know you (any more): log in again", id="401"),
+        pytest.param(ApiError(0, "", "no answer", outcome_unknown=True), "may have been processed", id="unknown"),
+        pytest.param(
+            ApiError(401, "", "who?"), "there rejected your credentials, which may have expired: log in again", id="401"
+        ),
         pytest.param(ApiError(403, "", 'User "u" cannot list resource "tfjobs"'), "role `view`", id="reads"),
         pytest.param(ApiError(403, "", 'User "u" cannot patch resource "tfjobs"'), "role `edit`", id="writes"),
         pytest.param(ApiError(422, "", "spec.x: Invalid value"), "spec.x: Invalid value", id="invalid"),

@@ -36,7 +36,7 @@ def wish(bench: ControllerBench) -> None:
         bench,
         targetMembers={"worker": 2},
         leaving=["worker-1", "worker-2"],
-        targetReason="room for b",
+        targetReason="capacity for b",
         observedGeneration=gang["metadata"]["generation"],
     )
 
@@ -56,7 +56,7 @@ def test_the_wish_is_on_record_before_the_spec_is_written_and_then_the_children_
     assert bench.job["spec"]["workerReplicas"] == 2
     left = {path.rsplit("-", 1)[-1] for path in bench.api.paths(f"{JOB_PATH}/") if "-worker-" in path}
     assert left == {"0", "3"}
-    assert ("Normal", "Resized", "shrunk 4 → 2 workers: room for b") in bench.recorder.events
+    assert ("Normal", "Resized", "shrunk 4 → 2 workers: capacity for b") in bench.recorder.events
     assert ("resized", "down", "autoscaler") in bench.counted.said
     assert scales(bench) == 1
 
@@ -123,7 +123,7 @@ def test_another_process_that_finds_the_wish_on_record_goes_on(bench: Controller
     bench.reconciler = bench.new_reconciler()
     bench.settle_minor()
     assert bench.job["spec"]["workerReplicas"] == 2
-    assert ("Normal", "Resized", "shrunk 4 → 2 workers: room for b") in bench.recorder.events
+    assert ("Normal", "Resized", "shrunk 4 → 2 workers: capacity for b") in bench.recorder.events
 
 
 def test_without_a_wish_a_running_job_costs_nothing(bench: ControllerBench) -> None:

@@ -136,8 +136,10 @@ def event(uid: str, reason: str, note: str, time: str = "2026-11-21T20:00:00.000
 
 def test_each_resize_is_told_once_and_in_order() -> None:
     seen = Seen()
-    down = event("1", "Resized", "shrunk 4 → 2 workers: room for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z")
-    up = event("2", "Resized", "grown 2 → 3 workers: the cluster has room", "2026-11-21T20:00:09.0Z")
+    down = event(
+        "1", "Resized", "shrunk 4 → 2 workers: capacity for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z"
+    )
+    up = event("2", "Resized", "grown 2 → 3 workers: the cluster has free capacity", "2026-11-21T20:00:09.0Z")
     other = event("3", "SuccessfulCreate", "Created job: first-worker-0")
     assert seen.news([other]) == []
     assert seen.news([up, other, down]) == [f"Resized first: {each['note']}" for each in (down, up)]

@@ -31,7 +31,7 @@ def test_what_stands_behind_two_dashes_is_the_program_as_it_is() -> None:
     parsed = parse(["submit", "x", "--image", "i", "--", "python", "--help", "--", "-n", "5"])
     assert parsed.program == ["python", "--help", "--", "-n", "5"]
     assert parsed.namespace == ""
-    with pytest.raises(UsageError, match="only `submit` takes one"):
+    with pytest.raises(UsageError, match="only `submit` accepts a command"):
         parse(["list", "--", "x"])
 
 

@@ -173,7 +173,9 @@ def test_an_unchanged_situation_has_the_very_same_words() -> None:
     decider, gangs = AdmissionDecider(view, POLICY), [a_gang("a", workers(4))]
     first = decider.decide(gangs, NOW)
     assert first == [
-        Pending("ns/a", 1, (Missing("cpu", "4", "2"),), "needs 4 \u00d7 cpu: 1; 1 node has room for 2, 2 more needed")
+        Pending(
+            "ns/a", 1, (Missing("cpu", "4", "2"),), "needs 4 \u00d7 cpu: 1; 1 node has capacity for 2, 2 more needed"
+        )
     ]
     view.set_pod(a_pod("small", "n", "0"))
     view.remove_pod("ns/small")

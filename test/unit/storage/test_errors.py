@@ -60,7 +60,7 @@ HUB = huggingface_hub.errors
         pytest.param(web_error(502), "HTTP 502", True, id="web: gateway"),
         pytest.param(aiohttp.ClientPayloadError("cut"), "cut", True, id="web: cut"),
         pytest.param(TimeoutError(), "TimeoutError", True, id="timeout"),
-        pytest.param(hub_error(HUB.GatedRepoError, 403), "its terms must be accepted", False, id="hub: gated"),
+        pytest.param(hub_error(HUB.GatedRepoError, 403), "accept the terms on the hub", False, id="hub: gated"),
         pytest.param(hub_error(HUB.RepositoryNotFoundError, 401), "or is private", False, id="hub: no repository"),
         pytest.param(
             hub_error(HUB.RevisionNotFoundError, 404), "the revision does not exist", False, id="hub: revision"

@@ -124,7 +124,7 @@ def test_content_of_another_hash_is_fetched_once_more_and_then_refused(
     if is_taken:
         fetch(source, HASHED, tmp_path, checks=checks)
     else:
-        with pytest.raises(StorageError, match="has not the hash") as refused:
+        with pytest.raises(StorageError, match="hash of the content differs") as refused:
             fetch(source, HASHED, tmp_path, checks=checks)
         assert not refused.value.is_transient
     assert (tmp_path / "a").exists() is is_taken

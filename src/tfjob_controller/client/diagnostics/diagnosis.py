@@ -57,7 +57,7 @@ def diagnose(case: Diagnostics) -> Diagnosis:
 
 
 def job_hints(job: AnyJob) -> list[str]:
-    """What the status of the job does not say, in whole sentences."""
+    """Returns hints that the status of the job does not contain, as whole sentences."""
     status, elsewhere = status_of(job), _managed_elsewhere(job)
     candidates = [_deleted(job), elsewhere]
     if not is_finished(status):
@@ -141,7 +141,7 @@ def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
         if phase == WAITING:
             position = status.get("position", 0)
             place = f" at position {position} of the queue" if position else ""
-            return Diagnosis(f"it waits for room as a gang{place}: {_message(status)}", _when(spec, status))
+            return Diagnosis(f"it waits for capacity as a gang{place}: {_message(status)}", _when(spec, status))
     return None
 
 
@@ -150,12 +150,12 @@ def _when(spec: Object, status: Object) -> str:
         f"{each['resource']} {each.get('requested', '?')} (now {each.get('available', '?')})"
         for each in status.get("missing") or ()
     )
-    when = f"it starts once there is room for all of it: {missing}" if missing else "it starts once its turn comes"
+    when = f"it starts once there is capacity for all of it: {missing}" if missing else "it starts once its turn comes"
     if status.get("requeueTime"):
         when += f"; not before {status['requeueTime']}"
     if spec.get("timeoutSeconds") is not None:
         when += f"; after {spec['timeoutSeconds']} s of waiting: {spec.get('onTimeout') or 'Wait'}"
-    return f"{when}; `kubectl tfjob queue` shows who is before it"
+    return f"{when}; `kubectl tfjob queue` shows the gangs before it"
 
 
 def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:

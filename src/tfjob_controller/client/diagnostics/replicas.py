@@ -65,7 +65,7 @@ def _trainjob_plan(job: TrainJob) -> Plan | None:
 
 
 def _shape(has_launcher: bool) -> ByEnvironment:
-    """A framework that only says which pods exist."""
+    """Returns a framework that determines only which pods exist."""
 
     def nothing(setting: Setting, index: int) -> Mapping[str, str]:
         return {}

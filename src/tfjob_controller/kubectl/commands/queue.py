@@ -18,7 +18,7 @@ from tfjob_controller.kubectl.arguments import WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
 
-UNSEEN = "no gang scheduler has looked at it yet"
+UNSEEN = "no gang scheduler has seen it yet"
 NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
 _TIMEOUT_SECONDS = 10.0
 _NO_PLACE = 10**9
@@ -74,14 +74,14 @@ def queue_of(gangs: Sequence[Gang]) -> GangQueue:
 def summary(queue: GangQueue) -> str:
     """The line below the table: how many gangs have capacity, or what to check where no gang scheduler decides."""
     look = (
-        "look whether one runs: kubectl get pods -A -l app=gang-scheduler "
+        "check that one runs: kubectl get pods -A -l app=gang-scheduler "
         "(docs/gang-scheduling.md says how it is installed)"
     )
     if queue.unseen and queue.unseen == len(queue.waiting) and not queue.running:
-        return f"no gang scheduler has looked at any gang; {look}"
-    running = f"{_gangs(queue.running)} with room"
+        return f"no gang scheduler has seen any gang; {look}"
+    running = f"{_gangs(queue.running)} with capacity"
     if queue.unseen:
-        return f"{running}; no gang scheduler has looked at {_gangs(queue.unseen)} yet; {look}"
+        return f"{running}; no gang scheduler has seen {_gangs(queue.unseen)} yet; {look}"
     return running
 
 

@@ -159,11 +159,11 @@ def show_usage(session: Session, parsed: Namespace) -> int:
     nodes, pods, why = _read(session)
     found = cluster_usage(pods, session.scope, nodes)
     if why:
-        print_notice(f"What is free is not shown: {why}")
+        print_notice(f"Free capacity is not shown: {why}")
     if is_for_programs(parsed.output):
         return print_value(found, parsed.output)
     if not found.holdings and not found.nodes:
-        print_notice(f"No job holds anything in {session.scope_text}.")
+        print_notice(f"No job uses resources in {session.scope_text}.")
         return 0
     Screen().table(*rows_of(found, with_namespace=not session.scope))
     return 0

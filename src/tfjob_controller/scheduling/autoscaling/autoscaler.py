@@ -45,7 +45,7 @@ from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement, find_member_node, place
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 
-FREE_CAPACITY = "the cluster has room"
+FREE_CAPACITY = "the cluster has free capacity"
 # How long released capacity stays nominated for a gang: pods have a grace period.
 _RELEASE_TIMEOUT = timedelta(seconds=300)
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
@@ -314,7 +314,7 @@ def _resize_request(victims: Sequence[Victim], head: _Head, now: datetime) -> Re
     gang = victims[0].gang
     leaving = tuple(sorted((each.member for each in victims), key=member_index))
     target = len(gang.nodes) - len(leaving)
-    prefix = f"room for {head.key}, waiting "
+    prefix = f"capacity for {head.key}, waiting "
     is_unchanged = gang.reason.startswith(prefix) and (gang.target, gang.leaving) == (target, leaving)
     reason = gang.reason if is_unchanged else f"{prefix}{int(head.queued.waiting_seconds(now))} s"
     return ResizeRequest(gang.key, gang.kind, target, leaving, reason)

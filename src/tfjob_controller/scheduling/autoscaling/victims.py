@@ -10,7 +10,7 @@ which it still fits. Three orders are tried until one gives a plan:
    the first order removes one member here and one there;
 3. all combinations within a budget, which is enough for small clusters and gangs.
 
-What is impossible for all resources in total is not tried at all: most calls end there.
+Nothing is tried if the total of any resource is too small; most calls end there.
 """
 
 from __future__ import annotations

@@ -142,9 +142,9 @@ def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() 
     cluster.settle()
     assert described(cluster).workers == "3 (from 2 to 6, InPlace)"
     assert described(cluster).progress == "40 of 100 steps"
-    scaling = replace(cluster.job.status.scaling, target=2, target_reason="room for b")  # type: ignore[type-var]  # it has one
+    scaling = replace(cluster.job.status.scaling, target=2, target_reason="capacity for b")  # type: ignore[type-var]  # it has one
     cluster.job = replace(cluster.job, status=replace(cluster.job.status, scaling=scaling))
-    assert described(cluster).workers == "3 (from 2 to 6, InPlace), 2 requested: room for b"
+    assert described(cluster).workers == "3 (from 2 to 6, InPlace), 2 requested: capacity for b"
     assert described(running_world()).workers == described(running_world()).progress == ""
 
 

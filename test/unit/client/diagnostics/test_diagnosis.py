@@ -120,7 +120,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         pytest.param(case(gangs=[gang("")]), "no gang scheduler has seen", "check that one runs", id="no scheduler"),
         pytest.param(
             case(gangs=[gang("Waiting", position=3, message="no room", requeueTime=CREATED)]),
-            "it waits for room as a gang at position 3 of the queue: no room",
+            "it waits for capacity as a gang at position 3 of the queue: no room",
             f"it starts once its turn comes; not before {CREATED}; after 60 s of waiting: Fail",
             id="queued",
         ),

@@ -98,7 +98,7 @@ def test_nothing_is_resized_by_members_that_have_no_room(world: GangWorld) -> No
 
 def leaving(world: GangWorld, name: str, *members: str) -> None:
     target = len(placed_nodes(world.gang(name).status)) - len(members)
-    wish = {"targetMembers": {"worker": target}, "targetReason": "room for b", "leaving": list(members)}
+    wish = {"targetMembers": {"worker": target}, "targetReason": "capacity for b", "leaving": list(members)}
     world.change_gang(name, {"status": wish})
 
 

@@ -111,8 +111,8 @@ def test_a_gang_is_asked_for_room_once_another_has_waited_and_not_before(world: 
     found = status(world)
     assert found.target_members == {"worker": 5}
     assert found.leaving == ("worker-5", "worker-6", "worker-7")
-    assert found.target_reason == "room for team/next, waiting 30 s"
-    assert ("big", "ShrinkRequested", "worker: 8 -> 5, room for team/next, waiting 30 s") in world.events.told
+    assert found.target_reason == "capacity for team/next, waiting 30 s"
+    assert ("big", "ShrinkRequested", "worker: 8 -> 5, capacity for team/next, waiting 30 s") in world.events.told
 
 
 def test_the_loop_wakes_for_it_by_itself(world: GangWorld) -> None:
@@ -331,8 +331,8 @@ def test_a_gang_is_asked_to_grow_by_one_into_a_cluster_that_idles(idle: GangWorl
     later(idle, 1)
     found = status(idle)
     assert (found.target_members, found.leaving) == ({"worker": 7}, ())
-    assert found.target_reason == "the cluster has room"
-    assert ("big", "GrowRequested", "worker: 6 -> 7, the cluster has room") in idle.events.told
+    assert found.target_reason == "the cluster has free capacity"
+    assert ("big", "GrowRequested", "worker: 6 -> 7, the cluster has free capacity") in idle.events.told
 
 
 def test_the_next_one_after_as_long_again(idle: GangWorld) -> None:

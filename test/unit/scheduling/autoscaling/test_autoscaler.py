@@ -56,7 +56,7 @@ def test_a_gang_that_waits_gets_room_from_one_that_has_more_than_its_least(full:
     plan = full.plan()
     assert wishes(plan) == {"big": (2, "2 3")}
     (wish,) = plan.resizes
-    assert (wish.kind, wish.reason) == ("worker", "room for ns/next, waiting 30 s")
+    assert (wish.kind, wish.reason) == ("worker", "capacity for ns/next, waiting 30 s")
     assert plan.nominated == NominatedNodes("ns/next", frozenset({"n0"}))
     full.follow(plan.resizes)
     # From now on it is not for pods of no gang either.
@@ -447,7 +447,7 @@ def test_whoever_is_least_above_its_minimum_grows_first_by_one(idle: ScalingWorl
     plan = idle.plan()
     assert wishes(plan) == {"b": (3, "")}
     (wish,) = plan.resizes
-    assert (wish.kind, wish.reason, wish.leaving) == ("worker", "the cluster has room", ())
+    assert (wish.kind, wish.reason, wish.leaving) == ("worker", "the cluster has free capacity", ())
 
 
 @pytest.mark.parametrize("target", [5, 99, 1])
