@@ -1,6 +1,7 @@
-"""For each alert, series on which it must fire and others, as near as can be, on which it must not.
+"""For each alert, series on which it must fire, and similar series on which it must not.
 
-Values are promtool's: `0+60x30` is 0 and thirty more, each 60 higher; `_` is no sample. One a minute.
+Values are promtool's: `0+60x30` is 0 and thirty more samples, each 60 higher; `_` is no sample. There is one sample a
+minute.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ C, G = 'job="tfjob-controller"', 'job="gang-scheduler"'
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The rule is looked at `at` minutes after the first sample."""
+    """The rule is evaluated `at` minutes after the first sample."""
 
     series: Mapping[str, str]
     at: int = 30
@@ -30,7 +31,7 @@ def _one(bad: Mapping[str, str], good: Mapping[str, str], at: int = 30) -> Cases
 
 
 def _histogram(metric: str, labels: str, *counts: tuple[str, int]) -> dict[str, str]:
-    """How many more a minute are at most as large as `le`, by `le`."""
+    """Returns the series of a histogram that grows each minute by these counts, by `le`."""
     return {f'{metric}_bucket{{{labels}, le="{le}"}}': f"0+{count}x60" for le, count in counts}
 
 
@@ -103,13 +104,13 @@ CASES: Mapping[str, Cases] = {
         (
             Case({_RESTARTS % "a": "0x20 0+1x60"}, 50),
             Case({(_RESTARTS % "a").replace("tfjob_r", "trainjob_r"): "0+1x60"}, 50),
-            # In a namespace that had no jobs half an hour ago.
+            # The namespace had no jobs half an hour ago.
             Case({_RESTARTS % "a": "_x30 0+1x30"}, 50),
         ),
         (
             Case({_RESTARTS % "a": "40x60"}, 50),
             Case({_RESTARTS % "a": "0x20 0+0.1x60"}, 50),
-            # Another leader.
+            # The leader changes.
             Case({_RESTARTS % "a": "9x30 _x30", _RESTARTS % "b": "_x31 9x30"}, 50),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Specs of TFJobs for property tests: from nonsense to good ones."""
+"""Specs of TFJobs for property tests, from random to valid ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ scalars = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=3)
 )
-# Names that mean something make it likely that odd values stand where they hurt.
+# Known field names make it likely that unusual values reach code that reads them.
 NAMES = [
     "RuntimeId", "replicaSpecs", "tfReplicaType", "replicas", "tfPort", "template", "spec", "containers", "name", "env",
     "resources", "limits", GPU, "volumes", "metadata", "labels", "terminationPolicy", "chief", "replicaName",
@@ -69,7 +69,7 @@ good_jobs = st.builds(
 
 
 def with_odd_part(whole: Any, way: list[int], part: Any) -> Any:
-    """`whole` with something deep inside replaced: `way` says which turn to take at each level."""
+    """Returns `whole` with one nested value replaced; `way` chooses the branch at each level."""
     if not way or not isinstance(whole, dict | list) or not whole:
         return part
     turn, rest = way[0], way[1:]
@@ -80,7 +80,7 @@ def with_odd_part(whole: Any, way: list[int], part: Any) -> Any:
     return {**whole, name: with_odd_part(whole[name], rest, part)}
 
 
-# Of what patterns are made, so that the API server and the controller can disagree on them.
+# Parts of patterns on which the API server and the controller could disagree.
 _PIECES = "step", " ", "(", ")", "[0-9]", "[^]a]", "[a", "]", "+", "*", "?", "{2}", "{", "|", r"\d", r"\1", "^"
 patterns = st.lists(st.sampled_from(_PIECES), max_size=6).map("".join)
 autoscaling = st.fixed_dictionaries(
@@ -93,7 +93,7 @@ autoscaling = st.fixed_dictionaries(
     },
 )
 
-# From nonsense to jobs with one odd part: about one in eight is good.
+# From random values to jobs with one unusual part: about one in eight is valid.
 specs = (
     anything
     | st.fixed_dictionaries(

@@ -1,4 +1,4 @@
-"""Specs of TrainJobs and runtimes for property tests: nonsense, and good ones with odd parts."""
+"""Specs of TrainJobs and runtimes for property tests: random ones, and valid ones with unusual parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers.anyspec import anything, with_odd_part
 from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
 from tfjob_controller.api.trainjob.types import ROLES
 
-# What may stand in one field or another, but not in all.
+# Values that are valid in some fields, but not in all.
 words = st.sampled_from(
     [*ROLES, "torch", "RANK", "A", "auto", "gpu", "4", "-1", "500m", "a b", "a\n", "X", "Wait", "TrainingRuntime"]
 )
@@ -33,13 +33,13 @@ parts = words | uris | numbers | anything | st.lists(words, max_size=3) | st.dic
 
 
 def _odd(good: list[dict[str, Any]]) -> st.SearchStrategy[Any]:
-    """One of these with one odd part, or as it is."""
+    """Returns one of these specs, unchanged or with one unusual part."""
     ways = st.lists(st.integers(0, 9), min_size=1, max_size=7)
     return st.builds(with_odd_part, st.sampled_from(good), ways, parts) | st.sampled_from(good)
 
 
 def _filled(value: Any) -> Any:
-    """Without empty texts: those are absent fields to the controller, of which it asks less than the server."""
+    """Removes empty texts: the controller treats them as absent fields, with fewer rules than the server."""
     if isinstance(value, dict):
         return {name: _filled(each) for name, each in value.items()}
     if isinstance(value, list):

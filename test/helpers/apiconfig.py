@@ -9,5 +9,5 @@ from tfjob_controller.util.clock import RealClock
 
 
 def config_for(url: str) -> Config:
-    """Nobody's identity at this URL."""
+    """Returns a configuration for this URL without credentials."""
     return Config(ServerConfig(url), "default", "test", Credentials(AuthInfo, RealClock()))

@@ -1,9 +1,9 @@
-"""Waits until a controller has taken in what happened, and has nothing more to do: by its own pages, not by time.
+"""Waits until a controller has processed all changes, by its debug pages instead of a time.
 
     changed = api.patch(path, {"metadata": {"labels": {"touched": "yes"}}})
     await_rest(manager, tfjobs=[changed])       # the cache of TFJobs holds that version; no key waits or is in work
 
-Without it a test could only wait for a while and hope that it was long enough.
+Otherwise a test would have to sleep for a time that may be too short.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Object = dict[str, Any]
 
 
 def await_rest(manager: Manager, **seen: Sequence[Object]) -> None:
-    """Until the caches named by `seen` hold those versions of objects or later ones, and all queues are empty.
+    """Waits until the caches named by `seen` hold those versions of objects or later ones, and all queues are empty.
 
-    Keys that are due later count as work, so it is never true of jobs with a deadline or a time to live. The manager
-    must serve its debug pages.
+    Keys that are due later count as work, so the wait never ends for jobs with a deadline or a time to live. The
+    manager must serve its debug pages.
     """
     versions = {
         cache: max((int(each["metadata"]["resourceVersion"]) for each in objects), default=0)
@@ -35,7 +35,7 @@ def await_rest(manager: Manager, **seen: Sequence[Object]) -> None:
 
     def is_at_rest() -> bool:
         now = {name: _page(manager, name) for name in ("caches", *_QUEUES, "requests")}
-        # A key moves from page to page, so only two looks between which nothing happened say that there is none.
+        # A key moves from page to page, so only two equal reads in a row show that there is no key.
         is_same = before == [now]
         before[:] = [now]
         has_seen = all(now["caches"][cache]["resource_version"] >= version for cache, version in versions.items())

@@ -1,4 +1,4 @@
-"""Which rights an account has used, in the words of kube-apiserver's audit log (bench.auditlog writes it).
+"""The rights that an account has used, from kube-apiserver's audit log (bench.auditlog configures it).
 
 Source: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/
 """

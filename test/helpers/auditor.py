@@ -1,4 +1,4 @@
-"""The auditor of jobs (hack/audit/jobs) within a test's own process, so that a test can go by what it has seen so far.
+"""The auditor of jobs (hack/audit/jobs) within a test's own process, so that the test can read its observations.
 
     with Auditor(api, namespace) as auditor:
         ...
@@ -6,7 +6,7 @@
 
 It watches one namespace from outside and shares no code with the controller. helpers/jobauditor.py has it as a process.
 
-Threads: one that takes in what is seen, besides those of the watches; all are gone after the block.
+Threads: one that processes the observations, besides those of the watches; all have ended after the block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from audit.jobs import auditor
 from audit.jobs.judge import Limits
 from localcluster.api import Api
 
-# Jobs may need their time to end, and the garbage collector its own; what is left then has gone wrong.
+# The time that jobs and the garbage collector need; objects that remain after it are violations.
 _SETTLE_SECONDS = 120.0
 
 
@@ -43,16 +43,16 @@ class Auditor:
 
     @property
     def count(self) -> int:
-        """How many versions were seen so far."""
+        """The number of versions that were observed so far."""
         return self._auditor.count
 
     @property
     def gaps(self) -> int:
-        """How often the server had forgotten where a watch stood."""
+        """The number of watches whose version the server had compacted away."""
         return self._auditor.gaps
 
     def await_no_violations(self) -> None:
-        """Give jobs, and what cleans up after them, their time; then nothing is wrong."""
+        """Waits for jobs and their clean-up; fails if violations remain."""
         self._end_watch()
         found = self._auditor.verdict()["violations"]
         assert found == [], found

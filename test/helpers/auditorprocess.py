@@ -14,7 +14,7 @@ HACK = Path(__file__).resolve().parents[2] / "hack"
 
 @contextlib.contextmanager
 def auditor_process(module: str, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """`python -m module`, at work when the block begins, gone after it."""
+    """Runs `python -m module`, which works when the block begins and has ended after it."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *flags],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""TFJobs that nobody may store or run, with what the API server and the controller say of each.
+"""Invalid TFJobs, with the errors of the API server and of the controller for each.
 
 One table for both, so that the rules in the CRD and those in the controller cannot drift apart: test_crd.py applies
 each with kubectl, test_validation.py decodes and validates each.
@@ -16,7 +16,7 @@ from tfjob_controller.api.tfjob.validation import BAD_PATTERN
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """`words` is the controller's sentence, `answers` all that the API server says, one element for each problem."""
+    """`words` is the controller's message, `answers` has the API server's messages, one for each problem."""
 
     name: str
     manifest: Manifest
@@ -24,7 +24,7 @@ class Bad:
     answers: tuple[str, ...]
 
 
-# The API server's own last remark where the schema was not met, so that it could not ask the rules.
+# The API server adds this message if the schema is violated, because it cannot evaluate the rules then.
 SKIPPED = (
     "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
@@ -32,7 +32,7 @@ SKIPPED = (
 
 
 def _scaled(replicas: Any = 2, **autoscaling: Any) -> Manifest:
-    """A job of a master and workers that has autoscaling, from 1 to 4 unless told otherwise."""
+    """Returns a job of a master and workers with autoscaling, by default from 1 to 4 workers."""
     given = {"minWorkers": 1, "maxWorkers": 4, **autoscaling}
     return tfjob(
         master(), workers(replicas), autoscaling={name: each for name, each in given.items() if each is not None}
@@ -57,7 +57,7 @@ def _chief(name: str, index: Any = 0) -> dict[str, Any]:
 
 
 def _without(manifest: Manifest, *path: str) -> Manifest:
-    """The manifest without the field at `path`."""
+    """Returns the manifest without the field at `path`."""
     head, *rest = path
     if not rest:
         return {name: value for name, value in manifest.items() if name != head}

@@ -1,4 +1,4 @@
-"""TrainJobs and runtimes that nobody may store or use, with what the API server and the controller say of each.
+"""Invalid TrainJobs and runtimes, with the errors of the API server and of the controller for each.
 
 One table for both, as for TFJobs: test_train_crd.py applies each with kubectl, api/trainjob/test_validation.py decodes and
 validates each.
@@ -12,7 +12,7 @@ from helpers.trainmanifests import Manifest, override, role_template, runtime, t
 
 
 def _mounted(kind: str, container: str, path: str) -> Manifest:
-    """An override that mounts a volume at a path."""
+    """Returns an override that mounts a volume at a path."""
     return override(**{kind: [{"name": container, "volumeMounts": [{"name": "v", "mountPath": path}]}]})
 
 

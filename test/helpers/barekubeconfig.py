@@ -1,4 +1,4 @@
-"""A kubeconfig that names a server and nobody's login."""
+"""A kubeconfig with a server and without credentials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def kubeconfig_for(url: str, folder: Path) -> Path:
-    """Written to `folder`."""
+    """Writes the kubeconfig to `folder`."""
     path = folder / "kubeconfig"
     path.write_text(
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],"

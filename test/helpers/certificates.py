@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def self_signed(folder: Path, name: str = "me") -> tuple[Path, Path]:
-    """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key.
+    """Writes a self-signed certificate for 127.0.0.1, valid for servers and clients, and its key.
 
     They are `<name>.pem` and `<name>.key` in the folder.
     """

@@ -1,4 +1,4 @@
-"""What tests need of a cluster: the cluster itself, namespaces, service accounts, and pods without a kubelet."""
+"""The cluster of a test run: namespaces, service accounts, and statuses of pods without a kubelet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Cluster", "Outcome", "make_node"]
 
 Object = dict[str, Any]
 
-# Kinds of which pods come, by the path of their group; owners first, since they would make anew what they own.
+# Kinds that create pods, by the path of their group; owners come first, since they would recreate what they own.
 _OWNERS = (
     ("/apis/kubeflow.org/v1alpha1", "tfjobs"),
     ("/apis/kubeflow.org/v2alpha1", "trainjobs"),
@@ -43,9 +43,9 @@ class Cluster:
 
     @property
     def own(self) -> ControlPlane:
-        """The control plane that this run started: only that may be killed and restarted."""
+        """Returns the control plane that this run started: no other one may be killed and restarted."""
         if self.plane is None:
-            raise LocalClusterError("an existing cluster is not the tests' to break")
+            raise LocalClusterError("tests must not break an existing cluster")
         return self.plane
 
     @property
@@ -55,7 +55,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def own_plane(name: str, options: Options) -> Iterator[Cluster]:
-    """A control plane with options of its own, which ends with the block, and with this run of pytest at the latest."""
+    """Starts a control plane with options of its own, which ends with the block, or with this run of pytest."""
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
     owner = os.getppid() if is_worker else os.getpid()
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -71,13 +71,13 @@ def new_namespace(api: Api, prefix: str = "test") -> str:
 
 
 def delete_namespace(api: Api, name: str) -> None:
-    """Order it and go on. Pods that wait for a kubelet's last word get none, so they are removed at once."""
+    """Deletes the namespace without waiting. No kubelet confirms the end of its pods, so they are removed at once."""
     api.delete(f"/api/v1/namespaces/{name}")
     api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
 
 
 def clear_namespace(api: Api, name: str) -> None:
-    """Delete what works in a namespace: jobs of all kinds, Deployments, and their pods. The rest stays where it is.
+    """Deletes the workloads of a namespace: jobs of all kinds, Deployments, and their pods. Other objects stay.
 
     On a control plane that ends with the tests this replaces `delete_namespace`, which costs the server more than a
     hundred requests: the namespace controller looks for objects of every kind.
@@ -88,9 +88,9 @@ def clear_namespace(api: Api, name: str) -> None:
 
 
 def clear_jobs(api: Api) -> None:
-    """Delete all jobs of all namespaces and what is theirs: left by another test, it takes nodes and waits in queues.
+    """Deletes all jobs of all namespaces and their children, since those of another test use nodes and wait in queues.
 
-    Owners go before what they own, for they would make it anew.
+    Owners are deleted before what they own, because they would recreate it.
     """
     for group, plural in (*_OWNERS, ("/api/v1", "pods")):
         for each in api.list(f"{group}/{plural}"):
@@ -108,32 +108,32 @@ def pod_path(namespace: str, name: str) -> str:
 
 
 def bind_pod(api: Api, namespace: str, name: str, node: str) -> None:
-    """Put a pod on a node, as a scheduler does."""
+    """Binds a pod to a node, as a scheduler does."""
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
     api.create(f"{pod_path(namespace, name)}/binding", binding)
 
 
 def set_pod_running(api: Api, namespace: str, name: str, pod_ip: str = "10.99.0.1") -> Object:
-    """Report it Running and ready, as its kubelet would."""
+    """Reports the pod as Running and ready, as its kubelet would."""
     return _report(api, namespace, name, podstatus.running(api.get(pod_path(namespace, name)), pod_ip))
 
 
 def set_pod_waiting(api: Api, namespace: str, name: str, reason: str, message: str = "") -> Object:
-    """Report that its containers do not start: `ErrImagePull`, …"""
+    """Reports that the pod's containers do not start, with a reason such as `ErrImagePull`."""
     return _report(api, namespace, name, podstatus.waiting(api.get(pod_path(namespace, name)), reason, message))
 
 
 def set_pod_terminated(
     api: Api, namespace: str, name: str, exit_code: int = 0, reason: str = "", message: str = "", container: str = ""
 ) -> Object:
-    """Report that its containers have ended, and how (`message`: what stood in the termination log)."""
+    """Reports that the pod's containers have ended; `message` is the termination message."""
     outcome = Outcome(exit_code=exit_code, reason=reason, message=message, container=container)
     return _report(api, namespace, name, podstatus.terminated(api.get(pod_path(namespace, name)), outcome))
 
 
 def new_service_account(api: Api, namespace: str, name: str, rules: list[Object]) -> str:
-    """A ServiceAccount that may do just this in the whole cluster; a token of it.
+    """Creates a ServiceAccount with only these rights in the whole cluster; returns a token of it.
 
     The ClusterRole and its binding are named after the namespace and the account; delete them with
     `delete_service_account`.
@@ -162,14 +162,14 @@ def delete_service_account(api: Api, namespace: str, name: str) -> None:
 
 
 def new_token(api: Api, namespace: str, name: str) -> str:
-    """A token of a ServiceAccount, good for an hour."""
+    """Returns a token of a ServiceAccount, valid for an hour."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     answer = api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", request)
     return str(answer["status"]["token"])
 
 
 def write_kubeconfig(cluster: Cluster, token: str, path: Path) -> Path:
-    """A kubeconfig for the same cluster with another token (mode 0600)."""
+    """Writes a kubeconfig for the same cluster with another token (mode 0600)."""
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     context = next(entry for entry in config["contexts"] if entry["name"] == config["current-context"])["context"]
     config["contexts"] = [{"name": "token", "context": {"cluster": context["cluster"], "user": "token"}}]

@@ -1,7 +1,8 @@
-"""A cluster in memory that holds one job: what the trainer decides is carried out on it, what nodes do is told to it.
+"""A cluster in memory with one job. It applies the trainer's actions; tests report what nodes do.
 
-It keeps objects as the caches do, and does of the Job controller's work only what a test asks for. No threads, no time
-but `now`, which a test moves. The job is a TFJob unless a `Kind` says otherwise (`helpers.trainworld` has TrainJobs).
+It keeps objects as the caches do, and performs only those steps of the Job controller that a test calls. There are no
+threads, and the only time is `now`, which a test sets. The job is a TFJob unless a `Kind` says otherwise
+(`helpers.trainworld` has TrainJobs).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _uids = itertools.count(1)
 
 
 def decoded(manifest: dict[str, Any], **metadata: Any) -> TFJob:
-    """The job of a manifest as the API server would hand it out, RuntimeId included."""
+    """Returns the job of a manifest as the API server would return it, including RuntimeId."""
     meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": format_time(START), **metadata}
     spec = {"RuntimeId": "a6no", **manifest["spec"]}
     return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": spec}, TFJob)
@@ -74,14 +75,14 @@ def plan_of(
 
 
 class Kind(Protocol):
-    """What a kind of job is to this cluster."""
+    """The functions of a kind of job."""
 
     def plan(self, job: Any, gangs: GangPolicy, *, restart_rules: bool) -> Plan: ...
 
     def work(self, job: Any) -> TrainingJob: ...
 
     def written(self, job: Any, status: TrainingStatus) -> Any:
-        """The job as it is read after that status was written."""
+        """Returns the job as it is read after that status was written."""
 
 
 class _TFJobs:
@@ -97,8 +98,11 @@ class _TFJobs:
 
 @dataclass
 class World:
-    """`events` holds all that was emitted. With `lingers`, what is deleted in the foreground stays until `reap`, and
-    so do the pods of what is deleted otherwise."""
+    """`events` has all emitted events.
+
+    With `lingers`, objects that are deleted in the foreground stay until `reap`, and so do the pods of objects that are
+    deleted otherwise.
+    """
 
     job: Any
     kind: Kind = field(default_factory=_TFJobs)
@@ -124,7 +128,7 @@ class World:
 
     @property
     def plan(self) -> Plan:
-        """Compiled once for each job: jobs are frozen, and a kind compiles the same job into the same plan."""
+        """Compiles the plan once for each job: jobs are frozen, and a kind compiles equal jobs into equal plans."""
         made_of = (self.job, self.kind, self.gangs, self.restart_rules)
         if self._planned is None or any(
             each is not other for each, other in zip(self._planned[0], made_of, strict=True)
@@ -161,7 +165,7 @@ class World:
     def name(self, replica_id: str) -> str:
         return self.replica(replica_id).name
 
-    # What the controller does
+    # Steps of the controller
 
     @property
     def state(self) -> JobState:
@@ -171,7 +175,7 @@ class World:
         return plan_actions(self.state)
 
     def sync(self, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
-        """One sync: the writes carried out, then the status."""
+        """Runs one sync: applies its writes, then its status."""
         self.carry_out(self.actions())
         state = self.state
         result = next_status(state, obstacles)
@@ -182,7 +186,7 @@ class World:
         return result
 
     def settle(self) -> StatusResult:
-        """Sync until nothing changes any more."""
+        """Syncs until nothing changes any more."""
         for _ in range(10):
             before = self.job.status
             actions = self.actions()
@@ -233,7 +237,7 @@ class World:
         self.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=format_time(self.now)))
 
     def reap(self) -> None:
-        """All that is on its way out has gone."""
+        """Removes all objects that are being deleted."""
         for name, job in list(self.jobs.items()):
             if job.metadata.deletion_timestamp is not None:
                 self.delete_job(name)
@@ -244,7 +248,7 @@ class World:
             }
 
     def told_to_go(self, name: str) -> None:
-        """The pods of a child Job are deleted, and not gone yet."""
+        """Marks the pods of a child Job as being deleted."""
         self.pods[name] = [self._going(pod) for pod in self.pods.get(name, [])]
 
     def _going(self, pod: Pod) -> Pod:
@@ -252,7 +256,7 @@ class World:
         return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=since))
 
     def _patch(self, patch: Patch) -> None:
-        """Of the Gang, or what stands for it elsewhere; null removes (RFC 7386)."""
+        """Patches the Gang, or the PodGroup of another gang scheduler; null removes a field (RFC 7386)."""
         if self.pod_group is not None:
             self.pod_group = msgspec.convert(_merged(msgspec.to_builtins(self.pod_group), patch.body), PodGroup)
             return
@@ -273,7 +277,7 @@ class World:
                 self.pods[child] = [pod for pod in self.pods[child] if pod.metadata.name != name]
 
     def suspend_job(self, name: str, suspend: bool) -> None:
-        """As the Job controller does, at once: pods that have not finished are gone, or only going (`stops_slowly`)."""
+        """As the Job controller does: deletes unfinished pods at once, or with `stops_slowly` only marks them."""
         job = self.jobs[name]
         self.jobs[name] = replace(job, spec=JobSpec(suspend=suspend))
         if not suspend:
@@ -282,21 +286,21 @@ class World:
         going = [self._going(pod) if not _has_finished(pod) else pod for pod in pods]
         self.pods[name] = going if self.stops_slowly else [pod for pod in pods if _has_finished(pod)]
 
-    # What users do
+    # Steps of users
 
     def change(self, **spec: Any) -> None:
         meta = replace(self.job.metadata, generation=self.job.metadata.generation + 1)
         self.job = replace(self.job, metadata=meta, spec=replace(self.job.spec, **spec))
 
     def delete_job(self, name: str) -> None:
-        """A child Job goes, and with it its pods."""
+        """Deletes a child Job and its pods."""
         del self.jobs[name]
         self.pods.pop(name, None)
 
     def advance(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    # What the Job controller and the kubelets do
+    # Steps of the Job controller and of kubelets
 
     def job_status(self, replica_id: str, **status: Any) -> None:
         name = self.name(replica_id)
@@ -308,7 +312,7 @@ class World:
         self.job_status(replica_id, conditions=(condition,), active=0)
 
     def pod(self, replica_id: str, *, newest: bool = False, **status: Any) -> Pod:
-        """Give a replica's pod this status; it is made if there is none, or if it is to be the newest."""
+        """Sets the status of a replica's pod; creates the pod if there is none, or if it should be the newest."""
         name = self.name(replica_id)
         pods = self.pods.setdefault(name, [])
         if newest or not pods or not self._is_of_job(pods[-1], name):
@@ -333,7 +337,7 @@ class World:
         return Pod(meta, status=PodStatus(phase="Pending"))
 
     def pod_deleted(self, replica_id: str) -> None:
-        """Somebody deletes the pod; it is on its way out from now on."""
+        """A user deletes the pod, which is being deleted from now on."""
         pods = self.pods[self.name(replica_id)]
         pods[-1] = self._going(pods[-1])
 
@@ -361,7 +365,7 @@ class World:
         self.pod(replica_id, phase=phase, container_statuses=(terminated(ended, name=self._container(replica_id)),))
 
     def pods_catch_up(self) -> None:
-        """The kubelets report pods as a whole whose one container ended well, and stop those of Jobs that are over."""
+        """The kubelets report the phase of pods whose training container succeeded, and stop pods of finished Jobs."""
         for name, pods in self.pods.items():
             is_over = name in self.jobs and job_outcome(self.jobs[name]) != ""
             self.pods[name] = [
@@ -416,12 +420,12 @@ def waiting(
 
 
 def world(*replica_specs: Any, restart_rules: bool = True, name: str = "example-job", **spec: Any) -> World:
-    """A world with one new job: without replica specs, that of the tutorial."""
+    """Returns a world with one new job; without replica specs, the job of the tutorial."""
     return World(decoded(tfjob(*replica_specs, name=name, **spec)), restart_rules=restart_rules)
 
 
 def running_world(*replica_specs: Any, restart_rules: bool = True, **spec: Any) -> World:
-    """A world in which all replicas run."""
+    """Returns a world in which all replicas run."""
     made = world(*replica_specs, restart_rules=restart_rules, **spec)
     made.settle()
     made.all_run()

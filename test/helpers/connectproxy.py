@@ -1,4 +1,4 @@
-"""An HTTP proxy that leads to servers with TLS."""
+"""An HTTP proxy to servers with TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 class ConnectProxy:
-    """An HTTP proxy that knows CONNECT, and remembers whereto."""
+    """An HTTP proxy that supports CONNECT, and records the destinations."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

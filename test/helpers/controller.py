@@ -30,7 +30,7 @@ Object = dict[str, Any]
 def running_controller(
     kubeconfig: Path, namespace: str, *, ready: bool = True, config: ControllerConfig | None = None, **options: Any
 ) -> Iterator[Manager]:
-    """A manager with one server for everything, ready unless told otherwise; stopped and joined at the end."""
+    """Starts a manager with one server for all endpoints, by default waits until it is ready; stops it at the end."""
     given: dict[str, Any] = {
         "kubeconfig": str(kubeconfig),
         "namespace": namespace,
@@ -93,7 +93,7 @@ class Jobs:
         return str(self.status(name).get("phase", ""))
 
     def await_phase(self, phase: str, name: str = "example-job", timeout: float = 30.0) -> Object:
-        """The status in which the job is in that phase."""
+        """Waits until the job is in that phase; returns its status."""
 
         def found() -> Object | None:
             status = self.status(name)
@@ -108,13 +108,13 @@ class Jobs:
         self.api.delete(self._path(name))
 
     def children(self, plural: str) -> dict[str, Object]:
-        """By name; `plural` is jobs, services, pods, configmaps or secrets."""
+        """Returns the job's children by name; `plural` is jobs, services, pods, configmaps or secrets."""
         group = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
         found = self.api.list(f"{group}/namespaces/{self.namespace}/{plural}", "kubeflow.org")
         return {each["metadata"]["name"]: each for each in found}
 
     def end_replica(self, role: str, exit_code: int = 0, message: str = "", *, job: str = "example-job") -> None:
-        """Report that the containers of the job's only pod of that role have ended so, once it runs."""
+        """Waits until the job's only pod of that role runs, and reports that its containers have ended in this way."""
 
         def running() -> list[str]:
             pods = self.children("pods").items()

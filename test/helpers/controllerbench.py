@@ -37,7 +37,7 @@ KEY = f"{NAMESPACE}/example-job"
 
 
 class Counted:
-    """A JobObserver that remembers."""
+    """A JobObserver that records its calls."""
 
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
@@ -59,7 +59,7 @@ class Counted:
 
 
 class Recorded:
-    """A Recorder that remembers, and how many requests had been sent by then."""
+    """A Recorder that keeps the events, each with the number of requests that had been sent before."""
 
     def __init__(self, api: FakeApi) -> None:
         self._api = api
@@ -74,7 +74,7 @@ class Recorded:
 
 
 def settled(api: FakeApi, sync: Callable[[], Outcome], limit: int = 20) -> Outcome:
-    """What the first sync that sends nothing comes to."""
+    """Syncs until a sync sends no request; returns its result."""
     for _ in range(limit):
         before = len(api.sent)
         outcome = sync()
@@ -84,7 +84,7 @@ def settled(api: FakeApi, sync: Callable[[], Outcome], limit: int = 20) -> Outco
 
 
 class ControllerBench:
-    """See the module. `helpers` is the number of writer threads; 0 writes one after another."""
+    """See the module. `helpers` is the number of writer threads; with 0, writes are sent one after another."""
 
     def __init__(self, helpers: int = 0, gangs: GangPolicy = NO_GANGS) -> None:
         self.api = FakeApi()
@@ -103,7 +103,7 @@ class ControllerBench:
             self.api.watch(of_backend.plural, self._watcher(of_backend.plural))
 
     def new_reconciler(self) -> Reconciler[TFJob]:
-        """Another process: nothing of the first one's memory."""
+        """Returns the reconciler of a restarted process, without any state of the first one."""
         store = self.caches.tfjobs.store
         kind = TFJobAdapter(
             store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True, gangs=self.gangs
@@ -127,11 +127,11 @@ class ControllerBench:
         return self.reconciler.sync(KEY)
 
     def settle(self, limit: int = 20) -> Outcome:
-        """Sync until a sync sends nothing."""
+        """Syncs until a sync sends no request."""
         return settled(self.api, self.sync, limit)
 
     def settle_minor(self) -> None:
-        """As `settle`, and let the time of minor writes pass."""
+        """As `settle`, after the delay of minor writes has passed."""
         if isinstance(self.settle(), RequeueAfter):
             self.clock.advance(MAX_DEBOUNCE_SECONDS)
             self.settle()
@@ -150,7 +150,7 @@ class ControllerBench:
         return str(self.job["spec"]["RuntimeId"])
 
     def child(self, replica: str) -> str:
-        """`worker-0` → the name of its Job and Service."""
+        """Returns the name of the Job and Service of a replica such as `worker-0`."""
         role, _, index = replica.partition("-")
         return f"example-job-{role}-{self.runtime_id}-{index}"
 
@@ -159,7 +159,7 @@ class ControllerBench:
         self._pod(replica, "Running", {"running": {"startedAt": "2026-01-01T00:00:01Z"}}, ready=True)
 
     def exits(self, replica: str, exit_code: int) -> None:
-        """The replica's pod ends, and with 0 its Job completes."""
+        """The replica's pod ends; with exit code 0 its Job completes."""
         ended = {"exitCode": exit_code, "reason": "Completed" if exit_code == 0 else "Error"}
         ended["finishedAt"] = "2026-01-01T00:00:02Z"
         self._pod(replica, "Failed" if exit_code else "Succeeded", {"terminated": ended}, ready=False)

@@ -29,7 +29,7 @@ class ControllerProcess:
         self._program.signal(signal.SIGTERM)
 
     def wait(self, timeout: float) -> int | None:
-        """The exit code, minus the signal's number if one killed it; None if it still runs."""
+        """Returns the exit code, or minus the number of the signal that killed the process; None if it still runs."""
         return self._program.wait(timeout)
 
     def logged(self, words: str) -> int:
@@ -41,7 +41,7 @@ class ControllerProcess:
 
 @contextlib.contextmanager
 def controller_process(kubeconfig: Path, namespace: str, log: Path, *flags: str) -> Iterator[ControllerProcess]:
-    """One that is killed at the end, if it still runs then."""
+    """Starts a controller, which is killed at the end if it still runs."""
     process = ControllerProcess(kubeconfig, namespace, log, *flags)
     try:
         yield process

@@ -1,4 +1,4 @@
-"""The demos as a user runs them."""
+"""Runs the demos as a user does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(stack.__file__).parents[2]
 
 
 def start_demo(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """All that it prints is on one pipe."""
+    """Starts a demo whose standard output and error share one pipe."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
@@ -29,7 +29,7 @@ def start_demo(module: str, *arguments: str, **environment: str) -> subprocess.P
 
 
 def interrupt_at(demo: subprocess.Popen[str], words: str, after_seconds: float = 0.0) -> None:
-    """Ctrl-C so long after it has printed these words; it must end as a shell expects and say what became of all."""
+    """Sends Ctrl-C this long after the demo has printed these words; checks its exit code and output."""
     assert demo.stdout is not None
     for line in demo.stdout:
         if words in line:

@@ -1,4 +1,4 @@
-"""An overlay on real nodes as its user applies it: nodes that have the images which it names need no registry."""
+"""An overlay on real nodes as a user applies it. The nodes already have its images, so no registry is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
 
 SYSTEM = "tfjob-system"
-# It goes with its namespace.
+# It is deleted with its namespace.
 _STAYING = ("ConfigMap",)
 
 Object = dict[str, Any]
@@ -26,10 +26,10 @@ Object = dict[str, Any]
 
 @contextlib.contextmanager
 def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
-    """The CRDs, and `kubectl apply -k manifests/overlays/OVERLAY`; kubectl in its namespace.
+    """Installs the CRDs and the overlay OVERLAY of manifests/overlays; yields kubectl in its namespace.
 
-    Afterwards all but the CRDs is being deleted. What is deleted at once is the right to change anything, so the next
-    test need not wait for the end of the pods; the next one that installs something does.
+    Afterwards everything except the CRDs is being deleted. The roles are deleted at once, so that the next test does
+    not have to wait for the end of the pods, unless it installs an overlay too.
     """
     kubectl = Kubectl(cluster.kubeconfig, cache, SYSTEM)
     objects = rendered(kubectl, overlay)
@@ -47,19 +47,19 @@ def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
 
 
 def await_removal(cluster: Cluster) -> None:
-    """Until what an earlier test installed is deleted as a whole."""
+    """Waits until the objects that an earlier test installed are deleted."""
     eventually(lambda: cluster.api.find(f"/api/v1/namespaces/{SYSTEM}") is None, 180, 0.5)
 
 
 def await_rollout(kubectl: Kubectl, name: str) -> None:
-    """Until all replicas of the Deployment are there and ready."""
-    # In parts, each shorter than kubectl may take here.
+    """Waits until all replicas of the Deployment are ready."""
+    # The wait has several parts, each shorter than the limit for a kubectl command.
     status = ("rollout", "status", f"deployment/{name}", "--timeout=30s")
     eventually(lambda: kubectl.run(*status).code == 0, 180, 0.5)
 
 
 def rendered(kubectl: Kubectl, overlay: str) -> list[Object]:
-    """The overlay's objects, as kustomize gives them."""
+    """Returns the overlay's objects as kustomize renders them."""
     return list(yaml.safe_load_all(kubectl.must("kustomize", str(MANIFESTS / "overlays" / overlay))))
 
 
@@ -69,7 +69,7 @@ def _containers(objects: list[Object]) -> list[Object]:
 
 
 def brief_job(name: str, *, gang: bool, program: str = "pass", **spec: Any) -> Object:
-    """A TFJob of three pods that run the Python program; by default they do nothing."""
+    """Returns a TFJob of three pods that run the Python program, which does nothing by default."""
     template = pod_template(
         container(
             image=images.BASE,
@@ -85,12 +85,12 @@ def brief_job(name: str, *, gang: bool, program: str = "pass", **spec: Any) -> O
 
 
 def run_to_end(kubectl: Kubectl, cluster: Cluster, job: Object) -> None:
-    """Create the TFJob in kubectl's namespace and wait until it is done."""
+    """Creates the TFJob in kubectl's namespace and waits until it is done."""
     kubectl.must("create", "-f", "-", manifest=job)
     await_phase(kubectl, cluster, job["metadata"]["name"], "Done")
 
 
 def await_phase(kubectl: Kubectl, cluster: Cluster, name: str, phase: str) -> None:
-    """Until the TFJob of that name in kubectl's namespace is in the phase."""
+    """Waits until the TFJob of that name in kubectl's namespace is in the phase."""
     path = f"/apis/kubeflow.org/v1alpha1/namespaces/{kubectl.namespace}/tfjobs/{name}"
     eventually(lambda: cluster.api.get(path).get("status", {}).get("phase") == phase, 120, 0.2)

@@ -1,4 +1,4 @@
-"""Distributions as pip leaves them: modules and a folder of metadata."""
+"""Distributions as pip installs them: modules and a folder of metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def install(
     entry_points: Mapping[str, Mapping[str, str]],
     version: str = "1.0",
 ) -> None:
-    """Puts a distribution into the folder `site`, which is on sys.path: file name → text, group → name → object."""
+    """Installs a distribution into the folder `site`, which is on sys.path: file name → text, group → name → object."""
     for file, text in modules.items():
         (site / file).write_text(text)
     metadata = site / f"{name.replace('-', '_')}-{version}.dist-info"

@@ -1,7 +1,8 @@
-"""Builds the stages of a Dockerfile without Docker: its own RUN and COPY steps, in chroots over overlays.
+"""Builds the stages of a Dockerfile without Docker: executes its RUN and COPY steps in chroots over overlays.
 
-In the place of the image that it names stands the nodes' minimal Debian with its Python, and pip. RUN steps reach no
-network: what pip may install was fetched before, from wherever this machine's own pip fetches. Needs root on Linux.
+The base image is replaced by the nodes' minimal Debian with its Python, and pip. RUN steps have no network: the
+packages that pip may install are downloaded before, from the index that this machine's own pip uses. Needs root on
+Linux.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from helpers.poll import eventually
 from localcluster import archive, images
 from localcluster.shell import run
 
-# Mounts go with the last process.
+# The mounts end with the last process.
 _APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 WHEELS = "/mnt"
@@ -29,7 +30,7 @@ WHEELS = "/mnt"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A stage as it is when its last step is done. `layers`: the folders of its files, the uppermost first."""
+    """A stage after its last step. `layers` are the folders of its files, the uppermost first."""
 
     layers: tuple[Path, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class Image:
 
 
 def base_image(scratch: Path) -> Image:
-    """What stands in for python:slim."""
+    """Returns the replacement for python:slim."""
     system, extras = scratch / "system", scratch / "extras"
     system.mkdir(parents=True)
     for layer in archive.layers(images.ensure(images.BASE)):
@@ -54,14 +55,14 @@ def base_image(scratch: Path) -> Image:
 
 
 def fetch(locks: Sequence[Path], target: Path) -> None:
-    """Everything that these locks name, for the base image's Python (Debian 12 has 3.11)."""
+    """Downloads all packages of these lock files for the base image's Python (Debian 12 has 3.11)."""
     named = [word for lock in locks for word in ("-r", str(lock))]
     pip_download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
     run(*pip_download, "--only-binary=:all:", "--python-version=3.11", "--dest", target, *named)
 
 
 class Builder:
-    """Builds stages as they are asked for, each once."""
+    """Builds each stage once, when it is first requested."""
 
     def __init__(
         self, repository: Path, base: Image, wheels: Path, scratch: Path, arguments: Mapping[str, str]
@@ -73,7 +74,7 @@ class Builder:
         self._built: dict[str, Image] = {}
 
     def build(self, name: str) -> Image:
-        """Raises CommandError with the last words of the step that failed."""
+        """Returns the built stage. Raises CommandError with the last output of a step that failed."""
         if name not in self._file.stages:
             return self._base
         if name not in self._built:
@@ -122,7 +123,7 @@ class Builder:
                 shutil.copy(self._repository / path, target / inside)
 
     def context(self, source: str) -> list[Path]:
-        """What a COPY of it finds. Raises FileNotFoundError, as Docker's build fails."""
+        """Returns the file or folder that COPY reads. Raises FileNotFoundError where Docker's build fails."""
         found = dockerfile.context_files(self._repository, source, self._ignored)
         if not found:
             raise FileNotFoundError(f"COPY {source}: it is not there, or in .dockerignore")
@@ -131,7 +132,7 @@ class Builder:
 
 @dataclass(slots=True)
 class _Progress:
-    """A stage while its steps are done; ARGs hold for the rest of the stage."""
+    """A stage while its steps are executed; ARGs apply to the rest of the stage."""
 
     environment: dict[str, str]
     labels: dict[str, str]
@@ -146,7 +147,7 @@ class _Progress:
         return {**self.arguments, **self.environment}
 
     def set(self, step: Step, given: Mapping[str, str]) -> None:
-        """What a step says of the image, and does nothing. Raises ValueError for what is not known here."""
+        """Applies a step that only sets metadata. Raises ValueError for an unknown instruction."""
         words = step.words(self.variables)
         match step.keyword:
             case "ARG":
@@ -169,7 +170,7 @@ class _Progress:
 
 
 def container(image: Image, scratch: Path, *command: str, shared: Path | None = None) -> subprocess.Popen[str]:
-    """The command in the image as a `restricted` pod runs it: its user, no capabilities, no file that can be written.
+    """Runs the command in the image as a `restricted` pod does: with its user, no capabilities, no writable files.
 
     `shared` is a folder of this machine at /mnt, read-only. The network is this machine's.
     """
@@ -187,13 +188,13 @@ def container(image: Image, scratch: Path, *command: str, shared: Path | None = 
 
 
 def first_process(container: subprocess.Popen[str]) -> int:
-    """The pid, on this machine, of what runs in it."""
+    """Returns the pid, on this machine, of the first process in the container."""
     children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
     return int(eventually(lambda: children.read_text().split())[0])
 
 
 def _mount(layers: Sequence[Path], merged: Path, upper: Path | None = None) -> str:
-    """The shell's words that put layers together at `merged`; without an upper one nobody can write there."""
+    """Returns shell commands that mount layers at `merged`, read-only without an upper layer."""
     lower = ":".join(str(layer) for layer in layers)
     above = f",upperdir={upper},workdir={upper.with_name('work')}" if upper else ""
     mode = "rw" if upper else "ro"

@@ -1,4 +1,4 @@
-"""A Dockerfile's stages and steps, and what .dockerignore leaves of its context, as far as this project uses them."""
+"""A Dockerfile's stages and steps, and its context without ignored files, as far as this project uses them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Step:
     text: str
 
     def words(self, variables: Mapping[str, str]) -> list[str]:
-        """Of the shell form, with variables put in; of an array in JSON, its elements."""
+        """Returns the words of the shell form, with variables replaced, or the elements of a JSON array."""
         if self.text.startswith("["):
             return [str(word) for word in json.loads(self.text)]
         filled = string.Template(self.text).safe_substitute(variables) if self.keyword in _VARIABLES_IN else self.text
         return shlex.split(filled)
 
     def pairs(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Of ENV, LABEL and ARG; an ARG without a value has none here."""
+        """Returns the names and values of ENV, LABEL and ARG, without ARGs that have no value."""
         return {key: value for key, given, value in (word.partition("=") for word in self.words(variables)) if given}
 
 
@@ -97,7 +97,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def context_files(root: Path, source: str, patterns: Sequence[str]) -> list[Path]:
-    """What `COPY source` finds below `root`, which is a file or a folder's files; relative to `root`."""
+    """Returns the files below `root` that `COPY source` copies, relative to `root`."""
     found = [root / source] if (root / source).is_file() else (root / source).rglob("*")
     relative = sorted(path.relative_to(root) for path in found if path.is_file())
     return [path for path in relative if not is_ignored(path.as_posix(), patterns)]

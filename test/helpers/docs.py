@@ -1,4 +1,4 @@
-"""What stands in the pages of docs/, for tests that hold the pages to it."""
+"""Objects in the pages of docs/, for tests that check them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shown:
 
 
 def shown(pages: str, *kinds: str, folder: Path = DOCS) -> list[Shown]:
-    """The objects of these kinds in the YAML blocks of all pages whose name matches, in their order."""
+    """Returns the objects of these kinds in the YAML blocks of all pages whose name matches, in order."""
     return [
         Shown(page.name, document)
         for page in sorted(folder.glob(pages))

@@ -1,8 +1,8 @@
-"""Every command that a page shows, as it stands there, with what the page says that it prints.
+"""Every command that a page shows, with the output that the page shows for it.
 
-Commands stand in shell blocks (```console with `$ ` prompts, ```sh, ```bash), in indented blocks whose first word is a
-program, and in the running text between backticks (`inline`). A command goes on over lines that end with a backslash,
-over here-documents, loops and all else that bash would not take for complete.
+Commands are in shell blocks (```console with `$ ` prompts, ```sh, ```bash), in indented blocks whose first word is a
+program, and in the text between backticks (`inline`). A command continues over lines that end with a backslash,
+here-documents, loops, and any other line after which bash would not consider it complete.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from helpers.docs import DOCS
 ROOT = DOCS.parent
 SHELLS = ("sh", "bash", "shell", "zsh")
 CONSOLES = ("console", "shell-session")
-# What a line of a block without a language begins with if it is a command.
+# The first word of a command in a block without a language.
 PROGRAMS = (
     *(
         "kubectl",
@@ -40,7 +40,10 @@ _PROMPT = "$ "
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Code of a page. `language` is empty for an indented block, `title` the file that it is; lines count from 1."""
+    """Code of a page.
+
+    `language` is empty for an indented block, `title` is the name of its file; lines count from 1.
+    """
 
     language: str
     title: str
@@ -64,18 +67,18 @@ class Command:
 
 
 def pages() -> list[str]:
-    """All that users and contributors read."""
+    """Returns the pages that users and contributors read."""
     return ["README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md"))]
 
 
 def commands(page: str) -> list[Command]:
-    """Those of its blocks, in their order."""
+    """Returns the commands of the page's blocks, in order."""
     text = (ROOT / page).read_text("utf-8")
     return [each for block in blocks(text) for each in _commands_of(page, block)]
 
 
 def section(page: str, heading: str) -> list[Command]:
-    """The commands below a heading, up to the next heading."""
+    """Returns the commands below a heading, up to the next heading."""
     lines = (ROOT / page).read_text("utf-8").splitlines()
     begin = lines.index(heading) + 1
     end = next((number for number, line in enumerate(lines[begin:], begin) if re.match("#+ ", line)), len(lines))
@@ -83,7 +86,7 @@ def section(page: str, heading: str) -> list[Command]:
 
 
 def inline_commands(page: str) -> list[Command]:
-    """Those between backticks in the running text: a program and at least one word more."""
+    """Returns the commands between backticks in the text: a program and at least one more word."""
     found = []
     for number, line in _prose((ROOT / page).read_text("utf-8")):
         for text in _INLINE.findall(line.replace("\\|", "|")):
@@ -94,7 +97,7 @@ def inline_commands(page: str) -> list[Command]:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Fenced ones and indented ones."""
+    """Yields fenced and indented blocks."""
     lines = text.splitlines()
     position = 0
     while position < len(lines):
@@ -114,7 +117,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def is_command_block(block: Block) -> bool:
-    """An indented or untold one is if its first line begins with a program, or with a prompt."""
+    """Whether a block has commands: without a language, if its first line begins with a program or a prompt."""
     if block.language in (*SHELLS, *CONSOLES):
         return True
     first = next((line for line in block.lines if line.strip() and not line.startswith("#")), "")
@@ -124,7 +127,7 @@ def is_command_block(block: Block) -> bool:
 
 @functools.cache
 def is_complete(text: str) -> bool:
-    """Whether bash would run it, and not wait for more."""
+    """Whether bash would run the text instead of waiting for more lines."""
     if text.endswith("\\"):
         return False
     done = subprocess.run(["bash", "-n", "-c", text], capture_output=True, check=False)
@@ -141,7 +144,7 @@ def _commands_of(page: str, block: Block) -> Iterator[Command]:
 
 
 def _split_console(block: Block) -> Iterator[tuple[int, str, list[str]]]:
-    """What stands behind each prompt, and what follows it."""
+    """Splits a console block into the command after each prompt and its output."""
     found: list[tuple[int, str, list[str]]] = []
     for number, line in enumerate(block.lines, block.line):
         if line.startswith(_PROMPT):
@@ -155,7 +158,7 @@ def _split_console(block: Block) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _split_script(block: Block) -> Iterator[tuple[int, str, list[str]]]:
-    """One by one; a question for the exit code of the one before belongs to it."""
+    """Splits a script into commands; a test of the previous exit code belongs to the previous command."""
     found: list[tuple[int, str, list[str]]] = []
     for number, line in enumerate(block.lines, block.line):
         if found and (not is_complete(found[-1][1]) or line.startswith("case $?")):
@@ -183,7 +186,7 @@ def _dedented(lines: list[str]) -> tuple[str, ...]:
 
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:
-    """The numbered lines of no block."""
+    """Yields the numbered lines outside of blocks."""
     inside = {number for block in blocks(text) for number in range(block.line, block.line + len(block.lines))}
     for number, line in enumerate(text.splitlines(), 1):
         if number not in inside and not _FENCE.match(line):

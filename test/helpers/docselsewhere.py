@@ -1,7 +1,7 @@
-"""The few commands of the docs that test_docs_commands.py does not run: which test runs each, or why none can.
+"""The commands of the docs that test_docs_commands.py does not run: which test runs each one, or why none can.
 
-All others are run by it, page by page, as they stand there. test/unit/test_docscommands.py holds each entry to its
-word: the test that it names is there and has `words`, and the recipe of a target of make runs `module`.
+It runs all others unchanged, page by page. test/unit/test_docscommands.py checks each entry: the named test exists and
+contains `words`, and the recipe of a make target runs `module`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _LOCAL = "test/e2e/test_cluster_up.py"
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Commands of `pages` that `pattern` matches from their beginning.
+    """Commands of `pages` that begin with a match of `pattern`.
 
-    `words` stand in `test`, and show that it runs them; `why` says why they cannot be run as they stand.
+    `words` in `test` show that it runs them; `why` is the reason why they cannot be run unchanged.
     """
 
     pattern: str
@@ -38,7 +38,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target of make: a test runs what its recipe runs (`module`, as `python -m` takes it), or `why` none can."""
+    """A make target: a test runs `module` of its recipe (as for `python -m`), or `why` is the reason against it."""
 
     name: str
     test: str = ""
@@ -51,7 +51,7 @@ def _bench(name: str) -> Target:
     return Target(f"bench-{name}", _BENCHES, f'"{name}"', f"bench.{name}")
 
 
-# They build, start, measure or show something that takes minutes, so a test runs their module in its own manner.
+# These targets take minutes, so a test runs their module with other arguments.
 TARGETS = (
     Target("verify", ".ci/run", "make verify", why="it is the other half of what CI runs"),
     Target("test", ".ci/run", "make test", why="it runs this test"),
@@ -78,7 +78,7 @@ TARGETS = (
     Target("format", ".ci/run", "make verify", why="it writes to the tree; `make verify` runs the same programs"),
     Target("generate", "hack/verify", "-m generate --check", "generate", "it writes to the tree"),
     Target("docs", "hack/verify", "-m docsite", "docsite"),
-    Target("lock", why="it asks for the newest versions, and writes to the tree"),
+    Target("lock", why="it looks up the newest versions, and writes to the tree"),
 )
 
 ELSEWHERE = (
@@ -90,7 +90,7 @@ ELSEWHERE = (
     ),
     Elsewhere(
         r"for n in |kill \$loops",
-        why="it loads the machine on purpose, for somebody who looks for a race",
+        why="it loads the machine on purpose, to search for a race",
         pages="docs/testing.md",
     ),
     Elsewhere(r"kind create cluster", why="no container engine here, and it is an example of a cluster"),
@@ -109,7 +109,9 @@ ELSEWHERE = (
         "docs/interop.md",
     ),
     Elsewhere(r"promtool |tfjob-controller run |curl ", _MONITORING, "line in COMMANDS if", pages="docs/monitoring.md"),
-    Elsewhere(r"(?s)for pod in .*/proxy/", "test/e2e/test_production.py", "in ASKED", "it asks pods that really run"),
+    Elsewhere(
+        r"(?s)for pod in .*/proxy/", "test/e2e/test_production.py", "in ASKED", "it sends requests to running pods"
+    ),
     Elsewhere(r"(?!docker)", "test/e2e/test_production.py", 'blocks("sh")', "real nodes", "docs/production.md"),
     Elsewhere("", "test/e2e/test_first_hour.py", "commands(PAGE)", "programs print and fail", "docs/first-hour.md"),
     Elsewhere(
@@ -121,21 +123,21 @@ ELSEWHERE = (
     Elsewhere(r"export KUBECONFIG=…", why="the path is the reader's; tests set it"),
 )
 
-# A test runs this page on real nodes, word by word. What other pages repeat of it needs no second run.
+# A test runs this page on real nodes unchanged. Commands that other pages repeat are not run a second time.
 _WHOLE = "docs/production.md"
 _REPEATED = Elsewhere("", "test/e2e/test_production.py", 'blocks("sh")', f"it stands in {_WHOLE} too")
 _REPEATING = ("docs/upgrade.md", "docs/high-availability.md")
 
 
 def target_of(command: Command) -> str:
-    """The target that a command of make names; "" for other commands, and for make alone."""
+    """Returns the target of a make command; "" for other commands, and for make alone."""
     words = command.text.partition("#")[0].split()
     named = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
     return named[0] if words[0] == "make" and named else ""
 
 
 def claim_on(command: Command) -> Elsewhere | Target | None:
-    """Whose the command is, if it is not the common test's."""
+    """Returns the entry for the command; None if the common test runs it."""
     name = target_of(command)
     if name:
         return next((each for each in TARGETS if each.name == name), None)

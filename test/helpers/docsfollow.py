@@ -1,4 +1,4 @@
-"""Follows a page: runs a command as it stands there, and compares what it prints with what the page shows."""
+"""Runs the commands of a page, and compares their output with the output on the page."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from helpers.docsshell import Said, Shell
 from helpers.docsshown import missing_from
 from helpers.poll import eventually
 
-# Only ends what hangs.
+# This limit only ends commands that hang.
 PATIENCE_SECONDS = 120.0
-# What only looks may be asked until it shows what the page says: pods need a moment.
+# Commands that only read are repeated until the output is as on the page, because pods need a moment.
 LOOKS = ("get", "describe", "logs", "events", "wait", "rollout", "top", "tfjob list", "tfjob describe", "tfjob explain",
          "tfjob logs", "tfjob queue", "tfjob top")  # fmt: skip
 
 
 def follow(shell: Shell, command: Command, replaced: Mapping[str, str], *, has_logs: bool) -> None:
-    """Run it, or look again and again until it shows what it should.
+    """Runs the command; repeats a command that only reads until its output is as shown.
 
-    `replaced`: what stands for something of the reader's own. `has_logs`: programs run in the pods, and print.
+    `replaced` has the values for the reader's placeholders. `has_logs`: programs run in the pods, and print.
     """
     problems = [_wrong(command, shell.run(command, replaced), has_logs=has_logs)]
 
@@ -30,13 +30,13 @@ def follow(shell: Shell, command: Command, replaced: Mapping[str, str], *, has_l
         return not problems[-1]
 
     if problems[-1] and _only_looks(command):
-        with contextlib.suppress(AssertionError):  # what it printed last says more
+        with contextlib.suppress(AssertionError):  # the last output explains more
             eventually(is_right, PATIENCE_SECONDS, 0.2)
     assert not problems[-1], problems[-1]
 
 
 def _wrong(command: Command, said: Said, *, has_logs: bool) -> str:
-    """What differs from the page; "" if nothing does."""
+    """Returns the differences from the page; "" if there are none."""
     if said.code:
         return f"{command.place}\nended with {said.code}:\n{said.out}\n{said.error}"
     says_nothing = not has_logs and re.search(r"\blogs\b", command.text)

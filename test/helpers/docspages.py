@@ -1,5 +1,8 @@
-"""What a reader of a page has before its first command. A page that is not named here has a cluster with the kinds, a
-controller, the built-in runtimes and two nodes, and no job."""
+"""The preconditions of each page.
+
+A page that is not listed requires a cluster with the kinds, a controller, the built-in runtimes and two nodes, and no
+job.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _TORCH = f"{_SAMPLES}/trainjob-torch.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`given` are manifests or folders that were applied, `replaced` what stands for something of the reader's own.
+    """`given` are manifests or folders that were applied, `replaced` has the values for the reader's placeholders.
 
-    `log` is what every pod has printed; the replicas of `fails_once` have ended once and were started again.
+    `log` is the log of every pod; the replicas of `fails_once` have failed once and were restarted.
     """
 
     given: tuple[str, ...] = ()
@@ -27,7 +30,7 @@ class Page:
     fails_once: tuple[str, ...] = ()
 
 
-# As the programs write it, by the same renderer.
+# A log line of the programs, by the same renderer.
 _LINE_OF_A_SYNC = f"{JSONRenderer()(None, '', {'event': 'synced', 'key': 'default/example-job'})!s}\n"
 
 PAGES: Mapping[str, Page] = {
@@ -35,7 +38,7 @@ PAGES: Mapping[str, Page] = {
     "docs/autoscaling.md": Page((_STANDALONE,)),
     "docs/kubectl.md": Page(replaced={"--timeout 2h": "--timeout 1s"}, fails_once=("worker-1",)),
     "docs/monitoring.md": Page((_STANDALONE,), log=_LINE_OF_A_SYNC),
-    # As it stands it simulates a hundred jobs ten times.
+    # Unchanged, the command would simulate a hundred jobs ten times.
     "docs/simulator.md": Page(replaced={"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
     "docs/tfjob.md": Page((_EXAMPLE,)),
     "docs/trainjob.md": Page(replaced={" NAME": " first"}),

@@ -1,6 +1,6 @@
 """A reader's shell: a folder that looks like a clone, the programs that the pages call, and a kubeconfig.
 
-Each command is a bash of its own, with the folder and the variables that the one before left.
+Each command runs in a bash of its own, with the folder and the variables of the previous command.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from helpers import interrupt
 from helpers.docscommands import ROOT, Command
 from localcluster import binaries
 
-# Only ends what hangs.
+# This limit only ends commands that hang.
 _TIMEOUT_SECONDS = 150
-# Commands that go on until somebody ends them are ended when they have said something.
+# Commands that run until they are interrupted are ended after their first output.
 _ENDLESS = re.compile(
     r"kubectl\s(?:[^|;&\n]*\s)?(?:get|events)\s[^|;&\n]*(?:-w|--watch)\b"
     r"|kubectl\s(?:[^|;&\n]*\s)?logs\s[^|;&\n]*(?:-f|--follow)\b"
@@ -42,7 +42,7 @@ _CLONED = (
 )
 _VENV_PROGRAMS = ("tfjob-controller", "kubectl-tfjob", "kubectl_complete-tfjob", "python")
 _KEPT = ("LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME")
-# Of a controller that a page starts: any free port.
+# A controller that a page starts listens on any free port.
 _PORTS = {
     "TFJOB_CONTROLLER_METRICS_BIND_ADDRESS": "127.0.0.1:0",
     "TFJOB_CONTROLLER_HEALTH_PROBE_BIND_ADDRESS": "127.0.0.1:0",
@@ -68,7 +68,10 @@ class Said:
 
 
 class Shell:
-    """See the module. `home` is the reader's, `folder` where the commands run; `HOME/.kube/config` is a copy."""
+    """See the module.
+
+    `home` is the reader's home folder, the commands run in `folder`; `HOME/.kube/config` is a copy.
+    """
 
     def __init__(self, scratch: Path, kubeconfig: Path) -> None:
         self.folder, home, programs = scratch / "clone", scratch / "home", scratch / "bin"
@@ -92,14 +95,14 @@ class Shell:
         }  # fmt: skip
 
     def run(self, command: Command, replaced: Mapping[str, str]) -> Said:
-        """Run it as it stands on the page, but for what is `replaced` in it."""
+        """Runs the command of the page after the replacements of `replaced`."""
         text = command.text
         for old, new in replaced.items():
             text = text.replace(old, new)
         return self._bash(bounded(text))
 
     def _bash(self, text: str) -> Said:
-        # Who looks at the exit code of a command wants the next one to run.
+        # A command that tests the previous exit code must run after a failure too.
         stops = "" if "case $?" in text else "set -e\n"
         keep = f"trap 'declare -px >{self._state}; echo cd \"$PWD\" >>{self._state}' EXIT"
         script = f"[ ! -e {self._state} ] || . {self._state}\nset -auo pipefail\n{stops}{keep}\n{text}\n"
@@ -124,7 +127,7 @@ class Shell:
 
 
 def run_all(shell: Shell, found: Sequence[Command]) -> list[str]:
-    """Run them as they stand on their page; what each printed."""
+    """Runs the commands of a page unchanged; returns the output of each."""
     assert found
     said = [(command, shell.run(command, {})) for command in found]
     assert [f"{command.place}\n{answer.error}" for command, answer in said if answer.code] == []
@@ -132,7 +135,7 @@ def run_all(shell: Shell, found: Sequence[Command]) -> list[str]:
 
 
 def bounded(text: str) -> str:
-    """The command such that it ends."""
+    """Returns the command with a limit that ends it."""
     return _ENDLESS.sub(lambda match: f"until-it-speaks {match[0]}", text)
 
 

@@ -1,4 +1,4 @@
-"""Whether a command prints what its page shows: of tables the columns, of other output every line without figures."""
+"""Compares the output of a command with its page: the columns of tables, and every other line without figures."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 _HEADER = re.compile(r"^[A-Z][A-Z ()./-]*$")
-# What differs from run to run, or was left out on the page.
+# Parts that differ from run to run, or that the page leaves out.
 _VARIES = re.compile(r"\d|…")
 
 
 def missing_from(out: str, shown: Sequence[str]) -> list[str]:
-    """The lines of `shown` that a command should have printed and did not; blanks count once."""
+    """Returns the lines of `shown` that the output lacks; several blanks count as one."""
     lines = [" ".join(line.split()) for line in shown if line.strip()]
     printed = {" ".join(line.split()) for line in out.splitlines()}
     if lines and is_header(lines[0]):

@@ -1,7 +1,7 @@
-"""The cluster of whoever reads the docs: two nodes with logs, a controller for all namespaces, the built-in runtimes,
-and the CRDs of the Prometheus operator.
+"""The cluster of a reader of the docs: two nodes with logs, a controller for all namespaces, the built-in runtimes, and
+the CRDs of the Prometheus operator.
 
-On a control plane of the worker's own, for pages install and delete what is there once per cluster.
+It is a control plane of the pytest worker's own, because pages install and delete objects that a cluster has only once.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from localcluster.podstatus import Outcome
 
 NODES = ("node-1", "node-2")
 RESOURCES = {**DEFAULT_RESOURCES, "nvidia.com/gpu": "1000"}
-# Only ends what hangs.
+# This limit only ends operations that hang.
 PATIENCE_SECONDS = 120.0
 _NAMESPACES = "/api/v1/namespaces"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
-# What a page may leave that a namespace does not take with it.
+# Objects that a page may leave and that are not deleted with a namespace.
 _CLUSTER_WIDE = (
     f"{_RBAC}/clusterroles",
     f"{_RBAC}/clusterrolebindings",
@@ -53,7 +53,7 @@ class Stage:
 
     @contextlib.contextmanager
     def reading(self, page: Page) -> Iterator[None]:
-        """What the page asks for is there; afterwards nothing is that its commands have made."""
+        """Creates the preconditions of the page; afterwards deletes what its commands have created."""
         before = {path: _names(self.cluster.api, path) for path in (_NAMESPACES, *_CLUSTER_WIDE)}
         self.page = page
         for each in self.kubelets:
@@ -61,21 +61,21 @@ class Stage:
         for given in page.given:
             self._apply(MANIFESTS.parent / given)
         try:
-            # A controller for each page: some take its kinds away.
+            # Each page has a controller of its own, since some pages delete its kinds.
             with running_controller(self.cluster.kubeconfig, ""):
                 yield
         finally:
             self._restore(before)
 
     def behaviour(self, pod: Object, attempt: int) -> Outcome:
-        """Of every pod: it runs, but for those that the page has fail once."""
+        """Every pod runs, except those that should fail once on this page."""
         labels = pod["metadata"].get("labels", {})
         replica = f"{labels.get('job_type', '').lower()}-{labels.get('task_index', '')}"
         fails = replica in self.page.fails_once and attempt == 0
         return Outcome(after_seconds=0.1, exit_code=137) if fails else Outcome()
 
     def _apply(self, path: Path) -> None:
-        """A folder is an overlay, which says its namespace itself."""
+        """Applies a manifest, or a folder: an overlay, which sets its namespace itself."""
         if path.is_dir():
             replace(self.kubectl, namespace=SYSTEM).must("apply", "-k", str(path))
         else:
@@ -95,7 +95,7 @@ class Stage:
 
 
 def install_kinds(kubectl: Kubectl, api: Api) -> None:
-    """The CRDs and the built-in runtimes, if one of them is missing; returns when they are served."""
+    """Installs the CRDs and the built-in runtimes if one of them is missing; returns when they are served."""
     if kubectl.run("get", "clustertrainingruntimes", "torch-distributed").code or kubectl.run(*_LOOK).code:
         install_crds(api)
         kubectl.must("apply", "-k", str(MANIFESTS / "base" / "runtimes"))

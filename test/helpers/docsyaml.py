@@ -10,14 +10,14 @@ import yaml
 
 from helpers.docscommands import ROOT, blocks, pages
 
-# What a page leaves out.
+# Marks parts that a page leaves out.
 LEFT_OUT = "…"
 OBJECT, PART, CONFIG, ELSEWHERE = "object", "part of a job", "config file", "elsewhere"
 OURS = ("kubeflow.org/v1alpha1", "kubeflow.org/v2alpha1", "scheduling.kubeflow.org/v1alpha1")
-# Those of Kubernetes itself.
+# API versions of Kubernetes itself.
 _BUILT_IN = ("v1", "apps/", "autoscaling/", "batch/", "networking.k8s.io/", "policy/", "rbac.authorization.k8s.io/",
              "scheduling.k8s.io/v1")  # fmt: skip
-# Versions of other kinds, and the first key of what is no object: whose they are.
+# API versions of other kinds, and the first key of documents that are not objects, with their owner.
 _OTHERS = {
     "kubeflow.org/v1": "Kubeflow's, for comparison",
     "kubeflow.org/v1alpha2": "Kubeflow's, for comparison",
@@ -36,7 +36,7 @@ _CONFIG_KEYS = {"tfImage", "initializerImage", "accelerators"}
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """In `content`, what the page leaves out is as in the first entry of the same list, or is not there."""
+    """In `content`, the parts that the page leaves out are as in the first entry of the same list, or are missing."""
 
     page: str
     line: int
@@ -48,7 +48,7 @@ class Document:
 
     @property
     def what(self) -> str:
-        """OBJECT, PART, CONFIG, or ELSEWHERE; "" if nobody knows."""
+        """Returns OBJECT, PART, CONFIG, or ELSEWHERE; "" if the document is unknown."""
         if not isinstance(self.content, Mapping):
             return ELSEWHERE if set(self.content[0]) & set(_OTHERS) else ""
         version = self.content.get("apiVersion", "")

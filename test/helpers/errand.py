@@ -1,7 +1,7 @@
-"""A training program for real nodes that needs no TensorFlow, so that it starts at once: workers run an errand.
+"""A training program for real nodes that starts at once, because it does not need TensorFlow.
 
-The master counts who starts and who is done, over HTTP at the address that TF_CONFIG has for it, and ends with 0 when
-all workers are done. A worker that starts for the first time gets into trouble as its TROUBLE says.
+The master counts starts and completions of workers, which report them over HTTP at its address in TF_CONFIG, and exits
+with 0 when all workers are done. A worker that starts for the first time has the fault that TROUBLE names.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ tell("done")
 
 
 def template(program: str, *, env: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
-    """A pod that runs a Python program; `fields` that belong to a container go there, others to the pod."""
+    """Returns a pod that runs a Python program; `fields` of a container are set there, others in the pod."""
     in_container = {name: fields.pop(name) for name in ("resources", "volumeMounts") if name in fields}
     variables = [{"name": name, "value": value} for name, value in (env or {}).items()]
     variables.append({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
@@ -76,7 +76,7 @@ def template(program: str, *, env: dict[str, str] | None = None, **fields: Any) 
 
 
 def preferring(node: str) -> dict[str, Any]:
-    """Affinity: there if it can be."""
+    """Returns an affinity that prefers this node."""
     expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     term = {"weight": 100, "preference": {"matchExpressions": [expression]}}
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}

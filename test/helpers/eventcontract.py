@@ -43,7 +43,7 @@ class EventContract:
 
     @pytest.fixture
     def written(self, recorder: EventRecorder) -> Wait:
-        """Wait until so many writes were confirmed."""
+        """Waits until so many writes were confirmed."""
 
         def wait(count: int) -> None:
             eventually(lambda: recorder.statistics().counts.created + recorder.statistics().counts.patched >= count)

@@ -1,9 +1,9 @@
-"""How many examples a property test tries, by hypothesis profile.
+"""The number of examples of property tests, by hypothesis profile.
 
-`make unit` and `make test` use the profile `fast`, `make test-all` and whoever changes a rule the profile `thorough`:
-HYPOTHESIS_PROFILE=thorough. A profile's own number of examples is for tests that name none; test/conftest.py loads it
-before any test is imported. `fast` tries the same examples in each run, so that a change is judged by what it did;
-`thorough` generates others each time.
+`make unit` and `make test` use the profile `fast`, `make test-all` the profile `thorough`, which is also for changes of
+rules: HYPOTHESIS_PROFILE=thorough. A profile's own number of examples is for tests that do not set one;
+test/conftest.py loads it before any test is imported. `fast` tries the same examples in each run, so that a new failure
+is due to the change; `thorough` generates others each time.
 """
 
 from __future__ import annotations

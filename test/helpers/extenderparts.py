@@ -1,4 +1,4 @@
-"""What stands round the extender's verbs in tests: placements as a table, an API that takes Bindings, a client."""
+"""The environment of the extender's verbs in tests: placements as a table, an API that accepts Bindings, a client."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ GANG_LABEL, MEMBER_LABEL, ATTEMPT_LABEL = "gang", "member", "attempt"
 
 @dataclass
 class Table:
-    """Who goes where, as a test says. `nodes` has the node of (gang, attempt, member), or why it has none."""
+    """Placements that a test sets. `nodes` has the node of (gang, attempt, member), or the reason why there is none."""
 
     nodes: dict[tuple[str, int, str], NodeAssignment] = field(default_factory=dict)
     closed: dict[str, str] = field(default_factory=dict)
-    """Nodes without room for pods of no gang, and why."""
+    """Nodes without capacity for pods of no gang, with the reason."""
     synced: bool = True
     fault: Exception | None = None
 
@@ -51,7 +51,7 @@ class Table:
 
 
 class Bindings:
-    """A requester that takes every Binding; `bodies` has them in the order of their coming."""
+    """A requester that accepts every Binding; `bodies` has them in the order of their arrival."""
 
     def __init__(self, refuse: Callable[[str], None] = lambda path: None) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ class Bindings:
 
     @property
     def bound(self) -> dict[str, str]:
-        """Node by pod."""
+        """Returns the node of each pod."""
         return {body["metadata"]["name"]: body["target"]["name"] for body in self.bodies}
 
 
@@ -100,13 +100,13 @@ class Listener:
 
 
 def pod(member: str, gang: str = "gang", attempt: int = 1) -> dict[str, Any]:
-    """A member's pod as kube-scheduler sends it."""
+    """Returns a member's pod as kube-scheduler sends it."""
     labels = {GANG_LABEL: gang, MEMBER_LABEL: member, ATTEMPT_LABEL: str(attempt)}
     return other_pod(f"{gang}-{member}") | {"metadata": metadata(f"{gang}-{member}") | {"labels": labels}}
 
 
 def other_pod(name: str) -> dict[str, Any]:
-    """A pod of no gang."""
+    """Returns a pod of no gang."""
     return {"metadata": metadata(name), "spec": {"containers": [{"name": "c"}]}}
 
 
@@ -120,7 +120,7 @@ def binding(of: Mapping[str, Any], node: str) -> dict[str, str]:
 
 
 class Call:
-    """One POST on a connection of its own, as kube-scheduler makes them; the answer can be read later."""
+    """One POST on a connection of its own, as kube-scheduler sends it; the response can be read later."""
 
     def __init__(self, port: int, path: str, body: bytes, tls: ssl.SSLContext | None = None) -> None:
         if tls is None:
@@ -130,7 +130,7 @@ class Call:
         self._connection.request("POST", path, body, {"Content-Type": "application/json"})
 
     def answer(self) -> tuple[int, bytes]:
-        """Waits; then the connection is closed."""
+        """Waits for the response, and closes the connection."""
         try:
             response = self._connection.getresponse()
             return response.status, response.read()
@@ -138,7 +138,7 @@ class Call:
             self.close()
 
     def error(self) -> str:
-        """The `Error` of an answer, which must be a good one."""
+        """Returns the `Error` of a response, which must have status 200."""
         status, body = self.answer()
         assert status == 200, body
         return str(json.loads(body)["Error"])

@@ -1,4 +1,4 @@
-"""The gang scheduler as a process of its own, beside a kube-scheduler that asks it."""
+"""The gang scheduler as a process of its own, beside a kube-scheduler that calls it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localcluster.programs import LOOPBACK
 
 @contextlib.contextmanager
 def extender_process(cluster: Cluster, *flags: str) -> Iterator[OurProgram]:
-    """One that is ready, with these flags; killed at the end, if the test has not done so."""
+    """Starts an extender with these flags, and waits until it is ready; kills it at the end."""
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
         extender = extender_beside(cluster.own, port, probes_port, *flags)
         try:

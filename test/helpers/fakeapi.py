@@ -1,7 +1,7 @@
-"""An API server in memory, for tests of what is written and what comes of refusals. A `kube.transport.Requester`.
+"""An API server in memory, for tests of writes and of the reaction to errors. A `kube.transport.Requester`.
 
-It knows objects by path, counts versions and generations, merges patches, checks resourceVersion and uid, and tells
-watchers of each change at once, or (`hold`) not until it is asked to. Faults are scripted by method and path.
+It stores objects by path, counts versions and generations, merges patches, checks resourceVersion and uid, and sends
+each change to watchers at once, or after `hold` only when a test requests it. Faults are scripted by method and path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Watcher = Callable[[str, Object], None]
 
 @dataclass(slots=True)
 class Fault:
-    """Answers of requests that match; `carried_out` says that the server did it and only the answer was lost."""
+    """Responses to requests that match. With `carried_out` the request is processed, and only the response is lost."""
 
     error: ApiError
     method: str
@@ -49,7 +49,7 @@ class FakeApi:
         self._held: list[tuple[str, str, Object]] | None = None
         self._lock = threading.RLock()
 
-    # For the test
+    # Methods for tests
 
     def fail(
         self, status: int, reason: str = "", message: str = "no", *, method: str = "", part: str = "", times: int = 1,
@@ -58,11 +58,11 @@ class FakeApi:
         self._faults.append(Fault(ApiError(status, reason, message, **details), method, part, times, carried_out))
 
     def watch(self, collection: str, watcher: Watcher) -> None:
-        """Tell of changes to objects whose path contains `/<collection>/`."""
+        """Calls `watcher` for changes of objects whose path contains `/<collection>/`."""
         self._watchers.append((collection, watcher))
 
     def hold(self) -> None:
-        """From now on changes are not told: a watch that lags."""
+        """From now on changes are held back, as by a watch that lags."""
         self._held = []
 
     def release(self) -> None:
@@ -71,18 +71,21 @@ class FakeApi:
             self._tell(path, kind, obj)
 
     def drop_held(self) -> None:
-        """What was not told never will be: a watch that was half open."""
+        """Drops the changes that were held back, as by a half-open connection."""
         self._held = None
 
     def put(self, collection: str, obj: Object) -> Object:
-        """What somebody else creates or changes; `collection` is the path of its list. Returns it as stored."""
+        """Creates or changes an object for another client; `collection` is the path of its list.
+
+        Returns it as stored.
+        """
         with self._lock:
             path = f"{collection}/{obj['metadata']['name']}"
             old = self.objects.get(path)
             return self._store(path, copy.deepcopy(obj), old)
 
     def change(self, path: str, patch: Object) -> Object:
-        """A merge patch by somebody else."""
+        """Applies a merge patch of another client."""
         with self._lock:
             return self._store(path, _merged(self.objects[path], patch), self.objects[path])
 
@@ -96,7 +99,7 @@ class FakeApi:
     def requests(self, method: str = "", part: str = "") -> list[Sent]:
         return [sent for sent in self.sent if sent.method.startswith(method) and part in sent.path]
 
-    # For the program
+    # Methods for the program
 
     def request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: bytes | None = None, **_: object
@@ -115,7 +118,7 @@ class FakeApi:
     def stream(self, path: str, **_: object) -> Any:
         raise NotImplementedError("informers are not started here")
 
-    # Inside
+    # Implementation
 
     def _fault(self, method: str, path: str, body: Object) -> Fault | None:
         name = body.get("metadata", {}).get("name", "") if method == "POST" else ""
@@ -146,7 +149,7 @@ class FakeApi:
 
     def _patch(self, path: str, body: Object) -> Object:
         if path.endswith("/scale"):
-            # Of a TFJob; the answer is not the Scale that a server would give, but nothing of it is read.
+            # This is the scale subresource of a TFJob. The response is not a Scale, but the program does not read it.
             path, workers = path.removesuffix("/scale"), body["spec"]["replicas"]
             body = {**body, "spec": {"workerReplicas": workers}}
         target, _, subresource = path.partition("/status")
@@ -205,7 +208,7 @@ class FakeApi:
 
 
 def _merged(old: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """Applies a merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(old) if isinstance(old, dict) else {}

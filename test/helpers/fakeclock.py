@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-# How often a sleeper looks at its stop signal in real time.
+# The interval, in real time, in which a sleeping thread checks its stop signal.
 _POLL_SECONDS = 0.01
 
 
@@ -70,7 +70,7 @@ class FakeClock:
         return stop.is_set()
 
     def advance(self, seconds: float) -> None:
-        """Move both scales forward and wake the waiters, which then return or wait again."""
+        """Moves both scales forward and wakes the waiters, which then return or wait again."""
         with self._changed:
             self._monotonic += seconds
             self._now += timedelta(seconds=seconds)
@@ -84,18 +84,18 @@ class FakeClock:
                 condition.notify_all()
 
     def jump(self, seconds: float) -> None:
-        """Set wall time forward or (negative) back, as an administrator or NTP does, without waking anybody."""
+        """Sets wall time forward or (negative) back, as an administrator or NTP does, without waking any thread."""
         with self._changed:
             self._now += timedelta(seconds=seconds)
 
     @property
     def waiters(self) -> int:
-        """How many threads wait on this clock and have seen its present time."""
+        """The number of threads that wait on this clock and have read its present time."""
         with self._changed:
             return len(self._waiters)
 
     def await_waiters(self, count: int, timeout_seconds: float = 60.0) -> None:
-        """Return once at least `count` threads wait, so that a test knows they sleep before it moves the time.
+        """Returns once at least `count` threads wait, so that a test knows they sleep before it moves the time.
 
         The limit is real time. Raises TimeoutError.
         """
@@ -108,7 +108,7 @@ class FakeClock:
         return is_over or (waiter.condition is not None and not self._is_strict)
 
     def _register(self, condition: threading.Condition, timeout_seconds: float | None) -> _Waiter | None:
-        """None if there is nothing to wait for: no time is left, or the clock has moved since this thread read it."""
+        """Returns None if the thread must not wait: no time is left, or the clock has moved since it was read."""
         with self._changed:
             read_at = getattr(self._read, "moves", self._moves)
             self._read.moves = self._moves

@@ -1,4 +1,4 @@
-"""A real web server on loopback that gives one file, with ranges or without, and misbehaves as a test says."""
+"""A real web server on loopback that serves one file, with ranges or without, and has the faults that a test sets."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ _SLICE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one answer."""
+    """A fault of one response."""
 
     status: int = 0
-    """Instead of any content."""
+    """A status that is sent instead of the content."""
     cut_after: int = -1
     """Bytes of content after which the connection is closed."""
     told_size: int = -1
-    """What Content-Length or Content-Range says, instead of the truth."""
+    """A wrong size in Content-Length or Content-Range."""
     hold: threading.Event | None = None
-    """After `cut_after` bytes nothing more comes until it is set."""
+    """After `cut_after` bytes the response pauses until this event is set."""
     body: bytes = b"no"
 
 
 @dataclass(slots=True)
 class FileServer:
-    """Use as a context manager. Whoever asks, asks for the file; the first request only asks for its first byte."""
+    """Use as a context manager. Every request is for the file; the first one requests only its first byte."""
 
     content: bytes
     has_ranges: bool = True
     etag: str = '"one"'
     fault_of: Callable[[int], Fault | None] = lambda number: None
-    """Of the request of this number; the first is 0."""
+    """Returns the fault of the request with this number; the first is 0."""
     more_headers: Mapping[str, str] = field(default_factory=dict)
     ranges: list[str] = field(default_factory=list)
-    """What was asked for: the header, or nothing."""
+    """The Range header of each request; empty without one."""
     paths: list[str] = field(default_factory=list)
     _server: ThreadingHTTPServer | None = None
 
@@ -72,12 +72,12 @@ class FileServer:
             return
         told = fault.told_size if fault.told_size >= 0 else len(self.content)
         first, end = self._head(handler, asked, told)
-        # Else the client waits for what was promised.
+        # Otherwise the client waits for the announced bytes.
         handler.close_connection = end > len(self.content)
         _send(handler, self.content[first:end], fault)
 
     def _head(self, handler: BaseHTTPRequestHandler, asked: str, told: int) -> tuple[int, int]:
-        """Status and headers; returns which bytes follow."""
+        """Sends status and headers; returns which bytes follow."""
         found = re.fullmatch(r"bytes=(\d+)-(\d*)", asked) if self.has_ranges else None
         first, last = (int(found[1]), int(found[2] or told - 1)) if found else (0, told - 1)
         if found and first >= told:
@@ -118,7 +118,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that break connections are what tests are about."""
+        """Prints nothing: tests break connections on purpose."""
 
 
 def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
@@ -129,6 +129,6 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
             server.answer(self)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Tests say what they saw."""
+            """Prints nothing: a test reports its own failures."""
 
     return Handler

@@ -1,6 +1,6 @@
-"""Many TFJobs of many sorts at once, for tests that break something under them.
+"""Many TFJobs of many sorts at once, for tests that inject faults.
 
-Each sort has its own end, which it must reach whatever happens to the controller or the control plane meanwhile.
+Each sort has its own final state, which it must reach despite any fault of the controller or the control plane.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.podstatus import Outcome
 
-# The exit codes of one pod's containers in turn; the last one counts for all that follow.
+# The exit codes of one pod's containers in turn; the last one applies to all later containers.
 EXIT_CODES = "fleet/exit-codes"
 _PATIENCE_SECONDS = 120.0
 
@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 
 def behaviour(pod: Object, attempt: int) -> Outcome:
-    """Pods end as their annotations say; those without run for ever."""
+    """Pods end as their annotations specify; pods without annotations run for ever."""
     notes = pod["metadata"].get("annotations") or {}
     if RUN_SECONDS not in notes:
         return Outcome()
@@ -41,14 +41,14 @@ def fleet_kubelet(api: Api, namespace: str) -> FakeKubelet:
 
 
 def runs(seconds: float, *codes: int) -> Object:
-    """A template whose container ends so, at one attempt after the other."""
+    """Returns a template whose container ends with these exit codes, one for each attempt."""
     notes = {RUN_SECONDS: str(seconds), EXIT_CODES: ",".join(str(code) for code in codes or (0,))}
     return {"metadata": {"annotations": notes}, **pod_template(container())}
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """`later`: a change that the user makes some time after; `end`: the state it ends in, empty for a deleted one."""
+    """`later` is a change that the user makes later; `end` is the final state, empty for a deleted job."""
 
     name: str
     make: Callable[[], Object]
@@ -107,14 +107,14 @@ SORTS = (
 
 @dataclass(slots=True)
 class Fleet:
-    """Submits jobs and knows how each must end. It is a patient user: what gets no answer is tried again."""
+    """Submits jobs and knows the final state of each. Requests without a response are retried."""
 
     jobs: Jobs
     ends: dict[str, str] = field(default_factory=dict)
     _changes: dict[str, Object] = field(default_factory=dict)
 
     def submit(self, number: int, sorts: Iterable[Sort] = SORTS) -> str:
-        """Job number `number`; its name. Its sort follows from the number."""
+        """Submits job number `number`, whose sort follows from the number; returns its name."""
         choice = tuple(sorts)
         sort = choice[number % len(choice)]
         manifest = sort.make()
@@ -126,7 +126,7 @@ class Fleet:
         return name
 
     def change(self, count: int | None = None) -> None:
-        """Make the changes that are due, oldest first: all, or so many."""
+        """Makes the changes that are due, oldest first: all, or so many."""
         for name in list(self._changes)[:count]:
             patch = self._changes.pop(name)
             if patch:
@@ -135,7 +135,7 @@ class Fleet:
                 patiently(lambda name=name: self.jobs.delete(name))  # type: ignore[misc] # bound now
 
     def await_ends(self, timeout: float = _PATIENCE_SECONDS) -> None:
-        """Every job is as it must be."""
+        """Waits until every job has its final state."""
         self.change()
         wanted = {name: end for name, end in self.ends.items() if end}
         found: dict[str, str] = {}
@@ -153,7 +153,7 @@ class Fleet:
             raise AssertionError(f"not as they must be (found, wanted): {wrong}; still there: {extra}") from None
 
     def _states(self) -> dict[str, str]:
-        """State of each job that is finished, "" of the others."""
+        """Returns the state of each finished job, and "" for the others."""
         found = patiently(self.jobs.all)
         return {each["metadata"]["name"]: _state(each.get("status", {})) for each in found}
 
@@ -163,7 +163,10 @@ def _state(status: Object) -> str:
 
 
 def patiently(request: Callable[[], Any], timeout: float = _PATIENCE_SECONDS) -> Any:
-    """The answer, once there is one. What is there already when a request is repeated, or gone, is as good."""
+    """Repeats a request until there is a response.
+
+    An object that a repeated request finds created or deleted is accepted.
+    """
     deadline = time.monotonic() + timeout
     while True:
         try:

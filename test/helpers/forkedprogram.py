@@ -1,7 +1,7 @@
 """`tfjob-controller …` as a process of its own, which starts in a moment.
 
 It is forked from a server process that has imported everything already (multiprocessing's forkserver); from there on it
-is the program as it is shipped: own memory, own threads, own signals, killed like any other. Dies with the tests.
+is the program as it is shipped, with its own memory, threads and signals. It ends with the tests.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _context.set_forkserver_preload(list(_IMPORTED))
 
 
 class ForkedProgram:
-    """One that runs, or ran. It appends to the files `out` and `error` what it writes."""
+    """A process that runs or has ended. It appends its output to the files `out` and `error`."""
 
     def __init__(
         self, arguments: Sequence[str], *, out: Path, error: Path, environ: Mapping[str, str] | None = None
     ) -> None:
-        """Starts it. Without `environ` it has the environment of the tests."""
+        """Starts the process. Without `environ` it has the environment of the tests."""
         given = None if environ is None else dict(environ)
         self._process: ForkServerProcess = _context.Process(
             target=_main, args=(list(arguments), str(out), str(error), given), daemon=True
@@ -42,7 +42,7 @@ class ForkedProgram:
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Sends SIGKILL; returns when the process has ended."""
         self._process.kill()
         self._process.join(10)
 
@@ -50,7 +50,7 @@ class ForkedProgram:
         os.kill(self.pid, number)
 
     def wait(self, timeout: float) -> int | None:
-        """The exit code, minus the signal's number if one killed it; None if it still runs."""
+        """Returns the exit code, or minus the number of the signal that killed the process; None if it still runs."""
         self._process.join(timeout)
         return self._process.exitcode
 

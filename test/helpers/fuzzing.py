@@ -1,4 +1,4 @@
-"""Bytes of strangers for parsers: valid documents with mutations, and bounds on what a parser may cost.
+"""Untrusted input for parsers: valid documents with mutations, and bounds on the cost of a parser.
 
 A fuzzing target is a property test in `test/property/test_fuzz_*.py`. Few examples run in `make test`, and `run_for`
 repeats a target for a minute in `make test-all` (mark `long`), with other examples in each run.
@@ -22,19 +22,19 @@ ResultT = TypeVar("ResultT")
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
 LONG_SECONDS = 60.0
-# Longer inputs show no more, but cost the time of many short ones.
+# Longer inputs find no other defects, but take the time of many short ones.
 MAX_BYTES = 200_000
 
 FUZZ = settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 
-# What breaks parsers of text and JSON: ends of strings, nesting, numbers out of range, bytes that are not UTF-8.
+# Pieces that often break parsers: ends of strings, nesting, numbers out of range, bytes that are not UTF-8.
 JSON_TOKENS = (
     *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"null", b"{}", b"[]", b'{"a":', b'"":"",'),
     *(b"-", b"0", b"9" * 30, b"1e999", b"-1", b"1.5", b"true", b"NaN", b'"metadata"', b'"spec"', b'"status"'),
     *(b"\x00", b"\x1b", b"\xff", b"\xc2", b"\xed\xa0\x80", b"\\ud800", b"\\u0000", "\N{PARTY POPPER}".encode()),
 )
 
-# Mostly few and small mutations, since most others are refused at their first byte.
+# Mutations are mostly few and small, since parsers refuse most others at their first byte.
 _MUTATIONS = st.sampled_from([1, 1, 1, 2, 3, 6])
 _COUNTS = st.sampled_from([1, 1, 1, 1, 2, 20, 200, 1000, 20_000])
 _REMOVED = st.sampled_from([0, 0, 0, 1, 12])
@@ -89,7 +89,7 @@ def pieces_of(draw: st.DrawFn, data: bytes) -> list[bytes]:
 def bounded(size: int, *, bytes_each: int = 100) -> Iterator[None]:
     """Fails if the block takes more time or memory than is linear in an input of `size` bytes.
 
-    A quadratic parser needs minutes for the longest inputs. The bounds leave room for a slow machine and tracemalloc.
+    A quadratic parser needs minutes for the longest inputs. The bounds allow for a slow machine and for tracemalloc.
     """
     tracemalloc.start()
     begin = time.thread_time()

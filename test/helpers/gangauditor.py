@@ -1,4 +1,4 @@
-"""The auditor of gangs (hack/audit) beside a test: at its end nothing forbidden must have happened."""
+"""The auditor of gangs (hack/audit) beside a test, which must not have seen any violation at the end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from helpers.auditorprocess import auditor_process
 
-# A test may start and end the gang scheduler, which takes its time. Of a busy machine only the share counts that one
-# program gets.
+# A test may start and end the gang scheduler, which takes time. On a busy machine, only the share of time that one
+# program gets is counted.
 _FIT_GRACE_SECONDS = 45.0
 _LAG_SECONDS = 0.4
 _END_SECONDS = 60.0
@@ -19,7 +19,10 @@ _END_SECONDS = 60.0
 
 @contextlib.contextmanager
 def audited(kubeconfig: Path, *more: str) -> Iterator[None]:
-    """Fails with the violations that the auditor has seen, if the block did not fail itself. `more` are its flags."""
+    """Fails with the violations that the auditor has seen, unless the block fails itself.
+
+    `more` are the auditor's flags.
+    """
     flags = (
         f"--kubeconfig={kubeconfig}",
         f"--fit-grace={_FIT_GRACE_SECONDS}",

@@ -1,4 +1,4 @@
-"""A control plane of a test's own whose kube-scheduler runs PodGroups, as an administrator turns that on."""
+"""A control plane of a test's own whose kube-scheduler supports PodGroups, configured as by an administrator."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from localcluster.crds import install_crds
 from localcluster.programs import Options
 
 _GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
-# Alpha: both the gates and the group have to be turned on.
+# PodGroups are alpha: both the feature gates and the API group must be enabled.
 OPTIONS = Options(
     apiserver_flags=(_GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"),
-    # Its controller lets a deleted PodGroup go once its pods have.
+    # Its controller removes the finalizer of a deleted PodGroup once its pods are deleted.
     controller_manager_flags=(_GATES,),
     scheduler_flags=(_GATES,),
 )
@@ -25,7 +25,7 @@ OPTIONS = Options(
 
 @contextlib.contextmanager
 def gang_control_plane() -> Iterator[Cluster]:
-    """With this project's kinds."""
+    """Starts a control plane with PodGroups and with this project's kinds."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-podgroups")
     with ControlPlane(folder, OPTIONS, owner=process.myself()) as plane:
         api = Api.from_kubeconfig(plane.kubeconfig)

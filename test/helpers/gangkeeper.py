@@ -1,8 +1,7 @@
-"""The owner of many gangs at once, one step at a time: a test decides when it acts, and for whom.
+"""The owner of many gangs, one step at a time: a test decides when it acts, and for which gangs.
 
-`look` is all gangs and their pods as they are now; `tend` does once what owners have to do (the contract's words): no
-pods before the gang is admitted, none while those of an older attempt are there, all of them away when it waits again.
-Threads: one.
+`look` reads all gangs and their pods; `tend` performs once the duties of an owner: it creates pods only after the gang
+is admitted and when no pods of an older attempt exist, and deletes all pods when the gang waits again. Threads: one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from localcluster.api import Api
 from localcluster.gangscheduler import NAME
 
 PREFIX = "scheduling.kubeflow.org/"
-# The label of nodes by which a gang can have its own.
+# A label of nodes that are only for one gang.
 POOL = "pool"
 _PLACED = ("Admitted", "Bound", "Released")
 
@@ -30,7 +29,7 @@ class Seen:
 
     status: Object = field(default_factory=dict)
     pods: Mapping[str, Object] = field(default_factory=dict)
-    """By name; of all attempts."""
+    """The pods of all attempts, by name."""
 
     @property
     def phase(self) -> str:
@@ -42,17 +41,17 @@ class Seen:
 
     @property
     def placed(self) -> dict[str, str]:
-        """The node of each member."""
+        """Returns the assigned node of each member."""
         return {member: each["node"] for each in self.status.get("placement") or () for member in each["members"]}
 
     @property
     def old(self) -> list[str]:
-        """The pods of other attempts."""
+        """Returns the pods of other attempts."""
         return [name for name, each in self.pods.items() if _label(each, "attempt") != str(self.attempt)]
 
     @property
     def made(self) -> dict[str, str]:
-        """The node (empty: none) of each member that has a pod in the present attempt."""
+        """Returns the node (empty if none) of each member that has a pod in the present attempt."""
         return {
             _label(each, "member"): each["spec"].get("nodeName", "")
             for name, each in self.pods.items()
@@ -65,7 +64,7 @@ class Seen:
 
     @property
     def is_whole(self) -> bool:
-        """Bound, with every member where it was placed, and no other pod."""
+        """Whether the gang is bound, with every member on its assigned node, and without other pods."""
         return self.phase == "Bound" and self.made == self.placed and not self.old
 
     def __str__(self) -> str:
@@ -74,7 +73,7 @@ class Seen:
 
 
 class Keeper:
-    """See the module. `cpu` is what every pod requests."""
+    """See the module. `cpu` is the request of every pod."""
 
     def __init__(self, api: Api, namespace: str = "gangs", cpu: str = "1") -> None:
         self.api = api
@@ -84,7 +83,7 @@ class Keeper:
         self._pools: dict[str, str] = {}
 
     def submit(self, name: str, count: int, *, pool: str = "", **spec: Any) -> None:
-        """A gang of so many workers; with a `pool` only on its nodes."""
+        """Creates a gang of so many workers; with a `pool` only on its nodes."""
         member: Object = {"name": "worker", "count": count, "resources": {"cpu": self._cpu}}
         if pool:
             member["nodeSelector"] = {POOL: pool}
@@ -93,7 +92,7 @@ class Keeper:
         self.api.create(self.gangs_path, {**body, "spec": {"members": [member], **spec}})
 
     def look(self) -> dict[str, Seen]:
-        """All gangs, by name; their pods are read after them, so that one that is Bound has all that it says."""
+        """Reads all gangs, by name, and then their pods, so that a Bound gang has all pods of its status."""
         gangs = {each["metadata"]["name"]: each for each in self.api.list(self.gangs_path)}
         pods: dict[str, dict[str, Object]] = {}
         for each in self.api.list(self.pods_path):
@@ -104,7 +103,7 @@ class Keeper:
         return self.look()[name]
 
     def await_phase(self, phase: str, *names: str, timeout: float = 20.0) -> dict[str, Seen]:
-        """All of these in that phase; the picture in which they are."""
+        """Waits until all of these gangs are in that phase; returns the gangs and pods of that moment."""
 
         found: dict[str, Seen] = {}
 
@@ -121,7 +120,7 @@ class Keeper:
         return found
 
     def make(self, name: str, *members: str) -> None:
-        """These members' pods for the present attempt; without any, all that are missing."""
+        """Creates these members' pods for the present attempt; without names, all missing ones."""
         seen = self.seen(name)
         for member in members or [each for each in seen.placed if each not in seen.made]:
             self.make_pod(name, member, seen.attempt)
@@ -132,7 +131,7 @@ class Keeper:
         self.api.create(self.pods_path, body)
 
     def pod_of(self, name: str, member: str, attempt: int) -> Object:
-        """As it is to be created."""
+        """Returns the member's pod for its creation."""
         labels = {f"{PREFIX}gang": name, f"{PREFIX}member": member, f"{PREFIX}attempt": str(attempt)}
         body = pod(pod_name(name, member, attempt), self._cpu, labels, NAME)
         if self._pools.get(name):
@@ -143,7 +142,7 @@ class Keeper:
         self.api.delete(f"{self.pods_path}/{name}", gracePeriodSeconds=0)
 
     def tend(self, *, but: Collection[str] = ()) -> dict[str, Seen]:
-        """One round over all gangs but these; the picture that it began with."""
+        """Performs an owner's duties once for all gangs but these; returns the gangs and pods from before."""
         found = self.look()
         for name, seen in found.items():
             if name not in but:
@@ -151,7 +150,7 @@ class Keeper:
         return found
 
     def tend_until_whole(self, *names: str, timeout: float = 60.0) -> dict[str, Seen]:
-        """Until all of these are; AssertionError says which are not, and what is said of them."""
+        """Calls `tend` until all of these gangs are whole; raises AssertionError with the status of the others."""
         found: dict[str, Seen] = {}
 
         def is_so() -> bool:

@@ -1,4 +1,4 @@
-"""A plain owner of gangs, as anybody could be one, and what its pods look like."""
+"""A simple owner of gangs that shares no code with the controller, and its pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 class Owner:
-    """A plain owner of gangs: writes the Gang, and makes its pods once it is admitted. Anybody could be one."""
+    """A simple owner of gangs: writes the Gang, and creates its pods once it is admitted."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -35,7 +35,7 @@ class Owner:
         return found
 
     def await_phase(self, name: str, phase: str, timeout: float = 20.0) -> Object:
-        """The status in which it is."""
+        """Waits until the gang is in the phase; returns its status."""
 
         def found() -> Object | None:
             status = self.status(name)
@@ -59,7 +59,7 @@ class Owner:
         self._api.create(f"/api/v1/namespaces/{self._namespace}/pods", body)
 
     def nodes(self, name: str) -> Mapping[str, str]:
-        """Where the gang's pods are, by member; empty for one without a node."""
+        """Returns the node of each of the gang's pods, by member; empty for a pod without a node."""
         found = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", f"scheduling.kubeflow.org/gang={name}")
         return {
             each["metadata"]["labels"]["scheduling.kubeflow.org/member"]: each["spec"].get("nodeName", "")

@@ -1,4 +1,4 @@
-"""Nodes, pods, gangs and views for tests of scheduling, in few words."""
+"""Short constructors of nodes, pods, gangs and views for tests of scheduling."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def decide_once(
     policy: AdmissionPolicy,
     nominated: NominatedNodes | None = None,
 ) -> list[Decision]:
-    """The decisions of one scheduling cycle by a decider that remembers nothing."""
+    """Returns the decisions of one scheduling cycle of a new decider."""
     return AdmissionDecider(view, policy).decide(gangs, now, nominated)
 
 
 def member_ids(spec: GangSpec) -> tuple[str, ...]:
-    """The names of all pods of a gang without a placement, in the spec's order."""
+    """Returns the names of all pods of a gang without a placement, in the spec's order."""
     return tuple(f"{member.name}-{index}" for member in spec.members for index in range(member.count))

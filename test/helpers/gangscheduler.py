@@ -1,4 +1,4 @@
-"""The gang scheduler as a whole in this process, on a real cluster; and what plays kube-scheduler towards it."""
+"""The whole gang scheduler in this process, on a real cluster; and requests to it as kube-scheduler sends them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def running_gang_scheduler(
     clock: Clock | None = None,
     **options: Any,
 ) -> Iterator[GangScheduler]:
-    """One that is ready, unless told otherwise; stopped and joined at the end."""
+    """Starts a gang scheduler, and waits by default until it is ready; stops it at the end."""
     given: dict[str, Any] = {
         "kubeconfig": str(kubeconfig),
         "qps": 0.0,
@@ -64,14 +64,14 @@ def running_gang_scheduler(
     assert codes == [0], "the gang scheduler did not stop in time"
 
 
-# So long that no test loses a Lease because this machine is late with its renewal.
+# Long enough that no test loses a Lease because a busy machine renews it late.
 _LEASE_SECONDS = 3600
 
 
 def hold_lease(api: Api, namespace: str, name: str, holder: str) -> None:
-    """Take the Lease, or renew it, as the kube-scheduler of the pod `holder` would.
+    """Acquires or renews the Lease, as the kube-scheduler of the pod `holder` does.
 
-    The gang scheduler counts only a renewal that follows what it has read first, so a test repeats this until it works.
+    The gang scheduler ignores the renewal that it reads first, so a test repeats this until it works.
     """
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     moment = format_micro_time(RealClock().now())
@@ -86,12 +86,12 @@ def extender_url(scheduler: GangScheduler) -> str:
 
 
 def ask_filter(scheduler: GangScheduler, pod: Object, nodes: Sequence[str]) -> Sequence[str]:
-    """The nodes that are left for a pod, as kube-scheduler asks; none where there is no answer."""
+    """Sends a filter call for a pod; returns the remaining nodes, none if there is no response."""
     return _ask(scheduler, "filter", {"Pod": pod, "NodeNames": list(nodes)}).get("NodeNames") or ()
 
 
 def ask_bind(scheduler: GangScheduler, pod: Object, node: str) -> Object:
-    """The answer to kube-scheduler's request to bind it."""
+    """Sends a bind call for the pod; returns the response."""
     meta = pod["metadata"]
     names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
     return _ask(scheduler, "bind", names)

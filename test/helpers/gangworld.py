@@ -1,8 +1,8 @@
-"""A cluster in memory for the gang scheduler: its admission loop and bind gate as they are, all else played.
+"""A cluster in memory for the gang scheduler: its real admission loop and Permit, and simulated surroundings.
 
-Plays the API server (`MemoryApi`), the watches (`deliver`), kube-scheduler (`schedule`: it binds only what fits, by
-its own count, through Permit), and owners (`create_pods`, `delete_old_pods`). Nothing runs by itself: each call is a
-step, and time is a fake clock's, so that a test can put any order on them.
+It simulates the API server (`MemoryApi`), the watches (`deliver`), kube-scheduler (`schedule`, which binds only pods
+that fit by its own count, through Permit), and owners (`create_pods`, `delete_old_pods`). Nothing runs by itself: each
+call is a step, and the time is a fake clock's, so that a test can choose any order.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Object = dict[str, Any]
 
 
 class _Pods:
-    """Answers the annotation that wakes a pod: a `Requester` for nothing else."""
+    """A `Requester` that accepts only the annotation that makes kube-scheduler retry a pod."""
 
     def __init__(self, pods: Mapping[str, ScheduledPod]) -> None:
         self._pods = pods
@@ -83,7 +83,7 @@ class _Pods:
 
 
 class _Events:
-    """Remembers whom each was about, its reason and its note."""
+    """Records the object, reason and note of each event."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
@@ -93,9 +93,10 @@ class _Events:
 
 
 class GangWorld:
-    """See the module. Bindings fail while `is_binding_broken`, and stay under way while `is_binding_slow`.
+    """See the module.
 
-    While `is_binding_repeated` each has been posted in vain before, and is tried again.
+    Bindings fail while `is_binding_broken`, and stay in progress while `is_binding_slow`. While `is_binding_repeated`,
+    each has failed before and is retried.
     """
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ class GangWorld:
         self.is_binding_slow = False
         self.is_leading = True
         self._under_way: list[tuple[BindRequest, OnResult, RejectBinding]] = []
-        # kube-scheduler's: pods that it waits for a bind call's answer of, by uid.
+        # Pods by uid for which kube-scheduler waits for the response of a bind call.
         self._assumed: dict[str, tuple[str, int]] = {}
         self.events = _Events()
         self._versions = 0
@@ -119,11 +120,11 @@ class GangWorld:
     # The gang scheduler
 
     def start_scheduler(self) -> None:
-        """A new process: it knows what the API server knows, and nothing else. What the last one has sent arrives."""
+        """Starts a new process, which knows only the API server's state. Requests that the last one has sent arrive."""
         self.end_bindings()
         self._assumed.clear()
         self.gangs: Store[Gang] = Store()
-        # The version of each Gang that the handler has heard of.
+        # The version of each Gang that was last delivered to the handler.
         self._told: dict[str, str] = {}
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
         self.state = SharedState(self.gangs, self.clock)
@@ -171,13 +172,13 @@ class GangWorld:
         self.deliver()
 
     def submit(self, pods: Sequence[BindRequest], on_result: OnResult, rejection: RejectBinding) -> None:
-        """The binder: an answer comes in a thread of its own, never into a pass of the loop."""
+        """Implements the binder: a result arrives in another thread, never during a pass of the loop."""
         self._under_way += [(pod, on_result, rejection) for pod in pods]
         if not self.is_binding_slow and not self.state.lock.locked():
             self.end_bindings()
 
     def end_bindings(self) -> None:
-        """Those that are under way."""
+        """Completes the Bindings in progress."""
         under_way, self._under_way = self._under_way, []
         for pod, on_result, rejection in under_way:
             if self.is_binding_repeated and (words := rejection(pod)):
@@ -191,7 +192,7 @@ class GangWorld:
             on_result(pod, "")
 
     def deliver(self) -> None:
-        """The Gangs' watch."""
+        """Delivers the watch events of Gangs."""
         seen = {key_of(gang): gang for gang in map(_gang, self.api.list("gangs"))}
         for old in self.gangs.list():
             if key_of(old) not in seen:
@@ -205,11 +206,11 @@ class GangWorld:
                 self._gang_handler.on_update(gang, gang)
 
     def stop_writing(self) -> None:
-        """The process is told to end."""
+        """The process stops writing, as on SIGTERM."""
         self._writer.stop()
 
     def run(self) -> None:
-        """One pass of the loop, and what is due at the permit."""
+        """Runs one pass of the loop, and the timeouts of Permit that are due."""
         self.permit.tick()
         self.admission.run_once()
         if not self.is_binding_slow:
@@ -232,7 +233,7 @@ class GangWorld:
         self._node_handler.on_add(node, False)
 
     def remove_node(self, name: str) -> None:
-        """Its pods go with it, as the pod garbage collector sees to."""
+        """Removes a node and its pods, as the pod garbage collector does."""
         node = self.nodes.pop(name)
         self._node_handler.on_delete(node, True)
         for pod in [pod for pod in self.pods.values() if pod.spec.node_name == name]:
@@ -249,7 +250,7 @@ class GangWorld:
         phase: str = "Pending",
         ends: str | None = None,
     ) -> None:
-        """`ends`: it was told to, and should have done so by then."""
+        """Adds or updates a pod; `ends` is the deletion deadline of a terminating pod."""
         self._versions += 1
         body = {
             "metadata": {
@@ -279,7 +280,7 @@ class GangWorld:
         )
 
     def end_pod(self, name: str) -> None:
-        """It is told to end, and goes on until it is removed."""
+        """Deletes a pod, which keeps running until it is removed."""
         pod = self.pods[f"{NAMESPACE}/{name}"]
         self.put_pod(
             name,
@@ -298,7 +299,7 @@ class GangWorld:
         self._pod_handler.on_delete(pod, True)
 
     def used(self, node: str) -> int:
-        """CPUs that unfinished pods take there."""
+        """Returns the CPUs that unfinished pods use on the node."""
         return sum(
             _cpu_of(pod)
             for pod in self.pods.values()
@@ -317,7 +318,7 @@ class GangWorld:
         return [decode_resource_quota(msgspec.json.encode(body))] if self.quota else []
 
     def coming(self, node: str) -> int:
-        """CPUs of the pods whose Bindings to this node are under way."""
+        """Returns the CPUs of the pods whose Bindings to this node are in progress."""
         pods = [self.pods.get(f"{pod.namespace}/{pod.name}") for pod, *_ in self._under_way if pod.node == node]
         return sum(_cpu_of(pod) for pod in pods if pod is not None and not pod.spec.node_name)
 
@@ -332,7 +333,7 @@ class GangWorld:
         limits: tuple[int, int] | None = None,
         **members: int,
     ) -> None:
-        """`limits`: the least and the most of its workers."""
+        """Creates a gang; `limits` are the minimum and the maximum of its workers."""
         least, most = ({}, {}) if limits is None else ({"worker": limits[0]}, {"worker": limits[1]})
         body = {
             "metadata": {
@@ -369,12 +370,12 @@ class GangWorld:
         self.deliver()
 
     def delete_gang(self, name: str) -> None:
-        """Its pods stay."""
+        """Deletes the Gang; its pods stay."""
         self.api.request("DELETE", f"{GANG_PATH}/{name}")
         self.deliver()
 
     def remake_gang(self, name: str) -> None:
-        """Delete it and make it anew as it was asked for; nobody sees it gone, and its pods stay."""
+        """Deletes and recreates a Gang with the same spec, between two watch events; its pods stay."""
         body = next(each for each in self.api.list("gangs") if each["metadata"]["name"] == name)
         self.api.request("DELETE", f"{GANG_PATH}/{name}")
         meta = {**body["metadata"], "uid": f"gang-{self._next_version()}"}
@@ -393,7 +394,7 @@ class GangWorld:
         return [pod for pod in self.pods.values() if gang_key_of(pod.metadata) == f"{NAMESPACE}/{name}"]
 
     def create_pods(self, name: str, *, cpu: int = 0) -> None:
-        """Those of the present attempt that are not there, if the gang has one; `cpu`: not what the Gang says."""
+        """Creates the missing pods of the present attempt; `cpu` replaces the request of the Gang's spec."""
         gang = self.gang(name)
         if gang.status.phase not in (ADMITTED, BOUND):
             return
@@ -409,7 +410,7 @@ class GangWorld:
                 self.put_pod(f"{name}-{member}-{gang.status.attempt}", labels, cpu)
 
     def delete_old_pods(self, name: str) -> None:
-        """What an owner does when its gang is not placed any more, or has members no more."""
+        """Deletes pods as an owner does when its gang has lost its placement, or members were removed."""
         gang = self.gang(name)
         attempt = str(gang.status.attempt) if gang.status.phase in (ADMITTED, BOUND) else ""
         wanted = wanted_members(gang)
@@ -421,9 +422,9 @@ class GangWorld:
     # kube-scheduler
 
     def schedule(self, *, is_blind: bool = False) -> None:
-        """Ask for every pod that has no node and no call open, and bring to `bind` what fits by its own count.
+        """Calls filter for every pod without a node or bind call, and bind for those that fit by its own count.
 
-        `is_blind`: it has not seen yet what came to the nodes, or became of them.
+        `is_blind`: it has not seen the latest pods and changes of the nodes yet.
         """
         for pod in [pod for pod in self.pods.values() if gang_key_of(pod.metadata) and not pod.spec.node_name]:
             if pod.metadata.uid in self._assumed:
@@ -445,7 +446,7 @@ class GangWorld:
             self._bring(who, BindRequest(NAMESPACE, pod.metadata.name, pod.metadata.uid, node))
 
     def _bring(self, who: GangMember, pod: BindRequest) -> None:
-        """Whatever the answer is, the pod is bound by then, or has to be asked for again."""
+        """Sends a bind call. After the response the pod is bound, or kube-scheduler tries it again."""
 
         def on_response(error: str) -> None:
             self._assumed.pop(pod.uid, None)

@@ -1,4 +1,4 @@
-"""A server on loopback with as much of Google Cloud Storage's JSON API as gcsfs asks for, with one bucket."""
+"""A server on loopback with the part of Google Cloud Storage's JSON API that gcsfs uses, with one bucket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GcsServer:
 
     objects: dict[str, bytes]
     has_md5: bool = True
-    """False as for composed objects, of which only a CRC is known."""
+    """False as for composed objects, which have only a CRC."""
     fault_of: Callable[[Request], Answer | None] = lambda request: None
     uploads: dict[str, bytearray] = field(default_factory=dict)
     _server: HttpServer | None = None
@@ -97,7 +97,7 @@ class GcsServer:
         return Answer(206, content[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{len(content)}"})
 
     def _take(self, request: Request) -> Answer:
-        """A small object in one request, or a large one piece by piece (uploadType=resumable)."""
+        """Receives a small object in one request, or a large one piece by piece (uploadType=resumable)."""
         if request.query.get("uploadType") == "multipart":
             boundary = request.headers["content-type"].partition("boundary=")[2].strip("\"'").encode()
             described, content = (part.split(b"\n\n", 1) for part in _parts(request.body, boundary))
@@ -120,7 +120,7 @@ class GcsServer:
 
 
 def _parts(body: bytes, boundary: bytes) -> list[bytes]:
-    """Two parts, the first of them JSON, as gcsfs writes them: lines end with one character."""
+    """Splits a multipart body as gcsfs writes it, with JSON as its first part and lines that end with one character."""
     _, first, second, _ = body.split(b"--" + boundary)
     return [first, second.removesuffix(b"\n")]
 

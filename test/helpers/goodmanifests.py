@@ -1,4 +1,4 @@
-"""TFJobs that must be accepted: by the API server, and by the controller."""
+"""Valid TFJobs, which the API server and the controller must accept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Good:
 
 
 def _seed_job() -> Manifest:
-    """The job of the user's documentation, as it stands there: numbers before types, a PS without template."""
+    """Returns the job of upstream's user guide unchanged: replicas before the type, and a PS without template."""
     template = {
         "spec": {
             "containers": [{"image": "gcr.io/tf-on-k8s-dogfood/tf_sample:dc944ff", "name": "tensorflow"}],
@@ -30,14 +30,14 @@ def _seed_job() -> Manifest:
 
 
 def _seed_gpu_job() -> Manifest:
-    """The second one, with the old name of the GPU resource."""
+    """Returns the second job of the guide, with the old name of the GPU resource."""
     gpu = container(resources={"limits": {"alpha.kubernetes.io/nvidia-gpu": 1}})
     template = pod_template(gpu, restartPolicy="OnFailure")
     return tfjob({"replicas": 1, "tfPort": 2222, "tfReplicaType": "MASTER", "template": template}, name="tf-smoke-gpu")
 
 
 def _seed_answer() -> Manifest:
-    """The spec that upstream's controller wrote back, which people kept in files: nulls, and an id from a digit on."""
+    """Returns a spec as upstream's controller wrote it back: with nulls, and an id that begins with a digit."""
 
     def template(image: str, **fields: Any) -> Manifest:
         each = {"image": image, "name": "tensorflow", "resources": {}, **fields}

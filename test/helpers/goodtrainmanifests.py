@@ -1,4 +1,4 @@
-"""TrainJobs and runtimes that must be accepted: by the API server, and by the controller."""
+"""Valid TrainJobs and runtimes, which the API server and the controller must accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfjob_controller.api.trainjob.types import MANAGED_HERE, ROLES
 
 
 def _seed_job() -> Manifest:
-    """The first job of the user's documentation, as it stands there."""
+    """Returns the first job of upstream's user guide unchanged."""
     command = ["torchrun", "--nnodes=2", "--nproc_per_node=4", "train.py", "--epochs=50", "--batch-size=256"]
     resources = {
         "requests": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "4"},
@@ -22,7 +22,7 @@ def _seed_job() -> Manifest:
 
 
 def _seed_fine_tuning() -> Manifest:
-    """The second one: a model to begin with."""
+    """Returns the second job of the guide, which has an initial model."""
     trainer = {"resourcesPerNode": {"requests": {"cpu": "16", "memory": "128Gi", "nvidia.com/gpu": "8"}}}
     return trainjob(
         "llm-finetune-job",

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers as a test says, and remembers what it was asked."""
+"""A real HTTP server on loopback that responds as a test specifies, and records the requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 class Request:
     method: str
     target: str
-    """As the request line has it: path and query, or a whole URL for a proxy."""
+    """The target of the request line: path and query, or a whole URL for a proxy."""
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`chunks` instead of a body makes it a chunked answer, sent piece by piece as the iterable gives them."""
+    """With `chunks` instead of a body the response is chunked, and sent piece by piece as the iterable yields them."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -36,7 +36,7 @@ class Answer:
 
 
 def status_answer(code: int, reason: str, message: str = "no", **headers: str) -> Answer:
-    """A Kubernetes Status as an answer."""
+    """Returns a response with a Kubernetes Status."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message}
     body = json.dumps(status | {"code": code}).encode()
     extra = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -50,7 +50,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that break connections are what tests are about."""
+        """Prints nothing: tests break connections on purpose."""
 
 
 class HttpServer:
@@ -62,7 +62,7 @@ class HttpServer:
         self._scheme = "https" if tls else "http"
         self._server = _Server((address, 0), self._handler())
         if tls:
-            # The handshake is left to the connection's own thread, by its first read.
+            # The connection's own thread makes the handshake at its first read.
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="test-http", daemon=True)
 
@@ -85,13 +85,13 @@ class HttpServer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
-            wbufsize = -1  # one segment per answer
+            wbufsize = -1  # one segment per response
 
             def handle_any(self) -> None:
                 server._answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Tests say what they saw."""
+                """Prints nothing: a test reports its own failures."""
 
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             setattr(Handler, f"do_{method}", Handler.handle_any)

@@ -1,6 +1,6 @@
-"""A server on loopback of the shape of the Hugging Face hub's API, as huggingface_hub 1.x asks it, with one repository.
+"""A server on loopback with the API of the Hugging Face hub that huggingface_hub 1.x uses, with one repository.
 
-Small files are kept by Git, large ones by LFS; writing goes over preupload, the LFS batch and a commit.
+Small files are kept by Git, large ones by LFS; uploads consist of preupload, the LFS batch and a commit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKEN = "hf_veryS3cretToken"
 
 @dataclass(slots=True)
 class HubServer:
-    """Use as a context manager. `files` is the repository at `COMMIT`; `lfs_from` bytes on, a file is LFS's."""
+    """Use as a context manager. `files` is the repository at `COMMIT`; LFS stores files of `lfs_from` bytes or more."""
 
     files: dict[str, bytes]
     address: str = "127.0.0.1"
@@ -33,11 +33,11 @@ class HubServer:
     is_gated: bool = False
     lfs_from: int = 1000
     fault_of: Callable[[Request], Answer | None] = lambda request: None
-    """An answer instead of the right one."""
+    """A response that replaces the correct one."""
     wrong: Mapping[str, bytes] = field(default_factory=dict)
-    """Content that is sent instead of what the listing tells."""
+    """Content that is sent instead of the listed content."""
     uploaded: dict[str, bytes] = field(default_factory=dict)
-    """What came by LFS, by SHA-256."""
+    """The objects uploaded by LFS, by SHA-256."""
     created: list[dict[str, Any]] = field(default_factory=list)
     _server: HttpServer | None = None
 
@@ -69,7 +69,7 @@ class HubServer:
         if fault is not None:
             return fault
         path = unquote(request.path)
-        # What LFS hands out is signed, and gets no token.
+        # URLs of LFS are signed; requests to them must not send the token.
         is_signed = path.startswith("/lfs/")
         if self.needs_token and not is_signed and request.headers.get("authorization") != f"Bearer {TOKEN}":
             return _error(401, "RepoNotFound")

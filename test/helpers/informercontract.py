@@ -1,4 +1,4 @@
-"""What an informer keeps, whichever server it follows: the same tests for a model in memory and a real API server.
+"""The contract of an informer: the same tests for a model in memory and for a real API server.
 
 A test module gives a fixture `collection` (see `Collection`) and derives a class from `InformerContract`.
 """
@@ -19,12 +19,12 @@ from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import RealClock
 
-# Twice the longest first rest of the back-off, and time to connect.
+# Twice the longest first delay of the back-off, and time to connect.
 LIMIT_SECONDS = 60.0
 
 
 class Collection(Protocol):
-    """Some objects on a server, as somebody else sees and changes them."""
+    """Some objects on a server, as another client sees and changes them."""
 
     requester: Requester
     resource: Resource
@@ -32,18 +32,18 @@ class Collection(Protocol):
     label_selector: str
 
     def put(self, name: str, size: int) -> Thing:
-        """Create or update; the server's answer."""
+        """Creates or updates an object; returns the server's response."""
 
     def remove(self, name: str) -> None: ...
 
     def cut(self) -> None:
-        """Break all connections of the requester."""
+        """Breaks all connections of the requester."""
 
     def decode(self, raw: Any) -> Thing: ...
 
 
 class Diary:
-    """A handler that writes down what it is told."""
+    """A handler that records its notifications."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[object, ...]] = []
@@ -69,7 +69,10 @@ class InformerContract:
 
     @pytest.fixture
     def informer(self, collection: Collection, diary: Diary) -> Iterator[Informer[Thing]]:
-        """Not started. Whatever a test does, no object of the cache may have been changed, and no thread stays."""
+        """Yields an informer that is not started.
+
+        After the test, no cached object may have changed, and no thread may run.
+        """
         before = set(threading.enumerate())
         informer = Informer(
             collection.requester,

@@ -1,4 +1,4 @@
-"""For programs that a test starts and means to interrupt."""
+"""Allows tests to interrupt a program that they have started."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import signal
 
 
 def allow() -> None:
-    """As `preexec_fn`: Ctrl-C counts again. A shell's background job, as CI may be one, is started with it ignored."""
+    """As `preexec_fn`, restores the default action of Ctrl-C, which background jobs of a shell, as in CI, ignore."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

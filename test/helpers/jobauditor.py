@@ -24,7 +24,7 @@ class JobAuditor:
         self.process.send_signal(signal.SIGUSR1)
 
     def verdict(self) -> dict[str, Any]:
-        """End it; what it says."""
+        """Ends the auditor; returns its verdict."""
         self.process.send_signal(signal.SIGTERM)
         out, _ = self.process.communicate(timeout=_END_SECONDS)
         found: dict[str, Any] = json.loads(out)
@@ -34,7 +34,7 @@ class JobAuditor:
 
 @contextlib.contextmanager
 def job_auditor(kubeconfig: Path, namespace: str, *more: str) -> Iterator[JobAuditor]:
-    """At work when the block begins. `more` are its flags."""
+    """Starts an auditor, which works when the block begins. `more` are its flags."""
     flags = (f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", *more)
     with auditor_process("audit.jobs", *flags) as process:
         yield JobAuditor(process)

@@ -23,7 +23,7 @@ from tfjob_controller.kubectl import cli
 NAMESPACE = "team"
 
 Object = dict[str, Any]
-# Code, standard output, standard error.
+# Exit code, standard output, standard error.
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -49,14 +49,14 @@ def store(api: MemoryApi, *jobs: Object) -> None:
 
 @contextmanager
 def flags_of(api: MemoryApi, folder: Path) -> Iterator[list[str]]:
-    """The flags that name this server, and the namespace `NAMESPACE`."""
+    """Returns the flags for this server and the namespace `NAMESPACE`."""
     with HttpServer(lambda request: _answer(api, request)) as server:
         yield ["-n", NAMESPACE, "--kubeconfig", str(kubeconfig_for(server.url, folder))]
 
 
 @contextmanager
 def plugin_of(api: MemoryApi, folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Runs the plugin in this process, in the namespace `NAMESPACE`."""
+    """Returns a function that runs the plugin in this process, in the namespace `NAMESPACE`."""
     with flags_of(api, folder) as flags:
 
         def run(*arguments: str) -> tuple[int, str, str]:

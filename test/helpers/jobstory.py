@@ -1,4 +1,4 @@
-"""Tells the auditor of jobs a history, one version after the other. Every second something happens."""
+"""Sends the auditor of jobs a history, one version after the other. Versions are a second apart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Story:
         self.now = 1000.0
 
     def put(self, kind: str, uid: str, **fields: Any) -> None:
-        """A new version of an object: what it was, with these fields."""
+        """Sends a new version of an object: the last one with these fields."""
         before = self._objects.get(uid, {"metadata": _META | {"uid": uid, "name": uid}, "spec": {}})
         after = {**before, **fields}
         after["metadata"] = {**before["metadata"], **fields.get("metadata", {})}
@@ -50,14 +50,14 @@ class Story:
         self.history.record(kind, change, trimmed(kind, obj), self.now)
 
     def found(self) -> list[str]:
-        """What is said at the end."""
+        """Returns the violations at the end."""
         some = [*final(self.history, LIMITS, self.outages), *pending(self.history, LIMITS, self.now, self.outages)]
         return [str(each) for each in some]
 
-    # Shorter words
+    # Shorthands
 
     def job(self, expects: str = "", **given: Any) -> None:
-        """A version of the job; what is given is its status, but for `spec`."""
+        """Sends a version of the job with these fields of the status, and with `spec`."""
         if "job" not in self._objects:
             spec = {"RuntimeId": RUNTIME_ID, "replicaSpecs": _SPECS} if self.kind == TFJOBS else {"numNodes": 2}
             notes = {"chaos.kubeflow.org/expects": expects} if expects else {}
@@ -66,7 +66,7 @@ class Story:
         self.put(self.kind, "job", spec=spec, status=given)
 
     def child(self, kind: str, replica: str, uid: str = "", name: str = "", **labels: str) -> None:
-        """A child Job, or a Service, of a replica such as `worker-1`."""
+        """Sends a child Job, or a Service, of a replica such as `worker-1`."""
         role, _, index = replica.rpartition("-")
         name = name or f"job-{role}-{RUNTIME_ID}-{index}"
         meta = {"name": name, "labels": self._labels(replica) | labels, "ownerReferences": [self.owner()]}
@@ -111,7 +111,7 @@ class Story:
 
 
 def ended(code: int, reason: str = "", **more: Any) -> Object:
-    """A pod's status."""
+    """Returns the status of a pod that has ended."""
     state = {"terminated": {"exitCode": code, "reason": reason}}
     return {
         "phase": "Failed" if code else "Succeeded",
@@ -156,14 +156,14 @@ def running(kind: str = TFJOBS, expects: str = "") -> Story:
 
 
 def stop(story: Story, *replicas: str) -> None:
-    """As clean-up does it."""
+    """Suspends Jobs and deletes their pods, as clean-up does."""
     for each in replicas:
         story.put(JOBS, f"{JOBS}-{each}", spec={"suspend": True})
         story.delete(PODS, f"pod-{each}")
 
 
 def done(expects: str = "") -> Story:
-    """A TFJob that has succeeded, with one worker of two."""
+    """Sends a TFJob that has succeeded, with one of two workers."""
     story = running(expects=expects)
     for each in ("worker-0", "master-0"):
         story.exits(f"pod-{each}", 0)
@@ -174,7 +174,7 @@ def done(expects: str = "") -> Story:
 
 
 def failed(expects: str = "") -> Story:
-    """A TFJob whose master has failed for ever."""
+    """Sends a TFJob whose master has failed permanently."""
     story = running(expects=expects)
     story.exits("pod-master-0", 3)
     story.job_ends(f"{JOBS}-master-0", "Failed")
@@ -184,7 +184,7 @@ def failed(expects: str = "") -> Story:
 
 
 def trained(expects: str = "") -> Story:
-    """A TrainJob of which both nodes have succeeded."""
+    """Sends a TrainJob whose two nodes have succeeded."""
     story = running(TRAINJOBS, expects)
     for each in NODES:
         story.exits(f"pod-{each}", 0)

@@ -1,4 +1,4 @@
-"""kubectl as a user has it: the real program, with its own words on standard output and standard error."""
+"""The real kubectl, with its output on standard output and standard error."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Kubectl:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def must(self, *arguments: str, manifest: Mapping[str, Any] | str | None = None) -> str:
-        """What it printed; fails if it did not succeed."""
+        """Returns the output; fails if kubectl fails."""
         answer = self.run(*arguments, manifest=manifest)
         assert answer.code == 0, answer.error
         return answer.out
 
 
 def refusal(kind: str, name: str, *problems: str) -> str:
-    """What kubectl prints of an invalid object: one problem in the same line, several in a list."""
+    """Returns the error that kubectl prints for an invalid object: one problem in the same line, several in a list."""
     head = f'The {kind} "{name}" is invalid: '
     return head + (problems[0] if len(problems) == 1 else "\n" + "\n".join(f"* {problem}" for problem in problems))

@@ -1,9 +1,9 @@
-"""A cluster in memory whose controller sees it late: its caches of child Jobs and of pods lag, each by itself.
+"""A cluster in memory whose controller has stale caches: those of child Jobs and of pods lag independently.
 
-`truth` holds what is; the controller's own writes are in its cache at once (see `kube.store`), all else when a test
-says that a cache has caught up. What the Job controller and the kubelets do is as in Kubernetes 1.36
-(pkg/controller/job/job_controller.go): pods that it deletes are not counted, but an exit code that fails the Job does
-so whatever became of the pod, and no pod is made beside one that is still going.
+`truth` holds the actual state. The controller's own writes are in its cache at once (see `kube.store`), other changes
+when a test lets a cache catch up. The Job controller and the kubelets behave as in Kubernetes 1.36
+(pkg/controller/job/job_controller.go): pods that the Job controller deletes are not counted, but an exit code that
+fails the Job does so even if the pod was deleted, and no pod is created while another one is terminating.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _FIRST_RETRYABLE = 128
 
 @dataclass
 class LaggingCluster:
-    """`stops_with`: what a program exits with that is told to end."""
+    """`stops_with` is the exit code of a program after SIGTERM."""
 
     truth: World
     stops_with: int = 143
     seen_jobs: dict[str, BatchJob] = field(default_factory=dict)
     seen_pods: dict[str, list[Pod]] = field(default_factory=dict)
     failures: int = 0
-    # Has it something to do later, even if nothing happens?
+    # Whether the controller has scheduled a later sync.
     wakes: bool = False
-    # Pods of which the Job controller took its finalizer before it deleted them: their end is not counted.
+    # Pods whose finalizer the Job controller has removed before it deleted them: their end is not counted.
     _uncounted: set[str] = field(default_factory=set)
 
-    # The controller
+    # Steps of the controller
 
     def sync(self) -> bool:
-        """One sync; was there anything to do?"""
+        """Runs one sync; returns whether it had any action."""
         truth = self.truth
         actions = plan_actions(self._state())
         self._carry_out(actions)
@@ -58,7 +58,7 @@ class LaggingCluster:
         return bool(actions) or result.status is not state.status
 
     def dies(self, writes: int) -> None:
-        """The controller ends in the middle of a sync, after so many of its writes, and before its status."""
+        """The controller crashes during a sync, after so many of its writes, and before it writes the status."""
         actions = plan_actions(self._state())
         all_of_them = [
             *(Actions(creates=(each,)) for each in actions.creates),
@@ -72,7 +72,7 @@ class LaggingCluster:
         self.pods_seen()
 
     def _state(self) -> JobState:
-        """As the controller sees it."""
+        """Returns the state that the controller sees."""
         truth = self.truth
         observed = replace(truth.observed, jobs=dict(self.seen_jobs), pods=dict(self.seen_pods))
         return evaluate(truth.work, truth.plan, observed, truth.now)
@@ -84,7 +84,7 @@ class LaggingCluster:
         self.seen_pods = {name: list(pods) for name, pods in self.truth.pods.items()}
 
     def _carry_out(self, actions: Actions) -> None:
-        """Of what has changed meanwhile: a child that exists is adopted, one that is gone or another is left alone."""
+        """Applies actions to the actual state: adopts existing children, and ignores deleted or recreated ones."""
         truth = self.truth
         for create in actions.creates:
             if not _exists(truth, create):
@@ -102,7 +102,7 @@ class LaggingCluster:
                 self._assume(toggled.name)
 
     def _is_as_seen(self, delete: Delete) -> bool:
-        """A child Job is deleted only with the version that is in the cache."""
+        """Whether the child Job has the cached version; only then it is deleted."""
         if delete.resource is not JOBS:
             return True
         job = self.truth.jobs.get(delete.name)
@@ -112,7 +112,7 @@ class LaggingCluster:
         if name in self.truth.jobs:
             self.seen_jobs[name] = self.truth.jobs[name]
 
-    # The gang scheduler, in a cluster with room enough
+    # Steps of the gang scheduler, in a cluster with enough capacity
 
     def gang_scheduler(self) -> None:
         gang = self.truth.gang
@@ -124,10 +124,10 @@ class LaggingCluster:
         elif not gang.status.placement:
             admit(self.truth)
 
-    # The Job controller, the garbage collector and the kubelets
+    # Steps of the Job controller, the garbage collector and the kubelets
 
     def job_controller(self, replica_id: str) -> None:
-        """Looks at one Job."""
+        """Syncs one Job."""
         truth = self.truth
         name = truth.name(replica_id)
         job = truth.jobs.get(name)
@@ -167,14 +167,14 @@ class LaggingCluster:
         return pod.metadata.uid not in self._uncounted
 
     def _collect(self, name: str, pods: Sequence[Pod]) -> None:
-        """Of a Job that is deleted in the foreground."""
+        """Deletes the dependents of a Job that is deleted in the foreground."""
         if pods:
             self.truth.told_to_go(name)
         else:
             self.truth.delete_job(name)
 
     def kubelet(self, replica_id: str) -> None:
-        """Takes one step with the pods of a replica: they run; or, told to go, end; or, ended, are gone."""
+        """Takes one step with each pod of a replica: starts it, ends a terminating one, or removes an ended one."""
         name = self.truth.name(replica_id)
         for pod in list(self.truth.pods.get(name, ())):
             if pod.metadata.deletion_timestamp is None:
@@ -192,7 +192,7 @@ class LaggingCluster:
         self.truth.advance(1)
 
     def is_killed(self, replica_id: str) -> None:
-        """Its program, where it runs: by the kernel, say."""
+        """The replica's program is killed if it runs, for example by the kernel."""
         pods = self._pods_of(self.truth.name(replica_id))
         running = [pod for pod in pods if not is_finished(pod) and _has_run(pod)]
         if running and all(pod.metadata.deletion_timestamp is None for pod in running):
@@ -207,7 +207,7 @@ class LaggingCluster:
         return truth.job, dict(truth.jobs), {name: list(pods) for name, pods in truth.pods.items()}, truth.gang
 
     def runs_on(self) -> None:
-        """Everybody does what is to do, and sees it, until nothing changes any more."""
+        """All components act, and all caches catch up, until nothing changes any more."""
         replicas = [replica.id for replica in self.truth.plan.replicas.all]
         for _ in range(100):
             before = self._everything()
@@ -221,7 +221,7 @@ class LaggingCluster:
             self.truth.advance(1)
             if not self.wakes and before == self._everything():
                 return
-        raise AssertionError(f"never comes to rest: {self.truth.job.status}")
+        raise AssertionError(f"never settles: {self.truth.job.status}")
 
 
 def _exists(truth: World, create: Create) -> bool:

@@ -1,7 +1,7 @@
-"""The machine's clock, on which a test may let time pass: for deadlines of a program that otherwise runs as it is.
+"""The machine's clock, which a test can move forward, for deadlines of programs that otherwise run in real time.
 
-A deadline that is short races with the steps that a test takes before it; one that is long makes the test long. With
-this clock the deadline is long, and over when the test says so.
+A short deadline can pass before the test has taken its steps, and a long one makes the test slow. With this clock the
+deadline is long, and passes when the test moves the clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LeapClock:
         self._ahead_seconds = 0.0
 
     def leap(self, seconds: float) -> None:
-        """From now on the monotonic time is so much later. One thread at a time."""
+        """Moves the monotonic time forward. Call it from one thread at a time."""
         self._ahead_seconds += seconds
 
     def monotonic(self) -> float:

@@ -1,6 +1,6 @@
 """The contract of kube/leaderelection/lease.py, for any API server: one in memory (unit) and a real one (integration).
 
-Both run on a fake clock, since a candidate goes by its own time alone: 15 seconds pass at once.
+Both run on a fake clock, since a candidate uses only its own clock: 15 seconds pass at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LeaseContract:
 
     @pytest.fixture
     def candidate(self, requester: Requester, namespace: str, clock: FakeClock) -> Start:
-        """A new candidate, on the common clock or one of its own."""
+        """Returns a new candidate, with the common clock or one of its own."""
         numbers = itertools.count(1)
 
         def new(clock: FakeClock = clock) -> Candidate:
@@ -48,7 +48,7 @@ class LeaseContract:
         return json.loads(requester.request("GET", LEASES.path(namespace, self.name)))
 
     def edit(self, requester: Requester, namespace: str, **spec: object) -> None:
-        """What an administrator, or another implementation, writes."""
+        """Edits the Lease as an administrator or another implementation could."""
         lease = self.read(requester, namespace)
         lease["spec"].update(spec)
         requester.request("PUT", LEASES.path(namespace, self.name), body=json.dumps(lease).encode())
@@ -217,7 +217,7 @@ class LeaseContract:
     def test_a_leader_whose_lease_was_freed_by_another_ends_too(
         self, candidate: Start, requester: Requester, namespace: str
     ) -> None:
-        """Somebody may have led in between."""
+        """Another instance may have led meanwhile."""
         first = candidate()
         first.try_acquire_or_renew()
         self.edit(requester, namespace, holderIdentity="")

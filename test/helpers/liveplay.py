@@ -1,11 +1,10 @@
-"""What a simulation did, done again on a live control plane: the same jobs arrive and end, and who starts and who is
-resized is for the live programs to decide.
+"""Replays a simulation on a live control plane: the same jobs arrive and end, and the live programs decide which jobs
+start and which are resized.
 
-Theory of operation. A simulated run is cut into moments: what comes from outside (jobs that arrive, jobs whose work is
-done), and what was decided then. `Play` brings about the former, one moment after the other, and waits for as many
-decisions of the live gang scheduler as the simulated one took. So nothing depends on how fast the machine is, provided
-that the simulated world had come to rest before each thing that came from outside (`restless`): no delay was running
-out, which the slow live world might have let run out before.
+Theory of operation. A simulated run is split into moments: inputs (jobs that arrive, jobs whose work is done), and the
+decisions that followed. `Play` applies the inputs, one moment after the other, and waits for as many decisions of the
+live gang scheduler as the simulated one took. So nothing depends on the speed of the machine, provided that no delay
+was running in the simulation when an input came (`restless`): such a delay could expire earlier in the slower live run.
 
 Threads: the test's own, and one that watches the Gangs.
 """
@@ -35,7 +34,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Decision:
-    """A job starts, or goes on, with so many workers."""
+    """A job starts, or continues, with so many workers."""
 
     what: str
     job: str
@@ -44,7 +43,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What came from outside, in order (`arrives` or `end`, and the job), and what was decided then."""
+    """The inputs in order (`arrives` or `end`, and the job), and the decisions that followed."""
 
     seconds: float
     outside: Sequence[tuple[str, str]]
@@ -71,13 +70,13 @@ def moments(arrivals: Iterable[tuple[float, str]], decisions: Iterable[Object]) 
 
 
 def restless(found: Sequence[Moment], rest_seconds: float) -> list[Moment]:
-    """Those to which something came from outside before so many seconds had passed since the last moment."""
+    """Returns the moments with inputs that came less than so many seconds after the last moment."""
     pairs = itertools.pairwise(found)
     return [moment for before, moment in pairs if moment.outside and moment.seconds - before.seconds < rest_seconds]
 
 
 class Diary:
-    """Decisions of the live gang scheduler, in order, as the Gangs' placements tell them."""
+    """Decisions of the live gang scheduler, in order, from the Gangs' placements."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -143,7 +142,7 @@ class Play:
     seen: int = field(default=0)
 
     def run(self, found: Sequence[Moment]) -> None:
-        """AssertionError where the live gang scheduler decides something else."""
+        """Replays all moments. Raises AssertionError where the live gang scheduler decides differently."""
         for number, moment in enumerate(found):
             for what, job in moment.outside:
                 self._arrive(job) if what == ARRIVES else self._end(job)
@@ -152,12 +151,12 @@ class Play:
                 self._rest()
 
     def _arrive(self, job: str) -> None:
-        """And come into the queue, so that those that arrive together queue in order."""
+        """Submits a job and waits until it is queued, so that jobs that arrive together are queued in order."""
         self.jobs.submit(self.manifests[job])
         eventually(lambda: any(job_of(gang) == job for gang in self._gangs()), PATIENCE_SECONDS, PERIOD_SECONDS)
 
     def _end(self, job: str) -> None:
-        """Its chief ends well; the controller does the rest."""
+        """The job's chief succeeds; the controller does the rest."""
         labels = {"tf_job_name": job, "job_type": "WORKER", "task_index": "0"}
 
         def chief() -> str:
@@ -181,7 +180,7 @@ class Play:
         assert _by_kind(decided) == _by_kind(wanted), told
 
     def _rest(self) -> None:
-        """Until nothing is under way, and no delay can be running; nothing more may be decided."""
+        """Waits until nothing is in progress and no delay can be running; fails if there are further decisions."""
         eventually(lambda: all(is_calm(gang) for gang in self._gangs()), PATIENCE_SECONDS, PERIOD_SECONDS)
         never(lambda: self.diary.entries()[self.seen :], self.rest_seconds, PERIOD_SECONDS)
 
@@ -190,7 +189,7 @@ class Play:
 
 
 def is_calm(gang: Object) -> bool:
-    """Waiting, over, or bound with all that have a place, and not asked for anything."""
+    """Whether the gang waits, has ended, or is bound with all placed members and without a resize request."""
     status = gang.get("status") or {}
     bound, _, _ = str(status.get("members", "")).partition("/")
     placed = sum(len(each["members"]) for each in status.get("placement") or ())

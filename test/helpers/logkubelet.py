@@ -1,4 +1,4 @@
-"""A node whose kubelet has logs, and nothing else: the API server asks it for them as it asks any."""
+"""A node whose kubelet serves only logs, which the API server requests as from any kubelet."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from localcluster.api import Api
 
 
 class Kubelet:
-    """`logs`: what a pod has printed, by its name; those that are not named have printed `every_log`, else two lines.
+    """`logs` are the logs by name of the pod; other pods have printed `every_log`, by default two lines.
 
-    `chunks` is what comes instead, bit by bit: once, or for each request anew if it is a function.
+    `chunks` replaces them, sent piece by piece: once, or for each request if it is a function.
     """
 
     def __init__(self, api: Api, name: str, pair: tuple[Path, Path]) -> None:
@@ -30,7 +30,7 @@ class Kubelet:
 
     def __enter__(self) -> Kubelet:
         self.server.__enter__()
-        # Only for pods that name it: those of other tests would wait here for ever.
+        # The node is unschedulable, because pods of other tests would never start here.
         closed = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}, "spec": {"unschedulable": True}}
         self._api.create("/api/v1/nodes", closed)
         make_node(self._api, self.name)

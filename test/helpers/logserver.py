@@ -1,4 +1,4 @@
-"""What an API server does with requests for logs, as a test says it, over real sockets and with TLS if wanted."""
+"""An API server's responses to requests for logs, which a test controls, over real sockets, optionally with TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request, which waits for what the test answers."""
+    """One request, which waits for the test's response."""
 
     path: str
     query: Mapping[str, str]
@@ -30,24 +30,24 @@ class Asked:
     _socket: socket.socket
 
     def begin(self, status: int = 200) -> Asked:
-        """An answer of which nobody knows how long it will be."""
+        """Begins a response of unknown length."""
         self.send(b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status)
         return self
 
     def say(self, *lines: bytes) -> None:
-        """Each in a chunk of its own, as they stand."""
+        """Sends each text in a chunk of its own, unchanged."""
         for line in lines:
             self.send(b"%x\r\n%b\r\n" % (len(line), line))
 
     def end(self) -> None:
-        """As a kubelet does when the container has ended."""
+        """Ends the response, as a kubelet does when the container has ended."""
         self.send(b"0\r\n\r\n")
 
     def refuse(self, status: int, body: bytes = b"no", extra: bytes = b"") -> None:
         self.send(b"HTTP/1.1 %d X\r\n%bContent-Length: %d\r\n\r\n%b" % (status, extra, len(body), body))
 
     def send(self, data: bytes) -> None:
-        """Blocks where the client does not read. One that has hung up is told nothing."""
+        """Blocks while the client does not read. Sends nothing to a client that has disconnected."""
         with contextlib.suppress(OSError):
             self._socket.sendall(data)
 
@@ -57,7 +57,7 @@ class Asked:
         self._socket.close()
 
     def is_hung_up(self) -> bool:
-        """Has the client closed its end? Waits for that."""
+        """Waits for the client to close its end; returns whether it did."""
         self._socket.settimeout(WAIT_SECONDS)
         try:
             return not self._socket.recv(1)
@@ -100,7 +100,7 @@ class LogServer:
         return f"{'https' if self._pair else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def config(self, folder: Path, **cluster: str | bool) -> Config:
-        """Who asks shows the token `secret-token`, and the certificate if there is one."""
+        """Returns a configuration for clients with the token `secret-token`, and the certificate if there is one."""
         authority = {"certificate-authority": str(self._pair[0])} if self._pair else {}
         own = {"client-certificate": str(self._pair[0]), "client-key": str(self._pair[1])} if self._pair else {}
         kubeconfig = {
@@ -114,7 +114,7 @@ class LogServer:
         return load_config(str(path))
 
     def asked(self) -> Asked:
-        """The next request; queue.Empty if none comes."""
+        """Returns the next request. Raises queue.Empty if none comes."""
         return self._asked.get(timeout=WAIT_SECONDS)
 
     def nobody_asks(self) -> bool:

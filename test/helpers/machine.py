@@ -1,4 +1,4 @@
-"""What a stack may have changed on this machine, as listings that can be compared."""
+"""The state of this machine that a stack may change, as listings that can be compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localcluster import network, process
 
-# What the kubelet and kube-proxy would set for the whole machine.
+# Settings that the kubelet and kube-proxy would change for the whole machine.
 _SYSCTLS = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -24,10 +24,10 @@ _SYSCTLS = (
 
 
 def listing(own: network.Plan | None = None, folder: Path | None = None) -> dict[str, list[str]]:
-    """Links, routes, mounts, control groups, packet filter rules and sysctls of the machine.
+    """Returns links, routes, mounts, control groups, packet filter rules and sysctls of the machine.
 
-    Other stacks may come and go meanwhile, so what carries the number of one is left out. That of `own`, which was the
-    stack in `folder`, is left in, unless another stack has taken the number since.
+    Other stacks may start and end meanwhile, so entries with the number of another stack are left out. Entries with the
+    number `own` of the stack in `folder` stay, unless another stack has taken the number since.
     """
     was_taken = own is not None and _is_taken(own, folder)
     commands = {"links": "ip -brief link", "routes": "ip route", "rules": "nft list ruleset"}
@@ -49,7 +49,7 @@ def _is_taken(plan: network.Plan, folder: Path | None) -> bool:
 
 
 def processes(plan: network.Plan, folder: Path) -> dict[int, str]:
-    """Everything that runs for the stack, containers too: pid → command line."""
+    """Returns all processes of the stack, also in containers: pid → command line."""
     mine = {
         os.stat(path).st_ino for path in plan.folder.glob("*") if path.name == "hub" or path.name.startswith("node-")
     }
@@ -79,7 +79,7 @@ def _sysctl(name: str) -> str:
 
 
 def command_of(pid: int) -> str:
-    """A process's command line; empty if it has ended."""
+    """Returns a process's command line; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -87,7 +87,7 @@ def command_of(pid: int) -> str:
 
 
 def of_pod(uid: str) -> list[int]:
-    """The processes of a pod's containers on this machine, without the one that holds its network."""
+    """Returns the processes of a pod's containers on this machine, without its sandbox's."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:

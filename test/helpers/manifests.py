@@ -1,4 +1,4 @@
-"""TFJob manifests for tests, as the dicts that YAML would give."""
+"""TFJob manifests for tests, as dicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEMPLATE: Manifest = {
 
 
 def replica(kind: str, replicas: Any = None, template: Any = TEMPLATE, **fields: Any) -> Manifest:
-    """One entry of replicaSpecs; None leaves a field out."""
+    """Returns one entry of replicaSpecs; None leaves a field out."""
     given = {"tfReplicaType": kind, "replicas": replicas, "template": template, **fields}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -33,7 +33,7 @@ def parameter_servers(replicas: Any = 2, **fields: Any) -> Manifest:
 
 
 def tfjob(*replica_specs: Any, name: str = "example-job", **spec: Any) -> Manifest:
-    """A job of these replica types; without any, that of the user's tutorial: 1 MASTER, 1 WORKER, 2 PS."""
+    """Returns a job of these replica types; by default that of the tutorial: 1 MASTER, 1 WORKER, 2 PS."""
     entries = list(replica_specs) or [master(replicas=1), workers(), parameter_servers()]
     return {
         "apiVersion": "kubeflow.org/v1alpha1",

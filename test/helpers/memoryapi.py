@@ -1,10 +1,10 @@
-"""An API server in memory, for faults that a real one cannot be made to show.
+"""An API server in memory, for faults that cannot be produced with a real one.
 
-It knows objects in namespaces, resource versions, optimistic locking and merge patches: no more than what the contract
-tests (leasecontract.py, eventcontract.py) ask of it, which are run against a real API server as well.
+It supports objects in namespaces, resource versions, optimistic locking and merge patches, as far as the contract tests
+(leasecontract.py, eventcontract.py) need them, which also run against a real API server.
 
-Faults stand in a script: each request takes the next one. A fault's `before` runs before the request is carried out,
-its `after` when that is done but nobody has been told; either may raise `ApiError`, move a fake clock, or call back.
+Faults are in a script: each request takes the next one. A fault's `before` runs before the request is processed, its
+`after` after that and before the response; either may raise `ApiError`, move a fake clock, or call back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MemoryApi:
     """A `Requester`. Thread-safe; hooks run without its lock."""
 
     script: deque[Fault] = field(default_factory=deque)
-    always: Fault | None = None  # for every request that finds the script empty
+    always: Fault | None = None  # applies to every request after the end of the script
     requests: list[Request] = field(default_factory=list)
     objects: dict[str, Object] = field(default_factory=dict)
 
@@ -87,18 +87,18 @@ class MemoryApi:
         raise NotImplementedError("nobody streams from this one")
 
     def apply(self, request: Request) -> bytes:
-        """Carry out a request, now."""
+        """Processes a request now."""
         with self._lock:
             answer = _METHODS[request.method](self, request)
         return json.dumps(answer).encode()
 
     def list(self, plural: str) -> list[Object]:
-        """All objects of a kind, in order of their paths."""
+        """Returns all objects of a kind, sorted by path."""
         with self._lock:
             return [obj for path, obj in sorted(self.objects.items()) if path.split("/")[-2] == plural]
 
     def written(self, *methods: str) -> list[Request]:
-        """The requests with one of these methods, also those that failed."""
+        """Returns the requests with one of these methods, including failed ones."""
         with self._lock:
             return [request for request in self.requests if request.method in methods]
 
@@ -155,7 +155,7 @@ _METHODS = {
 
 
 def _merged(old: Object, patch: Object) -> Object:
-    """RFC 7386."""
+    """Applies a merge patch (RFC 7386)."""
     result = dict(old)
     for key, value in patch.items():
         if value is None:
@@ -169,7 +169,7 @@ def _merged(old: Object, patch: Object) -> Object:
 
 
 def refusal(status: int, reason: str = "", message: str = "scripted", **details: Any) -> Fault:
-    """The server says no."""
+    """Returns a fault with which the server refuses the request."""
 
     def refuse(request: Request) -> None:
         raise ApiError(status, reason, message, **details)
@@ -178,7 +178,7 @@ def refusal(status: int, reason: str = "", message: str = "scripted", **details:
 
 
 def no_answer(*, applied: bool) -> Fault:
-    """The connection breaks: before the request was carried out, or (`applied`) after it."""
+    """Returns a fault that breaks the connection before the request is processed, or (`applied`) after it."""
 
     def lose(request: Request) -> None:
         raise ApiError(NO_RESPONSE, "ConnectionBroken", "scripted", outcome_unknown=request.method != "GET")
@@ -187,7 +187,10 @@ def no_answer(*, applied: bool) -> Fault:
 
 
 def slow(clock: FakeClock, seconds: float, *, applied: bool = True) -> Fault:
-    """The answer takes this long; beyond the caller's time-out there is none. `applied`: carried out before that."""
+    """Returns a fault that delays the response, which is lost after the caller's timeout.
+
+    `applied`: processed before.
+    """
 
     def delay(request: Request) -> None:
         clock.advance(min(seconds, request.timeout_seconds))

@@ -1,4 +1,4 @@
-"""A collection of things on a server that lives in memory, with watches that many threads may read."""
+"""A collection of `Thing`s on a server in memory, with watches that many threads may read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MemoryCollection:
             self._changed.notify_all()
 
     def expire(self) -> None:
-        """Forget the history: watches from before are refused."""
+        """Drops the history: watches from older versions are refused."""
         with self._changed:
             self._compacted = self._version
 

@@ -1,8 +1,8 @@
-"""Finds out who changes an object of a cache, which everybody shares.
+"""Detects changes of cached objects, which all readers share.
 
-Attach one to a store before it fills; `check` at the end compares every object that ever was in the store with what it
-was then. Frozen types stop assignments, but not the change of a dict or list inside.
-Source: client-go tools/cache/mutation_detector.go.
+Attach one to a store before it fills; `check` at the end compares every object that was in the store with its original
+state. Frozen types prevent assignments, but not changes of a dict or list inside. Source: client-go
+tools/cache/mutation_detector.go.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfjob_controller.kube.meta import ObjectT, key_of
 
 
 class MutationDetector(Generic[ObjectT]):
-    """Remembers each object of a store as it was when it came."""
+    """Keeps a copy of each object at the time when it enters the store."""
 
     def __init__(self, store: Store[ObjectT]) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class MutationDetector(Generic[ObjectT]):
         store.subscribe(self._take)
 
     def check(self) -> None:
-        """AssertionError if an object is not what it was."""
+        """Raises AssertionError if an object has changed."""
         with self._lock:
             for obj, was in self._seen:
                 now = msgspec.json.encode(obj)

@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.cluster import Cluster, pod_path
 
-# It listens on port 8000.
+# The program listens on port 8000.
 SERVER = ["python3", "-m", "http.server", "8000"]
 SLEEP = ["sleep", "infinity"]
 
@@ -34,6 +34,6 @@ def phase(cluster: Cluster, space: str, name: str) -> str:
 
 
 def condition(cluster: Cluster, name: str) -> str:
-    """The node's Ready condition: True, False or Unknown."""
+    """Returns the status of the node's Ready condition: True, False or Unknown."""
     reported = cluster.api.get(f"/api/v1/nodes/{name}")["status"]["conditions"]
     return next(str(one["status"]) for one in reported if one["type"] == "Ready")

@@ -1,4 +1,4 @@
-"""The Gang of a TFJob on a real API server, and a test that plays its scheduler."""
+"""The Gang of a TFJob on a real API server, for tests that act as the gang scheduler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX = "scheduling.kubeflow.org/"
 
 @dataclass(frozen=True, slots=True)
 class GangOf:
-    """The Gang of a trial's job, and who schedules it."""
+    """The Gang of a trial's job, and methods that schedule it."""
 
     trial: Trial
 
@@ -47,7 +47,7 @@ class GangOf:
         self.says("Bound")
 
     def bind_all(self) -> None:
-        """Until every member has a pod on the node."""
+        """Binds pods until every member has a pod on the node."""
         members = sum(each["count"] for each in self.get()["spec"]["members"])
 
         def done() -> bool:
@@ -62,7 +62,7 @@ class GangOf:
         self.says("Bound", **wish, observedGeneration=self.get()["metadata"]["generation"])
 
     def follows(self, *workers: int) -> None:
-        """The members that there are now, once the owner asks for as many."""
+        """Waits until the owner requests these workers, and reports them as placed and bound."""
         eventually(lambda: self.count() == len(workers), PATIENCE_SECONDS, PERIOD_SECONDS)
         members = ["master-0", *(f"worker-{index}" for index in workers)]
         placement = [{"node": NODE, "members": members}]
@@ -72,10 +72,10 @@ class GangOf:
         return next(int(each["count"]) for each in self.get()["spec"]["members"] if each["name"] == "worker")
 
     def back_to_the_queue(self) -> None:
-        self.says("Waiting", placement=[], message="a member did not come", position=1)
+        self.says("Waiting", placement=[], message="a member was not created", position=1)
 
     def bind(self) -> None:
-        """Put all pods on the node, as kube-scheduler and the extender would."""
+        """Binds all pods to the node, as kube-scheduler and the extender do."""
         for name, pod in self.trial.children("pods").items():
             if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
                 bind_pod(self.trial.jobs.api, self.trial.namespace, name, NODE)

@@ -1,14 +1,13 @@
 """One controller, one stand-in kubelet and one namespace for many tests, each with a job of its own.
 
-A test says beforehand how its replicas end (`Trial.plays`), submits, and looks at what becomes of it:
+A test sets how its replicas end (`Trial.plays`), submits the job, and checks the outcome:
 
     trial.plays("master-0", ends(137), ends(0))    the first container ends with 137, the next one with 0
-    trial.submit(master(), workers(2))             those without a word run until they are deleted
-    trial.await_phase("Done")
+    trial.submit(master(), workers(2))             other replicas run until they are deleted trial.await_phase("Done")
 
-The kubelet honours restartPolicy and the restart rules of containers, so whether "the next one" is the same pod or a
-new one is what the child Job makes of it. What the test must do itself (a pod that waits, an eviction) is done to pods
-on a node that nobody looks after: `alone`.
+The kubelet honours restartPolicy and the restart rules of containers, so the child Job determines whether "the next
+one" is in the same pod or in a new one. Tests that set the status of pods themselves (a pod that waits, an eviction)
+use pods on a node without a kubelet: `alone`.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from tfjob_controller.trainer.naming import MAX_LABEL, runtime_id_of
 
 Object = dict[str, Any]
 
-# Machines are shared and noisy; whoever waits polls, so a generous limit costs nothing.
+# Machines are shared and noisy. All waits poll, so a generous limit costs nothing.
 PATIENCE_SECONDS = 60.0
 PERIOD_SECONDS = 0.05
-# A node that no kubelet reports for. Its object is there, since kube-controller-manager deletes pods of missing nodes.
+# A node without a kubelet. Its object exists, because kube-controller-manager deletes pods of missing nodes.
 NOBODYS_NODE = "nobodys-node"
 
-# Of the playground's controller.
+# The config file of the playground's controller.
 CONFIG = parse_controller_config("""
 tfImage: localhost/from-the-config
 accelerators:
@@ -53,7 +52,7 @@ accelerators:
 
 
 def condition(status: Object, condition_type: str) -> Object:
-    """The condition of that type in a job's status; one whose status is `absent` if there is none."""
+    """Returns the condition of that type in a job's status; one whose status is `absent` if there is none."""
     found = [each for each in status.get("conditions", ()) if each["type"] == condition_type]
     return found[0] if found else {"status": "absent"}
 
@@ -75,18 +74,18 @@ FOREVER = Outcome()
 
 
 def alone(**pod_spec: Any) -> Object:
-    """A template whose pod waits for the test to be its kubelet."""
+    """Returns a template whose pod has no kubelet but the test."""
     return pod_template(container(), nodeName=NOBODYS_NODE, **pod_spec)
 
 
 def job_name_of(labels: Object) -> str:
-    """The job that a child says it belongs to, of whatever kind that is."""
+    """Returns the name of the job, of either kind, in a child's labels."""
     name: str = labels.get("tf_job_name") or labels.get("train_job_name", "")
     return name
 
 
 class Script:
-    """How pods behave, by job and replica. Thread-safe; a `localcluster.fakekubelet.Behaviour`."""
+    """The behaviour of pods, by job and replica. Thread-safe; a `localcluster.fakekubelet.Behaviour`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -98,7 +97,7 @@ class Script:
             self._scenes[job[:MAX_LABEL], replica] = list(outcomes)
 
     def starts(self, job: str, replica: str) -> int:
-        """How often a container of that replica was started, over all its pods."""
+        """Returns how often a container of that replica was started, over all its pods."""
         with self._lock:
             return self._starts[job[:MAX_LABEL], replica]
 
@@ -149,7 +148,7 @@ class Trial:
         return self.jobs.submit(tfjob(*replica_specs, name=self.name, **spec))
 
     def train(self, nodes: int | None = 2, **spec: Any) -> Object:
-        """Submit a TrainJob."""
+        """Submits a TrainJob."""
         return self.jobs.submit(trainjob(self.name, nodes, **spec))
 
     def get(self) -> Object:
@@ -165,7 +164,7 @@ class Trial:
         self.jobs.delete(self.name)
 
     def await_status(self, predicate: Callable[[Object], object], timeout: float = PATIENCE_SECONDS) -> Object:
-        """The first status that fulfils `predicate`."""
+        """Waits for the first status that fulfils `predicate`."""
         seen: list[Object] = []
 
         def fulfilled() -> bool:
@@ -182,7 +181,7 @@ class Trial:
         return self.await_status(lambda status: status.get("phase") == phase)
 
     def await_end(self) -> Object:
-        """The status of the job once it is over, however that may be."""
+        """Waits until the job has ended in any way; returns its status."""
         return self.await_status(lambda status: status.get("phase") in ("Done", "Failed"))
 
     def await_reason(self, *words: str) -> Object:
@@ -197,12 +196,12 @@ class Trial:
         return str(eventually(lambda: self.get()["spec"].get("RuntimeId"), PATIENCE_SECONDS, PERIOD_SECONDS))
 
     def child(self, replica: str) -> str:
-        """The name of a replica's Job and Service: `worker-3` is the replica."""
+        """Returns the name of the Job and Service of a replica such as `worker-3`."""
         role, _, index = replica.rpartition("-")
         return f"{self.name}-{role}-{self.runtime_id}-{index}"
 
     def children(self, plural: str) -> dict[str, Object]:
-        """By name; `plural` is jobs, services, pods or configmaps."""
+        """Returns the children by name; `plural` is jobs, services, pods or configmaps."""
         runtime_id = self.runtime_id
         found = self.jobs.children(plural)
         return {
@@ -231,7 +230,7 @@ class Trial:
         return f"{group}/namespaces/{self.namespace}/{plural}/{name}"
 
     def pods(self, replica: str) -> list[Object]:
-        """Of one replica, those that end too."""
+        """Returns the pods of one replica, including terminating ones."""
         name = self.child(replica)
         return [
             pod
@@ -240,7 +239,7 @@ class Trial:
         ]
 
     def await_pod(self, replica: str, but: str = "") -> Object:
-        """A pod of that replica that has begun (or waits for the test), not the one of that name."""
+        """Waits for a pod of that replica that has started (or waits for the test), other than the pod of that name."""
 
         def fresh() -> Object | None:
             for pod in self.pods(replica):
@@ -258,7 +257,7 @@ class Trial:
         return eventually(fresh, PATIENCE_SECONDS, PERIOD_SECONDS) or {}
 
     def await_running(self, replica: str, but: str = "") -> Object:
-        """A pod of that replica whose containers run."""
+        """Waits for a pod of that replica whose containers run."""
 
         def running() -> Object | None:
             pod = self.await_pod(replica, but)
@@ -267,18 +266,18 @@ class Trial:
         return eventually(running, PATIENCE_SECONDS, PERIOD_SECONDS) or {}
 
     def end(self, replica: str, exit_code: int = 0, message: str = "") -> None:
-        """End the training container of that replica's running pod now, and the pod with it."""
+        """Ends the training container of that replica's running pod now, and the pod."""
         name = self.await_running(replica)["metadata"]["name"]
         set_pod_terminated(self.jobs.api, self.namespace, name, exit_code, message=message, container=self.container)
 
     def remove_pod(self, pod: Object) -> None:
-        """As nobody's kubelet will: at once."""
+        """Removes a pod at once, since no kubelet confirms its end."""
         self.jobs.api.delete(pod_path(self.namespace, pod["metadata"]["name"]), gracePeriodSeconds=0)
 
     # Events
 
     def events(self) -> list[Object]:
-        """Those about the job itself, oldest first."""
+        """Returns the events about the job itself, oldest first."""
         uid = self.get()["metadata"]["uid"]
         found = [each for each in self.jobs.events() if each["regarding"].get("uid") == uid]
         return sorted(found, key=lambda each: str(each.get("eventTime")))
@@ -297,7 +296,7 @@ class Trial:
         return eventually(told, PATIENCE_SECONDS, PERIOD_SECONDS)[0]
 
     def clear(self) -> None:
-        """After a test: the job and what would keep its children waiting."""
+        """Deletes the job after a test, and removes pods that no kubelet would end."""
         try:
             self.delete()
             leftovers = self.jobs.children("pods").values()

@@ -1,4 +1,4 @@
-"""`kubectl tfjob` as a test calls it: in its own process, or as a program."""
+"""`kubectl tfjob` for tests: in the test's process, or as a program."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import structlog
 from helpers import interrupt
 from tfjob_controller.kubectl import cli
 
-# Code, standard output, standard error.
+# Exit code, standard output, standard error.
 Run = Callable[..., tuple[int, str, str]]
-# Of the controller, which shares the process: a thread that was about to write does so although it is `quiet`.
+# Log lines of the controller, which shares the process: a thread may still write one after `quiet`.
 _LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[.*\n", re.MULTILINE)
 _PROGRAM = "from tfjob_controller.kubectl.cli import main; raise SystemExit(main())"
 
 
 def runner(capfd: pytest.CaptureFixture[str], kubeconfig: Path, namespace: str) -> Run:
-    """Runs the plugin in this process, in that namespace unless told."""
+    """Returns a function that runs the plugin in this process, by default in that namespace."""
 
     def run(*arguments: str, kubeconfig: Path = kubeconfig) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -41,7 +41,7 @@ def runner(capfd: pytest.CaptureFixture[str], kubeconfig: Path, namespace: str) 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """The controller's log would mix with what the plugin prints: in tests they share a process."""
+    """Silences the controller's log, which would mix with the plugin's output: in tests they share a process."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
@@ -49,7 +49,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The plugin as a process of its own, which is killed if it has not ended."""
+    """Starts the plugin as a process of its own, which is killed at the end if it still runs."""
     command = [sys.executable, "-c", _PROGRAM, *arguments]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes, preexec_fn=interrupt.allow) as running:
@@ -60,7 +60,7 @@ def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def environment(kubeconfig: Path, namespace: str, folder: Path) -> dict[str, str]:
-    """For kubectl and shells: the plugin's programs first on PATH, and the namespace as the context's."""
+    """Returns variables for kubectl and shells: the plugin's programs on PATH, and a context with the namespace."""
     import yaml
 
     config = yaml.safe_load(kubeconfig.read_text())

@@ -1,4 +1,4 @@
-"""Records the last state of each pod of a namespace, also of pods that are deleted by the time that a test asks."""
+"""Records the last state of each pod of a namespace, including deleted pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PodWatch:
-    """A `localcluster.follower.Reader`. The follower's thread writes; any thread may ask."""
+    """A `localcluster.follower.Reader`. The follower's thread writes; any thread may read."""
 
     pods: dict[str, Object] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
@@ -34,19 +34,22 @@ class PodWatch:
         """See Reader."""
 
     def names(self, job_type: str) -> list[str]:
-        """Of all pods of replicas of that type, sorted."""
+        """Returns the names of all pods of replicas of that type, sorted."""
         found = list(self.pods.items())
         return sorted(name for name, pod in found if pod["metadata"].get("labels", {}).get("job_type") == job_type)
 
     def exit_codes(self, name: str) -> list[int]:
-        """Of the containers of a pod that have ended. A kubelet reports them before it lets a pod be deleted."""
+        """Returns the exit codes of the containers of a pod that have ended.
+
+        A kubelet reports them before it lets a pod be deleted.
+        """
         states = [each["state"] for each in self.pods[name]["status"].get("containerStatuses", ())]
         return [state["terminated"]["exitCode"] for state in states if "terminated" in state]
 
 
 @contextlib.contextmanager
 def watching_pods(api: Api, namespace: str) -> Iterator[PodWatch]:
-    """At work when the block begins."""
+    """Starts a watch, which works when the block begins."""
     seen = PodWatch()
     follower = Follower(api, f"/api/v1/namespaces/{namespace}/pods", seen)
     follower.start()

@@ -1,4 +1,4 @@
-"""Waiting in tests: poll with a deadline instead of sleeping for as long as it might take."""
+"""Polling with a deadline for tests, instead of sleeping for a time that might be sufficient."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PERIOD_SECONDS = 0.01
-# Most looks are requests to an API server on the same machine. What has not come soon takes seconds: nobody has to ask
-# a hundred times a second for it.
+# Most predicates send requests to an API server on the same machine. If a result is not there soon it takes seconds,
+# and polling a hundred times a second is useless.
 _LONGEST_PERIOD_SECONDS = 0.1
 _GROWTH = 1.25
-# A deadline only ends what hangs, and says nothing of speed: on a busy machine everything may take seconds.
+# A deadline only ends waits that hang; it is no requirement on speed, because anything may take seconds on a busy
+# machine.
 _SHORTEST_DEADLINE_SECONDS = 60.0
 
 
 def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float | None = None) -> T:
-    """The first true answer of `predicate`; AssertionError, with the last answer, after `timeout` real seconds.
+    """Returns the first true result of `predicate`; raises AssertionError after `timeout` real seconds.
 
-    None is given less than a minute. It looks each `period` seconds; without one, ever more seldom.
+    The limit is at least a minute. It polls every `period` seconds; without a period, at growing intervals.
     """
     pause = PERIOD_SECONDS if period is None else period
     timeout = max(timeout, _SHORTEST_DEADLINE_SECONDS)
@@ -37,7 +38,7 @@ def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float 
 
 
 def never(predicate: Callable[[], object], seconds: float, period: float = PERIOD_SECONDS) -> None:
-    """AssertionError with the first true answer of `predicate` within so many real seconds."""
+    """Raises AssertionError with the first true result of `predicate` within so many real seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answer = predicate()

@@ -1,4 +1,4 @@
-"""A Prometheus of a test's own, on loopback: started with a configuration, and asked through its HTTP API."""
+"""A Prometheus of a test's own on loopback, started with a configuration, and queried through its HTTP API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 class QueryError(Exception):
-    """What Prometheus has against a query."""
+    """Prometheus refuses a query; the message is its reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Prometheus:
     url: str
 
     def get(self, path: str, **fields: str | Sequence[str]) -> Any:
-        """The `data` of an answer. Raises QueryError."""
+        """Returns the `data` of a response. Raises QueryError."""
         pairs = [
             (key, each) for key, value in fields.items() for each in ([value] if isinstance(value, str) else value)
         ]
@@ -41,12 +41,12 @@ class Prometheus:
         return body["data"]
 
     def query(self, expr: str) -> list[Object]:
-        """The series that it gives now."""
+        """Returns the series that a query selects now."""
         found: list[Object] = self.get("query", query=expr)["result"]
         return found
 
     def series(self, selector: str) -> list[Object]:
-        """The labels of all series that a selector takes."""
+        """Returns the labels of all series that a selector matches."""
         found: list[Object] = self.get("series", **{"match[]": selector})
         return found
 
@@ -60,7 +60,10 @@ class Prometheus:
 
 @contextlib.contextmanager
 def running_prometheus(config: Mapping[str, Any], folder: Path) -> Iterator[Prometheus]:
-    """One that is ready; killed at the end. Paths in `config` are relative to `folder`, where all its files are."""
+    """Starts a Prometheus and waits until it is ready; kills it at the end.
+
+    Paths in `config` are relative to `folder`, where all its files are.
+    """
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(dict(config)))
     with ports.reserve(1) as (port,), (folder / "prometheus.log").open("wb") as log:
         argv = [
@@ -86,9 +89,9 @@ def _is_ready(port: int) -> bool:
 
 
 def discovered(deployment: Object, pod: str, address: str) -> Iterator[Object]:
-    """The targets that `kubernetes_sd_configs` of role pod makes of a Deployment's pod: one for each container port.
+    """Returns the targets that `kubernetes_sd_configs` discovers for a Deployment's pod, one for each container port.
 
-    The port `metrics` is at `address`; at the others nobody answers.
+    The port `metrics` is at `address`; nothing listens at the others.
     """
     template = deployment["spec"]["template"]
     labels = {_label("pod_label", key): value for key, value in template["metadata"]["labels"].items()}
@@ -106,5 +109,5 @@ def discovered(deployment: Object, pod: str, address: str) -> Iterator[Object]:
 
 
 def _label(*parts: str) -> str:
-    """Prometheus replaces what no label may hold."""
+    """Replaces characters that labels must not contain, as Prometheus does."""
     return "__meta_kubernetes_" + "_".join("".join(c if c.isalnum() else "_" for c in part) for part in parts)

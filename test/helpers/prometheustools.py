@@ -1,4 +1,4 @@
-"""Prometheus and promtool for tests; whoever cannot have them is told so."""
+"""Prometheus and promtool for tests, which are skipped without them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localcluster.errors import LocalClusterError
 
 @functools.cache
 def tools() -> prometheus.Tools:
-    """Both programs. Where they cannot be had the test is skipped, which CI does not let pass."""
+    """Returns both programs. Skips the test if they cannot be installed; CI does not accept such a skip."""
     try:
         return prometheus.ensure()
     except LocalClusterError as error:

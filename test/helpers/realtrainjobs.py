@@ -1,4 +1,4 @@
-"""TrainJobs on real nodes, as a user sees them who waits for their end."""
+"""TrainJobs on real nodes, for tests that wait for their end as a user does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from localcluster import nodes as nodes_module
 
-# Several interpreters with large libraries start on two processors that may be busy otherwise.
+# Several interpreters with large libraries start on two processors that may be busy.
 PATIENCE_SECONDS = 240.0
 
 Object = dict[str, Any]
@@ -20,14 +20,14 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TrainJobs:
-    """Those of one namespace."""
+    """The TrainJobs of one namespace."""
 
     cluster: Cluster
     namespace: str
     kubectl: Kubectl
 
     def give(self, *names: str) -> None:
-        """Give these images to the nodes."""
+        """Loads these images onto the nodes."""
         if self.cluster.plane is None:
             pytest.skip("needs images that an existing cluster may not have: unset KUBECONFIG")
         for name in names:

@@ -1,4 +1,4 @@
-"""A program of this project from any source tree, as a process: that of a release, or of this tree."""
+"""A program of this project as a process, from the source tree of a release or from this tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STOP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`log` holds what it says. It ends with the stack that `start` names, if not before."""
+    """`log` has its output. It ends with the stack that `start` names, if not before."""
 
     identity: Identity
     log: Path
@@ -26,7 +26,7 @@ class Program:
     @classmethod
     def start(cls, source: Path, argv: Sequence[str], log: Path, stack: Path) -> Program:
         """`source` holds the package; `argv` as after `tfjob-controller`."""
-        # What stands in PYTHONPATH comes before what is installed.
+        # PYTHONPATH has precedence over installed packages.
         environment = {"PYTHONPATH": str(source), "PYTHONSAFEPATH": "1"}
         command = [sys.executable, "-m", "tfjob_controller", *argv]
         return cls(process.spawn(command, log=log, mark=stack, env=environment), log)
@@ -35,7 +35,7 @@ class Program:
         eventually(lambda: self._says(words), period=0.05)
 
     def stop(self) -> None:
-        """As a kubelet does; fails unless it ends."""
+        """Stops the program as a kubelet does; fails unless it ends."""
         process.send(self.identity, signal.SIGTERM)
         assert not process.wait_gone([self.identity], _STOP_SECONDS), f"it did not end, see {self.log}"
 

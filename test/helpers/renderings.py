@@ -1,4 +1,4 @@
-"""The shipped manifests as `kubectl kustomize` renders them, and what their selectors select."""
+"""The shipped manifests as `kubectl kustomize` renders them, and the pods that their selectors select."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from helpers.kubectl import MANIFESTS, Kubectl
 Object = dict[str, Any]
 
 SYSTEM = "tfjob-system"
-# Where overlays/namespaced expects jobs.
+# The namespace of jobs in overlays/namespaced.
 JOBS = "default"
 OVERLAYS = sorted(path.parent.name for path in (MANIFESTS / "overlays").glob("*/kustomization.yaml"))
-# The overlay with the CRDs and nothing else; all others install programs.
+# The overlay that contains only the CRDs; all others install programs.
 CRDS_OVERLAY = "crds"
 PROGRAMS = [each for each in OVERLAYS if each != CRDS_OVERLAY]
 COMPONENTS = sorted(path.parent.name for path in (MANIFESTS / "components").glob("*/kustomization.yaml"))
-# Kinds of other projects, which the control plane of tests has not.
+# Kinds of other projects, which the tests' control plane does not serve.
 _FOREIGN_GROUPS = ("monitoring.coreos.com/",)
 
 
 def render(kubectl: Kubectl, folder: Path) -> list[Object]:
-    # In C where it can be: CRDs are long.
+    # The C parser if there is one, since CRDs are long.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return list(yaml.load_all(kubectl.must("kustomize", str(folder)), loader))
 
@@ -38,10 +38,10 @@ def render_overlay(kubectl: Kubectl, overlay: str) -> list[Object]:
 
 
 def render_with(kubectl: Kubectl, folder: Path, overlay: str, *components: str) -> list[Object]:
-    """An overlay with components, as a user's own kustomization in `folder` has them."""
+    """Renders an overlay with components, from a kustomization in `folder` as a user would write it."""
 
     def relative(*parts: str) -> str:
-        # kustomize takes no absolute paths, and looks behind symbolic links.
+        # kustomize accepts no absolute paths, and resolves symbolic links.
         return os.path.relpath(MANIFESTS.joinpath(*parts).resolve(), folder.resolve())
 
     text = {
@@ -58,19 +58,19 @@ def of_kind(objects: Iterable[Object], *kinds: str) -> list[Object]:
 
 
 def named(objects: Iterable[Object], kind: str, name: str) -> Object:
-    """The one of that name; a ConfigMap's name may end in a hash."""
+    """Returns the object of that name; a ConfigMap's name may end in a hash."""
     is_it = re.compile(re.escape(name) + ("(-[a-z0-9]{10})?" if kind == "ConfigMap" else "")).fullmatch
     (found,) = [each for each in objects if each["kind"] == kind and is_it(each["metadata"]["name"])]
     return found
 
 
 def our_own(objects: Iterable[Object]) -> list[Object]:
-    """Those whose kind Kubernetes or this project brings."""
+    """Returns the objects whose kind belongs to Kubernetes or to this project."""
     return [each for each in objects if not each["apiVersion"].startswith(_FOREIGN_GROUPS)]
 
 
 def moved(objects: Iterable[Object], namespace: str) -> str:
-    """As one List, with all that is in a namespace in this one: the cluster may be somebody's own."""
+    """Returns the objects as one List, with namespaced ones moved to this namespace: the cluster may be a user's."""
     whole = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
     return re.sub(f'"namespace": "({SYSTEM}|{JOBS})"', f'"namespace": "{namespace}"', whole)
 
@@ -90,7 +90,7 @@ def port_names(deployment: Object) -> set[str]:
 
 
 def selects(selector: Object, deployment: Object) -> bool:
-    """Whether a label selector takes the pods of a Deployment; an empty one takes all, as the API has it."""
+    """Whether a label selector selects the pods of a Deployment; an empty one selects all, as in the API."""
     labels = template_of(deployment)["metadata"]["labels"]
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
         _fulfils(each, labels) for each in selector.get("matchExpressions", ())
@@ -98,12 +98,12 @@ def selects(selector: Object, deployment: Object) -> bool:
 
 
 def _fulfils(expression: Object, labels: Object) -> bool:
-    assert expression["operator"] == "In", "no other operator is used so far"
+    assert expression["operator"] == "In", "no manifest uses another operator so far"
     return labels.get(expression["key"]) in expression["values"]
 
 
 def own_selectors(deployment: Object) -> Iterator[Object]:
-    """Those by which a Deployment speaks of its own pods: its own, of its spread, of its anti-affinity."""
+    """Returns a Deployment's selectors of its own pods: its own, and those of topology spread and anti-affinity."""
     spec = template_of(deployment)["spec"]
     yield deployment["spec"]["selector"]
     for each in spec.get("topologySpreadConstraints", ()):

@@ -1,18 +1,18 @@
-"""A play in which the controller uses every right that it has, and rights that are taken away one by one.
+"""A scenario in which the controller uses all its permissions, and permissions that are removed one by one.
 
-The jobs of the play, in one namespace:
+The jobs of the scenario, in one namespace:
 
-- `adopted` has children that somebody made before, without labels: they are read and labelled (get, patch)
+- `adopted` has children that exist before it, without labels: they are read and labelled (get, patch)
 - `whole` goes from its creation to the end of its time to live (create, status, pods deleted, the job deleted)
-- `logged` runs for a while, and its worker's log is asked for, though nobody has it
-- `foreign` meets an object that is not its own, again and again (events, and their series)
-- `ganged` has a Gang that somebody made before, without labels, and waits for room (get, create, patch)
+- `logged` runs for a while, and its worker's log is requested, although no kubelet has it
+- `foreign` repeatedly finds an object that is not its own (events, and their series)
+- `ganged` has a Gang that exists before it, without labels, and waits for capacity (get, create, patch)
 - `trained` is a TrainJob that goes from its creation to the end of its time to live (status, delete)
-- `launched` is one for MPI, whose Secret it makes (create), and `launched-before` one whose Secret somebody made
-  before, without labels: it is read, and stays as it is (get)
-- `impatient` is one that waits too long for its gang, and is suspended (patch)
-- `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew); its
-  master runs until `relent`
+- `launched` is a job for MPI, whose Secret is created (create), and `launched-before` one whose Secret exists before
+  it, without labels: it is read, and not changed (get)
+- `impatient` waits too long for its gang, and is suspended (patch)
+- `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early and is recreated;
+  its master runs until `relent`
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FOREIGN = "foreign-master-cccc-0"
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One verb of one resource."""
+    """One verb on one resource."""
 
     group: str
     resource: str
@@ -60,13 +60,13 @@ class Right:
 
 
 def shipped_rules() -> list[Object]:
-    """The rules of the controller's ClusterRole and of its leader's Role."""
+    """Returns the rules of the controller's ClusterRole and of its leader election Role."""
     documents = [each for name in ("controller-role", "leader-role") for each in _documents(RBAC / f"{name}.yaml")]
     return [rule for each in documents if each["kind"] in ("ClusterRole", "Role") for rule in each["rules"]]
 
 
 def rules_in(path: Path) -> list[Object]:
-    """All rules of the roles in a file."""
+    """Returns all rules of the roles in a file."""
     return [rule for each in _documents(path) for rule in each.get("rules", ())]
 
 
@@ -77,14 +77,14 @@ def rights_of(rules: list[Object]) -> Iterator[Right]:
                 yield Right(rule["apiGroups"][0], resource, verb)
 
 
-# What every account may do: ask who it is and what it may, and see which kinds there are.
+# The rights of every account: to review itself and its rights, and to discover kinds.
 _ANYBODYS = {
     Right("authentication.k8s.io", "selfsubjectreviews", "create"),
     Right("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
     Right("authorization.k8s.io", "selfsubjectrulesreviews", "create"),
 }
-# Rights that lead to more than they say, or to everybody's data. Neither program has any of them, but for this: the
-# controller may read the one Secret of an MPI job, whose name it must know.
+# Rights that allow privilege escalation or give access to all users' data. Neither program has any of them, with one
+# exception: the controller may get the Secret of an MPI job by name.
 TOO_MUCH = (
     "create pods",
     "create pods/exec",
@@ -105,7 +105,7 @@ TOO_MUCH = (
 
 
 def allowed(api: Api, token: str, namespace: str) -> set[tuple[Right, str]]:
-    """What the server says that an account may do in a namespace, beyond anybody's; with the name it is limited to."""
+    """Returns the rights of an account in a namespace beyond those of every account, with the name that limits each."""
     user = api.as_token(token)
     body = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -119,7 +119,7 @@ def allowed(api: Api, token: str, namespace: str) -> set[tuple[Right, str]]:
 
 
 def named_rights_of(rules: list[Object]) -> Iterator[tuple[Right, str]]:
-    """Rights with the name that they are limited to, empty for none."""
+    """Returns rights with the name that limits each, empty for none."""
     for rule in rules:
         for name in rule.get("resourceNames") or [""]:
             for group in rule["apiGroups"]:
@@ -127,7 +127,7 @@ def named_rights_of(rules: list[Object]) -> Iterator[tuple[Right, str]]:
 
 
 def without(rules: list[Object], right: Right) -> list[Object]:
-    """The same rules but for one verb of one resource."""
+    """Returns the same rules without one verb of one resource."""
     kept = []
     for rule in rules:
         hit = rule["apiGroups"] == [right.group] and rule["resources"] == [right.resource]
@@ -139,9 +139,9 @@ def without(rules: list[Object], right: Right) -> list[Object]:
 
 @contextlib.contextmanager
 def account_with(api: Api, namespace: str, rules: list[Object]) -> Iterator[str]:
-    """A token of a ServiceAccount that has just these rights in the namespace, as soon as they count.
+    """Creates a ServiceAccount with only these rights in the namespace; yields its token once they are in effect.
 
-    What is in no namespace takes a ClusterRole, which is taken away again.
+    Cluster-scoped resources need a ClusterRole, which is deleted afterwards.
     """
     here = [rule for rule in rules if rule["resources"][0] not in _OF_ALL_NAMESPACES]
     everywhere = [rule for rule in rules if rule not in here]
@@ -168,7 +168,7 @@ def _account(api: Api, namespace: str, rules: list[Object]) -> str:
 
 
 def _bind(api: Api, namespace: str, name: str, rules: list[Object], account_namespace: str) -> None:
-    """Give the account these rights in one namespace; in none, what is beside all of them."""
+    """Grants the account these rights in one namespace; without a namespace, those on cluster-scoped resources."""
     scope, prefix = (f"/namespaces/{namespace}/", "") if namespace else ("/", "Cluster")
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
     binding = {
@@ -181,7 +181,7 @@ def _bind(api: Api, namespace: str, name: str, rules: list[Object], account_name
 
 
 def await_rights(api: Api, token: str, namespace: str, right: Right) -> None:
-    """The server's view of a role lags behind a little; all of its rules come at once."""
+    """Waits until the server applies a role, whose rules take effect together after a short delay."""
     user = api.as_token(token)
     attributes = {"namespace": namespace, "verb": right.verb, "group": right.group, "resource": right.resource}
     review = {
@@ -195,7 +195,7 @@ def await_rights(api: Api, token: str, namespace: str, right: Right) -> None:
 
 
 def await_policies(kubectl: Kubectl, account: str, path: str, manifest: Object) -> None:
-    """Until the shipped admission policies refuse this create to the ServiceAccount of the system namespace.
+    """Waits until the shipped admission policies refuse this create of the ServiceAccount of the system namespace.
 
     kubectl impersonates it, so that the audit log does not count the request among those of the account.
     """
@@ -209,7 +209,7 @@ def await_policies(kubectl: Kubectl, account: str, path: str, manifest: Object) 
 
 
 def forbidden(program: Manager | GangScheduler) -> float:
-    """How many requests of it were answered 403."""
+    """Returns the number of the account's requests that were refused with 403."""
     return sum(
         sample.value
         for metric in program.metrics.registry.collect()
@@ -219,7 +219,7 @@ def forbidden(program: Manager | GangScheduler) -> float:
 
 
 class Play:
-    """See the module. `prepare` before the controller starts, `goes_on` again and again while it works."""
+    """See the module. Call `prepare` before the controller starts, and `goes_on` repeatedly while it works."""
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
@@ -227,7 +227,7 @@ class Play:
         self._relents = False
 
     def behaviour(self, pod: Object, attempt: int) -> Outcome:
-        """For the play's kubelet."""
+        """The behaviour of pods for the scenario's kubelet."""
         if pod["metadata"]["name"].startswith("shrinking-master") and not self._relents:
             return Outcome()
         return behaviour(pod, attempt)
@@ -250,9 +250,9 @@ class Play:
         self.jobs.submit(shrinking)
 
     def goes_on(self) -> None:
-        """What the user does in the middle: once `shrinking` has all its children, it gets smaller and sleeps.
+        """Makes the user's changes: once `shrinking` has all its children, it is scaled down and suspended.
 
-        And the gang scheduler: it wishes that `wished` were smaller.
+        Also acts as the gang scheduler, which requests that `wished` shrinks.
         """
         self._wish()
         has_all = any("shrinking-worker-" in name and name.endswith("-1") for name in self.jobs.children("jobs"))
@@ -262,7 +262,7 @@ class Play:
             self.jobs.change({"spec": {"suspend": True}}, "shrinking")
 
     def relent(self) -> None:
-        """Let all jobs come to their end."""
+        """Lets all jobs end."""
         self._relents = True
         self.jobs.change({"spec": {"suspend": False}}, "shrinking")
         path = f"/apis/batch/v1/namespaces/{self.jobs.namespace}/jobs/{_FOREIGN}"
@@ -277,7 +277,7 @@ class Play:
         pod = runs(1)
         pod["metadata"]["labels"] = labels
         pod["spec"]["restartPolicy"] = "Never"
-        # Suspended, so that nothing happens before the controller has seen it, and resumes it.
+        # It is created suspended, so that nothing happens before the controller has seen it and the play resumes it.
         spec = {"suspend": True, "template": pod}
         self._make("/apis/batch/v1", "jobs", name, owner, apiVersion="batch/v1", kind="Job", spec=spec)
         service = {"clusterIP": "None", "selector": labels, "ports": [{"name": "tf-port", "port": 2222}]}
@@ -316,7 +316,7 @@ class Play:
         self.jobs.api.patch(f"{path}/status", {"status": status})
 
     def _trained(self) -> None:
-        """The TrainJobs."""
+        """Submits the TrainJobs."""
         notes = runs(0.3)["metadata"]["annotations"]
         self._train(trainjob("trained", 1, annotations=notes, ttlSecondsAfterFinished=0))
         self._train(trainjob("launched", 1, ["mpirun", "hostname"], annotations=notes))

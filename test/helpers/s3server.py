@@ -1,4 +1,4 @@
-"""A real S3 server on loopback (moto), and a client that shares nothing with the code under test."""
+"""A real S3 server on loopback (moto), and a client that shares no code with the code under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACCESS_KEY, SECRET_KEY = "AKIAEXAMPLEKEY", "very/secret+key-of-s3"
 
 
 class S3Server:
-    """Use as a context manager; buckets live as long as it does."""
+    """Use as a context manager; buckets exist as long as the server."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self._address = address
@@ -34,7 +34,7 @@ class S3Server:
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """What an initializer is given."""
+        """Returns the environment of an initializer for this server."""
         keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
         return {**keys, "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL_S3": self.url}
 

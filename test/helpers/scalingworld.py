@@ -1,7 +1,7 @@
-"""A cluster of gangs that are placed, resized and end at once: the rules of scaling without pods, owners and servers.
+"""A cluster of gangs for tests of the autoscaling rules: resizes take effect at once, without pods and owners.
 
-One step after the other, on a clock that only the test moves: `plan` asks the rules, `follow` does what they wish,
-`admit` decides on the queue, `round` is all three. Gangs are Gangs as the gang scheduler would have written them.
+Tests run one step after the other, on a clock that only they move: `plan` calls the rules, `follow` carries out their
+requests, `admit` decides on the queue, `round` does all three. Gangs are as the gang scheduler would write them.
 """
 
 from __future__ import annotations
@@ -70,12 +70,15 @@ class ScalingWorld:
         self.now += timedelta(seconds=seconds)
 
     def arrives(self, name: str, *members: Member, **spec: Any) -> None:
-        """It waits from now on."""
+        """The gang waits from now on."""
         gang = a_gang(name, *members, status=GangStatus(queued_time=self.now.isoformat()), **spec)
         self.waiting[key_of(gang)] = gang
 
     def runs(self, name: str, nodes: Sequence[tuple[str, Iterable[str]]], *members: Member, **spec: Any) -> None:
-        """It is bound: on each of these nodes, these members. `last_resize_time` and the like are its status."""
+        """The gang is bound, with these members on each of these nodes.
+
+        Fields such as `last_resize_time` are of its status.
+        """
         own = {"bound_time", "last_resize_time", "target_members", "leaving", "target_reason"}
         said = {name: spec.pop(name) for name in own & spec.keys()}
         placement = tuple(NodePlacement(node, tuple(some)) for node, some in nodes)
@@ -95,7 +98,7 @@ class ScalingWorld:
         return queue_order(self.waiting.values())
 
     def plan(self) -> ResizePlan:
-        """What the rules wish now; and what stood before is withdrawn."""
+        """Returns the resize requests that the rules make now; earlier ones are withdrawn."""
         plan = plan_resizes(
             self.view, self.queue(), self.elastic(), self.now, self.scale, freed=self.ending, waited_at=self.waited_at
         )
@@ -106,17 +109,17 @@ class ScalingWorld:
         return plan
 
     def follow(self, resizes: Iterable[ResizeRequest]) -> None:
-        """The owners do as they are told, and the pods come and go at once."""
+        """The owners follow all requests, and pods are created and deleted at once."""
         for each in resizes:
             self.resizes += 1
             self._set_count(each.key, each.kind, each.target)
 
     def scale_to(self, name: str, count: int) -> None:
-        """Somebody else does."""
+        """Another client scales the gang."""
         self._set_count(f"ns/{name}", "worker", count)
 
     def admit(self) -> list[str]:
-        """Who starts now."""
+        """Returns the gangs that start now."""
         admitted = [
             each
             for each in self._decider.decide(list(self.waiting.values()), self.now, self.nominated)
@@ -141,7 +144,7 @@ class ScalingWorld:
         return plan, self.admit()
 
     def size(self, name: str) -> int:
-        """Workers that have a node."""
+        """Returns the number of workers that have a node."""
         return sum(1 for member in placed_nodes(self.running[f"ns/{name}"].status) if kind_of(member) == "worker")
 
     def _set_count(self, key: str, kind: str, count: int) -> None:
@@ -176,5 +179,5 @@ def _wished(status: GangStatus, wish: ResizeRequest | None) -> GangStatus:
 
 
 def elastic(least: int, most: int) -> dict[str, dict[str, int]]:
-    """Of a Gang's spec: workers that may be so few and so many."""
+    """Returns the part of a Gang's spec with the minimum and the maximum of its workers."""
     return {"min_members": {"worker": least}, "max_members": {"worker": most}}

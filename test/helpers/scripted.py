@@ -1,4 +1,4 @@
-"""A `Requester` that plays a script, and a clock on which nobody has to wait."""
+"""A `Requester` with scripted responses, and a clock whose sleeps take no time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.requester import JSON
 
-# What a stream does next: give a line, break, or let the test act (and then go on).
+# The next step of a stream: a line, an error, or a function of the test, after which it continues.
 Step: TypeAlias = bytes | ApiError | Callable[[], None]
-# What a request is answered with: a body, the steps of a stream, or a refusal.
+# The response to a request: a body, the steps of a stream, or an error.
 Answer: TypeAlias = bytes | list[Step] | ApiError
 
 
 class PatientClock:
-    """Sleeps take no time, but move the clock by what they should have taken; `slept` remembers them.
+    """Sleeps take no time, but move the clock by their duration; `slept` records them.
 
     `on_sleep` is called before each.
     """
@@ -50,7 +50,7 @@ class PatientClock:
 
 
 class ScriptedLines:
-    """A stream that ends when its steps do."""
+    """A stream that ends after its last step."""
 
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
@@ -78,10 +78,10 @@ class ScriptedLines:
 
 
 class ScriptedRequester:
-    """Answers one call after the other from its script, remembers the calls, and says when the script is over.
+    """Responds to each call from its script, records the calls, and reports the end of the script.
 
-    `asked` holds the query of each call. After the last answer it calls `at_end` (usually the stop of who is tested)
-    and refuses.
+    `asked` has the query of each call. After the last response it calls `at_end` (usually to stop the tested object)
+    and raises an error.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -125,9 +125,9 @@ class ScriptedRequester:
 
 
 class FedRequester:
-    """Streams what the test feeds, as it feeds it, for threads that are to block in a read.
+    """Streams the lines that the test feeds, for threads that should block in a read.
 
-    What is fed while no stream is open goes to the next.
+    Lines that are fed while no stream is open go to the next one.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class FedRequester:
 
 
 class _FedLines:
-    """Ends when it is closed, also while somebody waits for its next line."""
+    """A stream that ends when it is closed, also while a thread waits for its next line."""
 
     def __init__(self, lines: queue.SimpleQueue[object]) -> None:
         self._lines = lines
@@ -159,7 +159,7 @@ class _FedLines:
         self.close()
 
     def __iter__(self) -> Iterator[bytes]:
-        # What wakes a closed stream is the stream itself: one left over from another is passed over.
+        # A stream is woken by itself when it is closed; the mark of another stream is skipped.
         while (fed := self._lines.get()) is not self:
             if isinstance(fed, bytes):
                 yield fed

@@ -1,4 +1,4 @@
-"""What a real API server says of an object, without a kubectl in between: starting one costs more than the answer."""
+"""The messages of a real API server about an object, without kubectl, whose start takes longer than the request."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _RESOURCES = {
     "TrainingRuntime": TRAINING_RUNTIMES,
     "ClusterTrainingRuntime": CLUSTER_TRAINING_RUNTIMES,
 }
-# As kubectl asks: unknown fields are refused, and nothing is stored.
+# The options of kubectl: unknown fields are refused, and nothing is stored.
 _STRICT = {"fieldValidation": "Strict"}
 _DRY_RUN = {**_STRICT, "dryRun": "All"}
 
 
 def problems_of_creation(api: Api, namespace: str, manifest: Object) -> tuple[str, ...]:
-    """Returns what the server has against this object, one sentence a problem; none if it would take the object."""
+    """Returns the server's errors for this object, one sentence for each problem; none if it accepts the object."""
     return _problems(api, "POST", _path(manifest, namespace), manifest, _DRY_RUN)
 
 
 def problems_of_change(
     api: Api, namespace: str, before: Object, after: Object, status: Object | None = None
 ) -> tuple[str, ...]:
-    """Stores `before`, with that status, and returns what the server has against replacing it by `after`."""
+    """Stores `before`, with that status, and returns the server's errors for replacing it by `after`."""
     path = _path(before, namespace)
     created = api.request("POST", path, before, query=_STRICT)
     of_one = f"{path}/{created['metadata']['name']}"
@@ -49,7 +49,7 @@ def _problems(api: Api, method: str, path: str, body: Object, query: Object) -> 
         api.request(method, path, body, query=query)
     except RefusedError as error:
         causes = error.body.get("details", {}).get("causes") or ()
-        # kubectl prints them like this, each once.
+        # kubectl prints each of them once in this form.
         found = dict.fromkeys(f"{each.get('field', '')}: {each['message']}" for each in causes)
         return tuple(found) or (str(error),)
     return ()

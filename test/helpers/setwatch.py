@@ -1,4 +1,4 @@
-"""Sees which generations of a job's pods ran at one time, without missing any: from a watch."""
+"""Records from a watch which restart attempts of a job's pods ran at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 class SetWatch:
-    """Of one trial's pods. Threads: one for the watch; ask `mixed` after the end of the `with`."""
+    """A watch of one trial's pods. Threads: one for the watch; read `mixed` after the end of the `with`."""
 
     def __init__(self, trial: Trial) -> None:
         api, self._runtime_id = trial.jobs.api, trial.runtime_id
@@ -39,7 +39,7 @@ class SetWatch:
         self._thread.join(10)
 
     def mixed(self) -> list[str]:
-        """What was seen of pods of two generations, which had not all ended."""
+        """Returns the moments at which unfinished pods of two restart attempts existed."""
         return self._mixed
 
     def _run(self) -> None:

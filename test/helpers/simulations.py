@@ -1,4 +1,4 @@
-"""Small simulations in few words. Numbers are round: two workers work twice as fast, a spread job half as fast."""
+"""Small simulations with round numbers: two workers work twice as fast, a spread job half as fast."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def simulated(
 
 
 def times(run: SimulationRun) -> Mapping[str, tuple[float, float]]:
-    """When each job started and ended, in seconds."""
+    """Returns when each job started and ended, in seconds."""
     return {each.job.name: (each.started_ms / 1000, each.ended_ms / 1000) for each in run.outcomes}
 
 
 def decisions(run: SimulationRun, *what: str) -> list[tuple[Any, ...]]:
-    """Of the given kinds: when, what, which job, its workers."""
+    """Returns time, kind, job and workers of each decision of the given kinds."""
     return [(each.moment_ms / 1000, each.what, each.job, each.workers) for each in run.ledger.entries
             if each.what in what]  # fmt: skip

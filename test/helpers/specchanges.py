@@ -1,4 +1,4 @@
-"""Changes of a started job, allowed and refused: by the API server, and by the controller."""
+"""Changes of a started job that the API server and the controller allow or refuse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def started(*entries: Manifest, **spec: object) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`refusal` is the sentence that both say, empty where the change is allowed; `at` the field that is blamed."""
+    """`refusal` is the message of both, empty if the change is allowed; `at` is the field of the error."""
 
     name: str
     after: Manifest
@@ -27,7 +27,7 @@ class Change:
 
 
 def _template(name: str, template: Manifest | None) -> Change:
-    """A change of the workers' template."""
+    """Returns a change of the workers' template."""
     return Change(name, started(master(), workers(2, template=template), parameter_servers()), says.TEMPLATE_FIXED)
 
 

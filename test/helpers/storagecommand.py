@@ -16,14 +16,14 @@ from typing import Any
 from helpers.forkedprogram import ForkedProgram
 from helpers.poll import eventually
 
-# Only ends what hangs.
+# This limit only ends commands that hang.
 _DEADLINE_SECONDS = 120.0
 MARKER = ".tfjob-initialized.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended, and what it said on standard error."""
+    """The exit code of a command, and its standard error."""
 
     code: int
     said: str
@@ -34,7 +34,7 @@ class Ended:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The log's lines."""
+        """Returns the lines of the log."""
         return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
 
     def event(self, name: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> Ended:
 
 
 def run_afresh(arguments: Sequence[str], environ: Mapping[str, str]) -> Ended:
-    """Like `run`, in a Python that has imported nothing yet."""
+    """Like `run`, in a new Python process without imported modules."""
     argv = [sys.executable, "-m", "tfjob_controller", *arguments]
     done = subprocess.run(
         argv, env=_environ(environ), capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False
@@ -68,7 +68,7 @@ def export(source: Path, uri: str, environ: Mapping[str, str] | None = None, *fl
 
 
 class Running:
-    """A command that has been started; use as a context manager, which kills it at the end."""
+    """A started command; use as a context manager, which kills it at the end."""
 
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="storage-command-")
@@ -84,23 +84,23 @@ class Running:
 
     @property
     def out(self) -> str:
-        """What it has written to standard output."""
+        """Returns its standard output so far."""
         return self._out.read_text()
 
     def signal(self, number: signal.Signals) -> Ended:
-        """Send it, and wait for the end."""
+        """Sends the signal, and waits for the end."""
         self._program.signal(number)
         return self.end()
 
     def end(self) -> Ended:
-        """Wait for the end."""
+        """Waits for the end."""
         code = self._program.wait(_DEADLINE_SECONDS)
         assert code is not None, "it hangs"
         return Ended(code, self._error.read_text())
 
 
 def await_part(folder: Path, at_least: int) -> Path:
-    """The file that grows in a folder, once it has so many bytes."""
+    """Waits until the partial file in a folder has so many bytes; returns its path."""
 
     def grown() -> Path | None:
         parts = [path for path in folder.rglob(".tfjob-*.part") if path.exists() and path.stat().st_size >= at_least]
@@ -112,13 +112,13 @@ def await_part(folder: Path, at_least: int) -> Path:
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
-    """All files of a folder by their relative names, without what marks it as whole."""
+    """Returns all files of a folder by their relative names, without the marker."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     files.pop(MARKER, None)
     return files
 
 
 def _environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Nothing of this machine's credentials or proxies gets in; an instance's metadata is not asked for."""
+    """Returns an environment without this machine's credentials, proxies and instance metadata."""
     own = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true", "LANG": "C.UTF-8"}
     return {**own, **environ}

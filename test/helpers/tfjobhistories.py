@@ -1,4 +1,4 @@
-"""Histories of a TFJob for property tests: lists of things that happen to its children, with syncs in between."""
+"""Histories of a TFJob for property tests: lists of events of its children, with syncs in between."""
 
 from __future__ import annotations
 

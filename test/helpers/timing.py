@@ -1,7 +1,7 @@
-"""Bounds on time or cost, where a contract names one: a busy machine gets another chance, a slow program does not.
+"""Bounds on time or cost that a contract names: measurements are repeated on a busy machine.
 
-The shortest of several measurements is the one that was disturbed least. On a busy machine there are more of them, and
-still each is held against the same bound.
+The shortest of several measurements is the least disturbed one. A busy machine needs more of them, and the bound stays
+the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _TRIES, _TRIES_ON_A_BUSY_MACHINE = 3, 10
 
 
 def shortest(measure: Callable[[], float], bound: float) -> float:
-    """The first measurement below the bound; after some that are not, the shortest of them."""
+    """Returns the first measurement below the bound; after several above it, the shortest of them."""
     taken = [measure()]
     while taken[-1] >= bound and len(taken) < _tries():
         taken.append(measure())

@@ -32,7 +32,7 @@ SEEN_AT = "2026-01-01T00:00:05Z"
 
 
 class Logs:
-    """A `Follower` that says what a test puts into it."""
+    """A `Follower` that returns the values that a test sets."""
 
     def __init__(self) -> None:
         self.followed: list[tuple[str, str, str, str, tuple[str, ...]]] = []
@@ -54,7 +54,7 @@ class Logs:
 
 
 class Told:
-    """A Recorder that remembers."""
+    """A Recorder that keeps the events."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
@@ -102,7 +102,7 @@ class TrainBench:
         )
 
     def forget_secrets(self) -> None:
-        """As another process has: nobody watches them."""
+        """Drops the remembered Secrets, as a restart does, because they are not watched."""
         self.caches.secrets = ResponseCache()
         self.reconciler = self.new_reconciler()
 
@@ -113,7 +113,7 @@ class TrainBench:
         return self.reconciler.sync(KEY)
 
     def settle(self, limit: int = 20) -> Outcome:
-        """Sync until a sync sends nothing."""
+        """Syncs until a sync sends no request."""
         return settled(self.api, self.sync, limit)
 
     @property
@@ -126,7 +126,7 @@ class TrainBench:
         return status
 
     def child(self, replica: str) -> str:
-        """`node-1` → the name of its Job."""
+        """Returns the name of the Job of a replica such as `node-1`."""
         role, _, index = replica.rpartition("-")
         return f"example-train-{role}-{runtime_id_of(self.job['metadata']['uid'])}-{index}"
 
@@ -135,7 +135,7 @@ class TrainBench:
             self._pod(each, "Running", {"running": {}}, ready=True)
 
     def exits(self, replica: str, exit_code: int) -> None:
-        """Its pod ends, and with it its Job."""
+        """The replica's pod ends, and its Job."""
         ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "finishedAt": SEEN_AT}
         self._pod(replica, "Failed" if exit_code else "Succeeded", {"terminated": ended}, ready=False)
         condition = {"type": "Failed" if exit_code else "Complete", "status": "True"}

@@ -1,4 +1,4 @@
-"""Changes of a TrainJob, allowed and refused: by the API server, and by the controller."""
+"""Changes of a TrainJob that the API server and the controller allow or refuse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _tolerating(**toleration: object) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class TrainChange:
-    """`refusal` is the sentence that both say, empty where the change is allowed; `at` the field that is blamed."""
+    """`refusal` is the message of both, empty if the change is allowed; `at` is the field of the error."""
 
     name: str
     after: Manifest
@@ -37,7 +37,7 @@ def _fixed(name: str, at: str, after: Manifest, before: Manifest | None = None) 
 
 
 def _at_any_time(started: bool, when: str) -> tuple[TrainChange, ...]:
-    """What may not change before the job has started either."""
+    """Returns the cases of a change that is also refused before the job has started."""
     of_runtime = "spec.runtimeRef", says.RUNTIME_REF_FIXED
     with_runtime, with_other = trainjob(runtimeRef=_RUNTIME), trainjob(runtimeRef={"name": "mpi-distributed"})
     manager = trainjob(managedBy="example.com/x")

@@ -1,4 +1,4 @@
-"""Histories of a TrainJob for property tests: lists of things that happen to its children, with syncs in between."""
+"""Histories of a TrainJob for property tests: lists of events of its children, with syncs in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDS = st.sampled_from((*NODES, *NODES, "launcher-0", *CARRIERS))
 
 
 def _makes_pods(cluster: World, replica_id: str) -> bool:
-    """Would the Job controller?"""
+    """Whether the Job controller would create pods."""
     found = [each for each in cluster.plan.replicas.all if each.id == replica_id]
     job = cluster.jobs.get(found[0].name) if found else None
     if job is None or job.metadata.deletion_timestamp is not None:
@@ -43,7 +43,7 @@ def runs(replica_id: str) -> Step:
 
 
 def exits(replica_id: str, exit_code: int, counted: bool) -> Step:
-    """`counted`: the Job controller has seen it."""
+    """The replica's program ends; `counted`: the Job controller has seen it."""
 
     def step(cluster: World) -> None:
         if not _makes_pods(cluster, replica_id):
@@ -57,7 +57,7 @@ def exits(replica_id: str, exit_code: int, counted: bool) -> Step:
 
 
 def is_taken(replica_id: str, disrupted: bool) -> Step:
-    """Its pod is deleted; nobody says whether it has ended."""
+    """The replica's pod is deleted without a reported end."""
 
     def step(cluster: World) -> None:
         if not _has_pod(cluster, replica_id):
@@ -79,7 +79,7 @@ def job_fails(replica_id: str) -> Step:
 
 
 def job_vanishes(replica_id: str, with_pods: bool) -> Step:
-    """Somebody deletes it."""
+    """A user deletes the Job."""
 
     def step(cluster: World) -> None:
         if not _makes_pods(cluster, replica_id):
@@ -112,7 +112,7 @@ def all_run(cluster: World) -> None:
 
 
 def all_end(cluster: World) -> None:
-    """Those that are here, in whatever step, do so well."""
+    """All existing replicas of any step succeed."""
     for each in cluster.plan.replicas.all:
         exits(each.id, 0, counted=True)(cluster)
 
@@ -122,7 +122,7 @@ def reap(cluster: World) -> None:
 
 
 def goes(replica_id: str) -> Step:
-    """Its Job, on its way out, goes, and its pods with it; or a pod without a Job does."""
+    """A Job that is being deleted is removed with its pods, or a pod without a Job is removed."""
 
     def step(cluster: World) -> None:
         name = next((each.name for each in cluster.plan.replicas.all if each.id == replica_id), "")
@@ -135,7 +135,7 @@ def goes(replica_id: str) -> Step:
 
 
 def pods_of_deleted_jobs_go(cluster: World) -> None:
-    """The garbage collector has seen the Jobs: their pods are told to end, and have not yet."""
+    """The garbage collector has seen the deleted Jobs: their pods are terminating."""
     for name, job in cluster.jobs.items():
         if job.metadata.deletion_timestamp is not None:
             cluster.told_to_go(name)

@@ -1,4 +1,4 @@
-"""What tests of TrainJobs ask of the real API server, and how their pods end."""
+"""Requests of TrainJob tests to the real API server, and ends of their pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GENERATION = "kubeflow.org/generation"
 
 
 def ends(exit_code: int = 0, message: str = "", *, after: float = 0.1, **more: Any) -> Outcome:
-    """All containers of a pod end so."""
+    """Returns a behaviour in which all containers of a pod end with this code."""
     return Outcome(after_seconds=after, exit_code=exit_code, message=message, **more)
 
 
@@ -29,26 +29,26 @@ def nodes(count: int) -> tuple[str, ...]:
 
 
 def env_of(pod: Object, name: str = "node") -> dict[str, str]:
-    """The variables of its container of that name, those with a value."""
+    """Returns the variables of the container of that name that have a value."""
     (container,) = [each for each in pod["spec"]["containers"] if each["name"] == name]
     return {each["name"]: each.get("value", "") for each in container.get("env", ())}
 
 
 def step_of(status: Object, name: str = "node") -> Mapping[str, Any]:
-    """The entry of jobsStatus; empty if there is none."""
+    """Returns the entry of jobsStatus; empty if there is none."""
     found: Sequence[Object] = [each for each in status.get("jobsStatus", ()) if each["name"] == name]
     return found[0] if found else {}
 
 
 def generations(trial: Trial, plural: str = "jobs", role: str = "node") -> dict[str, str]:
-    """The generation of each child of that role, by name."""
+    """Returns the restart attempt of each child of that role, by name."""
     found = trial.children(plural).items()
     labels = {name: each["metadata"]["labels"] for name, each in found}
     return {name: each.get(GENERATION, "") for name, each in labels.items() if each["job_type"] == role}
 
 
 def await_restart(trial: Trial, restarts: int = 1, count: int = 2) -> Object:
-    """The status once all nodes run in the set that was made by that restart."""
+    """Waits until all nodes of that restart attempt run; returns the status."""
 
     def is_up(status: Object) -> bool:
         step = step_of(status)
@@ -67,7 +67,7 @@ def await_ready(trial: Trial, count: int = 2) -> Object:
 
 @contextmanager
 def cluster_runtime(api: Api, **spec: Any) -> Iterator[str]:
-    """A ClusterTrainingRuntime with a name of its own."""
+    """Creates a ClusterTrainingRuntime with a name of its own."""
     path, name = f"{GROUP_PATH}/clustertrainingruntimes", f"runtime-{secrets.token_hex(4)}"
     api.create(path, runtime(name, **spec))
     try:
@@ -77,7 +77,7 @@ def cluster_runtime(api: Api, **spec: Any) -> Iterator[str]:
 
 
 def await_cached(trial: Trial, runtime_name: str) -> None:
-    """Until the controller knows the runtime: a job that names it before waits for it."""
+    """Waits until the controller has cached the runtime, since a job that names it earlier has to wait for it."""
     caches = trial.playground.manager.caches.trainjobs
     assert caches is not None
     informer = caches.all[2]
@@ -85,12 +85,12 @@ def await_cached(trial: Trial, runtime_name: str) -> None:
 
 
 def claim(name: str = "workspace") -> Object:
-    """What a runtime says of a shared volume."""
+    """Returns the fields of a runtime for a shared volume."""
     return {"persistentVolumeClaim": {"claimName": name}}
 
 
 def make_claim(api: Api, namespace: str, name: str = "workspace") -> None:
-    """A PersistentVolumeClaim that is bound at once, as far as the scheduler can tell."""
+    """Creates a PersistentVolumeClaim whose status is bound at once."""
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     volume = f"{namespace}-{name}"
     size = {"storage": "1Gi"}

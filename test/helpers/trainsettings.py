@@ -1,4 +1,4 @@
-"""Settings of TrainJobs, as frameworks are told of them."""
+"""Settings of TrainJobs, the input of frameworks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ RUNTIME_ID = "a6no"
 
 
 def setting_of(num_nodes: int = 3, job_name: str = "mnist", **values: Any) -> Setting:
-    """A job whose nodes are called as the controller calls them."""
+    """Returns the setting of a job whose nodes have the names that the controller gives them."""
     nodes = tuple(child_name(job_name, "node", RUNTIME_ID, index) for index in range(num_nodes))
     return Setting(job_name, num_nodes, nodes, **values)

@@ -1,6 +1,6 @@
-"""A cluster in memory that holds one TrainJob, and what happens to one there.
+"""A cluster in memory with one TrainJob, and steps of its nodes.
 
-Each status goes over the wire and back: whatever is lost on that way is found by whoever plays a job's life.
+Each status is encoded and decoded, so that tests find fields that get lost on the way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tfjob_controller.util.timestamps import format_time
 
 CONFIG = ControllerConfig(initializer_image="localhost/storage")
 CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
-# With the runtime of CLAIM: a job of three steps.
+# With the runtime of CLAIM, this is a job of three steps.
 IN_STEPS: Manifest = {
     "datasetConfig": {"storageUri": "s3://data/set"},
     "modelConfig": {"input": {"storageUri": "hf://gpt2"}, "output": {"storageUri": "s3://models/out"}},
@@ -42,7 +42,7 @@ IN_STEPS: Manifest = {
 
 
 def decoded_train(manifest: Manifest, **metadata: Any) -> TrainJob:
-    """The job of a manifest as the API server would hand it out."""
+    """Returns the job of a manifest as the API server would return it."""
     meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": format_time(START), **metadata}
     return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": manifest["spec"]}, TrainJob)
 
@@ -85,7 +85,7 @@ class TrainJobs:
 
 
 def train_world(*, runtime: RuntimeSpec | None = None, gangs: GangPolicy = NO_GANGS, **job: Any) -> World:
-    """A world with one new TrainJob; what is deleted goes when it is reaped."""
+    """Returns a world with one new TrainJob; deleted objects stay until `reap`."""
     return World(decoded_train(trainjob(**job)), TrainJobs(runtime), gangs=gangs, lingers=True)
 
 
@@ -94,7 +94,7 @@ def world_in_steps(**job: Any) -> World:
 
 
 def running_train_world(**given: Any) -> World:
-    """All nodes of a job without steps run."""
+    """Returns a world in which all nodes of a job without steps run."""
     cluster = train_world(**given)
     cluster.settle()
     cluster.all_run()
@@ -103,14 +103,14 @@ def running_train_world(**given: Any) -> World:
 
 
 def ends(cluster: World, *replica_ids: str, exit_code: int = 0) -> None:
-    """The programs end, and the Job controller has counted that."""
+    """The programs end, and the Job controller counts their ends."""
     for each in replica_ids:
         cluster.exits(each, exit_code, "Error" if exit_code else "")
         cluster.job_ends(each, "Failed" if exit_code else "Complete")
 
 
 def admit(cluster: World) -> None:
-    """The gang scheduler has found room for all members, on one node."""
+    """The gang scheduler admits the gang with all members on one node."""
     assert cluster.gang is not None
     gang = cluster.gang
     placement = (NodePlacement("n1", member_ids(gang.spec)),)
@@ -119,12 +119,12 @@ def admit(cluster: World) -> None:
 
 
 def jobs(cluster: World) -> list[str]:
-    """The ids of the replicas that have a child Job now, whatever becomes of it."""
+    """Returns the ids of the replicas that have a child Job now, including Jobs that are being deleted."""
     return [each.id for each in cluster.plan.replicas.all if each.name in cluster.jobs]
 
 
 def generations(cluster: World) -> set[str]:
-    """Of the child Jobs that have one."""
+    """Returns the restart attempts of the child Jobs that have one."""
     return set(_generations(each.metadata.labels for each in cluster.jobs.values()))
 
 
@@ -133,5 +133,5 @@ def _generations(labels: Iterable[Any]) -> Iterable[str]:
 
 
 def true_conditions(cluster: World) -> set[str]:
-    """Of the job as its API tells them."""
+    """Returns the true conditions of the job as its API shows them."""
     return {each.type for each in cluster.job.status.conditions if each.status == "True"}

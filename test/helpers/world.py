@@ -1,10 +1,10 @@
-"""A model of the API server and of everybody who writes to it, driven by a script: for property tests of the cache.
+"""A model of the API server and of its clients, driven by a script, for property tests of the cache.
 
-Nothing here runs in a thread. The reflector asks for lines; before the next line is there, the script's actions happen:
-others create, update and delete, our own answers arrive late, the server compacts its history, refuses or cuts
-the connection. So every interleaving is a list of actions, which hypothesis can generate and shrink.
+Nothing here runs in a thread. The reflector reads lines; before each line, the script's actions happen: other clients
+create, update and delete, responses to the program's own writes arrive late, the server compacts its history, refuses
+requests or cuts the connection. So every interleaving is a list of actions, which hypothesis can generate and shrink.
 
-The server keeps its whole history, so that for any version it can be said what a cache must hold (`expected`).
+The server keeps its whole history, so that the expected content of a cache is known for any version (`expected`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GONE = ApiError(410, "Expired", "too old resource version")
 
 
 class Act(enum.Enum):
-    """What happens next."""
+    """The next action."""
 
     CREATE_OR_UPDATE = "write"
     DELETE = "delete"
@@ -42,7 +42,7 @@ class Act(enum.Enum):
 class Action:
     act: Act
     name: str = "a"
-    # Which of several: an answer, an error, a list's age.
+    # The choice of one of several responses or errors, or of a list's age.
     choice: int = 0
 
 
@@ -63,7 +63,7 @@ REFUSALS = (
 
 
 class World:
-    """Server, writers and connection. A `Requester` as far as a reflector needs it."""
+    """Server, clients and connection. A `Requester` as far as a reflector needs it."""
 
     def __init__(self, actions: Sequence[Action], assume: Callable[[Thing], bool], at_end: Callable[[], None]) -> None:
         self._actions = iter(actions)
@@ -77,10 +77,10 @@ class World:
         self._over = False
         self._answers: list[Thing] = []
 
-    # What is true
+    # Expected state
 
     def state_at(self, version: int) -> dict[str, Thing]:
-        """What the server held at a version."""
+        """Returns the server's objects at a version."""
         state: dict[str, Thing] = {}
         for change in self._history:
             if version_of(change.obj) > version:
@@ -100,14 +100,14 @@ class World:
     def request(self, method: str, path: str, *, query: Mapping[str, str], **options: object) -> bytes:
         self._act_until_request()
         answer = self._page(query)
-        # An answer takes its time too: it may be old when it arrives.
+        # A response takes time too: it may be outdated when it arrives.
         self._act()
         return answer
 
     def _page(self, query: Mapping[str, str]) -> bytes:
         if "limit" not in query or query.get("resourceVersion") == "0":
             return page(self._version, *self.now.values())
-        # Pages of one object; the token names the snapshot, as the real one does.
+        # Each page has one object; the token names the snapshot, as that of the real server does.
         snapshot, _, after = query.get("continue", f"{self._version}/").partition("/")
         if int(snapshot) < self._compacted:
             raise GONE
@@ -131,13 +131,13 @@ class World:
         start = self._version
         for obj in sorted(self.now.values(), key=key_of):
             yield line("ADDED", obj)
-        # Things may happen before the end of the list is announced; they are part of it.
+        # Changes before the end of the list are part of it.
         self._act()
         for change in self._history:
             if version_of(change.obj) > start:
                 yield line(change.type, change.obj)
         listed = self._version
-        # And before it arrives.
+        # Further changes can happen before the line arrives.
         self._act()
         yield bookmark(listed, ends_list=True)
         yield from self._watch(listed)
@@ -172,7 +172,7 @@ class World:
         return action
 
     def _act_until_request(self) -> None:
-        """A request takes its time; then it may be refused."""
+        """Runs actions while a request is in progress, which may then be refused."""
         self._act()
         if self._refusals:
             raise self._refusals.pop(0)
