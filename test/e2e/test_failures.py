@@ -149,7 +149,7 @@ def connect(cluster: Cluster, space: str, name: str) -> socket.socket | None:
         return None
 
 
-def test_a_chief_that_gives_up_fails_the_job_with_its_last_words_and_its_log_stays(
+def test_a_chief_that_fails_permanently_fails_the_job_with_its_message_and_its_log_stays(
     jobs: Jobs, kubectl: Kubectl
 ) -> None:
     program = (
@@ -188,7 +188,7 @@ def test_an_image_that_cannot_be_pulled_is_named_as_the_reason(jobs: Jobs, kubec
     assert "ImagePullBackOff" in kubectl.must("get", "tfj", "example-job", "-o", "wide")
 
 
-def test_want_of_room_is_told_in_the_scheduler_s_words_and_waited_for(jobs: Jobs) -> None:
+def test_missing_capacity_is_reported_with_the_schedulers_message_and_the_job_waits(jobs: Jobs) -> None:
     greedy = template("pass", resources={"requests": {"cpu": "1000"}})
     jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=greedy)))
     reason = eventually(lambda: jobs.status().get("reason"), PATIENCE_SECONDS)

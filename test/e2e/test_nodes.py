@@ -220,7 +220,7 @@ def name() -> Iterator[str]:
     stack.down(state.stack_dir(name))
 
 
-def test_a_stack_that_is_taken_down_leaves_nothing_behind(name: str) -> None:
+def test_a_stack_that_is_deleted_leaves_nothing_behind(name: str) -> None:
     before = machine.listing()
     up = command("up", "--nodes", "2", "--name", name)
     assert up.returncode == 0, up.stderr

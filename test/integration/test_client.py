@@ -149,7 +149,7 @@ def test_the_nodes_of_a_trainjob_are_scaled_until_it_starts(client: Client, trai
         job.scale(3)
 
 
-def test_jobs_of_both_kinds_are_listed_and_a_name_of_two_must_be_told_apart(client: Client, namespace: str) -> None:
+def test_jobs_of_both_kinds_are_listed_and_a_name_of_two_must_be_distinguished(client: Client, namespace: str) -> None:
     client.submit(tfjob("same", image="localhost/t", namespace=namespace))
     client.submit(trainjob("same", image="localhost/t", nodes=1, namespace=namespace))
     assert [(job.kind, job.name) for job in client.jobs(namespace)] == [("tfjob", "same"), ("trainjob", "same")]
@@ -265,9 +265,7 @@ def test_logs_of_all_replicas_say_whose_each_line_is(logged: tuple[Job, dict[str
     assert sorted(lines) == sorted(every)
 
 
-def test_whoever_stops_reading_followed_logs_leaves_no_thread(
-    logged: tuple[Job, dict[str, str]], logging_node: Kubelet
-) -> None:
+def test_closing_followed_logs_leaves_no_thread(logged: tuple[Job, dict[str, str]], logging_node: Kubelet) -> None:
     job, _ = logged
     may_end = threading.Event()
 
@@ -309,7 +307,7 @@ def viewer(
             yield client
 
 
-def test_whoever_only_reads_needs_the_role_view(client: Client, viewer: Client, either: Trial) -> None:
+def test_reading_needs_only_the_role_view(client: Client, viewer: Client, either: Trial) -> None:
     client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
     job = viewer.job(either.name).wait("Running", PATIENCE_SECONDS)
     assert either.name in [each.name for each in viewer.jobs()]

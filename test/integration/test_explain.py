@@ -78,7 +78,7 @@ def told(explain: Explain) -> Object:
     return found
 
 
-def test_it_tells_a_jobs_life_in_the_order_of_time(explain: Explain, trial: Trial) -> None:
+def test_it_shows_a_jobs_life_in_order_of_time(explain: Explain, trial: Trial) -> None:
     trial.plays("worker-0", ends(3, "no GPU here"), FOREVER)
     trial.submit(master(), workers(1))
     trial.await_status(lambda status: status.get("restarts", 0) >= 1)

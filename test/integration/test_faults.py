@@ -114,7 +114,7 @@ def test_a_control_plane_that_is_killed_and_comes_back_in_the_middle_of_many_job
         auditor.await_no_violations()
 
 
-def test_a_history_that_is_compacted_while_the_watches_are_cut_is_listed_anew(own: Cluster, tmp_path: Path) -> None:
+def test_a_history_that_is_compacted_while_the_watches_are_cut_is_listed_again(own: Cluster, tmp_path: Path) -> None:
     """410: what happened meanwhile, deletions above all, is seen all the same."""
     namespace = new_namespace(own.api)
     fleet = Fleet(Jobs(own.api, namespace))

@@ -183,7 +183,7 @@ def test_volcano_gets_a_pod_group_in_the_jobs_queue_and_pods_of_its_scheduler(co
         assert (said["status"], said["reason"]) == ("False", "WaitingForCapacity")
 
 
-def test_coscheduling_gets_a_pod_group_that_follows_the_job_and_is_made_anew(controlled: Controlled) -> None:
+def test_coscheduling_gets_a_pod_group_that_follows_the_job_and_is_recreated(controlled: Controlled) -> None:
     with controlled("coscheduling", gang_scheduler_name="our-scheduler") as backed:
         backed.submit(gang(gang={"enabled": True, "timeoutSeconds": 3600}))
         asked = {"minMember": 5, "minResources": {"cpu": "4", "memory": "192Mi"}, "scheduleTimeoutSeconds": 60}

@@ -89,7 +89,7 @@ def test_a_gang_that_fits_runs_and_its_group_goes_with_its_end(jobs: Jobs) -> No
     eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
 
 
-def test_of_a_gang_that_does_not_fit_no_pod_gets_a_node_until_there_is_room(cluster: Cluster, jobs: Jobs) -> None:
+def test_of_a_gang_that_does_not_fit_no_pod_gets_a_node_until_there_is_capacity(cluster: Cluster, jobs: Jobs) -> None:
     jobs.submit(gang(5))
     eventually(lambda: len(jobs.children("pods")) == 5, PATIENCE_SECONDS, 0.05)
     found = scheduled(jobs, "False", "pod group is unschedulable")

@@ -191,7 +191,7 @@ def elsewhere(gang_cluster: Cluster) -> Iterator[Keeper]:
             api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0)
 
 
-def test_nonsense_has_its_answer_and_harms_no_other_gang(gang_cluster: Cluster, elsewhere: Keeper) -> None:
+def test_invalid_input_gets_its_error_and_affects_no_other_gang(gang_cluster: Cluster, elsewhere: Keeper) -> None:
     keeper = Keeper(gang_cluster.api)
     pool(keeper, BESIDE)
     with extender_process(gang_cluster, NEVER):

@@ -46,7 +46,7 @@ def await_no_jobs(trial: Trial) -> None:
     eventually(lambda: not trial.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
 
 
-def test_nothing_but_the_gang_exists_before_there_is_room(trial: Trial, gang: GangOf) -> None:
+def test_nothing_but_the_gang_exists_before_there_is_capacity(trial: Trial, gang: GangOf) -> None:
     submit(trial, count=3, priority=5, minWorkers=2)
     spec = gang.get()["spec"]
     assert [(each["name"], each["count"]) for each in spec["members"]] == [("master", 1), ("worker", 3)]
@@ -61,7 +61,7 @@ def test_nothing_but_the_gang_exists_before_there_is_room(trial: Trial, gang: Ga
     assert [trial.children(kind) for kind in ("jobs", "services", "pods", "configmaps")] == [{}, {}, {}, {}]
 
 
-def test_once_admitted_all_is_created_with_its_seat_and_runs(trial: Trial, gang: GangOf) -> None:
+def test_once_admitted_all_is_created_with_its_assignment_and_runs(trial: Trial, gang: GangOf) -> None:
     submit(trial)
     gang.admit()
     pods = trial.await_children("pods", 3)
@@ -112,7 +112,7 @@ def test_pods_of_an_attempt_that_nobody_bound_go_as_well(trial: Trial, gang: Gan
     assert len(trial.await_children("jobs", 3)) == 3
 
 
-def test_of_a_part_the_rest_follows_when_it_is_placed(trial: Trial, gang: GangOf) -> None:
+def test_the_other_members_of_a_partly_placed_gang_are_created_once_placed(trial: Trial, gang: GangOf) -> None:
     submit(trial, minWorkers=1)
     gang.get()
     gang.says("Admitted", attempt=1, placement=[{"node": NODE, "members": ["master-0", "worker-0"]}])
@@ -124,7 +124,7 @@ def test_of_a_part_the_rest_follows_when_it_is_placed(trial: Trial, gang: GangOf
     assert attempts(trial) == {"1"}
 
 
-def test_workers_that_are_added_ask_for_room_and_wait_for_it(trial: Trial, gang: GangOf) -> None:
+def test_workers_that_are_added_ask_for_capacity_and_wait_for_it(trial: Trial, gang: GangOf) -> None:
     submit(trial)
     gang.admit()
     trial.await_children("jobs", 3)
@@ -135,7 +135,7 @@ def test_workers_that_are_added_ask_for_room_and_wait_for_it(trial: Trial, gang:
     trial.await_children("jobs", 4)
 
 
-def test_a_suspended_job_gives_its_room_back_and_is_queued_anew_when_it_goes_on(trial: Trial, gang: GangOf) -> None:
+def test_a_suspended_job_releases_its_capacity_and_is_queued_again_when_it_goes_on(trial: Trial, gang: GangOf) -> None:
     submit(trial)
     gang.admit()
     trial.await_children("pods", 3)
@@ -153,7 +153,7 @@ def test_a_suspended_job_gives_its_room_back_and_is_queued_anew_when_it_goes_on(
     assert attempts(trial) == {"2"}
 
 
-def test_a_worker_that_has_succeeded_takes_no_room_in_the_next_attempt(trial: Trial, gang: GangOf) -> None:
+def test_a_worker_that_has_succeeded_uses_no_capacity_in_the_next_attempt(trial: Trial, gang: GangOf) -> None:
     trial.plays("worker-0", ends(0))
     submit(trial)
     gang.admit()
@@ -242,7 +242,7 @@ def test_pinned_pods_run_on_their_node_with_the_scheduler_that_is_there(pinned: 
     assert pinned.await_end()["phase"] == "Done"
 
 
-def test_a_pinned_pod_that_cannot_run_is_made_anew_where_it_is_placed_now(pinned: Trial) -> None:
+def test_a_pinned_pod_that_cannot_run_is_recreated_where_it_is_placed_now(pinned: Trial) -> None:
     gang = GangOf(pinned)
     template = pod_template(container())
     pinned.submit(master(template=template), workers(1, template=template))

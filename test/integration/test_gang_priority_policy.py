@@ -78,7 +78,7 @@ def test_a_priority_above_the_bound_is_refused_and_one_within_it_is_not(
 
 
 @pytest.mark.parametrize("manifest", [gang(), tfjob(master()), trainjob()], ids=["a Gang", "a TFJob", "a TrainJob"])
-def test_who_says_nothing_of_a_priority_is_within_it(bounded: Kubectl, manifest: Object) -> None:
+def test_a_gang_without_a_priority_is_within_the_bound(bounded: Kubectl, manifest: Object) -> None:
     assert asked(bounded, manifest).code == 0
 
 
@@ -88,7 +88,7 @@ def test_a_gang_cannot_be_changed_to_go_above_it(bounded: Kubectl) -> None:
     assert REFUSED in answer.error
 
 
-def test_a_namespace_may_be_let_off(bounded: Kubectl) -> None:
+def test_a_namespace_can_be_exempted(bounded: Kubectl) -> None:
     bounded.must("label", "namespace", bounded.namespace, "gang-priority=any")
     eventually(lambda: not is_bounded(bounded), PATIENCE_SECONDS, 0.2)
     bounded.must("label", "namespace", bounded.namespace, "gang-priority-")

@@ -69,7 +69,9 @@ def await_lack(keeper: Keeper, available: str) -> None:
     eventually(is_told, PATIENCE_SECONDS, 0.05)
 
 
-def test_one_gives_room_to_the_next_and_only_to_it_and_grows_again_when_that_has_ended(gang_cluster: Cluster) -> None:
+def test_a_gang_shrinks_for_the_head_of_the_queue_only_and_grows_again_when_that_has_ended(
+    gang_cluster: Cluster,
+) -> None:
     keeper = Keeper(gang_cluster.api)
     options = {"scale_down_after": 1.0, "scale_up_after": 2.0}
     with (

@@ -27,7 +27,7 @@ def test_a_gang_that_fits_is_admitted_and_all_its_pods_are_bound_where_it_was_pl
     assert len(placed) == 5
 
 
-def test_of_two_gangs_that_together_do_not_fit_one_runs_and_the_other_waits_with_words(owner: Owner) -> None:
+def test_of_two_gangs_that_do_not_fit_together_one_runs_and_the_other_waits_with_a_message(owner: Owner) -> None:
     owner.submit("first", worker=6)
     owner.await_phase("first", "Admitted")
     owner.submit("second", worker=6)
@@ -114,7 +114,7 @@ def test_a_pod_of_an_attempt_that_is_over_is_never_bound(owner: Owner) -> None:
     never(lambda: any(owner.nodes("stale").values()), 2)
 
 
-def test_another_pod_is_kept_off_room_that_is_reserved(owner: Owner, gang_scheduling: Cluster) -> None:
+def test_another_pod_is_kept_off_capacity_that_is_reserved(owner: Owner, gang_scheduling: Cluster) -> None:
     owner.submit("holder", worker=8)
     owner.await_phase("holder", "Admitted")
     gang_scheduling.api.create("/api/v1/namespaces/gangs/pods", pod("stranger", "1", scheduler=NAME))
@@ -125,7 +125,7 @@ def test_another_pod_is_kept_off_room_that_is_reserved(owner: Owner, gang_schedu
     assert not gang_scheduling.api.get(path)["spec"].get("nodeName")
 
 
-def test_a_suspended_gang_gives_its_room_back_and_queues_anew_once_it_is_resumed(
+def test_a_suspended_gang_releases_its_capacity_and_queues_again_once_it_is_resumed(
     owner: Owner, gang_scheduling: Cluster
 ) -> None:
     owner.submit("rest", worker=6)

@@ -108,7 +108,7 @@ def test_in_mode_affinity_the_default_scheduler_binds_each_pod_where_its_gang_wa
         assert {pod["spec"]["schedulerName"] for pod in jobs.children("pods").values()} == {"default-scheduler"}
 
 
-def test_workers_that_are_added_to_a_running_gang_come_when_there_is_room(jobs: Jobs) -> None:
+def test_workers_that_are_added_to_a_running_gang_come_when_there_is_capacity(jobs: Jobs) -> None:
     jobs.submit(gang_job("grower", 2))
     jobs.submit(gang_job("other", 3))
     for name in ("grower", "other"):

@@ -215,7 +215,9 @@ def test_a_missing_crd_is_named_until_it_is_there(parcels: Parcels, api: Api) ->
         assert informer.stop(LIMIT_SECONDS)
 
 
-def test_missing_rights_are_named_with_who_lacks_them(parcels: Parcels, control_plane: Cluster, tmp_path: Path) -> None:
+def test_missing_rights_are_reported_with_their_account(
+    parcels: Parcels, control_plane: Cluster, tmp_path: Path
+) -> None:
     token = new_service_account(control_plane.api, parcels.namespace, "nobody", [])
     with contextlib.closing(_transport(write_kubeconfig(control_plane, token, tmp_path / "nobody"))) as requester:
         informer = Informer(requester, CONFIG_MAPS, decode, clock=RealClock())

@@ -220,7 +220,7 @@ def test_wait_says_whether_it_came(plugin: Run, trial: Trial, exit_code: int, un
     assert error.count("\n") == code
 
 
-def test_top_says_who_holds_what_and_what_is_free(plugin: Run, trial: Trial) -> None:
+def test_top_shows_the_usage_of_each_job_and_the_free_capacity(plugin: Run, trial: Trial) -> None:
     resources = {"requests": {"cpu": "250m", "memory": "64Mi"}}
     template = pod_template(container(resources=resources))
     trial.submit(master(template=template), workers(2, template=template))
@@ -244,7 +244,9 @@ def test_top_says_who_holds_what_and_what_is_free(plugin: Run, trial: Trial) -> 
 GANGS = "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs"
 
 
-def test_queue_says_who_is_next_and_what_is_missing(plugin: Run, control_plane: Cluster, namespace: str) -> None:
+def test_queue_shows_the_next_gang_and_the_missing_resources(
+    plugin: Run, control_plane: Cluster, namespace: str
+) -> None:
     """Gangs of nobody's, in the words of the gang scheduler."""
     api, path = control_plane.api, GANGS.format(namespace)
     for name, position in (("second", 2), ("first", 1)):

@@ -75,7 +75,7 @@ def test_a_leader_that_is_killed_is_followed_within_its_lease(
         auditor.await_no_violations()
 
 
-def test_a_leader_that_is_told_to_stop_hands_over_in_the_middle_of_jobs(
+def test_a_leader_that_is_stopped_hands_over_while_jobs_run(
     control_plane: Cluster, fleet: Fleet, auditor: Auditor, namespace: str, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Its last request gives the lease back. The bound on the time without a leader stands in test_manager.py."""

@@ -243,7 +243,7 @@ def test_further_users_and_flags_are_taken(tmp_path: Path) -> None:
         assert GUARD not in plane.state().programs
 
 
-def test_a_program_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_cannot_start_is_named_with_its_last_output(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path / "s", Options(etcd_flags=("--no-such-flag",)), report=silent)
     with pytest.raises(LocalClusterError, match=r"^etcd ended while starting: .*no-such-flag.*etcd\.log"):
         plane.start()

@@ -56,7 +56,7 @@ CAN["admin"] |= {"patch trainjobs/status", "update trainjobs/status"}
 
 
 @pytest.mark.parametrize("user", CAN)
-def test_whoever_may_see_or_change_a_namespace_may_see_or_change_its_jobs(people: Kubectl, user: str) -> None:
+def test_the_roles_of_a_namespace_include_its_jobs(people: Kubectl, user: str) -> None:
     rights = [right for group in CAN.values() for right in sorted(group)]
     # Each role includes those before it.
     included = set().union(*(CAN[role] for role in list(CAN)[: list(CAN).index(user) + 1]))

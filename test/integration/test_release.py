@@ -51,6 +51,6 @@ def test_a_release_is_what_was_committed_with_its_version_as_the_tag(administrat
     assert len(of_kind(recorded, "CustomResourceDefinition")) == len(list((MANIFESTS / "base" / "crds").glob("*.yaml")))
 
 
-def test_a_commit_that_is_not_there_is_told_in_one_line(repository: Path) -> None:
+def test_a_commit_that_is_not_there_is_reported_in_one_line(repository: Path) -> None:
     with pytest.raises(ReleaseError, match=r"^git archive: .*nowhere"):
         take(VERSION, "nowhere", repository)

@@ -99,7 +99,7 @@ def test_a_disk_that_fills_up_on_the_way_is_a_permanent_error(small_disk: Path, 
     assert "b" not in content_of(small_disk)
 
 
-def test_an_export_to_a_folder_is_a_copy_that_can_be_gone_on_with(tmp_path: Path) -> None:
+def test_an_export_to_a_folder_is_a_copy_that_can_be_continued(tmp_path: Path) -> None:
     source = fill(tmp_path / "source")
     assert export(source, f"file://{tmp_path}/trained").code == 0
     assert content_of(tmp_path / "trained") == FILES

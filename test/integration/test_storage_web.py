@@ -43,7 +43,7 @@ def test_a_file_comes_whole_and_is_not_unpacked(has_ranges: bool, tmp_path: Path
         pytest.param(True, "", "", id="nothing says that it is the same file"),
     ],
 )
-def test_a_cut_connection_is_gone_on_from_where_that_is_safe(
+def test_a_cut_connection_is_continued_from_where_that_is_safe(
     has_ranges: bool, etag: str, asked_at_last: str, tmp_path: Path
 ) -> None:
     faults = only(1, fault=Fault(cut_after=3_000_000))
@@ -99,7 +99,7 @@ def test_a_partial_download_is_never_taken_for_whole(fault_of: Callable[[int], F
     assert not (tmp_path / MARKER).exists()
 
 
-def test_a_file_that_is_larger_than_was_told_is_not_taken(tmp_path: Path) -> None:
+def test_a_file_that_is_larger_than_announced_is_refused(tmp_path: Path) -> None:
     with FileServer(CONTENT, has_ranges=False, fault_of=only(0, fault=Fault(told_size=4_000_000))) as server:
         ended = initialize("dataset", server.url, tmp_path, {}, "--retries=1")
     assert ended.code == 203
@@ -127,7 +127,7 @@ def test_a_file_that_changes_on_the_way_is_no_mixture(tmp_path: Path) -> None:
     ("number", "code"),
     [pytest.param(signal.SIGKILL, -9, id="kill -9"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")],
 )
-def test_a_run_that_was_ended_in_the_middle_is_gone_on_with(number: signal.Signals, code: int, tmp_path: Path) -> None:
+def test_a_run_that_was_ended_in_the_middle_is_continued(number: signal.Signals, code: int, tmp_path: Path) -> None:
     content = os.urandom(50_000_000)
     hold = threading.Event()
     with FileServer(content, fault_of=only(1, fault=Fault(cut_after=40_000_000, hold=hold))) as server:

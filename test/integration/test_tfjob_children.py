@@ -211,7 +211,7 @@ def asking(part: str, resource: str) -> Object:
     return container(resources=amounts)
 
 
-def test_who_asks_for_an_accelerator_gets_what_the_config_says_and_others_do_not(trial: Trial) -> None:
+def test_containers_that_request_an_accelerator_get_its_volumes_and_variables(trial: Trial) -> None:
     template = pod_template(container("side"), asking("limits", GPU))
     old = pod_template(asking("requests", OLD_GPU))
     trial.submit(master(), workers(1, template=template), parameter_servers(1, template=old))

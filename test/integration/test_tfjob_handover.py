@@ -49,7 +49,7 @@ def test_a_job_that_ended_meanwhile_is_cleaned_up_and_done(control_plane: Cluste
     assert len(jobs.children("jobs")) == len(jobs.children("services")) == 3
 
 
-def test_a_failure_meanwhile_is_told_with_its_last_words(control_plane: Cluster, jobs: Jobs) -> None:
+def test_a_failure_meanwhile_is_reported_with_its_message(control_plane: Cluster, jobs: Jobs) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
         template = pod_template(container(), restartPolicy="Never")
         jobs.submit(tfjob(master(template=template), workers(1)))
@@ -101,7 +101,7 @@ def test_what_the_user_asked_for_meanwhile_is_done(control_plane: Cluster, jobs:
     assert len(jobs.children("jobs")) == 4
 
 
-def test_events_of_a_phase_are_not_told_again(control_plane: Cluster, jobs: Jobs) -> None:
+def test_events_of_a_phase_are_not_repeated(control_plane: Cluster, jobs: Jobs) -> None:
     for _ in range(3):
         with running_controller(control_plane.kubeconfig, jobs.namespace):
             if not jobs.status():

@@ -141,7 +141,7 @@ def test_a_finished_job_costs_no_request_also_for_the_next_controller(
         assert written(proxy.seen) == []
 
 
-def test_a_chief_that_fails_ends_the_job_with_its_last_words(
+def test_a_chief_that_fails_ends_the_job_with_its_message(
     controller: Manager, kubelet: FakeKubelet, jobs: Jobs
 ) -> None:
     jobs.submit(tfjob(master(template=template(0.5, 1, "out of data")), workers(2, template=template(60))))

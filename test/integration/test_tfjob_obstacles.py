@@ -252,7 +252,7 @@ def has_asked_for_jobs(seen: list[Seen]) -> bool:
     return any("/tfjobs?" in each.path and each.fault is None for each in seen)
 
 
-def test_nothing_is_made_anew_for_a_job_that_goes_while_the_watch_of_jobs_is_silent(
+def test_nothing_is_recreated_for_a_job_that_goes_while_the_watch_of_jobs_is_silent(
     controller: Manager, proxy: FaultProxy, jobs: Jobs, api: Api
 ) -> None:
     """The garbage collector takes its children away one by one, and their watches tell of it."""
@@ -306,7 +306,7 @@ def test_a_namespace_that_goes_takes_its_jobs_along_and_the_controller_stays_wel
 # What it costs
 
 
-def test_a_job_that_nothing_can_be_made_for_does_not_knock_at_every_door(
+def test_a_job_whose_children_are_all_refused_sends_few_creates(
     controller: Manager, proxy: FaultProxy, jobs: Jobs, api: Api, namespace: str
 ) -> None:
     """Each try is as many creates as may be under way at once, not one for each of 80 children."""

@@ -166,7 +166,7 @@ def test_the_backoff_limit_counts_restarts_of_all_replicas(trial: Trial) -> None
     await_pods(trial)
 
 
-def test_the_backoff_limit_counts_pods_that_were_made_anew(trial: Trial) -> None:
+def test_the_backoff_limit_counts_pods_that_were_recreated(trial: Trial) -> None:
     """The Job controller makes the next pod only after 10 s; the first failure counts at once."""
     trial.plays("worker-0", ends(1), ends(1))
     trial.submit(master(), workers(1, template=NEVER), backoffLimit=1)
@@ -293,7 +293,7 @@ def test_workers_can_be_scaled_to_none_and_the_job_still_ends(trial: Trial, admi
     assert (status["phase"], status["state"]) == ("Running", "Running")
 
 
-def test_who_changes_his_mind_gets_what_he_wants_last(trial: Trial) -> None:
+def test_after_several_scalings_the_job_has_the_last_number_of_workers(trial: Trial) -> None:
     """A worker's Job goes and comes under the same name, while pods of the old one still end."""
     trial.submit(master(), workers(3))
     trial.await_status(lambda status: status.get("ready") == {"master": "1/1", "worker": "3/3"})

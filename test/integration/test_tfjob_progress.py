@@ -99,7 +99,7 @@ def test_a_worker_that_comes_in_place_gets_a_share_of_what_is_left_and_the_other
         (["12", "3"], "worker-0 went back from 12 to 3 steps"),
     ],
 )
-def test_a_report_that_cannot_be_is_ignored_and_told_once(trial: Trial, reports: list[str], problem: str) -> None:
+def test_an_impossible_report_is_ignored_and_reported_once(trial: Trial, reports: list[str], problem: str) -> None:
     trial.submit(master(), workers(1), autoscaling=IN_PLACE)
     first, second = reports
     report(trial, "worker-0", first)
@@ -169,7 +169,7 @@ def test_the_log_says_how_far_a_worker_is_and_its_end_is_read_before_the_job_is_
     assert len(logging_node.requests) == asked
 
 
-def test_a_line_that_is_no_number_is_told(trial: Trial, logging_node: Kubelet) -> None:
+def test_a_progress_line_without_a_number_is_reported(trial: Trial, logging_node: Kubelet) -> None:
     autoscaling = {**IN_PLACE, "progress": {"pattern": "^step ([^ ]+)"}}
     trial.submit(master(template=alone()), workers(1, template=on(logging_node)), autoscaling=autoscaling)
     pod = str(trial.await_pod("worker-0")["metadata"]["name"])

@@ -301,7 +301,7 @@ def test_with_restart_the_gang_keeps_its_attempt(autoscaled: Trial) -> None:
     assert gang.get()["status"]["attempt"] == 1
 
 
-def test_who_writes_against_the_autoscaler_wins_and_is_told(autoscaled: Trial) -> None:
+def test_a_user_who_scales_against_the_autoscaler_wins_and_gets_an_event(autoscaled: Trial) -> None:
     gang = bound_job(autoscaled, 3)
     gang.wishes(2, "worker-2", reason=WHY)
     gang.follows(0, 1)

@@ -174,7 +174,7 @@ def rows(administrator: Kubectl, trial: Trial, *more: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
 
 
-def test_kubectl_get_shows_phase_state_and_who_is_ready(trial: Trial, administrator: Kubectl) -> None:
+def test_kubectl_get_shows_phase_state_and_ready_replicas(trial: Trial, administrator: Kubectl) -> None:
     trial.plays("worker-0", ends(0))
     trial.submit(master(), workers(2), parameter_servers(1))
     trial.await_status(lambda status: status.get("ready") == {"master": "1/1", "worker": "2/2", "ps": "1/1"})
@@ -214,7 +214,7 @@ def of_phases(trial: Trial) -> list[tuple[str, str, str]]:
     return [(each["reason"], each["type"], each["note"]) for each in trial.events() if each["reason"] in PHASES]
 
 
-def test_each_change_of_phase_is_told_once_and_in_order(trial: Trial) -> None:
+def test_each_change_of_phase_is_reported_once_and_in_order(trial: Trial) -> None:
     trial.submit(master(), workers(2))
     trial.await_phase("Running")
     trial.end("master-0")
@@ -231,7 +231,7 @@ def test_each_change_of_phase_is_told_once_and_in_order(trial: Trial) -> None:
     assert all(each.get("series") is None for each in trial.events())
 
 
-def test_a_failure_is_told_as_a_warning_with_its_reason(trial: Trial) -> None:
+def test_a_failure_is_reported_as_a_warning_with_its_reason(trial: Trial) -> None:
     trial.plays("master-0", ends(3, "bad input"))
     trial.submit(master(template=NEVER))
     trial.await_phase("Failed")
@@ -242,7 +242,7 @@ def test_a_failure_is_told_as_a_warning_with_its_reason(trial: Trial) -> None:
     )
 
 
-def test_every_child_is_told_in_upstreams_words(trial: Trial) -> None:
+def test_every_child_has_an_event_with_upstreams_message(trial: Trial) -> None:
     trial.submit(master(), workers(1), parameter_servers(1))
     trial.await_phase("Running")
     names = [trial.child(replica) for replica in ("master-0", "worker-0", "ps-0")]
@@ -259,7 +259,7 @@ def test_every_child_is_told_in_upstreams_words(trial: Trial) -> None:
     )
 
 
-def test_of_many_children_the_first_are_told_one_by_one_and_the_rest_together(trial: Trial) -> None:
+def test_of_many_created_children_the_first_have_an_event_each_and_the_others_a_combined_one(trial: Trial) -> None:
     trial.submit(master(), workers(9))
     trial.await_status(lambda status: status.get("ready", {}).get("worker") == "9/9")
     trial.await_event("SuccessfulCreate", "(combined from similar events): ")
@@ -267,7 +267,7 @@ def test_of_many_children_the_first_are_told_one_by_one_and_the_rest_together(tr
     assert len(told) == 10
 
 
-def test_a_restart_is_told_once(trial: Trial) -> None:
+def test_a_restart_is_reported_once(trial: Trial) -> None:
     trial.plays("worker-0", ends(143), FOREVER)
     trial.submit(master(), workers(1))
     trial.await_status(lambda status: status.get("restarts") == 1)
@@ -276,7 +276,7 @@ def test_a_restart_is_told_once(trial: Trial) -> None:
     assert len(trial.notes("Restarted")) == 1
 
 
-def test_a_child_that_is_deleted_is_told(trial: Trial) -> None:
+def test_the_deletion_of_a_child_is_reported(trial: Trial) -> None:
     trial.submit(master(), workers(1))
     trial.await_phase("Running")
     name = trial.child("worker-0")
@@ -285,7 +285,7 @@ def test_a_child_that_is_deleted_is_told(trial: Trial) -> None:
     trial.await_event("SuccessfulDelete", f"Deleted service: {name}")
 
 
-def test_suspension_and_resumption_are_told(trial: Trial) -> None:
+def test_suspension_and_resumption_have_events(trial: Trial) -> None:
     trial.submit(master())
     trial.await_phase("Running")
     trial.change(suspend=True)
@@ -310,7 +310,7 @@ def metric(trial: Trial, name: str, **labels: str) -> float:
     return registry.get_sample_value(name, labels) or 0.0
 
 
-def test_what_becomes_of_jobs_is_counted_and_no_series_carries_a_jobs_name(trial: Trial) -> None:
+def test_starts_restarts_and_ends_are_counted_and_no_series_carries_a_jobs_name(trial: Trial) -> None:
     where = {"namespace": trial.namespace}
     before = {
         name: metric(trial, name)

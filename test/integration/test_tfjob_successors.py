@@ -32,7 +32,7 @@ def running_pod(trial: Trial, replica: str) -> str:
         pytest.param("Orphan", "which no Job controls any more, to end; or delete it", id="its pod is left behind"),
     ],
 )
-def test_a_child_job_is_made_anew_once_the_pod_of_the_deleted_one_has_gone(
+def test_a_child_job_is_recreated_once_the_pod_of_the_deleted_one_has_gone(
     trial: Trial, propagation: str, words: str
 ) -> None:
     trial.submit(master(), workers(1, template=SLOW))

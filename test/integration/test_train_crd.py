@@ -54,7 +54,7 @@ STATUS = {
 
 
 @pytest.mark.parametrize("bad", [*BAD_TRAINJOBS, *BAD_RUNTIMES], ids=lambda bad: bad.name)
-def test_a_bad_object_is_refused_in_these_words(api: Api, crd_namespace: str, bad: Bad) -> None:
+def test_an_invalid_object_is_refused_with_these_messages(api: Api, crd_namespace: str, bad: Bad) -> None:
     assert problems_of_creation(api, crd_namespace, bad.manifest) == bad.answers
 
 

@@ -37,7 +37,7 @@ def members(gang: GangOf) -> list[tuple[str, int]]:
     return [(each["name"], each["count"]) for each in gang.get()["spec"]["members"]]
 
 
-def test_nothing_but_the_gang_exists_before_there_is_room_and_then_all_runs(train: Trial, gang: GangOf) -> None:
+def test_nothing_but_the_gang_exists_before_there_is_capacity_and_then_all_runs(train: Trial, gang: GangOf) -> None:
     train.train(3, command=("torchrun",), labels={"team": "vision"}, **ON)
     assert members(gang) == [("node", 3)]
     meta = gang.get()["metadata"]
@@ -88,7 +88,7 @@ def test_there_is_no_gang_before_the_initializers_are_done(train: Trial, gang: G
         await_ready(train)
 
 
-def test_a_failing_initializer_costs_no_room(train: Trial, gang: GangOf) -> None:
+def test_a_failing_initializer_reserves_no_capacity(train: Trial, gang: GangOf) -> None:
     make_claim(train.jobs.api, train.namespace)
     train.plays(f"{DATASET}-0", ends(1, "no such bucket"))
     with cluster_runtime(train.jobs.api, workspace=claim()) as name:
@@ -135,7 +135,7 @@ def test_a_failed_member_restarts_the_gang_in_its_place(train: Trial, gang: Gang
     assert gang.get()["spec"].get("suspend", False) is False
 
 
-def test_a_suspended_gang_holds_no_room(train: Trial, gang: GangOf) -> None:
+def test_a_suspended_gang_holds_no_capacity(train: Trial, gang: GangOf) -> None:
     train.train(2, **ON)
     gang.bound()
     await_ready(train)

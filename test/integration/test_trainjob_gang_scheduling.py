@@ -103,7 +103,7 @@ def test_of_two_jobs_that_do_not_fit_one_runs_whole_also_once_more_and_the_other
     end_all(second, 3)
 
 
-def test_initializers_run_in_a_full_cluster_and_keep_no_room_from_others(new_trial: NewTrial) -> None:
+def test_initializers_run_in_a_full_cluster_and_keep_no_capacity_from_others(new_trial: NewTrial) -> None:
     first, second = new_trial(), new_trial()
     make_claim(first.jobs.api, first.namespace)
     with cluster_runtime(first.jobs.api, workspace=claim()) as name:

@@ -52,7 +52,7 @@ def drop_config_map(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize("drop", [drop_service, drop_config_map])
-def test_a_deleted_service_or_config_map_is_made_anew_and_nobody_is_restarted(
+def test_a_deleted_service_or_config_map_is_recreated_and_nobody_is_restarted(
     train: Trial, drop: Callable[[Trial], None]
 ) -> None:
     train.train(2, command=("mpirun",))

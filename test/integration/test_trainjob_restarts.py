@@ -75,7 +75,7 @@ def test_one_nodes_passing_failure_restarts_all_nodes(train: Trial, failure: Cal
     assert train.await_end()["state"] == "SUCCESS"
 
 
-def test_nodes_that_had_succeeded_are_started_anew_with_the_others(train: Trial) -> None:
+def test_nodes_that_had_succeeded_are_started_again_with_the_others(train: Trial) -> None:
     train.plays("node-0", ends(0))
     train.train(2)
     train.await_status(lambda status: status.get("succeededIndexes") == ["node-0"])

@@ -38,7 +38,7 @@ def test_none_comes_while_one_goes(placed: set[int], leaving: set[int], count: i
 
 
 @given(INDEXES, INDEXES, COUNTS)
-def test_nobody_goes_before_those_who_are_leaving(placed: set[int], leaving: set[int], count: int) -> None:
+def test_leaving_members_are_removed_before_all_others(placed: set[int], leaving: set[int], count: int) -> None:
     wanted = workers_of(gang_of(placed, leaving, count))
     gone = set(names(placed)) - wanted
     assert gone <= set(names(leaving)) or not (wanted & set(names(placed & leaving)))

@@ -168,7 +168,9 @@ def replace_deletes(actions: Actions, deletes: tuple[Delete, ...]) -> Actions:
 
 @example([("admit", 0), ("ends", 1), ("waiting", 0), ("runs", 1)])
 @given(steps)
-def test_attempts_never_meet_and_a_job_that_is_let_ends_up_whole(happenings: list[tuple[str, int]]) -> None:
+def test_pods_of_two_attempts_never_coexist_and_an_undisturbed_job_becomes_complete(
+    happenings: list[tuple[str, int]],
+) -> None:
     play = Play()
     play.settle()
     for word, index in happenings:

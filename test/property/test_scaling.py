@@ -123,7 +123,7 @@ def test_there_is_a_plan_where_there_is_a_way_and_it_keeps_all_rules(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(clusters, st.lists(shapes, min_size=1, max_size=3), shapes, st.lists(shapes, max_size=3), st.data())
-def test_whatever_comes_meanwhile_what_is_freed_is_for_the_gang_that_waits(
+def test_released_capacity_is_for_the_waiting_gang_despite_later_ones(
     cpus: list[int], running: list[Shape], head: Shape, others: list[Shape], data: st.DataObject
 ) -> None:
     world = a_world(cpus, running, head, is_full=True)

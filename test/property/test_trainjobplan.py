@@ -77,7 +77,9 @@ def services(plan: Plan) -> dict[str, int]:
 
 
 @given(name=names, framework=frameworks, nodes=st.integers(1, 12), gpus=st.integers(0, 4))
-def test_all_nodes_agree_on_where_to_meet_and_who_is_who(name: str, framework: str, nodes: int, gpus: int) -> None:
+def test_all_nodes_get_the_same_rendezvous_address_and_their_own_rank(
+    name: str, framework: str, nodes: int, gpus: int
+) -> None:
     resources = {"limits": {"nvidia.com/gpu": gpus}}
     plan = train_plan(name=name, framework=framework, nodes=nodes, trainer={"resourcesPerNode": resources})
     told = [env_of(plan, each) for each in nodes_of(plan)]

@@ -184,7 +184,7 @@ TestQueue.settings = settings(max_examples=examples(200), stateful_step_count=60
     priority=PRIORITIES,
     later=st.lists(st.lists(PRIORITIES, min_size=1, max_size=3), min_size=30, max_size=30),
 )
-def test_no_item_waits_for_more_turns_than_those_who_came_before_it_account_for(
+def test_no_item_waits_for_more_turns_than_the_items_before_it_take(
     before: list[int], priority: int, later: list[list[int]]
 ) -> None:
     """However many come after it, and however urgent they are: here never fewer come than are taken."""

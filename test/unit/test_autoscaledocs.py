@@ -29,12 +29,12 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_the_page_tells_what_a_message_means(message: str) -> None:
+def test_the_page_explains_each_message(message: str) -> None:
     assert message in PAGE
 
 
 @pytest.mark.parametrize("mode", [OFF, RECOMMEND, ON])
-def test_the_page_tells_what_a_mode_does(mode: str) -> None:
+def test_the_page_explains_each_mode(mode: str) -> None:
     assert f"| `{mode}`" in PAGE
 
 

@@ -41,10 +41,10 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_the_page_tells_what_a_message_means(message: str) -> None:
+def test_the_page_explains_each_message(message: str) -> None:
     assert message in PAGE
 
 
 @pytest.mark.parametrize("phase", ["Waiting", "Admitted", "Bound", "Released", "Unschedulable"])
-def test_the_page_tells_what_a_phase_means(phase: str) -> None:
+def test_the_page_explains_each_phase(phase: str) -> None:
     assert f"| {phase} |" in PAGE

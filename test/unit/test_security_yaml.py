@@ -64,7 +64,7 @@ def test_a_key_that_is_there_twice_is_refused_and_the_last_does_not_win(text: st
         parse_controller_config(text)
 
 
-def test_anchors_and_merges_still_serve_who_means_well() -> None:
+def test_small_anchors_and_merges_are_accepted() -> None:
     text = "accelerators:\n  a: &a {volumes: [{name: lib, hostPath: /lib, mountPath: /lib}]}\n  b: {<<: *a}\n  c: *a\n"
     found = parse_controller_config(text).accelerators
     assert found["a"] == found["b"] == found["c"]

@@ -98,7 +98,7 @@ def test_the_page_says_it_as_the_code_does(words: str) -> None:
 @pytest.mark.parametrize(
     "field", ["suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "maxRestarts", "metrics"]
 )
-def test_the_page_tells_what_may_change_in_a_started_job(field: str) -> None:
+def test_the_page_lists_the_fields_that_may_change_in_a_started_job(field: str) -> None:
     assert field in STARTED_FIXED
     assert f"`{field}`" in PAGE.partition("- Once a job has started, only")[2].partition(" may change")[0]
 

@@ -94,7 +94,7 @@ def test_a_gang_that_is_admitted_bound_and_ends_is_no_violation(world: World) ->
     assert world.rules(5.0, 100.0) == []
 
 
-def test_more_pods_than_a_node_has_room_for_are_a_violation(world: World) -> None:
+def test_more_pods_than_a_node_has_capacity_for_are_a_violation(world: World) -> None:
     world.pod("big", 1.0, node="node-a", cpu="4")
     world.pod("more", 5.0, node="node-a", cpu="100m")
     assert world.rules() == ["over-committed"]
@@ -138,7 +138,7 @@ def test_members_that_come_in_one_go_were_decided_with_the_first(
     assert len(world.audit.races) == 1 - len(rules)
 
 
-def test_a_foreign_pod_that_would_have_left_room_excuses_nothing(world: World) -> None:
+def test_a_foreign_pod_that_would_have_left_capacity_excuses_nothing(world: World) -> None:
     world.gang("g", 1.0, "Admitted", "worker-0", "worker-1")
     world.pod("big", 1.0, gang="g", node="node-a", cpu="4", attempt="0")
     world.pod("small", 5.0, node="node-a", cpu="0", scheduler="default-scheduler")
@@ -154,7 +154,7 @@ def test_a_foreign_pod_that_would_have_left_room_excuses_nothing(world: World) -
         pytest.param(8.0, ["over-committed"], id="made long after"),
     ],
 )
-def test_another_scheduler_asks_nobody_where_its_pod_may_go(world: World, created: float, rules: list[str]) -> None:
+def test_a_pod_of_another_scheduler_that_overcommits_a_node(world: World, created: float, rules: list[str]) -> None:
     bound_gang(world, "worker-0", "worker-1", at=2.0)
     world.pod("big", 9.0, node="node-a", cpu="4", scheduler="default-scheduler", created=created)
     assert world.rules() == rules
@@ -172,7 +172,7 @@ def test_what_happens_while_nobody_can_read_the_cluster_is_known_to_nobody(world
 
 
 @pytest.mark.parametrize("how", ["phase", "deletion"])
-def test_a_pod_that_has_ended_takes_no_room(world: World, how: str) -> None:
+def test_a_pod_that_has_ended_uses_no_capacity(world: World, how: str) -> None:
     world.pod("big", 1.0, node="node-a", cpu="4")
     change, phase = ("MODIFIED", "Failed") if how == "phase" else ("DELETED", "Running")
     world.pod("big", 2.0, change, node="node-a", cpu="4", phase=phase)
@@ -186,7 +186,7 @@ def test_a_pod_that_was_created_with_its_node_was_bound_by_nobody(world: World) 
     assert world.rules() == []
 
 
-def test_of_a_binding_that_nobody_saw_only_its_room_is_judged(world: World) -> None:
+def test_a_binding_that_was_not_observed_is_only_checked_for_capacity(world: World) -> None:
     world.gang("g", 1.0, "Waiting")
     world.pod("big", 2.0, RELISTED, gang="g", node="node-a", cpu="4")
     assert world.rules() == []
@@ -228,7 +228,7 @@ def test_a_replacement_has_as_long_as_the_deadline(world: World) -> None:
     assert world.audit.longest_partly_bound_seconds == 9.0
 
 
-def test_pods_that_stay_when_their_gang_waits_again_hold_room_without_right(world: World) -> None:
+def test_pods_that_stay_when_their_gang_waits_again_hold_capacity_without_right(world: World) -> None:
     bound_gang(world, "worker-0", "worker-1")
     world.gang("g", 2.0, "Waiting")
     assert "partly-bound" in world.rules(12.5)
@@ -294,7 +294,7 @@ def delete_gang(world: World, at: float = 3.0) -> None:
         pytest.param(18.5, ["not-admitted"], id="long after"),
     ],
 )
-def test_a_binding_that_was_under_way_when_its_gang_was_deleted_may_come_a_little_later(
+def test_a_binding_that_was_in_progress_when_its_gang_was_deleted_may_come_a_little_later(
     world: World, at: float, rules: list[str], how: str
 ) -> None:
     half_bound_gang(world)
@@ -381,7 +381,7 @@ def test_a_gang_that_waits_goes_on_waiting_while_the_machine_is_busy(world: Worl
     assert world.rules(6.1) == ["fits-and-waits"]
 
 
-def test_a_gang_waits_anew_once_somebody_works_again(world: World) -> None:
+def test_a_gang_waits_again_once_somebody_works_again(world: World) -> None:
     world.gang("g", 1.0)
     assert world.rules(1.0, 2.9) == []
     world.audit.outage(3.0)
@@ -420,26 +420,26 @@ def test_a_gang_may_wait_with_reason(world: World, more: dict[str, Any]) -> None
     [{"unschedulable": True}, {"taints": [{"key": "a", "effect": "NoSchedule"}]}],
     ids=["cordoned", "tainted"],
 )
-def test_a_closed_node_has_no_room(world: World, spec: dict[str, Any]) -> None:
+def test_a_closed_node_has_no_capacity(world: World, spec: dict[str, Any]) -> None:
     world.node("node-a", 0.5, "MODIFIED", **spec)
     world.gang("g", 1.0)
     assert world.rules(1.0, 20.0) == []
 
 
-def test_room_that_is_reserved_for_an_admitted_gang_is_not_free(world: World) -> None:
+def test_capacity_that_is_reserved_for_an_admitted_gang_is_not_free(world: World) -> None:
     world.gang("first", 0.5, "Admitted", "worker-0", "worker-1", "worker-2", count=3)
     world.pod("worker-0", 0.6, gang="first", node="node-a")
     world.gang("g", 1.0)
     assert world.rules(1.0, 9.0) == []
 
 
-def test_who_comes_after_a_starving_gang_may_have_to_wait(world: World) -> None:
+def test_a_gang_behind_a_starving_one_may_have_to_wait(world: World) -> None:
     world.gang("old", 0.5, count=5)
     world.gang("young", 40.0, since="1970-01-01T00:00:40Z")
     assert world.rules(40.0, 50.0) == []
 
 
-def test_who_comes_before_a_starving_gang_need_not_wait(world: World) -> None:
+def test_a_gang_before_a_starving_one_need_not_wait(world: World) -> None:
     world.gang("old", 0.5, count=5, since="1970-01-01T00:00:05Z")
     world.gang("older", 40.0, since="1970-01-01T00:00:01Z")
     assert world.rules(40.0, 50.0) == ["fits-and-waits"]
@@ -453,7 +453,9 @@ def test_who_comes_before_a_starving_gang_need_not_wait(world: World) -> None:
         pytest.param({"lastResizeTime": "1970-01-01T00:00:05Z"}, ["fits-and-waits"], id="gave some long ago"),
     ],
 )
-def test_room_that_another_gang_gives_away_may_be_kept(world: World, said: dict[str, Any], rules: list[str]) -> None:
+def test_capacity_that_another_gang_gives_away_may_be_kept(
+    world: World, said: dict[str, Any], rules: list[str]
+) -> None:
     world.gang("gives", 60.0, "Bound", "worker-0", said=said, count=1)
     world.pod("worker-0", 60.0, gang="gives", node="node-a")
     world.gang("g", 70.0, since="1970-01-01T00:01:10Z")

@@ -52,7 +52,7 @@ def test_the_first_list_is_what_is_there(world: World) -> None:
     assert world.heard() == [("ADDED", "a", 1), ("ADDED", "b", 2)]
 
 
-def test_after_a_gap_only_what_is_another_is_told_and_that_nobody_saw_it(world: World) -> None:
+def test_after_a_gap_only_changed_objects_are_reported_and_marked_as_unobserved(world: World) -> None:
     world.heard()
     world.list(a=1, b=7, c=8, at=9)
     assert world.heard() == [(RELISTED, "b", 7), (RELISTED, "c", 8)]

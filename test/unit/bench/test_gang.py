@@ -76,7 +76,7 @@ def test_a_part_that_misses_its_reach_does_not_keep_the_next_from_running() -> N
     assert ran == ["good"]
 
 
-def test_a_round_is_told_by_the_moments_of_its_pods() -> None:
+def test_a_round_is_measured_by_the_times_of_its_pods() -> None:
     bound = {"a": {"a-0": 13.0, "a-1": 12.0}, "b": {"b-0": 15.0, "b-1": 15.5}}
     found = round_of(10.0, {"a": 11.0, "b": 11.0}, bound)
     assert found == Round(total=5.5, latency=3.25, spreads=[1.0, 0.5])

@@ -32,7 +32,7 @@ def test_a_job_says_what_it_should_come_to(plan: JobPlan) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
-def test_who_decides_a_job_ends_by_himself_unless_a_deadline_does(plan: JobPlan) -> None:
+def test_the_chief_ends_by_itself_unless_the_job_has_a_deadline(plan: JobPlan) -> None:
     chief = next(part for part in plan.parts if part.role in ("MASTER", "launcher", "node", "WORKER"))
     assert (chief.run_seconds is None) == ("activeDeadlineSeconds" in plan.spec)
     assert (chief.exit_code == 0) or plan.expects == FAILED

@@ -83,7 +83,7 @@ def test_a_job_that_is_not_there_names_what_shows_those_that_are() -> None:
         over(MISSING).job("a", "tfjob")
 
 
-def test_a_cluster_without_the_kinds_is_told_apart_from_one_without_the_job() -> None:
+def test_a_cluster_without_the_kinds_is_distinguished_from_one_without_the_job() -> None:
     unknown = ApiError(404, "", "404 page not found")
     with pytest.raises(ClientError, match="the cluster knows no TFJobs: `kubectl apply"):
         over(unknown, unknown).job("a")
@@ -91,7 +91,7 @@ def test_a_cluster_without_the_kinds_is_told_apart_from_one_without_the_job() ->
         over(unknown, MISSING).job("a")
 
 
-def test_a_login_page_instead_of_a_job_is_told() -> None:
+def test_a_login_page_instead_of_a_job_is_reported() -> None:
     with pytest.raises(ClientError, match="is not a job: check for a proxy in between"):
         over(b"<html>").submit(tfjob("a", image="i"))
 
@@ -118,7 +118,7 @@ def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
         pytest.param(ApiError(422, "", "spec.x: Invalid value"), "spec.x: Invalid value", id="invalid"),
     ],
 )
-def test_a_refusal_is_told_with_its_remedy(error: ApiError, words: str) -> None:
+def test_a_refusal_is_reported_with_its_remedy(error: ApiError, words: str) -> None:
     assert words in error_text(error, "there")
 
 

@@ -85,7 +85,7 @@ def test_a_job_whose_runtime_is_there_is_created() -> None:
     [({"runtime": "mine"}, [f"{RUNTIMES}/mine"]), ({"framework": "pytorch"}, [RUNTIMES, OF_NAMESPACE])],
     ids=["runtime", "framework"],
 )
-def test_whoever_may_not_read_runtimes_is_not_refused(words: dict[str, Any], paths: list[str]) -> None:
+def test_a_user_who_may_not_read_runtimes_is_not_refused(words: dict[str, Any], paths: list[str]) -> None:
     assert asked_for(*[FORBIDDEN] * len(paths), **words) == [*paths, JOBS]
 
 

@@ -50,6 +50,6 @@ def test_a_train_job_succeeds_by_either_name() -> None:
     assert is_met(done, "Complete")
 
 
-def test_what_is_waited_for_is_told_in_words() -> None:
+def test_a_wait_condition_has_a_text() -> None:
     assert condition_text("running") == "Running"
     assert condition_text(ConditionHasStatus("Mine", "False")) == "condition Mine=False"

@@ -193,7 +193,7 @@ def test_progress_is_what_of_it_there_is(metrics: dict[str, str], progress: str)
     assert status.get("progress", "") == progress
 
 
-def test_what_was_said_before_stays_until_it_is_said_anew_and_goes_when_nobody_asks_for_it() -> None:
+def test_the_last_values_stay_until_new_ones_come_and_are_dropped_when_unused() -> None:
     """A controller that has just started knows nothing of the log yet."""
     cluster = running_train_world(metrics={"names": ["loss", "step"]})
     before = tuple(Metric(name, "1", SEEN_AT) for name in ("loss", "step", "accuracy"))
@@ -217,7 +217,7 @@ def test_metrics_alone_are_no_change_of_the_trainers_status() -> None:
     )
 
 
-def test_milestones_are_counted_once_each() -> None:
+def test_each_phase_of_a_job_is_counted_once() -> None:
     counted = Counted()
     kind = kind_with(counted=counted)
     cluster = train_world()

@@ -47,7 +47,7 @@ def told(triggers: TriggerLog, key: str) -> list[Any]:
     return logs
 
 
-def test_what_came_together_is_told_once_and_forgotten() -> None:
+def test_what_came_together_is_reported_once_and_forgotten() -> None:
     triggers = TriggerLog(enabled=True)
     triggers.record("team/train", ADDED, POD)
     triggers.record("team/other", ADDED, POD)
@@ -58,7 +58,7 @@ def test_what_came_together_is_told_once_and_forgotten() -> None:
     assert told(triggers, "team/train") == [{**line, "triggers": []}]
 
 
-def test_of_a_swarm_the_first_are_told_and_the_rest_counted() -> None:
+def test_of_many_triggers_the_first_are_logged_and_the_others_counted() -> None:
     triggers = TriggerLog(enabled=True)
     for _ in range(MAX_LOGGED + 5):
         triggers.record("team/train", ADDED, POD)

@@ -339,7 +339,9 @@ def test_replicas_that_come_one_by_one_do_not_cost_a_write_each(bench: Controlle
     assert bench.status["ready"]["worker"] == "60/60"
 
 
-def test_while_others_wait_children_come_first_and_words_after(bench: ControllerBench) -> None:
+def test_while_other_jobs_wait_children_are_created_first_and_the_status_is_written_later(
+    bench: ControllerBench,
+) -> None:
     bench.is_busy = True
     bench.create()
     assert bench.sync() == RequeueAfter(YIELD_SECONDS)
@@ -351,7 +353,7 @@ def test_while_others_wait_children_come_first_and_words_after(bench: Controller
     assert len([reason for _, reason, _ in bench.recorder.events if reason == "SuccessfulCreate"]) == 9
 
 
-def test_a_job_makes_room_once_however_many_wait(bench: ControllerBench) -> None:
+def test_a_job_shrinks_once_however_many_wait(bench: ControllerBench) -> None:
     bench.is_busy = True
     bench.create(master())
     bench.sync()
@@ -369,7 +371,7 @@ def test_an_obstacle_is_told_at_once_also_while_others_wait(bench: ControllerBen
     assert "cannot create Service" in bench.status["reason"]
 
 
-def test_what_becomes_of_a_job_is_counted_once(bench: ControllerBench) -> None:
+def test_the_start_and_the_end_of_a_job_are_counted_once(bench: ControllerBench) -> None:
     bench.create(master())
     bench.settle()
     bench.runs("master-0")
@@ -446,7 +448,7 @@ def test_a_plan_that_cannot_say_what_a_child_is_made_of_ends_the_job_in_its_word
     assert bench.status["reason"] == "invalid job spec: nobody knows the address of master-0"
 
 
-def test_another_job_of_the_same_name_is_planned_anew_though_nobody_saw_the_first_one_go(
+def test_another_job_of_the_same_name_is_planned_again_though_nobody_saw_the_first_one_go(
     bench: ControllerBench,
 ) -> None:
     bench.create(workers(1))

@@ -74,7 +74,7 @@ def test_a_place_in_the_queue_is_written_now_and_then(bench: ControllerBench) ->
     assert "position 6" in bench.status["reason"]
 
 
-def test_a_job_that_waited_too_long_is_suspended_once_that_is_on_record(bench: ControllerBench) -> None:
+def test_a_job_that_waited_too_long_is_suspended_once_that_is_recorded(bench: ControllerBench) -> None:
     create(bench, timeoutSeconds=60, onTimeout="Suspend")
     bench.settle()
     assert bench.sync() == RequeueAfter(60)
@@ -98,7 +98,7 @@ def test_a_gang_that_is_not_the_jobs_own_is_not_touched(bench: ControllerBench) 
     assert bench.api.requests("PATCH", "/gangs") == []
 
 
-def test_a_job_that_became_invalid_lets_go_of_its_room(bench: ControllerBench) -> None:
+def test_a_job_that_became_invalid_releases_its_capacity(bench: ControllerBench) -> None:
     create(bench)
     bench.settle()
     admit(bench)
@@ -116,7 +116,7 @@ def test_a_quantity_that_is_none_fails_the_job_with_words(bench: ControllerBench
     assert "spec.replicaSpecs[0].template" in bench.status["reason"]
 
 
-def test_where_gangs_are_watched_a_job_that_is_none_costs_what_it_did(bench: ControllerBench) -> None:
+def test_a_job_without_a_gang_costs_the_same_where_gangs_are_watched(bench: ControllerBench) -> None:
     plain = ControllerBench()
     for each in (plain, bench):
         each.create(master(), workers(2))

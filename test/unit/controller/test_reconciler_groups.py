@@ -31,7 +31,7 @@ def test_its_group_costs_one_request_and_comes_with_its_children(bench: Controll
     assert [path.rsplit("/", 1)[-1] for path in groups(bench)] == [f"example-job-{bench.runtime_id}"]
 
 
-def test_a_job_that_became_invalid_lets_go_of_its_group(bench: ControllerBench) -> None:
+def test_a_job_that_became_invalid_releases_its_group(bench: ControllerBench) -> None:
     bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": []}})
     assert isinstance(bench.sync(), TerminalFailure)
     assert groups(bench) == []

@@ -45,7 +45,9 @@ def scales(bench: ControllerBench) -> int:
     return len(bench.api.requests("PATCH", "/scale"))
 
 
-def test_the_wish_is_on_record_before_the_spec_is_written_and_then_the_children_follow(bench: ControllerBench) -> None:
+def test_the_resize_request_is_recorded_before_the_spec_is_written_and_then_the_children_follow(
+    bench: ControllerBench,
+) -> None:
     wish(bench)
     so_far = len(bench.api.sent)
     bench.sync()
@@ -72,7 +74,7 @@ def test_what_somebody_writes_in_between_stays(bench: ControllerBench) -> None:
     bench.api.release()
 
 
-def test_who_writes_after_the_wish_is_on_record_wins_and_is_told(bench: ControllerBench) -> None:
+def test_a_user_who_scales_after_the_resize_request_is_recorded_wins_and_gets_an_event(bench: ControllerBench) -> None:
     wish(bench)
     bench.api.fail(409, "Conflict", part="/scale")
     bench.sync()
@@ -83,7 +85,7 @@ def test_who_writes_after_the_wish_is_on_record_wins_and_is_told(bench: Controll
     assert ("resized", "up", "spec") in bench.counted.said
 
 
-def test_a_wish_that_meets_another_version_is_dropped_without_a_word(bench: ControllerBench) -> None:
+def test_a_resize_request_that_meets_another_version_is_dropped_silently(bench: ControllerBench) -> None:
     """On record it is already; the watch lags."""
     wish(bench)
     bench.api.fail(500, "InternalError", part="/scale")
@@ -94,7 +96,7 @@ def test_a_wish_that_meets_another_version_is_dropped_without_a_word(bench: Cont
     assert bench.job["spec"]["workerReplicas"] == 5
 
 
-def test_a_spec_that_changes_while_the_wish_is_put_on_record_is_left_alone(bench: ControllerBench) -> None:
+def test_a_spec_that_changes_while_the_resize_request_is_recorded_is_left_alone(bench: ControllerBench) -> None:
     def writes_at_once(kind: str, job: Any) -> None:
         if job.get("status", {}).get("scaling", {}).get("target") == 2 and job["spec"]["workerReplicas"] == 4:
             bench.api.change(JOB, {"spec": {"workerReplicas": 5}})
@@ -115,7 +117,7 @@ def test_a_right_that_is_missing_is_said_and_it_is_tried_again(bench: Controller
     assert bench.job["spec"]["workerReplicas"] == 2
 
 
-def test_another_process_that_finds_the_wish_on_record_goes_on(bench: ControllerBench) -> None:
+def test_another_process_that_finds_the_resize_request_recorded_goes_on(bench: ControllerBench) -> None:
     wish(bench)
     bench.api.fail(500, "InternalError", part="/scale")
     bench.sync()
@@ -126,7 +128,7 @@ def test_another_process_that_finds_the_wish_on_record_goes_on(bench: Controller
     assert ("Normal", "Resized", "shrunk 4 → 2 workers: capacity for b") in bench.recorder.events
 
 
-def test_without_a_wish_a_running_job_costs_nothing(bench: ControllerBench) -> None:
+def test_without_a_resize_request_a_running_job_costs_nothing(bench: ControllerBench) -> None:
     so_far = len(bench.api.sent)
     bench.sync()
     assert len(bench.api.sent) == so_far

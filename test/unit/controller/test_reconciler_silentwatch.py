@@ -38,7 +38,7 @@ def go_unheard(bench: ControllerBench, change: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("in_another_process", [False, True], ids=["known", "another process"])
-def test_nothing_is_made_anew_for_a_job_of_whose_deletion_the_cache_does_not_know(
+def test_nothing_is_recreated_for_a_job_of_whose_deletion_the_cache_does_not_know(
     bench: ControllerBench, in_another_process: bool
 ) -> None:
     bench.create(master(), workers(1))
@@ -53,7 +53,7 @@ def test_nothing_is_made_anew_for_a_job_of_whose_deletion_the_cache_does_not_kno
     assert [sent.method for sent in bench.api.sent[so_far:]] == ["GET"]  # and from then on the cache knows
 
 
-def test_nothing_is_made_anew_for_a_job_that_is_gone_or_another(bench: ControllerBench) -> None:
+def test_nothing_is_recreated_for_a_job_that_is_gone_or_another(bench: ControllerBench) -> None:
     bench.create(master(), workers(1))
     bench.settle()
     vanish(bench)
@@ -65,7 +65,7 @@ def test_nothing_is_made_anew_for_a_job_that_is_gone_or_another(bench: Controlle
     assert asked(bench) == 2
 
 
-def test_what_vanished_is_made_anew_once_the_server_says_that_the_job_is_still_there(bench: ControllerBench) -> None:
+def test_what_vanished_is_recreated_once_the_server_says_that_the_job_is_still_there(bench: ControllerBench) -> None:
     bench.create(master(), workers(1))
     bench.settle()
     assert asked(bench) == 0
@@ -79,7 +79,7 @@ def test_what_vanished_is_made_anew_once_the_server_says_that_the_job_is_still_t
     assert asked(bench) == 2
 
 
-def test_who_gets_more_children_than_it_ever_had_costs_no_question(bench: ControllerBench) -> None:
+def test_a_job_with_more_children_than_before_is_not_looked_up(bench: ControllerBench) -> None:
     bench.create(master(), workers(1))
     bench.api.fail(503, "ServiceUnavailable", method="POST", part="/services", times=2)
     bench.settle()

@@ -38,7 +38,7 @@ def test_a_job_that_runs_costs_no_request(bench: TrainBench) -> None:
     assert len(bench.api.sent) == sent
 
 
-def test_a_controller_that_starts_anew_writes_nothing_either(bench: TrainBench) -> None:
+def test_a_controller_that_starts_again_writes_nothing_either(bench: TrainBench) -> None:
     running(bench)
     bench.reconciler = bench.new_reconciler()
     sent = len(bench.api.sent)
@@ -92,7 +92,7 @@ def test_the_last_metrics_go_along_with_the_end(bench: TrainBench) -> None:
     assert [each["value"] for each in bench.status["metrics"]] == ["0.5"]
 
 
-def test_a_finished_job_costs_nothing_and_its_log_is_let_go(bench: TrainBench) -> None:
+def test_a_finished_job_costs_nothing_and_its_log_is_no_longer_followed(bench: TrainBench) -> None:
     running(bench)
     bench.exits("node-0", 0)
     bench.exits("node-1", 0)

@@ -36,7 +36,7 @@ def told(report: WriteResult) -> list[tuple[str, str, str, str]]:
     return recorded.events
 
 
-def test_each_child_that_was_made_deleted_or_refused_is_an_event_in_upstreams_words() -> None:
+def test_each_created_deleted_or_refused_child_has_an_event_with_upstreams_message() -> None:
     report = WriteResult(
         created=[Create(JOBS, "a", {}), Create(CONFIG_MAPS, "b", {})],
         deleted=[Delete(SERVICES, "c", "u3")],
@@ -51,7 +51,7 @@ def test_each_child_that_was_made_deleted_or_refused_is_an_event_in_upstreams_wo
     ]
 
 
-def test_a_deletion_alone_is_told_and_nothing_is_told_of_nothing() -> None:
+def test_only_deletions_are_reported_and_no_event_without_them() -> None:
     assert len(told(WriteResult(deleted=[Delete(JOBS, "a", "u3")]))) == 1
     assert told(WriteResult(faults=[Fault("no")])) == []
 
@@ -77,11 +77,11 @@ FIGURES = StatusResult(replace(WRITTEN, worker_replicas=2))
 SUBSTANCE = StatusResult(replace(WRITTEN, phase="CleanUp"))
 
 
-def test_substance_does_not_rest() -> None:
+def test_major_changes_are_not_delayed() -> None:
     assert StatusDebounce(2.0).remaining_seconds(WORK, SUBSTANCE, 100.0) == 0
 
 
-def test_figures_rest_from_the_first_time_that_they_differ() -> None:
+def test_minor_changes_are_delayed_from_the_first_difference() -> None:
     debounce = StatusDebounce(2.0)
     assert [debounce.remaining_seconds(WORK, FIGURES, now) for now in (100.0, 101.5, 102.0, 110.0)] == [
         2.0,
@@ -91,7 +91,7 @@ def test_figures_rest_from_the_first_time_that_they_differ() -> None:
     ]
 
 
-def test_what_rests_counts_as_written_until_the_job_says_something_else() -> None:
+def test_a_delayed_status_counts_as_written_until_the_job_changes() -> None:
     debounce = StatusDebounce(2.0)
     assert debounce.with_pending(WORK) is WORK
     debounce.remaining_seconds(WORK, FIGURES, 100.0)
@@ -102,7 +102,7 @@ def test_what_rests_counts_as_written_until_the_job_says_something_else() -> Non
     assert debounce.with_pending(WORK) is WORK
 
 
-def test_where_nothing_differs_any_more_nothing_rests() -> None:
+def test_without_a_difference_no_status_is_pending() -> None:
     debounce = StatusDebounce(2.0)
     debounce.remaining_seconds(WORK, FIGURES, 100.0)
     debounce.clear()
@@ -110,7 +110,7 @@ def test_where_nothing_differs_any_more_nothing_rests() -> None:
     assert debounce.remaining_seconds(WORK, FIGURES, 105.0) == 2.0
 
 
-def test_each_write_of_figures_alone_doubles_the_rest_up_to_a_cap_and_substance_starts_over() -> None:
+def test_each_write_of_minor_changes_doubles_the_delay_up_to_a_cap_and_a_major_one_resets_it() -> None:
     debounce = StatusDebounce(1.5)
     rests = []
     for now in (100.0, 200.0, 300.0, 400.0, 500.0):

@@ -159,7 +159,7 @@ def test_how_urgent_the_next_look_is(
     eventually(lambda: found == [priority, expected])
 
 
-def test_a_deadline_wakes_a_key_that_rests(queue: Queue, clock: FakeClock, results: Results, start: Start) -> None:
+def test_a_deadline_wakes_a_key_that_is_delayed(queue: Queue, clock: FakeClock, results: Results, start: Start) -> None:
     seen: list[str] = []
 
     def sync(key: str) -> Outcome:
@@ -224,7 +224,7 @@ def test_a_worker_that_dies_gives_its_key_back_and_is_started_again(
     assert workers.stop(10.0)
 
 
-def test_stop_finishes_the_sync_under_way_and_begins_no_other(queue: Queue, results: Results, start: Start) -> None:
+def test_stop_finishes_the_sync_in_progress_and_begins_no_other(queue: Queue, results: Results, start: Start) -> None:
     begun, may_end = threading.Semaphore(0), threading.Event()
     seen: list[str] = []
 

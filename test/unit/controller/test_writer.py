@@ -112,7 +112,7 @@ def test_an_own_child_that_lost_its_labels_gets_them_where_it_is_watched(
         ),
     ],
 )
-def test_a_stranger_under_a_childs_name_is_told_of_and_not_touched(
+def test_a_foreign_object_under_a_childs_name_is_reported_and_not_changed(
     world: World, found: dict[str, Any], words: str
 ) -> None:
     world.there(JOBS, found)
@@ -184,7 +184,7 @@ def test_what_is_gone_before_it_is_changed_is_no_fault_and_not_our_doing(
         pytest.param({"suspends": [SetSuspend("a", False)]}, "cannot resume Job a: no", id="resume"),
     ],
 )
-def test_a_fault_says_what_was_tried_and_only_creates_are_told_as_refused(
+def test_a_fault_says_what_was_tried_and_only_creates_are_reported_as_refused(
     world: World, actions: dict[str, Any], words: str
 ) -> None:
     world.api.script.append(refusal(403, "Forbidden", "no"))
@@ -237,7 +237,7 @@ def test_the_last_answer_counts() -> None:
     assert known.get("team/a") is last
 
 
-def test_what_was_not_asked_for_longest_is_forgotten_and_memory_has_a_bound() -> None:
+def test_the_least_recently_used_response_is_dropped_and_memory_is_bounded() -> None:
     known: ResponseCache[Service] = ResponseCache()
     for index in range(5000):
         known.assume(named(f"a{index}"))

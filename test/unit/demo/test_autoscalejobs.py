@@ -69,7 +69,7 @@ def pod(
         ),
     ],
 )
-def test_a_line_says_who_holds_what(pods: list[dict[str, Any]], words: str) -> None:
+def test_a_line_shows_the_jobs_on_each_node(pods: list[dict[str, Any]], words: str) -> None:
     assert line(holders(pods), NODE_NAMES) == words
 
 
@@ -96,7 +96,7 @@ def test_only_those_that_run_and_stay_count() -> None:
     assert (running(found, "first"), running(found, "first", "worker")) == (2, 1)
 
 
-def test_the_second_job_fits_exactly_when_the_first_has_its_least() -> None:
+def test_the_second_job_fits_exactly_when_the_first_has_its_minimum() -> None:
     assert MOST == NODES * GPUS_PER_NODE
     assert LEAST + SECOND_WORKERS == MOST
 
@@ -134,7 +134,7 @@ def event(uid: str, reason: str, note: str, time: str = "2026-11-21T20:00:00.000
     return {**about, "reason": reason, "note": note, "eventTime": time}
 
 
-def test_each_resize_is_told_once_and_in_order() -> None:
+def test_each_resize_is_reported_once_and_in_order() -> None:
     seen = Seen()
     down = event(
         "1", "Resized", "shrunk 4 → 2 workers: capacity for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z"

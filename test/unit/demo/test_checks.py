@@ -20,7 +20,7 @@ def test_job(status: dict[str, Any], holds: bool) -> None:
     assert check_job({"status": status}).holds is holds
 
 
-def test_a_failed_job_is_told_with_its_reason() -> None:
+def test_a_failed_job_is_reported_with_its_reason() -> None:
     assert "exit code 1" in check_job({"status": {"phase": "Failed", "state": "Failed", "reason": "exit code 1"}}).text
 
 

@@ -27,6 +27,6 @@ def test_a_crd_without_conditions_yet_is_waited_for(tmp_path: Path) -> None:
     assert apply_crds(kubectl(tmp_path, stumbles=2), tmp_path) == "applied\n"
 
 
-def test_one_that_never_comes_is_told_in_kubectl_s_words(tmp_path: Path) -> None:
+def test_a_crd_that_is_never_established_is_reported_with_kubectls_message(tmp_path: Path) -> None:
     with pytest.raises(KubectlError, match="conditions accessor error"):
         apply_crds(kubectl(tmp_path, stumbles=9), tmp_path, limit_seconds=0)

@@ -64,7 +64,7 @@ def test_only_a_change_is_told() -> None:
     assert [ledger.look(pods("blue", count), 0.0) for count in (1, 1, 2)] == [True, False, True]
 
 
-def test_the_picture_of_who_holds_what() -> None:
+def test_the_bar_shows_the_gpus_of_each_job() -> None:
     assert bar({"blue": 5, "red": 3}) == "blue █████··· 5 of 8 GPUs     red ███····· 3 of 8 GPUs"
 
 

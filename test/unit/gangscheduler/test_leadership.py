@@ -87,7 +87,7 @@ def test_a_lease_that_changes_hands_is_fresh(pod: Pod, before: str) -> None:
     assert pod.follower.held.is_set()
 
 
-def test_who_wakes_after_the_lease_has_run_out_is_believed_by_nobody_before_it_has_looked(pod: Pod) -> None:
+def test_a_process_that_wakes_after_its_lease_expired_does_not_lead_before_it_has_read_the_lease(pod: Pod) -> None:
     assert not pod.follower.is_renewed
     pod.see("pod-1_x")
     pod.see("pod-1_x")
@@ -96,7 +96,7 @@ def test_who_wakes_after_the_lease_has_run_out_is_believed_by_nobody_before_it_h
     assert not pod.follower.is_renewed
 
 
-def test_who_has_not_led_loses_nothing(pod: Pod) -> None:
+def test_a_follower_loses_no_lease(pod: Pod) -> None:
     pod.see("pod-2_x")
     pod.clock.advance(1000)
     pod.api.always = no_answer(applied=False)

@@ -193,7 +193,7 @@ def test_head_gets_no_body() -> None:
     serve(test)
 
 
-def test_who_asks_whether_to_send_a_body_is_told_to() -> None:
+def test_a_client_that_expects_100_continue_gets_it() -> None:
     async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
         client.send(post("/a", b"12345", "Expect: 100-continue")[:-5])
@@ -340,7 +340,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
         pytest.param(CHUNKED + b"0\r\na: ", b"x" * 65_536, id="value of a trailer"),
     ],
 )
-def test_whatever_has_no_end_is_cut_off_early(head: bytes, endless: bytes) -> None:
+def test_requests_without_an_end_are_refused_early(head: bytes, endless: bytes) -> None:
     async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
         client.send(head)
@@ -371,7 +371,7 @@ def test_once_stopped_each_connection_ends_with_its_answer() -> None:
     serve(test)
 
 
-def test_who_reads_no_answers_gets_no_further_turn() -> None:
+def test_a_client_that_does_not_read_responses_gets_no_further_turn() -> None:
     async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
         app.answer_bytes = 4 * 1024 * 1024
         loop, mute = asyncio.get_running_loop(), socket.socket()
@@ -392,7 +392,7 @@ def test_who_reads_no_answers_gets_no_further_turn() -> None:
     serve(test)
 
 
-def test_the_answer_to_who_has_gone_is_dropped() -> None:
+def test_the_response_to_a_closed_connection_is_dropped() -> None:
     async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
         client.send(post("/park"))

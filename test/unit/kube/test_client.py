@@ -152,7 +152,9 @@ class TestDelete:
             ),
         ],
     )
-    def test_what_is_asked_for(self, options: dict[str, Any], body: dict[str, Any], retry: bool | None) -> None:
+    def test_the_delete_request_has_the_given_options(
+        self, options: dict[str, Any], body: dict[str, Any], retry: bool | None
+    ) -> None:
         script = Script({"kind": "Status", "status": "Success"})
         client(script).delete("d", "a", **options)
         (sent,) = script.sent

@@ -115,7 +115,7 @@ class TestWatchEvents:
         pytest.param(None, False, id="none"),
     ],
 )
-def test_a_bookmark_tells_how_far_the_watch_is(annotations: dict[str, str] | None, is_end: bool) -> None:
+def test_a_bookmark_advances_the_version_of_the_watch(annotations: dict[str, str] | None, is_end: bool) -> None:
     metadata = {"resourceVersion": "9", "creationTimestamp": None} | (
         {"annotations": annotations} if annotations else {}
     )

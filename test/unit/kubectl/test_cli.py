@@ -200,7 +200,7 @@ def test_a_refusal_is_one_line_with_its_remedy_and_no_secret(
     ],
     ids=" ".join,
 )
-def test_a_server_that_is_ill_or_not_there_is_asked_once(
+def test_a_failing_or_unreachable_server_gets_one_request(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with HttpServer(lambda request: status_answer(500, "InternalError")) as server:

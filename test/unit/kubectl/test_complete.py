@@ -62,7 +62,7 @@ def test_every_flag_of_every_command_is_known_with_a_few_words() -> None:
         assert "--namespace" in flags or command.name == "completion"
 
 
-def test_whatever_goes_wrong_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_completion_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     for arguments in (["describe", "--kubeconfig", "/nowhere", ""], ["logs", "BAD", "--replica", ""], ["list", "-o"]):
         assert print_candidates(arguments) == 0
         shown = capfd.readouterr()

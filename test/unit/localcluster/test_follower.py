@@ -67,7 +67,7 @@ def test_a_watch_that_breaks_goes_on_after_what_came_last(world: World) -> None:
     assert world.diary.entries.count("list") == 1
 
 
-def test_a_list_that_breaks_begins_anew(world: World) -> None:
+def test_a_list_that_breaks_begins_again(world: World) -> None:
     world.follower.begin()
     world.tell("ADDED", 5, "a")
     assert not world.follower.is_listed.is_set()

@@ -51,7 +51,7 @@ def test_lists_that_are_old_are_brought_up_to_date_once(apt: Path) -> None:
     assert asked(apt) == ["install", "update", "install"]
 
 
-def test_a_package_that_is_not_there_is_told_in_apts_words(apt: Path) -> None:
+def test_a_package_that_is_not_there_is_reported_with_apts_message(apt: Path) -> None:
     (apt / "fails").write_text("once\ntwice\n")
     with pytest.raises(LocalClusterError, match="no such package"):
         debian.fetch(["python3-torch"], Path("/image/status"), apt / "cache")

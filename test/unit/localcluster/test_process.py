@@ -82,7 +82,7 @@ def test_an_end_leaves_no_zombie(mark: Path) -> None:
     assert not Path(f"/proc/{identity.pid}").exists()
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace(mark: Path) -> None:
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(mark: Path) -> None:
     log = mark / "log"
     identity = process.spawn([sys.executable, "-c", IGNORES_SIGTERM], log=log, mark=mark)
     eventually(lambda: "ready" in log.read_text())
@@ -90,7 +90,7 @@ def test_who_ignores_sigterm_is_killed_after_the_grace(mark: Path) -> None:
     assert not process.is_alive(identity)
 
 
-def test_waiting_says_who_still_runs(mark: Path) -> None:
+def test_waiting_returns_the_processes_that_still_run(mark: Path) -> None:
     identity = sleeper(mark)
     assert process.wait_gone([identity], timeout_seconds=0.05) == [identity]
 

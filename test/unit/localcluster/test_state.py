@@ -81,7 +81,7 @@ def test_names_that_are_no_file_names_are_refused(name: str) -> None:
     assert refused.value.exit_code == 2
 
 
-def test_who_waits_for_a_lock_is_told_and_then_gets_it(tmp_path: Path) -> None:
+def test_a_process_that_waits_for_a_lock_is_informed_and_then_gets_it(tmp_path: Path) -> None:
     waits = threading.Event()
     got = threading.Event()
 

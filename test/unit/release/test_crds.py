@@ -71,7 +71,9 @@ def changed(change: Change) -> Object:
 
 
 @pytest.mark.parametrize(("change", "of_version", "path", "rule"), CHANGES.values(), ids=CHANGES)
-def test_each_of_these_breaks_who_has_the_release(change: Change, of_version: str, path: str, rule: str) -> None:
+def test_each_of_these_changes_breaks_users_of_the_release(
+    change: Change, of_version: str, path: str, rule: str
+) -> None:
     (found,) = incompatibilities([OLD], [changed(change)])
     assert (found.crd, found.version, found.path, found.rule) == (NAME, of_version, path, rule)
 
@@ -94,7 +96,7 @@ FOUND = Incompatibility(NAME, "v1", "spec.a", "bounds", "maximum was 9, is 8")
 WANTED = Incompatibility(NAME, "v1", "spec.a", "bounds", "nobody can have used more")
 
 
-def test_what_is_written_down_with_its_reason_is_let_through() -> None:
+def test_an_incompatibility_that_is_recorded_with_a_reason_is_accepted() -> None:
     verdict = judge([FOUND], [WANTED])
     assert (verdict.unwanted, verdict.needless) == ((), ())
 
@@ -104,7 +106,7 @@ def test_an_exception_excuses_its_own_place_and_rule_alone() -> None:
     assert judge([FOUND, other], [WANTED]).unwanted == (other,)
 
 
-def test_an_exception_that_excuses_nothing_is_told() -> None:
+def test_an_exception_without_a_match_is_reported() -> None:
     assert judge([], [WANTED]).needless == (WANTED,)
 
 

@@ -22,7 +22,7 @@ def test_the_crds_of_this_tree_accept_all_that_released_ones_accepted() -> None:
     assert list(complaints()) == []
 
 
-def test_a_break_in_the_crds_of_this_tree_is_told() -> None:
+def test_an_incompatible_change_of_this_trees_crds_is_reported() -> None:
     release, crds = RELEASED[-1], copy.deepcopy(present_crds())
     (tfjobs,) = [each for each in crds if each["metadata"]["name"] == "tfjobs.kubeflow.org"]
     schema = tfjobs["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

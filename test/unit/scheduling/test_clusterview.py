@@ -40,14 +40,14 @@ def test_a_node_has_what_is_allocatable_less_its_pods() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_finished_takes_no_room(phase: str) -> None:
+def test_a_pod_that_has_finished_uses_no_capacity(phase: str) -> None:
     view = a_view(a_node("n"))
     view.set_pod(a_pod("p", "n"))
     view.set_pod(a_pod("p", "n", phase=phase))
     assert cpu(view) == 8000
 
 
-def test_a_pod_without_a_node_takes_no_room() -> None:
+def test_a_pod_without_a_node_uses_no_capacity() -> None:
     view = a_view(a_node("n"))
     view.set_pod(a_pod("p"))
     assert not view.has_pod("ns/p")
@@ -65,7 +65,7 @@ def test_a_pod_may_come_before_its_node_and_stay_after_it() -> None:
     assert cpu(view) == 7000
 
 
-def test_a_reservation_takes_room_until_it_is_released() -> None:
+def test_a_reservation_uses_capacity_until_it_is_released() -> None:
     view = reserved("worker-0", "worker-1")
     assert cpu(view) == 6000
     view.unreserve_member(GANG, "worker-0")
@@ -89,7 +89,7 @@ def test_the_pod_counts_with_what_it_really_takes() -> None:
     assert cpu(view) == 5000
 
 
-def test_room_is_kept_for_the_replacement_of_a_pod_that_goes() -> None:
+def test_capacity_is_kept_for_the_replacement_of_a_pod_that_goes() -> None:
     view = reserved("worker-0")
     view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
     view.remove_pod("ns/p")
@@ -132,7 +132,7 @@ def test_of_two_pods_of_one_member_one_is_covered_and_both_count() -> None:
     assert cpu(view) == 7000
 
 
-def test_a_member_that_is_placed_anew_moves() -> None:
+def test_a_member_that_is_placed_again_moves() -> None:
     view = reserved("worker-0", "worker-1")
     view.reserve(GANG, {"worker-0": "m"}, ONE_CPU, attempt=1)
     assert (cpu(view, "n"), cpu(view, "m")) == (7000, 7000)
@@ -146,7 +146,7 @@ def test_reserving_the_same_again_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "full"), [(7000, set()), (7001, {"n"})])
-def test_foreign_pods_are_kept_off_reserved_room(cpu: int, full: set[str]) -> None:
+def test_foreign_pods_are_kept_off_reserved_capacity(cpu: int, full: set[str]) -> None:
     view = reserved("worker-0")
     assert nodes_without_capacity(view.node_infos, ["n", "unknown"], [("cpu", cpu)]) == full
 
@@ -242,7 +242,7 @@ def test_one_that_has_finished_leaves_nothing_to_come() -> None:
     assert list(view.terminating_pods()) == []
 
 
-def test_no_room_comes_of_a_pod_whose_place_is_reserved_for_the_next_one() -> None:
+def test_a_terminating_pod_whose_capacity_is_reserved_for_its_replacement_frees_none() -> None:
     view = reserved("worker-0")
     view.set_pod(ending_pod("p", gang="g", member="worker-0"))
     view.set_pod(ending_pod("q", gang="g", member="worker-1"))
@@ -295,6 +295,6 @@ def test_nodes_that_become_alike_stand_together() -> None:
     assert [len(group) for group in view.candidates(pod_set.node_filter).groups.values()] == [1, 1]
 
 
-def test_room_on_a_node_that_is_gone_or_closed_helps_nobody() -> None:
+def test_capacity_on_a_deleted_or_cordoned_node_does_not_count() -> None:
     freed = [FreedCapacity("gone", {"cpu": 2000}), FreedCapacity("closed", {"cpu": 2000})]
     assert place(WhatIfView(full(), freed), [pod_set_of(workers(1))]) is None

@@ -39,7 +39,7 @@ def full(name: str = "n") -> ClusterView:
     return view
 
 
-def test_who_fits_is_admitted_and_reserved_in_the_same_step() -> None:
+def test_a_gang_that_fits_is_admitted_and_reserved_in_the_same_step() -> None:
     view = a_view(a_node("n", "4"))
     (decision,) = decide_once(view, [a_gang("a", workers(3), status=GangStatus(attempt=2))], NOW, POLICY)
     assert isinstance(decision, Admit)
@@ -55,20 +55,20 @@ def test_two_gangs_never_get_a_half_each() -> None:
     assert view.reserved_members("ns/b") == {}
 
 
-def test_whoever_does_not_fit_lets_younger_ones_go_first_for_a_while() -> None:
+def test_younger_gangs_may_start_before_one_that_does_not_fit_for_a_while() -> None:
     assert admitted(full(), a_gang("a", workers(4), age_seconds=5), a_gang("b", workers(2), age_seconds=YOUNG)) == [
         "ns/b"
     ]
 
 
-def test_after_that_nothing_behind_it_takes_room_that_it_could_use() -> None:
+def test_after_that_nothing_behind_it_uses_capacity_that_it_could_use() -> None:
     gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), age_seconds=YOUNG)]
     first, second = decide_once(full(), gangs, NOW, POLICY)
     assert isinstance(first, Pending)
     assert second == Pending("ns/b", 2, (), HELD_BACK, may_fit=True)
 
 
-def test_room_that_the_starving_could_not_use_is_free_for_all() -> None:
+def test_capacity_that_a_starving_gang_could_not_use_is_free_for_all() -> None:
     view = full()
     view.set_node(a_node("gpu", "4", taints=(Taint("gpu", "", "NoSchedule"),)))
     tolerant = workers(2, tolerations=({"operator": "Exists"},))
@@ -82,14 +82,14 @@ def test_a_higher_priority_is_not_held_back() -> None:
     assert admitted(full(), *gangs) == ["ns/b"]
 
 
-def test_a_gang_that_foreign_pods_keep_out_holds_no_room() -> None:
+def test_a_gang_that_foreign_pods_keep_out_holds_no_capacity() -> None:
     view = a_view(a_node("n", "4"))
     view.set_pod(a_pod("daemon", "n", "1"))
     gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), age_seconds=YOUNG)]
     assert admitted(view, *gangs) == ["ns/b"]
 
 
-def test_a_gang_that_rests_keeps_its_place_but_holds_no_room() -> None:
+def test_a_gang_that_backs_off_keeps_its_position_but_holds_no_capacity() -> None:
     later = (NOW + timedelta(seconds=5)).isoformat()
     resting = a_gang("a", workers(1), age_seconds=OLD, status=GangStatus(requeue_time=later))
     first, second = decide_once(full(), [resting, a_gang("b", workers(2))], NOW, POLICY)
@@ -101,7 +101,7 @@ def test_a_suspended_gang_is_not_looked_at() -> None:
     assert decide_once(full(), [a_gang("a", suspend=True)], NOW, POLICY) == []
 
 
-def test_positions_count_those_who_wait() -> None:
+def test_positions_count_the_waiting_gangs() -> None:
     gangs = [
         a_gang("a", workers(3), age_seconds=9),
         a_gang("b", workers(99), age_seconds=8),
@@ -126,7 +126,7 @@ def test_positions_count_those_who_wait() -> None:
         pytest.param((workers(100_000),), id="a nonsense number"),
     ],
 )
-def test_who_could_not_fit_an_empty_cluster_is_told_at_once(members: tuple[Member, ...]) -> None:
+def test_a_gang_that_exceeds_an_empty_cluster_is_unschedulable_at_once(members: tuple[Member, ...]) -> None:
     (decision,) = decide_once(full(), [a_gang("a", *members)], NOW, POLICY)
     assert isinstance(decision, Unschedulable)
     assert decision.reason == EXCEEDS_CLUSTER_CAPACITY
@@ -149,7 +149,7 @@ def test_a_node_that_may_come_back_belongs_to_the_cluster(node: object) -> None:
         ((workers(1), workers(2)), "two members have the same name"),
     ],
 )
-def test_nonsense_harms_only_the_gang_that_asks_for_it(members: tuple[Member, ...], words: str) -> None:
+def test_an_invalid_gang_affects_no_other_gang(members: tuple[Member, ...], words: str) -> None:
     first, second = decide_once(full(), [a_gang("a", *members, age_seconds=9), a_gang("b")], NOW, POLICY)
     assert first == Unschedulable("ns/a", INVALID_RESOURCES, words)
     assert isinstance(second, Admit)
@@ -182,7 +182,7 @@ def test_an_unchanged_situation_has_the_very_same_words() -> None:
     assert decider.decide(gangs, NOW + timedelta(seconds=1)) == first
 
 
-def test_room_that_comes_is_seen_in_the_next_pass() -> None:
+def test_capacity_that_comes_is_seen_in_the_next_pass() -> None:
     view = full()
     decider, gangs = (
         AdmissionDecider(view, POLICY),
@@ -203,7 +203,7 @@ def test_a_gang_that_could_never_fit_is_looked_at_again_when_nodes_come() -> Non
     assert isinstance(decider.decide(gangs, NOW)[0], Admit)
 
 
-def test_a_changed_gang_is_read_anew() -> None:
+def test_a_changed_gang_is_read_again() -> None:
     decider = AdmissionDecider(full(), POLICY)
     assert isinstance(decider.decide([a_gang("a", workers(3))], NOW)[0], Pending)
     assert isinstance(decider.decide([a_gang("a", workers(2))], NOW)[0], Admit)
@@ -213,7 +213,7 @@ def kept_for(name: str, *nodes: str) -> NominatedNodes:
     return NominatedNodes(f"ns/{name}", frozenset(nodes))
 
 
-def test_nodes_that_are_kept_are_for_nobody_else_whoever_comes_first() -> None:
+def test_nominated_nodes_are_for_no_other_gang_of_any_position() -> None:
     first, keeper = a_gang("first", workers(2), priority=9), a_gang("keeper", workers(4))
     kept = kept_for("keeper", "n")
     words = {each.gang_key: each for each in decide_once(full(), [first, keeper], NOW, POLICY, kept)}
@@ -275,7 +275,7 @@ def test_order(gangs: list[Gang], order: str) -> None:
     ("requeue_time", "rests"),
     [(None, False), (moment(1), True), (moment(0), False), (moment(-1), False), ("soon", False)],
 )
-def test_a_gang_rests_until_its_time_has_come(requeue_time: str | None, rests: bool) -> None:
+def test_a_gang_backs_off_until_its_time(requeue_time: str | None, rests: bool) -> None:
     (queued,) = queue_order([a_gang("a", status=GangStatus(requeue_time=requeue_time))])
     assert queued.is_backing_off(NOW) is rests
 

@@ -57,7 +57,7 @@ def test_it_follows_what_changes(act: Callable[[ClusterView], None], fits: int, 
     assert outlook.fingerprint() == CapacityEstimate(view, DEMANDS).fingerprint()
 
 
-def test_after_very_many_changes_all_is_counted_anew() -> None:
+def test_after_very_many_changes_all_is_counted_again() -> None:
     view = busy()
     outlook = CapacityEstimate(view, DEMANDS)
     for _ in range(5000):
@@ -96,7 +96,7 @@ def test_without_gangs_only_foreign_pods_are_in_the_way() -> None:
     assert not hypothetical_of(busy_nodes(a_node("n", "4"))).fits_without_gangs(FOUR)
 
 
-def test_nodes_that_are_ill_or_cordoned_count() -> None:
+def test_not_ready_and_cordoned_nodes_count() -> None:
     assert hypothetical_of(busy_nodes(a_node("n", "4", ready="False", unschedulable=True))).fits_empty(FOUR)
 
 

@@ -132,7 +132,7 @@ def test_a_node_that_says_it_is_not_ready_suits_nobody(ready: str, objection: st
         (({"key": "node.kubernetes.io/unschedulable", "effect": "NoExecute"},), UNSCHEDULABLE),
     ],
 )
-def test_a_cordoned_node_suits_those_who_tolerate_it(tolerations: tuple[dict[str, Any], ...], objection: str) -> None:
+def test_a_cordoned_node_accepts_pods_that_tolerate_it(tolerations: tuple[dict[str, Any], ...], objection: str) -> None:
     member = Member("worker", tolerations=tolerations)
     assert node_filter_of(member).rejection(a_node("n", unschedulable=True)) == objection
 
@@ -189,7 +189,7 @@ def test_verdicts_are_bounded_in_bytes_and_small_filters_are_not_remembered() ->
     assert all(verdicts.rejection(each, nodes[0]) == each.rejection(nodes[0]) for each in filters)
 
 
-def test_what_is_larger_than_all_that_may_be_remembered_is_evaluated_all_the_same() -> None:
+def test_a_filter_above_the_memory_limit_is_evaluated_without_being_remembered() -> None:
     verdicts = NodeVerdicts(max_bytes=100)
     node_filter = node_filter_of(large_member("x"))
     assert verdicts.rejection(node_filter, a_node("n", labels={"zone": "b"})) == NOT_SELECTED

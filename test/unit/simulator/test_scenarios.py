@@ -51,7 +51,7 @@ def test_what_a_part_of_a_job_holds_is_counted() -> None:
     assert run.deadlock_ms == 0, "a works, and will give its room back"
 
 
-def test_who_has_waited_long_is_not_passed_any_more() -> None:
+def test_a_gang_that_has_waited_long_is_not_overtaken() -> None:
     """c comes when b has waited for the starvation timeout: its one GPU is held for b."""
     late = [*LINE[:2], a_job("c", 40, 1, 50)]
     assert times(simulated(late, 1, 4, "gang+locality"))["c"] == (100, 150)
@@ -100,7 +100,7 @@ SHRINKING = [a_job("a", 0, 4, 400, least=2, most=4), a_job("b", 10, 2, 100)]
 
 
 @pytest.mark.parametrize("policy", ["gang+autoscaling", "gang+locality+autoscaling"])
-def test_a_job_makes_room_for_one_that_waits_and_grows_again(policy: str) -> None:
+def test_a_job_shrinks_for_one_that_waits_and_grows_again(policy: str) -> None:
     run = simulated(SHRINKING, 1, 4, policy)
     assert times(run) == {"a": (0, 140), "b": (40, 90)}
     assert decisions(run, "resize") == [(40, "resize", "a", 2), (100, "resize", "a", 3)]
@@ -124,7 +124,7 @@ def test_without_autoscaling_nobody_is_resized() -> None:
 FILLING = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 199, least=1, most=2)]
 
 
-def test_without_autoscaling_nobody_starts_with_less_than_it_asks_for() -> None:
+def test_without_autoscaling_no_gang_starts_with_less_than_it_requests() -> None:
     assert times(simulated(FILLING, 1, 4, "gang+locality")) == {"a": (0, 100), "b": (100, 199.5)}
 
 

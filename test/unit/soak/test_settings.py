@@ -11,7 +11,7 @@ from soak.__main__ import rest_seconds, settings_of
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_an_hour_is_what_nobody_needs_to_ask_for() -> None:
+def test_the_default_duration_is_an_hour() -> None:
     found = settings_of({})
     assert (found.seconds, found.samples) == (3600.0, Path("build/soak/samples.jsonl"))
 

@@ -32,7 +32,9 @@ def test_the_last_line_names_command_and_uri_and_no_secret(tmp_path: Path, capsy
     )
 
 
-def test_a_fault_that_does_not_name_the_uri_is_told_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_that_does_not_name_the_uri_is_reported_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("in the way")
     options = InitializeOptions(storage_uri="hf://org/name", target=f"{tmp_path}/file")
     assert commands.initialize("model", options, {}) == 1

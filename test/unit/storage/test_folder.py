@@ -118,7 +118,7 @@ def test_the_marker_comes_last_and_takes_journal_and_leftovers_away(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"], ids=["empty", "torn", "a list", "null"])
-def test_a_marker_that_is_none_marks_nothing(text: str, tmp_path: Path) -> None:
+def test_an_invalid_marker_is_ignored(text: str, tmp_path: Path) -> None:
     (tmp_path / MARKER).write_text(text)
     with FilledFolder(tmp_path) as folder:
         assert not folder.is_filled_from(URI)
@@ -185,7 +185,7 @@ def test_a_folder_in_a_files_place_is_said(tmp_path: Path) -> None:
         pytest.param(RemoteFile("a", "", 5, "one"), 0, id="longer than the file"),
     ],
 )
-def test_a_part_is_gone_on_with_as_far_as_it_can_be_trusted(file: RemoteFile, kept: int, tmp_path: Path) -> None:
+def test_a_part_is_continued_as_far_as_it_can_be_trusted(file: RemoteFile, kept: int, tmp_path: Path) -> None:
     path = tmp_path / "part"
     path.write_bytes(CONTENT[:7])
     with PartialFile(path, file, sync_every_bytes=4) as part:

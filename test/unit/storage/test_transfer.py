@@ -77,7 +77,7 @@ def fetch(source: Scripted, file: RemoteFile, target: Path, *, retries: int = 2,
     return clock
 
 
-def test_a_lost_connection_is_gone_on_from_the_byte_where_it_was_lost(tmp_path: Path) -> None:
+def test_a_lost_connection_is_continued_from_the_byte_where_it_was_lost(tmp_path: Path) -> None:
     source = Scripted([3, 4])
     clock = fetch(source, FILE, tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT
@@ -86,7 +86,7 @@ def test_a_lost_connection_is_gone_on_from_the_byte_where_it_was_lost(tmp_path: 
     assert clock.rests == []
 
 
-def test_tries_that_bring_nothing_are_counted_in_a_row_and_rest_between(tmp_path: Path) -> None:
+def test_consecutive_tries_without_progress_are_counted_and_have_delays_between(tmp_path: Path) -> None:
     source = Scripted([0, 0, 3, 0, 0])
     clock = fetch(source, FILE, tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT
@@ -101,7 +101,7 @@ def test_when_too_many_tries_bring_nothing_the_fault_is_one_that_may_pass(tmp_pa
     assert not (tmp_path / "a").exists()
 
 
-def test_without_a_version_a_file_is_always_begun_anew(tmp_path: Path) -> None:
+def test_without_a_version_a_file_is_always_begun_again(tmp_path: Path) -> None:
     source = Scripted([3, 4])
     fetch(source, RemoteFile("a", "bucket/a", 10, ""), tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT

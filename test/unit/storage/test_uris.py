@@ -103,7 +103,7 @@ def test_a_uri_shows_nothing_secret() -> None:
         ("hf://o/n", "hf://datasets/o/n", False),
     ],
 )
-def test_a_key_tells_uris_apart_but_not_who_asks(one: str, other: str, is_same: bool) -> None:
+def test_a_key_distinguishes_uris_but_not_their_users(one: str, other: str, is_same: bool) -> None:
     assert (parse(one).key == parse(other).key) is is_same
 
 

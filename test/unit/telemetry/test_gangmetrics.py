@@ -35,7 +35,7 @@ def test_the_share_of_the_nodes_that_is_used_is_shown_by_resource() -> None:
     assert 'gang_cluster_used_ratio{resource="cpu"} 0.75' in scraped(registry)
 
 
-def test_wishes_for_other_sizes_are_counted_by_direction() -> None:
+def test_resize_requests_for_other_sizes_are_counted_by_direction() -> None:
     registry = CollectorRegistry()
     metrics = GangMetrics(registry)
     for result in (

@@ -108,7 +108,7 @@ class FullDisk(io.StringIO):
             raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_who_logs_goes_on_while_the_disk_is_full_and_is_heard_again_after_that() -> None:
+def test_a_full_disk_drops_log_lines_without_errors_until_it_has_space() -> None:
     stream = FullDisk()
     configure("json", "info", stream)
     structlog.get_logger("m").info("lost")

@@ -118,7 +118,7 @@ def test_workers_are_counted_of_jobs_that_go_on(metrics: Metrics) -> None:
     assert value(metrics, "tfjob_workers_actual", namespace="a") == 6
 
 
-def test_what_becomes_of_jobs_is_counted(metrics: Metrics) -> None:
+def test_starts_restarts_and_ends_of_jobs_are_counted(metrics: Metrics) -> None:
     metrics.jobs.job_created()
     metrics.jobs.job_running(3.0)
     metrics.jobs.job_restarted(2)

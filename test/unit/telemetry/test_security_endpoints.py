@@ -80,7 +80,7 @@ def test_nonsense_gets_no_success_and_ends_nothing(server: HttpServer, request_:
     assert is_alive(server)
 
 
-def test_who_asks_for_another_path_learns_paths_and_no_version_of_python(server: HttpServer) -> None:
+def test_the_response_to_an_unknown_path_shows_paths_and_no_version_of_python(server: HttpServer) -> None:
     answer = answer_to(server, b"GET /../../etc/passwd HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"Python" not in answer

@@ -149,7 +149,7 @@ def test_without_steps_the_job_succeeds_when_all_its_nodes_have() -> None:
 
 
 @pytest.mark.parametrize("failing", [*INITIALIZERS, "model-exporter-0"])
-def test_what_carries_data_fails_the_job_with_its_last_words(failing: str) -> None:
+def test_an_initializer_or_exporter_fails_the_job_with_its_message(failing: str) -> None:
     cluster = world_in_steps()
     cluster.settle()
     if failing == "model-exporter-0":
@@ -218,7 +218,7 @@ def test_one_nodes_failure_restarts_all_once_nothing_of_before_is_left() -> None
     assert true_conditions(cluster) == {"Created", "Running"}
 
 
-def test_nothing_is_deleted_before_the_restart_is_on_record() -> None:
+def test_nothing_is_deleted_before_the_restart_is_recorded() -> None:
     cluster = running_train_world()
     ends(cluster, "node-0", exit_code=137)
     assert cluster.actions() is NO_ACTIONS
@@ -475,7 +475,7 @@ def test_what_a_suspended_node_ends_with_counts_for_nothing_though_the_job_is_re
     assert (cluster.job.status.restarts, generations(cluster)) == (0, {"0"})
 
 
-def test_a_node_whose_job_failed_for_being_stopped_is_made_anew_and_no_restart_is_counted() -> None:
+def test_a_node_whose_job_failed_for_being_stopped_is_recreated_and_no_restart_is_counted() -> None:
     """As torchrun, which ends with 1 when told to end: `podFailurePolicy` fails a Job for that, suspended or not."""
     cluster = running_train_world(maxRestarts=0)
     cluster.stops_slowly = True
@@ -601,7 +601,7 @@ def gang_in_steps(**job: Any) -> World:
     return cluster
 
 
-def test_initializers_run_before_there_is_a_gang_and_hold_no_room() -> None:
+def test_initializers_run_before_there_is_a_gang_and_hold_no_capacity() -> None:
     cluster = gang_in_steps()
     cluster.settle()
     assert jobs(cluster) == INITIALIZERS
@@ -622,7 +622,7 @@ def test_initializers_run_before_there_is_a_gang_and_hold_no_room() -> None:
     assert end_of(cluster)[1] == "SUCCESS"
 
 
-def test_a_job_has_started_with_its_initializers_and_goes_on_counting_while_its_nodes_wait_for_room() -> None:
+def test_a_job_has_started_with_its_initializers_and_goes_on_counting_while_its_nodes_wait_for_capacity() -> None:
     cluster = gang_in_steps()
     cluster.settle()
     started = cluster.job.status.start_time
@@ -633,7 +633,7 @@ def test_a_job_has_started_with_its_initializers_and_goes_on_counting_while_its_
     assert cluster.job.status.start_time == started
 
 
-def test_a_gang_without_initializers_has_not_started_before_it_has_room() -> None:
+def test_a_gang_without_initializers_has_not_started_before_it_has_capacity() -> None:
     cluster = train_world(gang={"enabled": True})
     cluster.gangs = GANGS
     cluster.settle()
@@ -643,7 +643,7 @@ def test_a_gang_without_initializers_has_not_started_before_it_has_room() -> Non
     assert cluster.job.status.start_time is not None
 
 
-def test_a_gang_that_is_restarted_keeps_its_room() -> None:
+def test_a_gang_that_is_restarted_keeps_its_capacity() -> None:
     cluster = gang_in_steps()
     cluster.settle()
     ends(cluster, *INITIALIZERS)
@@ -754,7 +754,7 @@ def test_launcher_and_nodes_are_started_again_together(failing: str) -> None:
 
 
 @pytest.mark.parametrize("exit_code", [1, 137])
-def test_what_becomes_of_nodes_after_the_launcher_has_succeeded_is_no_matter_to_the_exporter(exit_code: int) -> None:
+def test_ends_of_nodes_after_the_launcher_has_succeeded_do_not_affect_the_exporter(exit_code: int) -> None:
     cluster = world_in_steps(command=["mpirun", "train"])
     cluster.settle()
     ends(cluster, *INITIALIZERS)

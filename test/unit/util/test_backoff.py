@@ -45,7 +45,7 @@ def test_a_healthy_period_starts_over() -> None:
     assert delays.next_seconds() <= 3.0
 
 
-def test_the_rest_itself_is_no_healthy_period() -> None:
+def test_the_delay_itself_is_not_a_healthy_period() -> None:
     clock = FakeClock()
     delays = DecorrelatedBackoff(
         clock, random.Random(0), base_seconds=1.0, cap_seconds=500.0, reset_after_seconds=100.0

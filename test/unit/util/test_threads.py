@@ -28,7 +28,7 @@ def test_a_body_that_returns_has_ended() -> None:
     assert (body.runs, thread.restarts) == (1, 0)
 
 
-def test_a_body_that_raises_runs_again_after_a_rest() -> None:
+def test_a_body_that_raises_runs_again_after_a_delay() -> None:
     body, clock = Body(failures=2), FakeClock()
     thread = SupervisedThread("t", body, stop=threading.Event(), clock=clock)
     thread.start()
@@ -50,7 +50,7 @@ def test_a_body_that_raises_is_not_run_again_after_stop() -> None:
     assert body.runs == 1
 
 
-def test_a_thread_that_does_not_end_in_time_is_told() -> None:
+def test_a_thread_that_does_not_end_in_time_is_reported() -> None:
     stop = threading.Event()
     thread = SupervisedThread("t", stop.wait, stop=stop, clock=FakeClock())
     assert thread.join(0.0), "never started counts as ended"

@@ -159,6 +159,6 @@ def test_a_member_says_the_same_as_its_pods_will() -> None:
 
 
 @pytest.mark.parametrize("quantity", ["-1", "many", ""])
-def test_a_member_that_asks_for_nonsense_is_an_error(quantity: str) -> None:
+def test_a_member_with_an_invalid_request_is_an_error(quantity: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         amounts_of(Member("worker", 1, {"cpu": quantity}))

@@ -57,7 +57,7 @@ GOOD, SHORT, LONG, ODD = Leaf("abc"), Leaf(""), Leaf("abcdef"), Leaf("ab1")
         ),
     ],
 )
-def test_each_limit_that_is_not_kept_is_told_with_its_field(tree: Tree, problems: list[str]) -> None:
+def test_each_limit_that_is_not_kept_is_reported_with_its_field(tree: Tree, problems: list[str]) -> None:
     assert list(limit_violations(tree, "tree")) == problems
 
 

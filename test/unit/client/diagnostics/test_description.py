@@ -36,7 +36,7 @@ def test_every_replica_has_its_row_the_chief_first() -> None:
     assert all(row.pod and row.state == "Running" for row in shown.replicas)
 
 
-def test_a_replica_that_ended_shows_its_exit_and_its_last_words() -> None:
+def test_a_replica_that_ended_shows_its_exit_code_and_message() -> None:
     cluster = running_world()
     cluster.exits("worker-0", 137, "OOMKilled", "cannot allocate")
     shown = row(cluster, "worker-0")
@@ -112,7 +112,7 @@ def test_events_are_asked_for_of_the_job_and_of_a_few_replicas_that_wait() -> No
     assert 1 < len(asked) <= 1 + 2 * LOOKED_INTO
 
 
-def test_of_many_events_the_last_are_shown_in_their_order_whoever_wrote_them() -> None:
+def test_of_many_events_the_last_are_shown_in_order_of_time() -> None:
     cluster = running_world()
     old = Event(ObjectMeta(), reason="Old", message="m", count=4, last_timestamp="2026-01-01T00:00:01Z")
     series = EventSeries(count=7, last_observed_time="2026-01-01T00:00:09.000000Z")
@@ -124,7 +124,7 @@ def test_of_many_events_the_last_are_shown_in_their_order_whoever_wrote_them() -
     assert [(event.reason, event.count) for event in events[-3:]] == [("Old", 4), ("Bare", 1), ("New", 7)]
 
 
-def test_no_pod_after_a_while_says_whom_to_ask() -> None:
+def test_a_replica_without_a_pod_names_after_a_while_the_job_to_describe() -> None:
     cluster = world()
     cluster.sync()
     before = cluster.now + timedelta(seconds=0)

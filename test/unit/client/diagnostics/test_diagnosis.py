@@ -176,7 +176,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         pytest.param(case(seen(phase="CleanUp")), "its program has ended", "it is Done or Failed", id="cleaned up"),
     ],
 )
-def test_the_diagnosis_says_what_is_and_what_comes(found: Diagnostics, now: str, next_: str) -> None:
+def test_the_diagnosis_has_the_state_and_the_next_step(found: Diagnostics, now: str, next_: str) -> None:
     given = diagnose(found)
     assert given.now.startswith(now)
     assert given.next.startswith(next_)

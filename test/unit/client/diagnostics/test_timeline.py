@@ -74,7 +74,7 @@ def test_a_wrong_image_of_three_replicas_is_a_few_lines() -> None:
     ]
 
 
-def test_the_words_are_those_of_the_last_one_and_the_time_is_that_of_the_first() -> None:
+def test_folded_entries_have_the_text_of_the_last_and_the_time_of_the_first() -> None:
     first = event("worker-0", "BackOff [kubelet]: back-off 10s restarting", 1)
     (shown,) = fold_entries([first, event("worker-0", "BackOff [kubelet]: back-off 20s restarting", 30)])
     assert (shown.time, shown.last_time, shown.text) == (at(1), at(30), "BackOff [kubelet]: back-off 20s restarting")

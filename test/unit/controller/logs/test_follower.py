@@ -144,7 +144,7 @@ def test_a_line_without_a_time_was_said_when_it_was_read(bench: Bench) -> None:
     assert bench.metrics() == {"loss": at("1", int(PERIOD_SECONDS))}
 
 
-def test_a_job_is_told_now_and_then_however_much_is_said(bench: Bench) -> None:
+def test_a_job_is_reported_now_and_then_however_much_is_said(bench: Bench) -> None:
     bench.follow(pod())
     asked = bench.asked().begin()
     for step in range(1, 50):
@@ -157,7 +157,7 @@ def test_a_job_is_told_now_and_then_however_much_is_said(bench: Bench) -> None:
     assert bench.metrics()["step"] == at("49", 49), "what was said last is told as well"
 
 
-def test_what_says_nothing_new_is_told_to_nobody(bench: Bench) -> None:
+def test_a_log_without_new_values_notifies_nobody(bench: Bench) -> None:
     bench.follow(pod())
     asked = bench.asked().begin()
     asked.say(line(1, "loss=1"))
@@ -214,7 +214,7 @@ def test_lines_that_come_twice_take_no_value_back(bench: Bench) -> None:
     assert bench.metrics()["step"] == at("8", 8)
 
 
-def test_an_end_while_the_container_runs_is_none(bench: Bench) -> None:
+def test_the_end_of_a_stream_while_the_container_runs_is_not_the_end_of_the_log(bench: Bench) -> None:
     bench.follow(pod())
     bench.asked().begin().end()
     bench.until(lambda: bench.follower.statistics().open == 0)
@@ -223,7 +223,7 @@ def test_an_end_while_the_container_runs_is_none(bench: Bench) -> None:
     bench.until(lambda: "loss" in bench.metrics())
 
 
-def test_a_log_that_ends_again_and_again_is_not_asked_for_without_a_rest(bench: Bench) -> None:
+def test_a_log_that_ends_again_and_again_is_not_asked_for_without_a_delay(bench: Bench) -> None:
     bench.follow(pod())
     bench.asked().begin().end()
     bench.until(lambda: bench.follower.statistics().open == 0)
@@ -276,7 +276,7 @@ def test_an_answer_that_was_followed_is_not_believed_to_be_whole(bench: Bench) -
     assert bench.metrics() == {"loss": at("2", 2)}
 
 
-def test_one_that_does_not_end_with_its_container_is_asked_for_anew(bench: Bench) -> None:
+def test_one_that_does_not_end_with_its_container_is_asked_for_again(bench: Bench) -> None:
     bench.follow(pod())
     asked = bench.asked()
     asked.begin()

@@ -207,7 +207,7 @@ def test_whatever_is_printed_a_value_is_a_number(said: bytes) -> None:
         pytest.param(("loss",), b"\x1b[" + b"1;" * 50, id="colours without an end"),
     ],
 )
-def test_a_log_of_ill_will_is_read_to_its_end(names: tuple[str, ...], said: bytes) -> None:
+def test_a_hostile_log_is_read_to_its_end(names: tuple[str, ...], said: bytes) -> None:
     """Twice as much takes no more than twice as long; what hangs is found by the test's own limit."""
     line = (said * (MAX_LINE_BYTES // len(said)))[: MAX_LINE_BYTES - 1]
     scanner = MetricParser(names)

@@ -119,7 +119,7 @@ def test_the_last_line_that_matches_counts_and_the_job_is_told(bench: Bench) -> 
     assert set(bench.kubelets.queries[0]) == {"container", "tailLines", "limitBytes"}
 
 
-def test_a_log_without_news_is_told_to_nobody_and_what_was_read_stands(bench: Bench) -> None:
+def test_a_log_without_new_values_notifies_nobody_and_the_last_values_stand(bench: Bench) -> None:
     bench.pod("p")
     bench.kubelets.logs["p"] = "step 1 x\n"
     bench.reader.run_round()
@@ -141,7 +141,7 @@ def test_a_worker_that_goes_on_is_read_now_and_then(bench: Bench) -> None:
     assert bench.kubelets.asked == ["p", "p"]
 
 
-def test_one_that_is_told_to_end_is_read_each_time_and_one_that_has_ended_once_more(bench: Bench) -> None:
+def test_a_terminating_pods_log_is_read_in_each_round_and_an_ended_ones_once_more(bench: Bench) -> None:
     bench.kubelets.logs["p"] = "step 1 x"
     bench.pod("p", deleted=True)
     for _ in range(3):
@@ -164,7 +164,7 @@ def test_only_workers_of_the_job_are_read(bench: Bench, labels: dict[str, str]) 
     assert bench.kubelets.asked == []
 
 
-def test_who_has_not_started_has_no_log(bench: Bench) -> None:
+def test_a_pod_that_has_not_started_has_no_log(bench: Bench) -> None:
     bench.pods.upsert(Pod(PodMeta(name="p", namespace="ns", uid="u-p", resource_version="99", labels=LABELS)))
     bench.reader.run_round()
     assert bench.kubelets.asked == []
@@ -200,7 +200,7 @@ def test_a_node_that_does_not_answer_is_left_alone_for_a_while(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_of_a_node_that_does_not_answer_one_pod_is_asked_for_and_not_each(bench: Bench, deleted: bool) -> None:
+def test_only_one_log_is_requested_from_a_node_that_does_not_respond(bench: Bench, deleted: bool) -> None:
     for name in ("p", "q", "r"):
         bench.pod(name, deleted=deleted, node="dead")
         bench.kubelets.logs[name] = ApiError(504, "Timeout", "dial tcp: i/o timeout")
@@ -214,7 +214,7 @@ def test_of_a_node_that_does_not_answer_one_pod_is_asked_for_and_not_each(bench:
     assert len(bench.kubelets.asked) == 4
 
 
-def test_who_has_ended_there_has_its_tries_all_the_same(bench: Bench) -> None:
+def test_an_ended_pod_on_a_dead_node_has_all_its_retries(bench: Bench) -> None:
     for name in ("p", "q"):
         bench.pod(name, ENDED, node="dead")
         bench.kubelets.logs[name] = ApiError(504, "Timeout", "dial tcp: i/o timeout")

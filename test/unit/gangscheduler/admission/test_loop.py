@@ -82,7 +82,7 @@ def test_all_members_are_bound_together(world: GangWorld) -> None:
     assert world.gang("one").status.phase == "Bound"
 
 
-def test_an_attempt_without_progress_goes_back_to_the_queue_rests_and_comes_again(world: GangWorld) -> None:
+def test_an_attempt_without_progress_returns_to_the_queue_and_is_retried_after_a_delay(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.run()
@@ -106,7 +106,7 @@ def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: Gan
     assert world.pods[f"{NAMESPACE}/{gone.metadata.name}"].spec.node_name == gone.spec.node_name
 
 
-def test_the_room_of_a_member_that_failed_is_kept_and_of_one_that_succeeded_given_away(world: GangWorld) -> None:
+def test_the_capacity_of_a_member_that_failed_is_kept_and_of_one_that_succeeded_given_away(world: GangWorld) -> None:
     admit(world, "one", 8)
     bind(world, "one")
     names = [pod.metadata.name for pod in world.pods_of("one")]
@@ -158,7 +158,7 @@ def test_members_on_a_node_that_goes_get_another_in_the_same_attempt(world: Gang
     assert (set(placed_nodes(status).values()), status.attempt) == ({"a", "b"} - {node}, 1)
 
 
-def test_a_foreign_pod_that_takes_reserved_room_drives_members_elsewhere(world: GangWorld) -> None:
+def test_a_foreign_pod_that_takes_reserved_capacity_drives_members_elsewhere(world: GangWorld) -> None:
     admit(world, "one", 3)
     (node,) = set(placed_nodes(world.gang("one").status).values())
     world.put_pod("stranger", {}, 4, node=node)
@@ -166,7 +166,7 @@ def test_a_foreign_pod_that_takes_reserved_room_drives_members_elsewhere(world: 
     assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {node}
 
 
-def test_a_suspended_gang_is_released_and_queues_anew_when_it_is_resumed(world: GangWorld) -> None:
+def test_a_suspended_gang_is_released_and_queues_again_when_it_is_resumed(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.change_gang("one", {"spec": {"suspend": True}})
     world.run()
@@ -177,7 +177,7 @@ def test_a_suspended_gang_is_released_and_queues_anew_when_it_is_resumed(world: 
 
 
 @pytest.mark.parametrize("end", ["suspended", "deleted"])
-def test_room_is_not_given_to_others_while_bindings_are_under_way(world: GangWorld, end: str) -> None:
+def test_capacity_is_not_given_to_others_while_bindings_are_in_progress(world: GangWorld, end: str) -> None:
     admit(world, "first", 8)
     world.create_pods("first")
     world.is_binding_slow = True
@@ -201,7 +201,7 @@ def test_room_is_not_given_to_others_while_bindings_are_under_way(world: GangWor
         assert world.gang("first").status.phase == "Released"
 
 
-def test_a_gang_that_is_resumed_while_its_bindings_end_starts_anew_or_is_bound(world: GangWorld) -> None:
+def test_a_gang_that_is_resumed_while_its_bindings_end_starts_again_or_is_bound(world: GangWorld) -> None:
     admit(world, "one", 4)
     world.create_pods("one")
     world.is_binding_slow = True
@@ -230,7 +230,7 @@ def test_reservations_are_read_back_after_a_restart(world: GangWorld) -> None:
     assert world.state.view.statistics().reserved_members == 6
 
 
-def test_an_admission_that_is_refused_gives_its_room_back(world: GangWorld) -> None:
+def test_an_admission_that_is_refused_releases_its_capacity(world: GangWorld) -> None:
     world.add_gang("one", worker=6)
     world.api.script.append(refusal(409, "Conflict"))
     world.run()
@@ -241,7 +241,7 @@ def test_an_admission_that_is_refused_gives_its_room_back(world: GangWorld) -> N
 
 
 @pytest.mark.parametrize("applied", [True, False], ids=["written", "not written"])
-def test_while_nobody_knows_whether_an_admission_was_written_its_room_stays_reserved(
+def test_while_nobody_knows_whether_an_admission_was_written_its_capacity_stays_reserved(
     world: GangWorld, applied: bool
 ) -> None:
     world.add_gang("one", worker=6)
@@ -262,7 +262,7 @@ def test_while_nobody_knows_whether_an_admission_was_written_its_room_stays_rese
     [{"worker": 0}, {"worker": 100_000}],
     ids=["no pods", "more pods than any cluster takes"],
 )
-def test_a_gang_of_a_strange_size_harms_nobody(world: GangWorld, members: dict[str, int]) -> None:
+def test_a_gang_of_an_invalid_size_affects_no_other_gang(world: GangWorld, members: dict[str, int]) -> None:
     world.add_gang("strange", **members)
     admit(world, "good", 3)
     bind(world, "good")
@@ -289,7 +289,9 @@ def test_a_member_that_is_added_to_a_bound_gang_is_placed_when_it_fits(world: Ga
     assert world.gang("one").status.attempt == 1
 
 
-def test_members_that_are_taken_away_give_their_room_to_others_and_the_rest_is_not_touched(world: GangWorld) -> None:
+def test_members_that_are_taken_away_give_their_capacity_to_others_and_the_rest_is_not_touched(
+    world: GangWorld,
+) -> None:
     admit(world, "one", 8)
     bind(world, "one")
     before = placed_nodes(world.gang("one").status)
@@ -304,7 +306,7 @@ def test_members_that_are_taken_away_give_their_room_to_others_and_the_rest_is_n
     admit(world, "two", 2)
 
 
-def test_a_gang_that_started_with_its_least_grows_to_its_whole(world: GangWorld) -> None:
+def test_a_gang_that_started_with_its_minimum_grows_to_its_whole(world: GangWorld) -> None:
     admit(world, "other", 4)
     world.add_gang("one", worker=6)
     world.change_gang("one", {"spec": {"minMembers": {"worker": 2}}})
@@ -316,7 +318,7 @@ def test_a_gang_that_started_with_its_least_grows_to_its_whole(world: GangWorld)
     assert world.gang("one").status.members == "6/6"
 
 
-def test_each_change_of_what_a_gang_is_told_is_one_event_and_its_place_in_the_queue_none(world: GangWorld) -> None:
+def test_each_change_of_a_gangs_message_is_one_event_and_changes_of_its_position_none(world: GangWorld) -> None:
     admit(world, "first", 8)
     world.add_gang("other", worker=8)
     world.add_gang("second", worker=8)
@@ -345,7 +347,7 @@ def test_a_gang_of_no_pods_is_released_once_and_queues_when_it_gets_some(world: 
     assert world.gang("none").status.phase == "Admitted"
 
 
-def test_a_status_edited_by_hand_to_nonsense_harms_nobody_else(world: GangWorld) -> None:
+def test_a_status_edited_to_invalid_values_affects_no_other_gang(world: GangWorld) -> None:
     world.add_gang("edited", worker=2)
     nonsense = [{"node": "nowhere", "members": ["worker-0", "king-7", "worker-99"]}]
     world.change_gang("edited", {"status": {"phase": "Admitted", "attempt": 7, "placement": nonsense}})
@@ -353,7 +355,7 @@ def test_a_status_edited_by_hand_to_nonsense_harms_nobody_else(world: GangWorld)
     bind(world, "good")
 
 
-def test_a_gang_whose_least_is_none_does_not_start_with_none(world: GangWorld) -> None:
+def test_a_gang_whose_minimum_is_none_does_not_start_with_none(world: GangWorld) -> None:
     admit(world, "other", 8)
     world.add_gang("one", worker=3)
     world.change_gang("one", {"spec": {"minMembers": {"worker": 0}}})
@@ -368,7 +370,7 @@ def test_a_gang_whose_least_is_none_does_not_start_with_none(world: GangWorld) -
 
 @pytest.mark.parametrize("quantity", ["lots", "-1"])
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
-def test_a_placed_gang_that_comes_to_ask_for_nonsense_harms_nobody_else(
+def test_an_admitted_gang_whose_requests_become_invalid_affects_no_other_gang(
     world: GangWorld, quantity: str, is_restarted: bool
 ) -> None:
     admit(world, "odd", 2)
@@ -381,7 +383,7 @@ def test_a_placed_gang_that_comes_to_ask_for_nonsense_harms_nobody_else(
 
 
 @pytest.mark.parametrize("moment", ["never", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-11-21"])
-def test_a_rest_until_no_sensible_time_is_none(world: GangWorld, moment: str) -> None:
+def test_a_delay_until_no_sensible_time_is_none(world: GangWorld, moment: str) -> None:
     admit(world, "other", 8)
     world.add_gang("odd", worker=2)
     world.change_gang("odd", {"status": {"phase": "Waiting", "requeueTime": moment}})
@@ -391,7 +393,7 @@ def test_a_rest_until_no_sensible_time_is_none(world: GangWorld, moment: str) ->
     assert world.gang("odd").status.phase == "Admitted"
 
 
-def test_a_clock_that_is_set_back_prolongs_no_rest(world: GangWorld) -> None:
+def test_a_clock_that_is_set_back_prolongs_no_delay(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.run()
@@ -416,7 +418,7 @@ def test_a_status_that_cannot_be_written_is_not_tried_without_a_pause(world: Gan
     assert world.gang("second").status.phase == "Waiting"
 
 
-def test_writes_that_fail_make_no_rest_longer(world: GangWorld) -> None:
+def test_failed_writes_do_not_increase_the_delay(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.api.always = refusal(500)
@@ -431,7 +433,7 @@ def test_writes_that_fail_make_no_rest_longer(world: GangWorld) -> None:
     assert world.gang("one").status.attempt == 2
 
 
-def test_the_room_of_a_member_that_succeeded_stays_free_when_its_pod_is_deleted(world: GangWorld) -> None:
+def test_the_capacity_of_a_member_that_succeeded_stays_free_when_its_pod_is_deleted(world: GangWorld) -> None:
     admit(world, "one", 8)
     bind(world, "one")
     name = world.pods_of("one")[0].metadata.name
@@ -459,7 +461,7 @@ def test_nodes_that_refused_a_replacement_are_asked_again_after_a_while(world: G
     assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {stuck}
 
 
-def test_the_loop_sleeps_until_the_rest_after_an_attempt_in_vain_is_over(world: GangWorld) -> None:
+def test_the_loop_sleeps_until_the_backoff_of_a_failed_attempt_is_over(world: GangWorld) -> None:
     world.put_node("a", 4)
     world.add_gang("one", worker=2)
     world.run()

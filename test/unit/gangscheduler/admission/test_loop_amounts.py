@@ -85,7 +85,7 @@ def test_a_gang_is_believed_again(world: GangWorld, mended: str) -> None:
     assert world.gang("one").status.phase == "Admitted"
 
 
-def test_whoever_takes_over_learns_it_from_the_pods(world: GangWorld) -> None:
+def test_a_new_process_learns_the_pods_requests_from_the_pods(world: GangWorld) -> None:
     admit(world, "one", 4)
     world.create_pods("one", cpu=2)
     world.start_scheduler()

@@ -22,7 +22,7 @@ def world(world: GangWorld) -> GangWorld:
     return world
 
 
-def test_a_member_whose_binding_is_under_way_keeps_its_node_and_its_room(world: GangWorld) -> None:
+def test_a_member_whose_binding_is_in_progress_keeps_its_node_and_its_capacity(world: GangWorld) -> None:
     (node,) = set(placed_nodes(world.gang("one").status).values())
     world.is_binding_slow = True
     world.schedule()
@@ -106,7 +106,9 @@ def fail_bindings(world: GangWorld) -> None:
 
 
 @pytest.mark.parametrize("end", ["suspended", "deleted", "being deleted", "made anew"])
-def test_the_room_of_a_replacement_whose_binding_is_under_way_is_not_given_away(world: GangWorld, end: str) -> None:
+def test_the_capacity_of_a_replacement_whose_binding_is_in_progress_is_not_given_away(
+    world: GangWorld, end: str
+) -> None:
     bind_all(world)
     replace_one(world)
     if end == "suspended":
@@ -167,7 +169,7 @@ def test_a_gang_that_is_suspended_grows_no_more(world: GangWorld) -> None:
 
 
 @pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
-def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_is_not_given_away(
+def test_the_capacity_of_a_member_that_is_taken_away_while_its_binding_is_in_progress_is_not_given_away(
     world: GangWorld, is_bound: bool
 ) -> None:
     if is_bound:
@@ -191,7 +193,7 @@ def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_
     assert world.state.view.node_infos[node].free["cpu"] == 2000
 
 
-def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_those_who_went(world: GangWorld) -> None:
+def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_removed_members(world: GangWorld) -> None:
     last = next(pod for pod in world.pods_of("one") if "worker-2" in pod.metadata.name)
     world.remove_pod(last.metadata.name)
     world.schedule()
@@ -211,7 +213,7 @@ def test_a_gang_that_grows_and_shrinks_before_it_is_complete_is_as_it_was(world:
     assert world.gang("one").status.members == "3/3"
 
 
-def test_a_gang_made_anew_under_its_old_name_does_not_take_the_old_ones_pods_for_its_own(world: GangWorld) -> None:
+def test_a_recreated_gang_does_not_count_the_pods_of_the_old_one(world: GangWorld) -> None:
     bind_all(world)
     world.remake_gang("one")
     world.run()
@@ -224,7 +226,7 @@ def test_a_gang_made_anew_under_its_old_name_does_not_take_the_old_ones_pods_for
     assert sum(bool(pod.spec.node_name) for pod in world.pods_of("one")) == 6
 
 
-def test_a_gang_made_anew_is_not_given_up_for_the_old_one(world: GangWorld) -> None:
+def test_a_recreated_gang_is_not_given_up_for_the_old_one(world: GangWorld) -> None:
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.permit.tick()
     world.remake_gang("one")
@@ -300,7 +302,7 @@ def test_a_pod_that_was_refused_before_it_was_seen_is_woken_once_when_it_is(worl
 
 
 @pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
-def test_members_for_whom_there_was_no_other_node_get_the_first_that_has_room(world: GangWorld, is_bound: bool) -> None:
+def test_members_without_another_node_get_the_first_that_has_capacity(world: GangWorld, is_bound: bool) -> None:
     (bad,) = set(placed_nodes(world.gang("one").status).values())
     (other,) = {"a", "b"} - {bad}
     if is_bound:
@@ -344,7 +346,7 @@ def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorl
     assert world.state.view.statistics().reserved_members == 0
 
 
-def test_the_room_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings_are_under_way(
+def test_the_capacity_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings_are_in_progress(
     world: GangWorld,
 ) -> None:
     world.is_binding_slow = True
@@ -363,7 +365,7 @@ def test_the_room_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings
     assert (world.gang("one").status.phase, world.gang("next").status.phase) == ("Released", "Admitted")
 
 
-def test_a_gang_that_is_made_anew_between_decision_and_write_is_admitted_by_a_decision_of_its_own(
+def test_a_gang_that_is_recreated_between_decision_and_write_is_admitted_by_a_decision_of_its_own(
     world: GangWorld,
 ) -> None:
     world.add_gang("two", worker=4)
@@ -377,7 +379,7 @@ def test_a_gang_that_is_made_anew_between_decision_and_write_is_admitted_by_a_de
     assert world.state.view.statistics().reserved_members == 7
 
 
-def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twice(world: GangWorld) -> None:
+def test_an_admission_that_arrives_long_after_it_was_given_up_uses_no_capacity_twice(world: GangWorld) -> None:
     """The request was lost on its way, for so long that the Gang was read without it: and then the server gets it."""
     world.add_gang("two", worker=5)
     late: list[Request] = []

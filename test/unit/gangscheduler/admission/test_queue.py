@@ -19,7 +19,7 @@ def partly(world: GangWorld) -> list[float]:
     ]
 
 
-def test_a_gang_without_room_does_not_fit_and_its_wait_is_counted(world: GangWorld) -> None:
+def test_a_gang_without_capacity_does_not_fit_and_its_wait_is_counted(world: GangWorld) -> None:
     world.add_gang("first", worker=8)
     world.run()
     world.add_gang("second", worker=1)
@@ -42,7 +42,7 @@ def test_a_gang_that_could_have_started_but_for_an_older_one_is_held_back(world:
     assert waits(world) == [(queue.NO, 60.0), (queue.HELD, 0.0)]
 
 
-def test_a_gang_that_rests_from_a_failed_attempt_would_fit(world: GangWorld) -> None:
+def test_a_gang_that_backs_off_after_a_failed_attempt_would_fit(world: GangWorld) -> None:
     world.add_gang("one", worker=2)
     world.run()
     attempt = world.gang("one").status.attempt

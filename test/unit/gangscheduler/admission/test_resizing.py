@@ -89,7 +89,7 @@ def test_it_is_said_when_members_came_or_went_last(world: GangWorld, count: int)
     assert seconds_since(world, world.gang("one").status.last_resize_time) == 3
 
 
-def test_nothing_is_resized_by_members_that_have_no_room(world: GangWorld) -> None:
+def test_nothing_is_resized_by_members_that_have_no_capacity(world: GangWorld) -> None:
     start(world, "one", 8)
     ask_for(world, "one", 9)
     world.run()
@@ -147,7 +147,7 @@ def remove_pods(world: GangWorld, name: str) -> None:
         world.remove_pod(pod.metadata.name)
 
 
-def test_a_bound_gang_without_pods_keeps_its_room_for_a_while(world: GangWorld) -> None:
+def test_a_bound_gang_without_pods_keeps_its_capacity_for_a_while(world: GangWorld) -> None:
     start(world, "one", 8)
     world.add_gang("next", worker=1)
     remove_pods(world, "one")
@@ -202,7 +202,7 @@ def test_one_of_which_some_have_succeeded_is_over_with_its_last_pod(world: GangW
     assert world.gang("one").status.phase == "Released"
 
 
-def test_a_member_that_comes_goes_to_the_parameter_servers_if_there_is_room() -> None:
+def test_a_member_that_comes_goes_to_the_parameter_servers_if_there_is_capacity() -> None:
     """The node with most workers would be left with less, and the name of the other comes first."""
     world = GangWorld()
     world.put_node("a", 3)

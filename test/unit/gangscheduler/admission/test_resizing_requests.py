@@ -102,7 +102,7 @@ def phases(world: GangWorld) -> dict[str, str]:
     return {name: status(world, name).phase for name in world.names()}
 
 
-def test_a_gang_is_asked_for_room_once_another_has_waited_and_not_before(world: GangWorld) -> None:
+def test_a_gang_is_requested_to_shrink_once_another_has_waited_and_not_before(world: GangWorld) -> None:
     world.add_gang("next", worker=3)
     world.run()
     later(world, SCALE_DOWN_SECONDS - 1)
@@ -122,7 +122,7 @@ def test_the_loop_wakes_for_it_by_itself(world: GangWorld) -> None:
     assert world.admission.sleep_seconds() == pytest.approx(SCALE_DOWN_SECONDS - 10)
 
 
-def test_a_wish_is_written_once(asked: GangWorld) -> None:
+def test_a_resize_request_is_written_once(asked: GangWorld) -> None:
     before = len(asked.api.written("PATCH"))
     for _ in range(10):
         later(asked, 7)
@@ -138,7 +138,7 @@ def test_it_is_not_said_any_more_once_its_owner_has_followed(asked: GangWorld) -
     assert found.last_resize_time
 
 
-def test_the_room_is_for_the_gang_that_waits_whoever_comes_meanwhile(asked: GangWorld) -> None:
+def test_the_freed_capacity_is_for_the_waiting_gang_despite_later_ones(asked: GangWorld) -> None:
     asked.add_gang("small", worker=1)
     asked.add_gang("dear", worker=1, priority=9)
     follow(asked)
@@ -192,7 +192,7 @@ def one_of_two(world: GangWorld) -> GangWorld:
     return world
 
 
-def test_nobody_else_is_asked_while_pods_are_ending(one_of_two: GangWorld) -> None:
+def test_no_other_gang_is_requested_to_shrink_while_pods_are_ending(one_of_two: GangWorld) -> None:
     follow(one_of_two)
     for _ in range(3):
         later(one_of_two, 1)
@@ -234,7 +234,9 @@ WITHDRAWN: dict[str, Callable[[GangWorld], None]] = {
 
 
 @pytest.mark.parametrize("change", WITHDRAWN.values(), ids=WITHDRAWN.keys())
-def test_a_wish_is_withdrawn_when_it_holds_no_more(asked: GangWorld, change: Callable[[GangWorld], None]) -> None:
+def test_a_resize_request_is_withdrawn_when_it_holds_no_more(
+    asked: GangWorld, change: Callable[[GangWorld], None]
+) -> None:
     change(asked)
     for _ in range(3):
         asked.run()
@@ -259,7 +261,7 @@ def test_a_new_gang_scheduler_goes_on_in_the_middle_of_a_shrink(asked: GangWorld
     assert phases(asked) == {"big": "Bound", "next": "Admitted", "dear": "Waiting"}
 
 
-def test_a_wish_that_could_not_be_written_is_written_later(world: GangWorld) -> None:
+def test_a_resize_request_that_could_not_be_written_is_written_later(world: GangWorld) -> None:
     world.add_gang("next", worker=3)
     world.run()
     world.api.always = refusal(500)
@@ -287,7 +289,7 @@ def test_an_owner_that_resizes_while_the_rules_think_is_not_asked_to_take_it_bac
     assert all("targetMembers" not in str(each) for each in world.api.written("PATCH"))
 
 
-def test_an_owner_that_gives_more_than_it_was_asked_for_is_not_asked_again(asked: GangWorld) -> None:
+def test_an_owner_that_removes_more_members_than_requested_gets_no_further_request(asked: GangWorld) -> None:
     set_count(asked, 4)
     for pod in unwanted(asked):
         asked.end_pod(pod)
@@ -324,7 +326,7 @@ def idle(world: GangWorld) -> GangWorld:
     return world
 
 
-def test_a_gang_is_asked_to_grow_by_one_into_a_cluster_that_idles(idle: GangWorld) -> None:
+def test_a_gang_is_requested_to_grow_by_one_in_an_idle_cluster(idle: GangWorld) -> None:
     later(idle, SCALE_UP_SECONDS - 1)
     assert target(idle) is None
     assert idle.admission.sleep_seconds() == pytest.approx(1)
@@ -352,7 +354,7 @@ def test_the_next_one_after_as_long_again(idle: GangWorld) -> None:
     assert target(idle) is None
 
 
-def test_a_wish_to_grow_is_withdrawn_when_a_gang_waits(idle: GangWorld) -> None:
+def test_a_resize_request_to_grow_is_withdrawn_when_a_gang_waits(idle: GangWorld) -> None:
     later(idle, SCALE_UP_SECONDS)
     idle.add_gang("next", worker=4)
     idle.run()

@@ -124,7 +124,7 @@ def bind(api: Api, rejection: RejectBinding = lambda _: "") -> tuple[str, Waits]
         assert binder.stop()
 
 
-def test_a_binding_says_who_goes_where() -> None:
+def test_a_binding_names_its_pod_and_its_node() -> None:
     api = Api([None])
     assert bind(api)[0] == ""
     assert api.requests == ["POST /api/v1/namespaces/ns/pods/p/binding"]
@@ -201,11 +201,11 @@ def test_what_no_retry_can_mend_ends_at_once(refusal: ApiError) -> None:
     assert api.methods == ["POST"]
 
 
-def test_a_409_is_looked_at_without_a_rest() -> None:
+def test_a_409_is_looked_at_without_a_delay() -> None:
     assert bind(Api([CONFLICT], [found(node="n1")]))[1].waited == []
 
 
-def test_the_server_says_how_long_to_rest() -> None:
+def test_the_server_sets_the_delay_of_a_retry() -> None:
     _, clock = bind(Api([TOO_MANY, None], [found()]))
     assert sum(clock.waited) >= 3.0
 
@@ -251,7 +251,7 @@ def slow() -> Iterator[tuple[Slow, Binder]]:
     assert binder.stop()
 
 
-def test_the_pods_of_a_gang_are_under_way_together_and_one_gang_after_the_other(slow: tuple[Slow, Binder]) -> None:
+def test_the_pods_of_a_gang_are_in_progress_together_and_one_gang_after_the_other(slow: tuple[Slow, Binder]) -> None:
     api, binder = slow
     results = Results()
     binder.submit(pods("a", 6), results)

@@ -37,7 +37,7 @@ WORSE: dict[str, Callable[[GangWorld], None]] = {
 
 
 @pytest.mark.parametrize("worsen", WORSE.values(), ids=WORSE.keys())
-def test_a_gang_whose_node_has_become_bad_is_not_bound_but_placed_anew_and_comes_again(
+def test_a_gang_whose_node_became_unsuitable_is_placed_again_and_bound_later(
     world: GangWorld, worsen: Callable[[GangWorld], None]
 ) -> None:
     start(world, "one", 3)
@@ -54,7 +54,7 @@ def test_a_gang_whose_node_has_become_bad_is_not_bound_but_placed_anew_and_comes
     assert world.used("a") <= 4
 
 
-def test_reservations_that_cannot_be_kept_do_not_hinder_who_comes_first(world: GangWorld) -> None:
+def test_reservations_that_cannot_be_kept_do_not_prevent_the_first_gang(world: GangWorld) -> None:
     start(world, "one", 2)
     start(world, "two", 2)
     world.put_pod("stranger", {}, 1, node="a")
@@ -75,7 +75,7 @@ def test_pods_that_request_more_than_their_gang_says_do_not_overcommit_a_node(wo
     assert (world.used("a"), world.used("b")) == (4, 4)
 
 
-def test_bindings_under_way_take_room(world: GangWorld) -> None:
+def test_bindings_in_progress_use_capacity(world: GangWorld) -> None:
     start(world, "one", 2)
     start(world, "two", 2)
     world.put_pod("stranger", {}, 1, node="a")
@@ -159,7 +159,7 @@ def test_a_binding_whose_gang_has_gone_is_not_posted_whatever_the_loop_does_just
     assert world.gang("next").status.phase == "Admitted", "its room is for others now"
 
 
-def test_who_does_not_lead_any_more_posts_nothing(world: GangWorld) -> None:
+def test_a_gang_scheduler_that_has_lost_the_lease_posts_no_bindings(world: GangWorld) -> None:
     start(world, "one", 3)
     world.is_binding_slow = world.is_binding_repeated = True
     world.schedule()
@@ -168,7 +168,7 @@ def test_who_does_not_lead_any_more_posts_nothing(world: GangWorld) -> None:
     assert bound(world, "one") == 0
 
 
-def test_its_own_room_hinders_no_binding_that_is_tried_again(world: GangWorld) -> None:
+def test_its_own_capacity_does_not_prevent_a_retried_binding(world: GangWorld) -> None:
     start(world, "one", 4)
     world.is_binding_slow = world.is_binding_repeated = True
     world.schedule()

@@ -343,7 +343,7 @@ def test_a_client_without_a_good_certificate_gets_no_answer(over_tls: Extender, 
     assert Call(over_tls.server.port, "/filter", body, trusting(pki, "client")).answer()[0] == 200
 
 
-def test_a_client_of_the_authority_with_another_name_is_refused_in_words(pki: Path) -> None:
+def test_a_client_certificate_with_another_name_is_refused_with_a_reason(pki: Path) -> None:
     files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"), "system:kube-scheduler")
     with Extender(tls=files) as extender:
         for path in ("/filter", "/bind"):

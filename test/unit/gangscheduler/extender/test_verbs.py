@@ -112,7 +112,7 @@ def test_without_any_node_nothing_is_said_of_one() -> None:
     assert trial.refusals.refused == []
 
 
-def test_other_pods_are_kept_off_reserved_room() -> None:
+def test_other_pods_are_kept_off_reserved_capacity() -> None:
     trial = Trial()
     trial.table.closed = {"n1": "reserved"}
     answer = trial.filter(other_pod("p"), "n0", "n1")
@@ -373,7 +373,7 @@ def foreign(cpu: str) -> WirePod:
         pytest.param({"scheduling.kubeflow.org/gang": "one"}, GangMember(KEY, -1, ""), id="nothing but the gang"),
     ],
 )
-def test_who_a_pod_is_stands_in_its_labels(world: GangWorld, labels: dict[str, str], who: GangMember | None) -> None:
+def test_the_labels_of_a_pod_name_its_member(world: GangWorld, labels: dict[str, str], who: GangMember | None) -> None:
     assert world.placements.member_of(wire_pod(labels)) == who
 
 
@@ -393,7 +393,7 @@ def test_a_member_goes_where_it_was_placed_and_nobody_else_does(world: GangWorld
     assert world.placements.node_for("elsewhere/one", 1, "worker-0").reason == NO_GANG
 
 
-def test_another_pod_gets_only_nodes_with_room_that_nobody_has_reserved(world: GangWorld) -> None:
+def test_another_pod_gets_only_nodes_with_capacity_that_nobody_has_reserved(world: GangWorld) -> None:
     world.add_gang("one", worker=3)
     world.run()
     node = world.placements.node_for(KEY, 1, "worker-0").node

@@ -160,7 +160,7 @@ Setup = Callable[[Trial], object]
         ),
     ],
 )
-def test_who_has_no_seat_is_answered_at_once_and_changes_nothing(
+def test_a_pod_without_an_assignment_is_answered_at_once_and_changes_nothing(
     before: Setup | None, who: GangMember, at: BindRequest, error: str
 ) -> None:
     trial = Trial()
@@ -269,7 +269,7 @@ def test_a_gang_that_was_given_up_binds_nobody_until_its_next_attempt() -> None:
     assert posted(trial.request_bind_all()) == MEMBERS
 
 
-def test_bindings_under_way_end_before_a_gang_is_rejected_attempts() -> None:
+def test_bindings_in_progress_end_before_a_gang_is_rejected_attempts() -> None:
     trial = Trial()
     trial.request_bind_all()
     assert trial.later(BIND_TIMEOUT) == []
@@ -328,7 +328,7 @@ def test_a_replacement_goes_to_the_node_of_the_new_placement_only() -> None:
     assert posted(trial.request_bind("worker-0", at=pod("worker-0", 2, node="n7"))) == ["worker-0"]
 
 
-def test_a_lost_pod_leaves_its_seat_and_its_call_is_answered() -> None:
+def test_a_lost_pod_no_longer_waits_and_its_call_is_answered() -> None:
     trial = Trial()
     trial.request_bind("worker-0")
     assert trial.machine.remove_pod(GANG, "worker-0", "another") == []
@@ -338,7 +338,7 @@ def test_a_lost_pod_leaves_its_seat_and_its_call_is_answered() -> None:
 
 
 @pytest.mark.parametrize("error", ["", "no"], ids=["bound", "failed"])
-def test_a_pod_lost_while_its_binding_is_under_way_leaves_its_seat_when_that_ends(error: str) -> None:
+def test_a_pod_lost_while_its_binding_is_in_progress_is_removed_when_the_binding_ends(error: str) -> None:
     trial = Trial()
     trial.request_bind_all()
     assert trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid) == []
@@ -357,7 +357,7 @@ def test_a_moved_member_has_to_come_again_and_the_others_wait_on() -> None:
     assert posted(outputs) == MEMBERS
 
 
-def test_a_member_whose_binding_is_under_way_stays_where_it_goes() -> None:
+def test_a_member_whose_binding_is_in_progress_stays_where_it_goes() -> None:
     trial = Trial()
     trial.request_bind_all()
     assert trial.set_placement(NODES | {"worker-1": "n5"}) == []
@@ -385,7 +385,7 @@ def test_a_member_added_to_a_bound_gang_passes_alone() -> None:
     assert trial.result("worker-3") == [BindResponse(4)]
 
 
-def test_a_new_attempt_starts_with_empty_seats_and_the_old_one_is_over() -> None:
+def test_a_new_attempt_starts_without_waiting_members_and_ends_the_old_one() -> None:
     trial = Trial()
     trial.request_bind_all(["worker-0", "worker-1"])
     assert trial.set_placement(NODES, attempt=2) == [BindResponse(1, WRONG_ATTEMPT), BindResponse(2, WRONG_ATTEMPT)]
@@ -498,7 +498,7 @@ def test_a_bound_gang_that_was_wound_up_and_goes_on_binds_replacements() -> None
     ],
     ids=["forgotten", "a new attempt", "placed no more"],
 )
-def test_a_call_whose_binding_is_under_way_is_answered_by_its_outcome_alone(
+def test_a_call_whose_binding_is_in_progress_is_answered_by_its_outcome_alone(
     end: Callable[[Trial], list[PermitOutput]], error: str
 ) -> None:
     """Else kube-scheduler would take the room for free, and put somebody there."""
@@ -508,7 +508,7 @@ def test_a_call_whose_binding_is_under_way_is_answered_by_its_outcome_alone(
     assert trial.result("worker-0", error) == [BindResponse(1, error)]
 
 
-def test_a_call_whose_binding_is_under_way_does_not_run_out() -> None:
+def test_a_call_whose_binding_is_in_progress_does_not_run_out() -> None:
     trial = Trial(dict(list(NODES.items())[:1]))
     trial.request_bind("worker-0")
     assert trial.later(CALL_TIMEOUT) == []

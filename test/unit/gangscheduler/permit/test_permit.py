@@ -64,7 +64,7 @@ def parts() -> Iterator[Parts]:
     assert parts.binder.stop()
 
 
-def test_a_gang_goes_through_and_the_listener_hears_of_it(parts: Parts) -> None:
+def test_a_complete_gang_is_allowed_and_the_listener_is_notified(parts: Parts) -> None:
     parts.request_bind("worker-0")
     assert parts.permit.statistics().gangs[PermitPhase.WAITING] == 1
     parts.request_bind("worker-1")

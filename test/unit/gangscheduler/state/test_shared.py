@@ -32,7 +32,7 @@ def state(*gangs: Gang) -> SharedState:
     return SharedState(store, FakeClock())
 
 
-def test_what_was_told_is_taken_once() -> None:
+def test_enqueued_gangs_are_taken_once() -> None:
     told = state()
     told.enqueue("team/a")
     told.enqueue("team/b")
@@ -51,7 +51,7 @@ def test_what_was_told_is_taken_once() -> None:
     ],
 )
 @pytest.mark.parametrize("is_before", [pytest.param(True, id="before"), pytest.param(False, id="while it waits")])
-def test_the_loop_is_woken_by_whatever_is_told(tell: Callable[[SharedState], None], is_before: bool) -> None:
+def test_the_loop_is_woken_by_every_enqueued_change(tell: Callable[[SharedState], None], is_before: bool) -> None:
     clock = FakeClock()
     told = SharedState(Store(), clock)
     if is_before:

@@ -64,14 +64,14 @@ def hears(diary: Diary, *entries: tuple[object, ...]) -> None:
     assert diary.entries == list(entries)
 
 
-def test_a_handler_is_told_what_happens_in_order(setup: Setup) -> None:
+def test_a_handler_is_notified_in_order(setup: Setup) -> None:
     diary = Diary()
     setup.informer.add_handler(diary)
     setup.started(*LIST_OF_A, line("MODIFIED", A7), line("ADDED", thing("b", 9)), line("DELETED", thing("a", 10)))
     hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("add", "b", False), ("delete", "a", True))
 
 
-def test_a_handler_finds_in_the_store_what_it_is_told_or_newer(setup: Setup) -> None:
+def test_a_handler_finds_in_the_store_the_notified_version_or_a_newer_one(setup: Setup) -> None:
     found: list[bool] = []
 
     class Reader(Diary):
@@ -147,7 +147,7 @@ def test_what_a_handler_raises_is_counted_and_the_next_change_delivered(setup: S
     assert (statistics.failures, statistics.name, statistics.thread_restarts) == (1, "buggy", 0)
 
 
-def test_an_assumed_write_is_told_once(setup: Setup) -> None:
+def test_an_assumed_write_is_reported_once(setup: Setup) -> None:
     diary = Diary()
     setup.informer.add_handler(diary)
     informer = setup.started(*LIST_OF_A)
@@ -157,7 +157,7 @@ def test_an_assumed_write_is_told_once(setup: Setup) -> None:
     hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("update", "a", "7", "8"))
 
 
-def test_a_deletion_that_was_missed_is_told_as_a_tombstone(setup: Setup) -> None:
+def test_a_deletion_that_was_missed_is_reported_as_a_tombstone(setup: Setup) -> None:
     diary = Diary()
     setup.informer.add_handler(diary)
     expired = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}'
@@ -188,7 +188,7 @@ def test_stop_leaves_no_thread_also_while_blocked_in_a_read() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_stop_ends_a_rest_between_two_tries() -> None:
+def test_stop_ends_a_delay_between_two_tries() -> None:
     class Down(FedRequester):
         def stream(self, path: str, **options: Any) -> Any:
             raise ApiError(0, "NotConnected", "connection refused")
@@ -199,7 +199,7 @@ def test_stop_ends_a_rest_between_two_tries() -> None:
     assert informer.stop(60.0)
 
 
-def test_stop_before_start_and_twice_does_no_harm() -> None:
+def test_stop_before_start_and_stopping_twice_are_allowed() -> None:
     informer = Setup().informer
     assert informer.stop(60.0)
     assert informer.stop(60.0)

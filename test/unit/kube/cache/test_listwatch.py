@@ -84,7 +84,7 @@ def test_a_watch_that_breaks_goes_on_from_the_last_version() -> None:
     assert state.query(400) == WATCH | {"resourceVersion": "5"}
 
 
-def test_an_expired_watch_lists_anew_at_least_what_was_seen() -> None:
+def test_an_expired_watch_lists_again_at_least_what_was_seen() -> None:
     state = watching(5)
     state.record_failure(GONE)
     assert state.query(400) == STREAM | {"resourceVersion": "5"}
@@ -147,7 +147,7 @@ def test_one_silence_is_a_lost_connection_two_are_a_server_that_does_not_know_th
     assert state.mode is RequestMode.STREAM
 
 
-def test_anything_heard_ends_a_silence() -> None:
+def test_any_received_event_ends_a_silence() -> None:
     state = watching(5)
     state.record_failure(LOST, opened=True, silent=True)
     state.record_progress(6)

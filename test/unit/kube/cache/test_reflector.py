@@ -80,7 +80,7 @@ def test_a_server_without_streaming_lists_is_listed_in_pages_as_one_event() -> N
     assert (statistics.lists, statistics.list_pages, statistics.streaming_lists) == (1, 2, 0)
 
 
-def test_a_page_that_expires_starts_the_list_anew_and_nothing_of_the_old_one_is_seen() -> None:
+def test_a_page_that_expires_starts_the_list_again_and_nothing_of_the_old_one_is_seen() -> None:
     gone = ApiError(410, "Expired", "the provided continue parameter is too old")
     played = Played(REFUSED, page(6, A5, continue_="more"), gone, page(9, B6))
     assert played.events == [ReplaceDelta((B6,), 9)]
@@ -101,13 +101,13 @@ def test_an_expired_watch_lists_again(expiry: Answer) -> None:
     assert played.clock.slept == []
 
 
-def test_a_watch_that_expires_again_and_again_rests() -> None:
+def test_a_watch_that_expires_repeatedly_is_delayed() -> None:
     played = Played(*[[END6], [error_line(410, "Expired")]] * 4)
     assert played.reflector.statistics().expired == 4
     assert len(played.clock.slept) == 3
 
 
-def test_a_lost_connection_rests_and_watches_again_without_a_list() -> None:
+def test_a_lost_connection_is_watched_again_after_a_delay_without_a_list() -> None:
     lost = ApiError(0, "ConnectionBroken", "the stream broke off")
     played = Played([END6, line("ADDED", A7), lost], [line("MODIFIED", thing("a", 8))])
     assert played.events == [ReplaceDelta((), 6), UpsertDelta(A7), UpsertDelta(thing("a", 8))]
@@ -145,12 +145,12 @@ def test_a_server_that_is_down_is_asked_less_and_less() -> None:
     assert sum(played.clock.slept) > 100.0
 
 
-def test_a_watch_that_ends_at_once_without_a_word_rests() -> None:
+def test_a_watch_that_ends_at_once_without_an_event_is_delayed() -> None:
     played = Played([END6], [], [bookmark(7)])
     assert len(played.clock.slept) == 1
 
 
-def test_a_silent_connection_is_given_up_and_after_the_second_the_list_is_taken_anew() -> None:
+def test_a_silent_connection_is_given_up_and_after_the_second_the_list_is_taken_again() -> None:
     clock = PatientClock()
 
     def silence() -> None:

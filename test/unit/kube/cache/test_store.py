@@ -132,7 +132,7 @@ def test_the_version_grows_with_every_event() -> None:
     assert seen == [6, 7, 8, 9, 12]
 
 
-def test_changes_are_told_once_and_in_order() -> None:
+def test_changes_are_reported_once_and_in_order() -> None:
     store = filled(A5)
     told = told_by(store)
     store.upsert(thing("b", 11))
@@ -172,7 +172,7 @@ def test_a_list_tells_only_differences_and_missed_deletions_as_tombstones() -> N
     assert told == [Deleted(thing("c", 4), final=False), Updated(A5, A7), Added(thing("d", 8))]
 
 
-def test_an_object_created_anew_is_told_as_deleted_and_added() -> None:
+def test_a_recreated_object_is_reported_as_deleted_and_added() -> None:
     store = filled(A5)
     told = told_by(store)
     anew = thing("a", 15, uid="other")
@@ -198,7 +198,7 @@ def test_it_is_synced_after_the_first_list() -> None:
     assert told == [Added(A5), Synced()]
 
 
-def test_who_subscribes_late_is_told_the_present_state_first() -> None:
+def test_a_late_subscriber_first_receives_the_present_state() -> None:
     store = filled(A5)
     told: list[Change[Thing]] = []
     store.subscribe(told.append)

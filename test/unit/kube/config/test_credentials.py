@@ -46,7 +46,7 @@ class Issuer:
 
 
 class TestFreshness:
-    def test_a_secret_is_read_anew_when_its_time_is_over(self) -> None:
+    def test_a_secret_is_read_again_when_its_time_is_over(self) -> None:
         clock, issuer = FakeClock(), Issuer()
         held = Credentials(issuer, clock)
         clock.advance(59.9)
@@ -88,7 +88,7 @@ class TestFreshness:
 
 
 class TestRefusal:
-    def test_a_refused_secret_is_read_anew(self) -> None:
+    def test_a_refused_secret_is_read_again(self) -> None:
         clock = FakeClock()
         held = Credentials(Issuer(None), clock)
         clock.advance(credentials.RETRY_SECONDS)
@@ -211,7 +211,7 @@ class TestPlugins:
         assert TOKEN not in str(caught.value)
         assert "\n" not in str(caught.value)
 
-    def test_its_owners_hint_is_told(self) -> None:
+    def test_the_install_hint_of_a_missing_credential_plugin_is_reported(self) -> None:
         source = plugin(FileNotFoundError(2, "No such file"), FakeClock(), "Install it:\n  pip install aws")
         with pytest.raises(KubeconfigError, match="Install it: pip install aws"):
             source()

@@ -308,7 +308,7 @@ class TestMistakes:
         user = {"client-certificate": str(certificate[0]), "client-key": "key.pem"}
         assert "the client certificate or its key cannot be used" in refusal(write(tmp_path / "k", user))
 
-    def test_a_key_with_a_password_does_not_ask_for_it(
+    def test_a_key_with_a_password_is_refused_without_a_prompt(
         self, refusal: Any, tmp_path: Path, certificate: tuple[Path, Path]
     ) -> None:
         encrypt = ["openssl", "rsa", "-aes256", "-passout", "pass:secret", "-in", str(certificate[1])]

@@ -160,7 +160,7 @@ class TestSeries:
         assert write.series.first.observed == datetime(2026, 1, 1, 0, 0, 0, tzinfo=UTC)
         assert write.last_observed == datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
 
-    def test_rest_says_when_to_ask_again(self, desk: Desk) -> None:
+    def test_rest_seconds_is_the_time_until_the_next_event_is_due(self, desk: Desk) -> None:
         assert desk.correlator.rest_seconds() is None
         desk.report()
         assert desk.correlator.rest_seconds() == 0.0
@@ -195,7 +195,7 @@ class TestSimilarEvents:
         desk.report("3")
         assert desk.send() == ["patch 3 x2"]
 
-    def test_after_ten_minutes_without_one_they_are_told_apart_again(self, desk: Desk) -> None:
+    def test_after_ten_minutes_without_one_they_are_distinguished_again(self, desk: Desk) -> None:
         for number in range(1, 11):
             desk.report(f"{number}")
         desk.send()
@@ -274,7 +274,7 @@ class TestSpam:
 
 class TestFailures:
     @pytest.mark.parametrize("error", [REFUSED_CONNECTION, LOST_ANSWER, SERVER_FAULT, OVERLOAD, CONFLICT])
-    def test_what_may_pass_is_tried_again_with_growing_rests(self, desk: Desk, error: ApiError) -> None:
+    def test_transient_errors_are_retried_with_growing_delays(self, desk: Desk, error: ApiError) -> None:
         desk.report()
         rests = []
         for _ in range(6):
@@ -295,7 +295,7 @@ class TestFailures:
         desk.pass_time(1.0)
         assert desk.send() == ["create it is so x5"]
 
-    def test_after_twelve_tries_it_is_given_up_and_the_next_one_starts_anew(self, desk: Desk) -> None:
+    def test_after_twelve_tries_an_event_is_dropped_and_the_next_one_starts_again(self, desk: Desk) -> None:
         desk.report()
         for _ in range(12):
             assert len(desk.send(SERVER_FAULT)) == 1
@@ -322,7 +322,7 @@ class TestFailures:
         desk.pass_time(20.0)
         assert len(desk.send()) == 10
 
-    def test_the_longer_it_does_not_answer_the_more_seldom_it_is_asked(self, desk: Desk) -> None:
+    def test_a_server_that_does_not_respond_is_polled_at_growing_intervals(self, desk: Desk) -> None:
         for number in range(10):
             desk.report(reason=f"Reason{number}")
         rests = []
@@ -370,7 +370,7 @@ class TestFailures:
         assert desk.send() == ["create good x1"]
 
     @pytest.mark.parametrize("status", [429, 503])
-    def test_the_server_s_own_rest_is_kept(self, desk: Desk, status: int) -> None:
+    def test_the_servers_retry_after_is_respected(self, desk: Desk, status: int) -> None:
         desk.report()
         desk.send(ApiError(status, "", "slow down", retry_after_seconds=42.0))
         assert desk.correlator.rest_seconds() == 42.0
@@ -397,7 +397,7 @@ class TestFailures:
         desk.report()
         assert desk.send() == ["create it is so x1"]
 
-    def test_an_event_that_has_vanished_is_made_anew_with_its_count(self, desk: Desk) -> None:
+    def test_an_event_that_has_vanished_is_recreated_with_its_count(self, desk: Desk) -> None:
         desk.report()
         desk.send()
         desk.report()

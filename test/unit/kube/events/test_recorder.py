@@ -143,7 +143,7 @@ class TestEvents(EventContract):
         assert "events not written before shutdown" in capsys.readouterr().out
         assert recorder.statistics().pending == 1
 
-    def test_stop_does_not_wait_longer_for_a_rest_that_the_server_asked_for(
+    def test_stop_does_not_wait_longer_for_a_delay_that_the_server_asked_for(
         self, job: ObjectReference, requester: MemoryApi, clock: FakeClock
     ) -> None:
         recorder = EventRecorder(requester, clock, "tfjob-controller", "one")

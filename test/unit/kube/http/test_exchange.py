@@ -121,7 +121,7 @@ def test_what_is_sent(serve: Serve) -> None:
     assert server.seen == [b"POST /a?b=c HTTP/1.1\r\nHost: [::1]:6443\r\nAccept: x/y\r\nContent-Length: 3\r\n\r\nend"]
 
 
-def test_header_names_are_told_in_lower_case(serve: Serve) -> None:
+def test_header_names_are_returned_in_lower_case(serve: Serve) -> None:
     sent = b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
     assert send(serve([sent]).pool).headers["retry-after"] == "7"
 

@@ -46,7 +46,7 @@ def read(stream: ResponseStream, least: int, most_bytes: int = MUCH) -> bytes:
     return data
 
 
-def test_it_asks_as_any_other_request_does(server: LogServer, connector: Connector) -> None:
+def test_a_streaming_request_has_the_headers_of_any_other(server: LogServer, connector: Connector) -> None:
     connector.open(PATH, QUERY)
     asked = server.asked()
     assert (asked.path, asked.query) == (PATH, QUERY)
@@ -131,7 +131,7 @@ def test_a_server_that_is_not_there_is_said_at_once(server: LogServer, tmp_path:
     assert caught.value.is_no_response
 
 
-def test_who_hangs_up_is_gone(server: LogServer, connector: Connector) -> None:
+def test_a_closed_stream_closes_its_connection(server: LogServer, connector: Connector) -> None:
     stream = connector.open(PATH, QUERY)
     asked = server.asked().begin()
     stream.close()
@@ -163,7 +163,7 @@ def test_a_server_that_is_another_is_refused(
     assert caught.value.reason == "NotConnected"
 
 
-def test_who_says_so_is_not_told_who_the_server_is(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_insecure_skip_tls_verify_accepts_any_server_name(pair: tuple[Path, Path], tmp_path: Path) -> None:
     with LogServer(pair) as server:
         config = server.config(tmp_path, **{"insecure-skip-tls-verify": True, "tls-server-name": "example.com"})
         stream = Connector(config, FakeClock()).open(PATH, QUERY)

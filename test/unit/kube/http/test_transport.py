@@ -226,7 +226,7 @@ class TestConnections:
             list(threads.map(lambda _: transport.request("GET", PATH), range(64)))
         assert len({request.client for request in server.requests}) <= 2
 
-    def test_who_gets_none_in_time_knows_that_nothing_was_sent(
+    def test_a_request_without_a_connection_in_time_was_not_sent(
         self, serve: Serve, connect: Connect, gate: threading.Event
     ) -> None:
         server = serve(held_back_by(gate))
@@ -269,7 +269,7 @@ class TestConnections:
 
 
 class TestFailures:
-    def test_a_status_is_told_in_the_servers_words(self, serve: Serve, connect: Connect) -> None:
+    def test_a_status_is_reported_with_the_servers_message(self, serve: Serve, connect: Connect) -> None:
         server = serve(in_turn(status_answer(409, "AlreadyExists", 'pods "a" already exists')))
         error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}"))
         assert error.is_already_exists
@@ -608,7 +608,7 @@ class TestStreams:
 
 
 class TestObserver:
-    def test_it_is_told_of_each_attempt_and_of_retries(
+    def test_an_observer_is_notified_of_each_attempt_and_of_retries(
         self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
     ) -> None:
         watcher = Watcher()

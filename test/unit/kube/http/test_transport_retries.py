@@ -43,12 +43,14 @@ def rest(error: ApiError, retries: int = 0, repeatable: bool = False, left_secon
         pytest.param(failed(422), None, None, id="422 will be the same next time"),
     ],
 )
-def test_who_goes_again_and_when(error: ApiError, once: float | None, repeatable: float | None) -> None:
+def test_the_requests_that_are_retried_and_their_delay(
+    error: ApiError, once: float | None, repeatable: float | None
+) -> None:
     assert rest(error) == once
     assert rest(error, repeatable=True) == repeatable
 
 
-def test_the_rest_doubles_up_to_its_cap() -> None:
+def test_the_delay_doubles_up_to_its_cap() -> None:
     assert [rest(failed(500), n, True) for n in range(7)] == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
@@ -67,7 +69,7 @@ def test_after_ten_retries_it_is_over(error: ApiError) -> None:
     assert rest(error, MAX_RETRIES, True) is None
 
 
-def test_a_rest_that_would_outlast_the_call_is_not_begun() -> None:
+def test_a_delay_that_would_outlast_the_call_is_not_begun() -> None:
     assert rest(failed(429, 5.0), left_seconds=5.1) == 5.0
     assert rest(failed(429, 5.0), left_seconds=5.0) is None
 

@@ -81,7 +81,7 @@ def rest(clock: FakeClock, seconds: float, threads: int = 2) -> None:
     clock.await_waiters(threads)
 
 
-def test_who_gets_the_lease_starts_once(elector: Callable[..., Elector], clock: FakeClock) -> None:
+def test_the_leader_starts_once(elector: Callable[..., Elector], clock: FakeClock) -> None:
     one, log = elector()
     eventually(lambda: "started" in log.lines)
     assert one.is_leader

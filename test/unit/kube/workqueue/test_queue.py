@@ -217,7 +217,7 @@ class TestPriority:
         queue.add("a", 0)
         assert take_all(queue) == ["b", "a"]
 
-    def test_raising_an_item_again_and_again_takes_no_more_and_more_room(self) -> None:
+    def test_raising_an_item_repeatedly_uses_bounded_memory(self) -> None:
         queue = RateLimitingQueue[str](FakeClock(), RateLimiter(1.0, 60.0))
         queue.add("lowest", -200)
         held: list[ReferenceType[Key]] = []
@@ -237,7 +237,7 @@ class TestPriority:
             queue.add(item, priority)
         assert take_all(queue) == ["urgent 0", "old", "urgent 1", "less old", "urgent 2", "urgent 3"]
 
-    def test_who_overtakes_nobody_costs_no_turn(self, queue: Queue) -> None:
+    def test_an_item_that_overtakes_no_other_uses_no_turn(self, queue: Queue) -> None:
         for item, priority in [("oldest", 9), ("low", 0), ("urgent 0", 1), ("urgent 1", 1)]:
             queue.add(item, priority)
         assert take_all(queue) == ["oldest", "urgent 0", "low", "urgent 1"]
@@ -379,7 +379,7 @@ class TestDelayingQueue:
         clock.advance(10.0)
         assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
 
-    def test_an_item_that_is_woken_again_and_again_before_a_far_time_takes_no_more_and_more_room(
+    def test_an_item_with_a_far_time_that_is_repeatedly_added_uses_bounded_memory(
         self, queue: Queue, clock: FakeClock
     ) -> None:
         held: list[ReferenceType[Key]] = []
@@ -411,7 +411,7 @@ class TestDelayingQueue:
         queue.cancel("a")
         assert take_all(queue) == ["a"]
 
-    def test_items_that_are_taken_back_take_no_room(self, queue: Queue) -> None:
+    def test_items_that_are_taken_back_use_no_memory(self, queue: Queue) -> None:
         held: list[ReferenceType[Key]] = []
         for number in range(1000):  # jobs with a far deadline that are deleted before
             key = Key(f"job-{number}")
@@ -449,7 +449,7 @@ class TestDelayingQueue:
 
 
 class TestRateLimitingQueue:
-    def test_each_failure_makes_an_item_rest_longer(self, queue: Queue, clock: FakeClock) -> None:
+    def test_each_failure_increases_the_delay_of_an_item(self, queue: Queue, clock: FakeClock) -> None:
         for rest in (1.0, 2.0, 4.0):
             queue.add_rate_limited("a")
             move(clock, rest - 0.1)

@@ -13,7 +13,7 @@ def delays(limiter: RateLimiter, count: int, item: str = "a") -> list[float]:
     return [limiter.delay_seconds(item) for _ in range(count)]
 
 
-def test_the_first_failure_rests_the_base_and_each_further_one_doubles_it_up_to_the_cap() -> None:
+def test_the_first_failure_delays_by_the_base_and_each_further_one_doubles_it_up_to_the_cap() -> None:
     assert delays(RateLimiter(base_seconds=0.5, cap_seconds=3.0), 5) == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 

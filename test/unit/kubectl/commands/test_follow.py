@@ -55,7 +55,9 @@ def test_a_time_that_is_over_is_one_line_that_says_where_the_job_is_and_what_to_
         assert words in plugin("wait", "new", "--for", "condition=Suspended=False", "--timeout", "0")[2]
 
 
-def test_what_has_come_already_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_condition_that_is_already_true_is_reported_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     api = MemoryApi()
     store(api, a_tfjob("train", "Done"))
     with plugin_of(api, tmp_path, capsys) as plugin:

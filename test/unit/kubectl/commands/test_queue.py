@@ -23,7 +23,7 @@ def gang(name: str, phase: str, position: int = 0, *, suspend: bool = False) -> 
     return Gang(ObjectMeta(name=name, namespace="team", owner_references=(owner,)), spec, status)
 
 
-def test_those_who_wait_come_by_their_place_new_ones_after_them_and_the_impossible_last() -> None:
+def test_waiting_gangs_come_by_position_then_new_ones_and_unschedulable_ones_last() -> None:
     queue = queue_of(
         [
             gang("huge", "Unschedulable"),
@@ -54,7 +54,7 @@ def test_a_row_says_whose_it_is_how_large_how_long_it_waits_and_why() -> None:
     }
 
 
-def test_gangs_that_no_gang_scheduler_has_looked_at_are_told_apart_with_where_to_look() -> None:
+def test_gangs_that_no_gang_scheduler_has_looked_at_are_distinguished_with_where_to_look() -> None:
     queue = queue_of([gang("new", ""), gang("newer", "")])
     _, rows = rows_of(queue, NOW, with_namespace=False)
     assert [row[-1] for row in rows] == ["no gang scheduler has seen it yet"] * 2

@@ -52,7 +52,7 @@ def full() -> ScalingWorld:
     return world
 
 
-def test_a_gang_that_waits_gets_room_from_one_that_has_more_than_its_least(full: ScalingWorld) -> None:
+def test_a_gang_that_waits_gets_capacity_from_one_that_has_more_than_its_minimum(full: ScalingWorld) -> None:
     plan = full.plan()
     assert wishes(plan) == {"big": (2, "2 3")}
     (wish,) = plan.resizes
@@ -69,7 +69,7 @@ def test_not_before_it_has_waited(full: ScalingWorld) -> None:
     assert full.plan() == ResizePlan(recheck_time=full.now + timedelta(seconds=1))
 
 
-def test_the_wish_and_its_words_stand_while_it_holds(full: ScalingWorld) -> None:
+def test_the_resize_request_and_its_reason_stand_while_it_holds(full: ScalingWorld) -> None:
     first = full.plan()
     full.advance(17)
     assert full.plan() == first
@@ -87,7 +87,7 @@ def test_the_wish_and_its_words_stand_while_it_holds(full: ScalingWorld) -> None
         pytest.param(lambda world: world.arrives("first", workers(5), priority=1), id="it comes first no more"),
     ],
 )
-def test_a_wish_that_holds_no_more_is_withdrawn(full: ScalingWorld, change: Any) -> None:
+def test_a_resize_request_that_holds_no_more_is_withdrawn(full: ScalingWorld, change: Any) -> None:
     assert full.plan().resizes
     change(full)
     # Time for a gang of a higher priority to be entitled to what there is.
@@ -95,7 +95,7 @@ def test_a_wish_that_holds_no_more_is_withdrawn(full: ScalingWorld, change: Any)
     assert full.plan().resizes == ()
 
 
-def test_a_gang_of_a_higher_priority_that_has_just_come_does_not_end_what_is_under_way(full: ScalingWorld) -> None:
+def test_a_gang_of_a_higher_priority_that_has_just_come_does_not_end_what_is_in_progress(full: ScalingWorld) -> None:
     plan = full.plan()
     full.arrives("first", workers(2), priority=1)
     assert full.plan().resizes == plan.resizes
@@ -106,7 +106,7 @@ def test_a_gang_of_a_higher_priority_that_has_just_come_does_not_end_what_is_und
     assert full.admit() == ["ns/next"]
 
 
-def test_what_was_given_for_a_gang_is_owed_to_it_however_long_pods_take_to_end(full: ScalingWorld) -> None:
+def test_capacity_that_was_released_for_a_gang_stays_nominated_while_pods_terminate(full: ScalingWorld) -> None:
     full.follow(full.plan().resizes)
     # Its pods are ending.
     full.view.set_pod(a_pod("ends", "n0", "2"))
@@ -165,7 +165,7 @@ def test_but_nothing_is_begun_for_one_that_is_not_the_first() -> None:
     assert busy.plan() == ResizePlan(recheck_time=busy.now + timedelta(seconds=DOWN))
 
 
-def test_room_that_came_without_a_shrink_is_kept_for_nobody(full: ScalingWorld) -> None:
+def test_capacity_that_came_without_a_shrink_is_kept_for_nobody(full: ScalingWorld) -> None:
     full.view.set_node(a_node("n1", "2"))
     assert full.plan() == ResizePlan()
 
@@ -196,7 +196,7 @@ def test_what_is_freed_is_for_the_gang_that_waits_and_not_for_one_that_would_fit
         pytest.param(4, elastic(0, 4), id="of which worker-0 would have to go"),
     ],
 )
-def test_nobody_is_asked_where_that_is_not_enough(head: int, elastic_spec: dict[str, Any]) -> None:
+def test_no_gang_is_requested_to_shrink_if_that_is_not_enough(head: int, elastic_spec: dict[str, Any]) -> None:
     busy = world(4)
     busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic_spec)
     busy.arrives("next", workers(head))
@@ -227,7 +227,7 @@ def test_nor_of_one_that_is_finishing_or_being_resized(full: ScalingWorld) -> No
         assert not found.is_resizable
 
 
-def test_whoever_may_not_be_resized_is_not_asked_and_not_asked_any_more(full: ScalingWorld) -> None:
+def test_a_gang_that_may_not_be_resized_gets_no_request_and_its_request_is_withdrawn(full: ScalingWorld) -> None:
     assert full.plan().resizes
     (busy,) = full.elastic()
     for gang in (busy, dataclasses.replace(busy, target=busy.count, leaving=())):
@@ -236,7 +236,7 @@ def test_whoever_may_not_be_resized_is_not_asked_and_not_asked_any_more(full: Sc
         assert plan_resizes(full.view, full.queue(), [gang], full.now, SCALE).resizes
 
 
-def test_room_is_kept_too_while_an_owner_has_followed_and_its_placement_has_not(full: ScalingWorld) -> None:
+def test_capacity_is_kept_too_while_an_owner_has_followed_and_its_placement_has_not(full: ScalingWorld) -> None:
     gang = full.running["ns/big"]
     full.running["ns/big"] = replace(gang, spec=replace(gang.spec, members=(workers(2),)))
     full.ending.append(FreedCapacity("n0", {"cpu": 2000, "pods": 2}))
@@ -315,7 +315,7 @@ def test_of_two_that_have_as_much_each_gives_a_half() -> None:
     assert wishes(busy.plan()) == {"a": (4, "4 5"), "b": (4, "4 5")}
 
 
-def test_the_lowest_priority_gives_first_whatever_it_has() -> None:
+def test_members_of_the_lowest_priority_are_removed_first() -> None:
     busy = world(8)
     busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), priority=1, **elastic(2, 4))
     busy.runs("b", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(3, 10))
@@ -324,7 +324,7 @@ def test_the_lowest_priority_gives_first_whatever_it_has() -> None:
     assert wishes(busy.plan()) == {"b": (3, "3")}
 
 
-def test_whoever_does_not_help_is_spared() -> None:
+def test_members_whose_removal_does_not_help_are_spared() -> None:
     """The first in line has its members on a node that the gang that waits may not use."""
     busy = ScalingWorld(a_node("n0", "4"), a_node("n1", "4", labels={"disk": "fast"}))
     busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(1, 4))
@@ -334,7 +334,7 @@ def test_whoever_does_not_help_is_spared() -> None:
     assert wishes(busy.plan()) == {"b": (3, "3")}
 
 
-def test_members_are_taken_where_the_gang_that_waits_can_use_their_room() -> None:
+def test_members_are_taken_where_the_gang_that_waits_can_use_their_capacity() -> None:
     """It needs two CPUs on one node; the policy's own order takes one here and one there."""
     busy = world(4, 4)
     busy.runs("big", [("n0", members(0, 2, 4, 6)), ("n1", members(1, 3, 5, 7))], workers(8), **elastic(6, 8))
@@ -346,7 +346,7 @@ def test_members_are_taken_where_the_gang_that_waits_can_use_their_room() -> Non
     assert busy.admit() == ["ns/next"]
 
 
-def test_where_neither_order_of_those_who_go_is_enough_all_ways_are_tried() -> None:
+def test_if_neither_order_of_victims_is_enough_all_combinations_are_tried() -> None:
     """By the policy, and node by node, worker-2 goes first: then the other node still takes nobody."""
     two = world(3, 3)
     two.runs("big", [("n1", members(0, 1)), ("n0", members(2))], workers(3), **elastic(2, 3))
@@ -364,7 +364,7 @@ def test_also_over_several_gangs_of_which_none_is_enough_alone() -> None:
     assert wishes(two.plan()) == {"one": (2, "2"), "two": (2, "1")}
 
 
-def test_more_is_asked_of_others_when_what_was_asked_is_not_enough_any_more(full: ScalingWorld) -> None:
+def test_more_members_are_requested_when_the_standing_requests_are_no_longer_enough(full: ScalingWorld) -> None:
     full.view.set_node(a_node("n1", "4"))
     full.runs("other", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
     assert full.plan().resizes
@@ -375,7 +375,7 @@ def test_more_is_asked_of_others_when_what_was_asked_is_not_enough_any_more(full
     assert wishes(full.plan()) == {"big": (2, "2 3"), "other": (2, "2 3")}
 
 
-def test_of_those_who_were_asked_nobody_is_asked_any_more_who_is_not_needed(full: ScalingWorld) -> None:
+def test_requests_to_victims_that_are_no_longer_needed_are_withdrawn(full: ScalingWorld) -> None:
     full.view.set_node(a_node("n1", "4"))
     full.runs("other", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
     full.waiting.clear()
@@ -386,7 +386,7 @@ def test_of_those_who_were_asked_nobody_is_asked_any_more_who_is_not_needed(full
     assert len(full.plan().resizes) == 1
 
 
-def test_a_gang_that_rests_or_cannot_be_understood_is_not_the_head(full: ScalingWorld) -> None:
+def test_a_gang_that_backs_off_or_is_invalid_is_not_the_head(full: ScalingWorld) -> None:
     until = format_micro_time(full.now + timedelta(seconds=5))
     waiting = full.waiting.pop("ns/next")
     full.waiting["ns/next"] = replace(waiting, status=replace(waiting.status, requeue_time=until))
@@ -412,14 +412,16 @@ def test_nobody_waits_for_a_gang_that_no_empty_cluster_could_take(full: ScalingW
         {"target_members": {"king": 2}, "leaving": ("worker-2", "worker-3")},
     ],
 )
-def test_a_wish_that_was_edited_to_nonsense_is_made_anew(full: ScalingWorld, nonsense: dict[str, Any]) -> None:
+def test_a_resize_request_that_was_edited_to_invalid_values_is_recreated(
+    full: ScalingWorld, nonsense: dict[str, Any]
+) -> None:
     gang = full.running["ns/big"]
     full.running["ns/big"] = replace(gang, status=replace(gang.status, **nonsense))
     assert wishes(full.plan()) == {"big": (2, "2 3")}
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00", "never"])
-def test_times_that_were_edited_to_nonsense_stop_nobody(moment: str) -> None:
+def test_times_that_were_edited_to_invalid_values_stop_nobody(moment: str) -> None:
     busy = world(8)
     busy.runs("big", [("n0", members(0, 1))], workers(2), last_resize_time=moment, bound_time=moment, **elastic(1, 4))
     assert wishes(busy.plan()) == {"big": (3, "")}
@@ -443,7 +445,7 @@ def idle() -> ScalingWorld:
     return idle
 
 
-def test_whoever_is_least_above_its_minimum_grows_first_by_one(idle: ScalingWorld) -> None:
+def test_the_gang_least_above_its_minimum_grows_first_by_one(idle: ScalingWorld) -> None:
     plan = idle.plan()
     assert wishes(plan) == {"b": (3, "")}
     (wish,) = plan.resizes
@@ -451,7 +453,7 @@ def test_whoever_is_least_above_its_minimum_grows_first_by_one(idle: ScalingWorl
 
 
 @pytest.mark.parametrize("target", [5, 99, 1])
-def test_a_wish_out_of_the_limits_is_none(idle: ScalingWorld, target: int) -> None:
+def test_a_resize_request_out_of_the_limits_is_none(idle: ScalingWorld, target: int) -> None:
     gang = idle.running["ns/a"]
     edited = replace(gang.status, target_members={"worker": target}, leaving=("worker-2",))
     idle.running["ns/a"] = replace(gang, status=edited)
@@ -507,7 +509,7 @@ def test_members_that_are_asked_for_already_come_first(idle: ScalingWorld) -> No
     assert idle.plan() == ResizePlan()
 
 
-def test_a_wish_to_grow_stands_while_it_fits_and_nobody_else_is_asked(idle: ScalingWorld) -> None:
+def test_a_resize_request_to_grow_stands_while_it_fits_and_nobody_else_is_asked(idle: ScalingWorld) -> None:
     first = idle.plan()
     # Somebody else's size was changed by hand, and its priority.
     gang = idle.running["ns/a"]
@@ -518,7 +520,7 @@ def test_a_wish_to_grow_stands_while_it_fits_and_nobody_else_is_asked(idle: Scal
     assert idle.plan().resizes == ()
 
 
-def test_a_wish_to_grow_is_withdrawn_when_a_gang_comes_to_wait(idle: ScalingWorld) -> None:
+def test_a_resize_request_to_grow_is_withdrawn_when_a_gang_comes_to_wait(idle: ScalingWorld) -> None:
     assert idle.plan().resizes
     idle.arrives("next", workers(9))
     assert idle.plan().resizes == ()

@@ -90,7 +90,7 @@ def test_a_parameter_server_that_ends_well_is_started_again() -> None:
     assert created(cluster.actions()) == ["Job/example-job-ps-a6no-0"]
 
 
-def test_a_job_is_made_anew_only_after_its_failure_is_on_record() -> None:
+def test_a_job_is_recreated_only_after_its_failure_is_recorded() -> None:
     cluster = running_world()
     cluster.exits("ps-0", 0)
     assert cluster.actions() is NO_ACTIONS
@@ -205,7 +205,7 @@ def test_a_worker_that_goes_keeps_its_job_until_its_pod_is_gone() -> None:
     }
 
 
-def test_a_job_that_is_made_anew_does_not_wait_for_pods_on_lost_nodes() -> None:
+def test_a_job_that_is_recreated_does_not_wait_for_pods_on_lost_nodes() -> None:
     cluster = running_world()
     cluster.exits("ps-0", 0)
     cluster.sync()
@@ -236,7 +236,7 @@ def ended(exit_code: int = 0, **spec: str) -> World:
     return cluster
 
 
-def test_nothing_is_cleaned_up_before_the_end_is_on_record() -> None:
+def test_nothing_is_cleaned_up_before_the_end_is_recorded() -> None:
     cluster = running_world()
     cluster.exits("master-0", 0)
     cluster.exits("ps-0", 0)

@@ -155,7 +155,7 @@ def test_mpi(wanted: str, gpus: int, cpus: float, slots: str) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 2])
-def test_plain_tells_nothing(index: int) -> None:
+def test_the_framework_plain_sets_no_variables(index: int) -> None:
     assert environment.PLAIN.environment(setting_of(3, gpus=1), NODE, index) == {}
 
 

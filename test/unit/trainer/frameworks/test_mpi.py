@@ -227,7 +227,7 @@ def launch(tmp_path: Path) -> Launch:
     return start
 
 
-def test_it_ends_when_every_node_has_let_it_in(launch: Launch, tmp_path: Path) -> None:
+def test_the_wait_ends_when_every_node_has_accepted_a_connection(launch: Launch, tmp_path: Path) -> None:
     hosts = [f"node-{index}" for index in range(37)]
     with launch("exit 0", hosts) as waiting:
         output, _ = waiting.communicate(timeout=60)

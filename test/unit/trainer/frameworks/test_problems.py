@@ -64,5 +64,5 @@ def test_what_says_one_process_is_nobodys_problem(framework: Framework, wanted: 
 
 
 @pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
-def test_it_can_be_asked_before_the_nodes_have_names(framework: Framework) -> None:
+def test_problems_can_be_evaluated_before_the_nodes_have_names(framework: Framework) -> None:
     assert framework.problem(Setting("mnist", 4, ())) is None

@@ -108,7 +108,7 @@ def test_flag_and_job_say_whether_it_is_a_gang(which: str, enabled: bool | None,
     assert ("Gang/" + NAME in [f"{each.resource.kind}/{each.name}" for each in cluster.actions().creates]) == is_gang
 
 
-def test_a_job_that_asks_in_vain_is_told_so_and_runs() -> None:
+def test_a_job_that_requests_a_gang_without_support_gets_an_event_and_runs() -> None:
     cluster = gang_world(gangs=GangPolicy(OFF))
     cluster.settle()
     assert len(cluster.jobs) == 3
@@ -168,7 +168,7 @@ def test_the_gang_says_what_runs_together_and_what_decides_where() -> None:
     assert (gang.spec.timeout_seconds, gang.spec.on_timeout, gang.spec.suspend) == (60, "Fail", False)
 
 
-def test_nothing_but_the_gang_is_created_before_there_is_room() -> None:
+def test_nothing_but_the_gang_is_created_before_there_is_capacity() -> None:
     cluster = gang_world(master(), workers(2), parameter_servers(1))
     cluster.settle()
     assert cluster.created == [f"Gang/{NAME}"]
@@ -226,7 +226,7 @@ def test_a_gang_that_is_pinned_keeps_its_scheduler() -> None:
     }
 
 
-def test_a_pinned_replica_that_has_got_another_node_is_made_anew_unless_it_runs() -> None:
+def test_a_pinned_replica_that_has_got_another_node_is_recreated_unless_it_runs() -> None:
     cluster = admitted_world(master(), workers(2), gangs=PINNED)
     cluster.runs("master-0")
     says(cluster, ADMITTED, placement=(NodePlacement("n2", ("master-0", "worker-0", "worker-1")),))
@@ -240,7 +240,7 @@ def test_a_pinned_replica_that_has_got_another_node_is_made_anew_unless_it_runs(
     assert cluster.actions() is NO_ACTIONS
 
 
-def test_of_a_part_only_what_is_placed_is_created_and_the_rest_follows() -> None:
+def test_a_partly_placed_gang_creates_only_its_placed_members_and_later_the_others() -> None:
     cluster = gang_world(master(), workers(3), minWorkers=1)
     cluster.settle()
     admit(cluster, "master-0", "worker-0")
@@ -262,7 +262,7 @@ def told(cluster: World, replica: str) -> dict[str, list[str]]:
     return {role: [ids[address.partition(":")[0]] for address in addresses] for role, addresses in named.items()}
 
 
-def test_of_a_part_tf_config_names_who_has_a_place_and_only_servers_hear_of_the_others() -> None:
+def test_tf_config_of_a_partly_placed_gang_names_placed_workers_and_all_workers_for_servers() -> None:
     cluster = gang_world(master(), parameter_servers(1), workers(4), minWorkers=1)
     cluster.settle()
     admit(cluster, "master-0", "ps-0", "worker-0", "worker-1")
@@ -286,7 +286,7 @@ def test_tf_config_keeps_the_place_of_a_worker_that_has_succeeded() -> None:
     assert told(cluster, "worker-2")["worker"] == ["worker-0", "worker-1", "worker-2"]
 
 
-def test_the_gang_of_a_refused_job_lets_go_once() -> None:
+def test_the_gang_of_an_invalid_job_is_released_once() -> None:
     gang = gang_of(admitted_world())
     let_go = replace(gang, spec=replace(gang.spec, suspend=True))
     assert stop_all((), (gang,), ()).patches == (Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}}),)
@@ -352,7 +352,7 @@ def test_an_attempt_that_was_missed_is_noticed_by_its_number() -> None:
 
 
 @pytest.mark.parametrize("replica", ["master-0", "worker-0"])
-def test_what_a_program_exits_with_while_it_is_taken_down_says_nothing(replica: str) -> None:
+def test_what_a_program_exits_with_while_it_is_deleted_says_nothing(replica: str) -> None:
     cluster = bound_world()
     says(cluster, WAITING, placement=())
     name = cluster.name(replica)
@@ -387,7 +387,7 @@ def is_said_to_restart(cluster: World) -> bool:
     return any(each.type == "Restarting" and each.status == "True" for each in cluster.job.status.conditions)
 
 
-def test_the_chief_that_succeeds_while_its_job_is_taken_down_has_succeeded() -> None:
+def test_the_chief_that_succeeds_while_its_job_is_deleted_has_succeeded() -> None:
     cluster = resumed_world()
     cluster.exits("master-0", 0)
     cluster.settle()
@@ -395,7 +395,7 @@ def test_the_chief_that_succeeds_while_its_job_is_taken_down_has_succeeded() -> 
 
 
 @pytest.mark.parametrize("late_seconds", [0, 5])
-def test_a_worker_that_succeeds_while_its_job_is_taken_down_does_not_run_again(late_seconds: float) -> None:
+def test_a_worker_that_succeeds_while_its_job_is_deleted_does_not_run_again(late_seconds: float) -> None:
     cluster = resumed_world()
     cluster.exits("worker-0", 0)
     if late_seconds:
@@ -413,7 +413,7 @@ def test_a_worker_that_succeeds_while_its_job_is_taken_down_does_not_run_again(l
 
 
 @pytest.mark.parametrize("replica", ["master-0", "worker-0"])
-def test_what_ends_with_0_because_it_was_told_to_end_has_not_succeeded(replica: str) -> None:
+def test_a_program_that_exits_0_because_it_was_terminated_has_not_succeeded(replica: str) -> None:
     cluster = resumed_world()
     cluster.pod_deleted(replica)
     cluster.advance(1)
@@ -423,7 +423,7 @@ def test_what_ends_with_0_because_it_was_told_to_end_has_not_succeeded(replica: 
     assert not is_said_to_restart(cluster)
 
 
-def test_a_parameter_server_that_ends_while_it_is_taken_down_says_nothing() -> None:
+def test_a_parameter_server_that_ends_while_it_is_deleted_says_nothing() -> None:
     cluster = resumed_world(master(), parameter_servers(1))
     cluster.exits("ps-0", 0)
     cluster.settle()
@@ -431,7 +431,7 @@ def test_a_parameter_server_that_ends_while_it_is_taken_down_says_nothing() -> N
     assert not is_said_to_restart(cluster)
 
 
-def test_a_job_is_taken_down_only_once_the_success_of_its_replica_is_on_record() -> None:
+def test_a_job_is_deleted_only_once_the_success_of_its_replica_is_recorded() -> None:
     cluster = bound_world(master(), workers(2))
     cluster.lingers = True
     cluster.exits("worker-0", 0)
@@ -443,7 +443,7 @@ def test_a_job_is_taken_down_only_once_the_success_of_its_replica_is_on_record()
     assert [each.name for each in cluster.actions().deletes] == [cluster.name("worker-0")]
 
 
-def test_a_replica_that_has_succeeded_keeps_its_job_and_takes_no_seat_in_later_attempts() -> None:
+def test_a_replica_that_has_succeeded_keeps_its_job_and_gets_no_assignment_in_later_attempts() -> None:
     cluster = bound_world(master(), workers(3))
     cluster.exits("worker-0", 0)
     cluster.job_ends("worker-0", "Complete")
@@ -467,7 +467,7 @@ def test_a_replica_that_has_succeeded_keeps_its_job_and_takes_no_seat_in_later_a
     assert [each.count for each in gang_of(cluster).spec.members] == [1, 2]
 
 
-def test_a_replica_that_is_made_anew_gets_its_seat_back() -> None:
+def test_a_replica_that_is_recreated_gets_its_assignment_back() -> None:
     cluster = bound_world(master(), workers(2), parameter_servers(1))
     cluster.exits("ps-0", 0)
     cluster.settle()
@@ -475,7 +475,7 @@ def test_a_replica_that_is_made_anew_gets_its_seat_back() -> None:
     assert cluster.job.status.restarts == 1
 
 
-def test_where_somebody_deletes_the_gang_all_begins_anew_but_for_what_has_succeeded_and_no_restart_is_counted() -> None:
+def test_if_the_gang_is_deleted_all_unfinished_replicas_start_again_and_no_restart_is_counted() -> None:
     cluster = bound_world()
     cluster.exits("worker-1", 0)
     cluster.job_ends("worker-1", "Complete")
@@ -493,7 +493,7 @@ def test_where_somebody_deletes_the_gang_all_begins_anew_but_for_what_has_succee
     assert cluster.job.status.restarts == 0
 
 
-def test_a_gang_whose_pods_have_all_ended_is_not_taken_down() -> None:
+def test_a_gang_whose_pods_have_all_ended_is_not_deleted() -> None:
     cluster = bound_world()
     says(cluster, RELEASED)
     assert cluster.actions() is NO_ACTIONS
@@ -502,7 +502,7 @@ def test_a_gang_whose_pods_have_all_ended_is_not_taken_down() -> None:
 # Size
 
 
-def test_more_workers_wait_for_room_and_the_rest_is_left_alone() -> None:
+def test_more_workers_wait_for_capacity_and_the_rest_is_left_alone() -> None:
     cluster = bound_world()
     cluster.change(worker_replicas=4)
     cluster.settle()
@@ -513,7 +513,7 @@ def test_more_workers_wait_for_room_and_the_rest_is_left_alone() -> None:
     assert len(cluster.jobs) == 5
 
 
-def test_of_fewer_workers_the_gang_asks_for_fewer() -> None:
+def test_a_gang_of_fewer_workers_requests_fewer_members() -> None:
     cluster = bound_world()
     cluster.change(worker_replicas=1)
     cluster.settle()
@@ -522,7 +522,7 @@ def test_of_fewer_workers_the_gang_asks_for_fewer() -> None:
 
 
 @pytest.mark.timeout(20)
-def test_a_seat_that_was_edited_to_nonsense_costs_no_time() -> None:
+def test_an_assignment_that_was_edited_to_invalid_values_costs_no_time() -> None:
     """The controller looked for a gang that is large enough to have it, one size after the other."""
     cluster = bound_world(master(), workers(3))
     (job,) = [each for name, each in cluster.jobs.items() if "worker" in name and name.endswith("-2")]
@@ -535,7 +535,7 @@ def test_a_seat_that_was_edited_to_nonsense_costs_no_time() -> None:
 # Suspend
 
 
-def test_a_suspended_job_gives_its_room_back_and_queues_anew() -> None:
+def test_a_suspended_job_releases_its_capacity_and_queues_again() -> None:
     cluster = bound_world()
     cluster.change(suspend=True)
     cluster.settle()
@@ -563,7 +563,7 @@ def test_child_jobs_are_stopped_though_the_gang_is_suspended_already() -> None:
     assert sorted(each.name for each in cluster.actions().suspends) == sorted(cluster.jobs)
 
 
-def test_a_gang_that_somebody_else_suspended_gives_no_seats_until_it_is_asked_for_again() -> None:
+def test_a_gang_that_somebody_else_suspended_gives_no_assignments_until_it_is_asked_for_again() -> None:
     cluster = bound_world()
     cluster.delete_job(cluster.name("worker-1"))
     gang = gang_of(cluster)
@@ -640,7 +640,7 @@ def test_a_job_that_has_waited_too_long_may_wait_on() -> None:
     assert len(cluster.jobs) == 3
 
 
-def test_a_job_that_has_waited_too_long_may_fail_and_its_gang_lets_go() -> None:
+def test_a_job_that_has_waited_too_long_may_fail_and_its_gang_is_released() -> None:
     cluster = waited("Fail")
     cluster.settle()
     assert cluster.job.status.phase == "Failed"

@@ -278,7 +278,7 @@ def test_amounts_in_a_runtime_that_are_none_are_refused(resource: str, gang: dic
         train_plan(runtime=runtime, gangs=GANGS, gang=gang)
 
 
-def test_a_gang_whose_needs_cannot_be_told_is_refused() -> None:
+def test_a_gang_whose_requests_cannot_be_computed_is_refused() -> None:
     runtime = runtime_spec(templates={"launcher": role_template("launcher", resources={"requests": {"cpu": "many"}})})
     with pytest.raises(UnplannableError, match="the pods of launcher: "):
         train_plan(runtime=runtime, gangs=GANGS, gang={"enabled": True}, **MPI)

@@ -81,7 +81,7 @@ def test_pods_go_out_at_once_and_their_scheduler_holds_them(backend: str) -> Non
     assert (cluster.job.status.phase, cluster.job.status.start_time is not None) == ("Running", True)
 
 
-def test_it_asks_for_the_least_that_may_start() -> None:
+def test_the_pod_group_requests_the_minimum() -> None:
     specs = (workers(4, template=asking(cpu="1", memory="1Gi")), parameter_servers(1, template=asking(cpu="500m")))
     cluster = grouped("volcano", *specs, minWorkers=2)
     assert group_of(cluster).spec == {"minMember": 3, "minResources": {"cpu": "2500m", "memory": "2Gi"}}
@@ -155,7 +155,7 @@ def test_a_job_that_was_started_without_a_group_goes_on_without_one() -> None:
 
 
 @pytest.mark.parametrize(("on_timeout", "phase"), [("Fail", "Failed"), ("Wait", "Creating")])
-def test_a_job_that_waited_too_long_does_what_it_was_told_to(on_timeout: str, phase: str) -> None:
+def test_a_job_that_waited_too_long_follows_its_timeout_policy(on_timeout: str, phase: str) -> None:
     cluster = grouped("volcano", timeoutSeconds=60, onTimeout=on_timeout)
     says(cluster, phase="Pending")
     assert scheduled(cluster)[2].startswith("the queue has not admitted it yet; ")
@@ -206,7 +206,7 @@ def test_nothing_exists_before_kueue_has_let_the_job_in() -> None:
     assert len(cluster.jobs) == 3
 
 
-def test_what_kueue_takes_out_is_stopped_and_queues_anew_once_its_pods_are_gone() -> None:
+def test_what_kueue_takes_out_is_stopped_and_queues_again_once_its_pods_are_gone() -> None:
     cluster = admitted()
     cluster.stops_slowly = True
     uid = group_of(cluster).metadata.uid

@@ -55,7 +55,7 @@ def test_command_and_arguments(trainer: dict[str, Any], command: list[str], args
     assert (made["command"], made.get("args")) == (command, args)
 
 
-def test_who_does_not_run_the_command_keeps_that_of_the_runtime() -> None:
+def test_a_role_that_does_not_run_the_command_keeps_that_of_the_runtime() -> None:
     made = training_container(role_template(command=["sshd"]), runs_command=False, trainer={"args": ["x"]})
     assert (made["command"], made.get("args")) == (["sshd"], None)
     assert made["image"] == "localhost/trainer"

@@ -55,11 +55,11 @@ def on_claim(dataset: str = "", model: str = "", output: str = "", *, is_shared:
         pytest.param({"dataset": "pvc://a", "model": "pvc://a", "output": "pvc://a"}, [], id="what-is-on-claims"),
     ],
 )
-def test_who_brings_what_and_takes_it_away(uris: dict[str, str], carriers: list[str]) -> None:
+def test_each_uri_has_its_initializer_or_exporter(uris: dict[str, str], carriers: list[str]) -> None:
     assert [each.role for each in on_claim(**uris).storage_containers] == carriers
 
 
-def test_a_carrier_runs_the_projects_own_command_on_the_uri() -> None:
+def test_an_initializer_or_exporter_runs_the_projects_own_command_on_the_uri() -> None:
     carriers = {each.role: each for each in made(**IN_STEPS).storage_containers}
     assert {role: (each.command, each.uri) for role, each in carriers.items()} == {
         "dataset-initializer": (("initialize", "dataset"), "s3://data/set"),
@@ -86,7 +86,7 @@ def test_an_exporter_needs_a_shared_volume(output: str, is_shared: bool, problem
     assert workspace_problem(on_claim(output=output, is_shared=is_shared)) == problem
 
 
-def test_nobody_gets_a_volume_who_needs_none() -> None:
+def test_a_job_without_need_for_it_gets_no_volume() -> None:
     assert not made().is_needed
     assert with_workspace(NODE, "node", made()) == NODE
 
@@ -156,7 +156,7 @@ def test_volumes_of_claims_with_like_names_do_not_meet() -> None:
         assert {each["persistentVolumeClaim"]["claimName"] for each in spec["volumes"]} == {first, second}
 
 
-def test_a_carriers_pod_is_what_the_runtime_says_of_it_but_for_what_it_is_for() -> None:
+def test_an_initializers_pod_is_the_runtimes_template_with_the_initializers_command() -> None:
     workspace = made(
         is_shared=True,
         datasetConfig={
@@ -183,7 +183,7 @@ def test_a_carriers_pod_is_what_the_runtime_says_of_it_but_for_what_it_is_for() 
     assert container["volumeMounts"][0]["mountPath"] == "/workspace"
 
 
-def test_a_carrier_without_a_runtime_may_run_in_a_restricted_namespace() -> None:
+def test_an_initializer_or_exporter_without_a_runtime_may_run_in_a_restricted_namespace() -> None:
     workspace = made(is_shared=True, **DATASET)
     template = storage_template(workspace.storage_containers[0], {}, IMAGE, workspace)
     container = dict(container_of(template["spec"], "dataset-initializer") or {})

@@ -67,7 +67,7 @@ def told(cluster: World, replica_id: str) -> dict[str, list[str]]:
     return found
 
 
-def test_everybody_is_told_of_as_many_workers_as_there_may_ever_be() -> None:
+def test_every_replica_gets_the_addresses_of_the_maximum_of_workers() -> None:
     cluster = running(2)
     for replica in ("master-0", "ps-0", "worker-0", "worker-1"):
         assert told(cluster, replica)["worker"] == [f"example-job-worker-a6no-{index}:2222" for index in range(MOST)]
@@ -228,7 +228,7 @@ def test_the_gang_follows_when_the_most_changes() -> None:
     assert cluster.gang.spec.max_members == {}
 
 
-def test_a_gang_that_starts_with_a_part_is_told_of_all_that_may_come() -> None:
+def test_a_gang_that_starts_partly_gets_the_addresses_of_all_possible_members() -> None:
     gangs = Gangs(3)
     cluster = gangs.world
     cluster.settle()
@@ -250,7 +250,7 @@ def test_without_autoscaling_the_gang_has_no_most() -> None:
     assert (spec.min_members, spec.max_members) == ({"worker": 1}, {})
 
 
-def test_the_gang_names_who_leaves() -> None:
+def test_the_gang_names_the_leaving_members() -> None:
     gangs = Gangs(4)
     cluster = gangs.start()
     before = dict(cluster.jobs)
@@ -269,7 +269,7 @@ def test_the_gang_names_who_leaves() -> None:
 
 
 @pytest.mark.parametrize("done", ["nothing", "the gang", "the gang, and its scheduler followed", "one Job"])
-def test_a_kill_in_the_middle_changes_nothing_of_who_leaves(done: str) -> None:
+def test_a_crash_during_a_shrink_does_not_change_the_leaving_members(done: str) -> None:
     gangs = Gangs(4)
     cluster = gangs.start()
     gangs.says("leaving", ("worker-1", "worker-2"))
@@ -286,7 +286,7 @@ def test_a_kill_in_the_middle_changes_nothing_of_who_leaves(done: str) -> None:
     assert gangs.count == 2
 
 
-def test_who_comes_while_others_are_named_to_leave_is_one_of_those() -> None:
+def test_workers_added_during_a_shrink_are_the_leaving_ones() -> None:
     gangs = Gangs(4)
     cluster = gangs.start()
     gangs.says("leaving", ("worker-1", "worker-2"))
@@ -294,7 +294,7 @@ def test_who_comes_while_others_are_named_to_leave_is_one_of_those() -> None:
     assert (indexes(cluster), gangs.count) == ([0, 1, 3], 3)
 
 
-def test_a_gang_with_holes_that_goes_back_to_the_queue_starts_anew_without_them() -> None:
+def test_a_gang_with_holes_that_goes_back_to_the_queue_starts_again_without_them() -> None:
     gangs = Gangs(4)
     cluster = gangs.start()
     gangs.says("leaving", ("worker-1",))

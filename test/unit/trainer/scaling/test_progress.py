@@ -59,7 +59,7 @@ def test_each_worker_gets_its_share_and_the_first_ones_what_does_not_divide() ->
         assert "TFJOB_STEPS" not in env(cluster, replica)
 
 
-def test_steps_stand_before_whatever_may_use_them_and_replace_the_users_own() -> None:
+def test_the_variables_of_steps_come_first_and_replace_the_users_own() -> None:
     own = [{"name": "TFJOB_STEPS", "value": "7"}, {"name": "A", "value": "$(TFJOB_STEPS)"}]
     template = pod_template(container(env=own))
     cluster = running_world(workers(1, template=template), autoscaling={"maxWorkers": 2, "totalSteps": 10})
@@ -146,7 +146,7 @@ def test_steps_of_a_pod_that_stays_can_be_read_again_so_they_may_wait() -> None:
         (["3", "3", "4"], 4, ""),
     ],
 )
-def test_a_report_that_cannot_be_is_ignored_and_told_once(reports: list[str], counted: int, problem: str) -> None:
+def test_an_impossible_report_is_ignored_and_reported_once(reports: list[str], counted: int, problem: str) -> None:
     cluster = running(2)
     for report in reports:
         annotate(cluster, "worker-1", report)
@@ -181,7 +181,7 @@ def test_with_a_pattern_the_log_counts_and_not_the_annotation() -> None:
     assert done(cluster) == 3
 
 
-def test_the_last_words_of_a_container_that_failed_count() -> None:
+def test_the_message_of_a_container_that_failed_counts() -> None:
     cluster = running(2, **PATTERN)
     cluster.exits("worker-1", 143, message="step 3 of mine\nstep 4 of mine\nbye\n")
     assert done(cluster) == 4

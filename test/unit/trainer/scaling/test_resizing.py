@@ -86,7 +86,7 @@ def test_a_change_of_the_spec_is_told_and_the_condition_holds_until_the_children
     assert notes(cluster, "Resized") == [words]
 
 
-def test_a_change_of_the_entry_is_told_as_that() -> None:
+def test_a_change_of_the_entry_is_reported_as_that() -> None:
     cluster = running_world(master(), workers(2))
     specs = cluster.job.spec.replica_specs
     cluster.change(replica_specs=(specs[0], replace(specs[1], replicas=3)))
@@ -94,7 +94,7 @@ def test_a_change_of_the_entry_is_told_as_that() -> None:
     assert notes(cluster, "Resized") == ["scaled 2 → 3 workers by replicas of WORKER"]
 
 
-def test_the_wish_is_on_record_before_it_is_written_and_told_once_it_is_there() -> None:
+def test_the_resize_request_is_recorded_before_it_is_written_and_told_once_it_is_there() -> None:
     cluster = gang_world()
     wish(cluster, 2, "worker-1", "worker-2")
     result = act(cluster)
@@ -114,7 +114,7 @@ def test_the_wish_is_on_record_before_it_is_written_and_told_once_it_is_there() 
     assert notes(cluster, "AutoscalerOverridden") == []
 
 
-def test_growth_is_told_with_its_reason() -> None:
+def test_growth_is_reported_with_its_reason() -> None:
     cluster = gang_world()
     wish(cluster, 5, reason="the cluster has room")
     act(cluster)
@@ -124,7 +124,7 @@ def test_growth_is_told_with_its_reason() -> None:
     assert notes(cluster, "Resized") == ["grown 4 → 5 workers: the cluster has room"]
 
 
-def test_a_wish_stands_until_it_is_fulfilled_or_withdrawn() -> None:
+def test_a_resize_request_stands_until_it_is_fulfilled_or_withdrawn() -> None:
     cluster = gang_world()
     wish(cluster, 3, "worker-3")
     assert cluster.sync().scale_to == 3
@@ -136,13 +136,13 @@ def test_a_wish_stands_until_it_is_fulfilled_or_withdrawn() -> None:
 
 
 @pytest.mark.parametrize(("target", "written"), [(1, 2), (9, 6)])
-def test_a_wish_beyond_the_bounds_of_the_job_is_cut(target: int, written: int) -> None:
+def test_a_resize_request_beyond_the_bounds_of_the_job_is_cut(target: int, written: int) -> None:
     cluster = gang_world()
     wish(cluster, target)
     assert cluster.sync().scale_to == written
 
 
-def test_somebody_who_writes_before_the_wish_is_written_wins_and_is_told() -> None:
+def test_a_user_who_scales_before_the_resize_request_is_written_wins_and_gets_an_event() -> None:
     cluster = gang_world()
     wish(cluster, 2, "worker-2", "worker-3")
     cluster.sync()
@@ -170,7 +170,7 @@ def test_somebody_who_resizes_further_or_turns_his_own_resize_back_fights_nobody
     assert notes(cluster, "AutoscalerOverridden") == []
 
 
-def test_a_fight_is_told_each_time() -> None:
+def test_a_fight_is_reported_each_time() -> None:
     cluster = gang_world()
     for count in (1, 2):
         wish(cluster, 3, "worker-3")

@@ -50,7 +50,7 @@ def test_all_that_are_needed_must_succeed_and_no_others() -> None:
     assert has_succeeded(cluster.plan, views(cluster))
 
 
-def test_where_nobody_says_who_is_needed_it_is_the_chief() -> None:
+def test_by_default_the_success_of_the_chief_decides() -> None:
     cluster = running_world()
     cluster.exits("worker-0", 0)
     assert not has_succeeded(cluster.plan, views(cluster))
@@ -113,7 +113,7 @@ def test_a_limit_that_is_reached_ends_nothing_as_long_as_nobody_fails() -> None:
     assert verdict(running_train_world(maxRestarts=0)) is None
 
 
-def test_success_is_told_by_whom() -> None:
+def test_the_message_of_a_success_names_the_replica() -> None:
     cluster = running_train_world(nodes=1)
     ends(cluster, "node-0")
     assert verdict(cluster) == Completion(True, "ChiefSucceeded", "node-0 succeeded")

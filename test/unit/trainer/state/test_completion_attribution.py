@@ -20,7 +20,7 @@ def test_a_permanent_error_counts_once_nobody_else_can_have_caused_it() -> None:
     assert "node-0 failed: exit code 1" in cluster.job.status.reason
 
 
-def test_one_node_alone_has_nobody_to_blame() -> None:
+def test_a_single_node_is_the_cause_of_its_own_failure() -> None:
     cluster = running_train_world(nodes=1)
     ends(cluster, "node-0", exit_code=1)
     cluster.settle()
@@ -28,7 +28,7 @@ def test_one_node_alone_has_nobody_to_blame() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 1])
-def test_who_ends_after_a_fellow_was_killed_is_no_cause(seconds: float) -> None:
+def test_a_replica_that_fails_after_a_peer_was_killed_is_not_the_cause(seconds: float) -> None:
     cluster = running_train_world()
     ends(cluster, "node-1", exit_code=137)
     cluster.advance(seconds)
@@ -47,7 +47,7 @@ def test_that_is_so_in_whichever_order_the_kubelets_tell_it() -> None:
     assert (cluster.job.status.phase, cluster.status.restarts) == ("Running", 1)
 
 
-def test_who_ends_first_with_a_permanent_error_is_the_cause() -> None:
+def test_the_first_replica_with_a_permanent_error_is_the_cause() -> None:
     cluster = running_train_world()
     ends(cluster, "node-0", exit_code=1)
     cluster.settle()

@@ -43,7 +43,9 @@ def seconds_until_it_fails(cluster: World) -> float:
 
 @pytest.mark.parametrize("message", [NO_SECRET, "couldn't find key HF_TOKEN in Secret ns/hub-token"])
 @pytest.mark.parametrize("carrier", [DATASET, MODEL, EXPORTER])
-def test_a_job_whose_carrier_lacks_a_secret_says_so_and_fails_after_a_while(carrier: str, message: str) -> None:
+def test_a_job_whose_initializer_or_exporter_lacks_a_secret_says_so_and_fails_after_a_while(
+    carrier: str, message: str
+) -> None:
     cluster = at_step_of(carrier)
     waits_for_config(cluster, carrier, message)
     cluster.settle()
@@ -110,7 +112,7 @@ def fails_in_place(cluster: World, carrier: str, attempts: int) -> None:
 
 
 @pytest.mark.parametrize("carrier", [DATASET, EXPORTER])
-def test_a_carrier_tries_again_only_so_often(carrier: str) -> None:
+def test_an_initializer_or_exporter_has_a_limit_of_retries(carrier: str) -> None:
     cluster = at_step_of(carrier)
     fails_in_place(cluster, carrier, MAX_ATTEMPTS - 1)
     cluster.settle()

@@ -64,7 +64,7 @@ def test_one_that_has_succeeded_needs_its_job_no_more() -> None:
     assert restarting(cluster) == set()
 
 
-def test_of_a_tfjob_a_job_that_is_gone_is_simply_made_anew() -> None:
+def test_of_a_tfjob_a_job_that_is_gone_is_simply_recreated() -> None:
     cluster = running_world()
     cluster.delete_job(cluster.name("worker-0"))
     assert restarting(cluster) == set()

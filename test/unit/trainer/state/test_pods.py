@@ -38,7 +38,7 @@ def test_exit_code(exit_code: int, reason: str, retryable: bool, permanent: bool
     assert is_permanent_error(ended) is permanent
 
 
-def test_words_leave_out_what_says_nothing() -> None:
+def test_the_text_of_an_exit_omits_the_generic_reason() -> None:
     assert in_words(Terminated(1, "Error")) == "exit code 1"
     assert in_words(Terminated(137, "OOMKilled")) == "exit code 137 (OOMKilled)"
 

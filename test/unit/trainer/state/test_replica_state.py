@@ -143,7 +143,7 @@ def test_the_end_of_a_job_whose_pods_is_never_seen_counts_after_a_while(
 
 
 @pytest.mark.parametrize("outcome", ["Complete", "Failed"])
-def test_a_worker_is_not_made_anew_before_the_end_of_its_pod_is_seen(outcome: str) -> None:
+def test_a_worker_is_not_recreated_before_the_end_of_its_pod_is_seen(outcome: str) -> None:
     cluster = running_world()
     cluster.exits("worker-0", 3, phase="Running")
     cluster.runs("worker-0", restart_count=1)
@@ -194,7 +194,7 @@ def test_a_disruption_after_the_end_takes_nothing_back() -> None:
     assert view_of(cluster, "master-0").state == "Succeeded"
 
 
-def test_a_disrupted_replica_that_ended_with_0_is_made_anew() -> None:
+def test_a_disrupted_replica_that_ended_with_0_is_recreated() -> None:
     cluster = running_world()
     condition = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
     cluster.exits("worker-0", 0)
@@ -225,14 +225,14 @@ def test_a_success_before_the_pod_is_deleted_counts_and_an_error_is_the_jobs_to_
     assert (view.state, view.is_restarting) == (state, exit_code != 0)
 
 
-def test_a_parameter_server_that_ends_well_is_made_anew() -> None:
+def test_a_parameter_server_that_ends_well_is_recreated() -> None:
     cluster = running_world()
     cluster.exits("ps-0", 0)
     view = view_of(cluster, "ps-0")
     assert (view.state, view.must_redo) == ("Running", True)
 
 
-def test_a_worker_whose_job_was_failed_is_made_anew() -> None:
+def test_a_worker_whose_job_was_failed_is_recreated() -> None:
     cluster = running_world()
     cluster.exits("worker-0", 1)
     cluster.job_ends("worker-0", "Failed")
@@ -327,7 +327,7 @@ def test_a_job_that_gets_no_pod_says_where_to_look() -> None:
     assert "`kubectl describe job example-job-worker-a6no-0`" in view_of(cluster, "worker-0").pending
 
 
-def test_after_a_resume_the_wait_for_a_pod_begins_anew() -> None:
+def test_after_a_resume_the_wait_for_a_pod_begins_again() -> None:
     cluster = world(suspend=False)
     cluster.settle()
     cluster.change(suspend=True)

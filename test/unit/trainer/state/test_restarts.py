@@ -59,7 +59,7 @@ def test_a_count_never_falls() -> None:
     assert restarts(cluster) == 3
 
 
-def test_a_parameter_server_that_is_made_anew_counts() -> None:
+def test_a_parameter_server_that_is_recreated_counts() -> None:
     cluster = running_world()
     for _ in range(3):
         cluster.exits("ps-0", 0)
@@ -98,7 +98,7 @@ def test_more_restarts_than_the_limit_fail_the_job() -> None:
     assert cluster.job.status.reason == "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2"
 
 
-def test_an_event_names_who_was_restarted() -> None:
+def test_the_event_of_a_restart_names_the_replica() -> None:
     cluster = running_world(master(), workers(7), parameter_servers(1))
     cluster.events.clear()
     for index in range(7):

@@ -50,7 +50,7 @@ def scale(cluster: World, count: int) -> None:
     cluster.settle()
 
 
-def test_all_stop_and_start_anew_once_all_have_gone_and_services_stay() -> None:
+def test_all_stop_and_start_again_once_all_have_gone_and_services_stay() -> None:
     cluster = running(3)
     before, services = dict(cluster.jobs), dict(cluster.services)
     scale(cluster, 2)
@@ -145,7 +145,7 @@ def test_a_resize_during_a_resize_is_one_generation_more() -> None:
     assert (generations(cluster), told(cluster), len(cluster.jobs)) == ({"4"}, 4, 6)
 
 
-def test_nothing_is_deleted_before_the_next_generation_is_on_record() -> None:
+def test_nothing_is_deleted_before_the_next_attempt_is_recorded() -> None:
     cluster = running(2)
     cluster.change(worker_replicas=3)
     actions = cluster.actions()
@@ -227,7 +227,7 @@ def test_a_gang_keeps_its_attempt_and_takes_the_members_that_stay() -> None:
 
 
 @given(st.lists(st.sampled_from(("2", "3", "5", "reap", "sync", "suspend", "resume", "fails")), max_size=15))
-def test_two_generations_never_run_at_once_whatever_happens(happenings: list[str]) -> None:
+def test_pods_of_two_restart_attempts_never_run_at_once(happenings: list[str]) -> None:
     cluster = running(2)
     for word in happenings:
         if word.isdecimal():
@@ -304,7 +304,7 @@ def test_those_of_before_have_had_their_say() -> None:
     assert cluster.status.restarts == 1
 
 
-def test_what_has_no_generation_is_always_heard() -> None:
+def test_children_without_a_restart_attempt_always_count() -> None:
     cluster = world_in_steps()
     cluster.settle()
     ends(cluster, "dataset-initializer-0", "model-initializer-0")
@@ -342,7 +342,7 @@ def test_the_first_generation_has_nothing_before_it() -> None:
     assert seconds_until_pod_lost(plan, cluster.observed, cluster.now) is None
 
 
-def test_of_a_set_nothing_is_kept_not_even_who_succeeded() -> None:
+def test_a_restart_of_all_replicas_keeps_nothing_not_even_successes() -> None:
     cluster = running_train_world()
     ends(cluster, "node-1")
     cluster.settle()

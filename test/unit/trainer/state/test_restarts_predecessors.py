@@ -109,7 +109,7 @@ def test_its_service_does_not_wait(build: Callable[[], World], replica: str) -> 
 
 @pytest.mark.parametrize("exit_code", [0, 1, 143])
 @pytest.mark.parametrize(("build", "replica"), [*WORLDS[:4], pytest.param(plain, "master-0", id="chief"), WORLDS[4]])
-def test_what_they_exit_with_as_they_are_told_to_end_is_neither_success_nor_failure(
+def test_the_exit_code_of_a_terminating_pod_is_neither_success_nor_failure(
     build: Callable[[], World], replica: str, exit_code: int
 ) -> None:
     cluster = build()

@@ -44,7 +44,7 @@ def test_figures_may_wait_and_nothing_else(changed: dict[str, Any], expected: bo
     assert is_minor(OLD, StatusResult(replace(OLD, **changed))) is expected
 
 
-def test_what_is_told_or_urgent_does_not_wait() -> None:
+def test_changes_with_events_or_urgent_ones_are_not_delayed() -> None:
     new = replace(OLD, ready={"node": "1/2"})
     assert not is_minor(OLD, StatusResult(new, events=(StatusEvent(NORMAL, "Reason", "words"),)))
     assert not is_minor(OLD, StatusResult(new, is_urgent=True))

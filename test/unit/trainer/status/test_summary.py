@@ -16,7 +16,9 @@ def notes(cluster: World) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("limit", "count"), [(None, "restart 1"), (3, "restart 1 of 3")], ids=["without-a-limit", "with-a-limit"]
 )
-def test_a_set_that_is_started_again_is_told_once_with_who_failed_and_why(limit: int | None, count: str) -> None:
+def test_a_restart_of_all_replicas_is_reported_once_with_the_failed_one_and_the_reason(
+    limit: int | None, count: str
+) -> None:
     cluster = running_train_world(nodes=3, maxRestarts=limit)
     cluster.exits("node-2", 137, "Error", message="last words\nof the program")
     cluster.job_ends("node-2", "Failed")

@@ -131,7 +131,7 @@ def test_a_job_without_a_plan_has_a_status_that_comes_back(make: Any, state: str
     assert wire.jobs_status == ()
 
 
-def test_a_life_is_told_in_the_apis_words() -> None:
+def test_the_status_of_a_jobs_life_uses_the_states_of_its_api() -> None:
     cluster = running_train_world()
     assert (cluster.job.status.state, cluster.job.status.nodes) == ("RUNNING", "2/2")
     assert cluster.job.status.jobs_status == (JobsStatus("node", 2, 2, 2, 0, 0, 0),)

@@ -101,7 +101,7 @@ def test_the_chiefs_success_is_the_jobs() -> None:
     assert condition(cluster, "Failed") is None
 
 
-def test_the_chiefs_permanent_error_is_the_jobs_with_its_last_words() -> None:
+def test_the_chiefs_permanent_error_is_the_jobs_with_its_message() -> None:
     cluster = running_world()
     cluster.exits("master-0", 3, "Error", "no such\n  data set")
     cluster.settle()
@@ -260,7 +260,7 @@ def test_the_deadline_counts_from_the_resume() -> None:
 # Suspend
 
 
-def test_suspend_and_resume_are_told() -> None:
+def test_suspend_and_resume_have_events() -> None:
     cluster = running_world()
     cluster.events.clear()
     cluster.change(suspend=True)
@@ -435,7 +435,7 @@ def test_a_waiting_word_is_shortened() -> None:
     assert len(cluster.job.status.reason) < 1100
 
 
-def test_a_failure_of_the_last_run_is_told_while_it_is_down() -> None:
+def test_a_failure_of_the_last_run_is_reported_until_the_container_runs() -> None:
     cluster = running_world(master(), workers(1), parameter_servers(1))
     cluster.pod("worker-0", container_statuses=(waiting("CrashLoopBackOff", last=Terminated(9)),))
     cluster.settle()

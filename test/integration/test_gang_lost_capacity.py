@@ -125,7 +125,7 @@ def is_left(seen: Seen, node: str, how: str) -> bool:
     return list(seen.placed.values()).count(node) <= (1 if how == "taken" else 0)
 
 
-def test_members_whose_room_is_lost_before_they_are_bound_get_other_room_in_the_same_attempt(
+def test_members_whose_capacity_is_lost_before_they_are_bound_get_other_capacity_in_the_same_attempt(
     gang_cluster: Cluster,
 ) -> None:
     with gangs(gang_cluster, nodes_each=2, clock=LeapClock()) as keeper:
@@ -147,7 +147,7 @@ def check_that_others_pass(api: Api, keeper: Keeper) -> None:
     assert all(seen.bound == 0 for seen in keeper.look().values())
 
 
-def test_gangs_whose_room_is_lost_before_they_are_bound_go_back_whole_where_there_is_no_other(
+def test_gangs_whose_capacity_is_lost_before_they_are_bound_go_back_whole_where_there_is_no_other(
     gang_cluster: Cluster,
 ) -> None:
     clock = LeapClock()
