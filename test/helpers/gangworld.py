@@ -31,6 +31,9 @@ from tfjob_controller.api.gang import (
     Gang,
     decode_gang,
     gang_key_of,
+    index_of,
+    kind_of,
+    member_of,
     placed_nodes,
     wanted_members,
 )
@@ -69,13 +72,16 @@ class _Pods:
     def __init__(self, pods: Mapping[str, ScheduledPod]) -> None:
         self._pods = pods
         self.woken: list[str] = []
+        # By pod, the node that the annotation names.
+        self.annotated: dict[str, str] = {}
 
-    def request(self, method: str, path: str, **_: Any) -> bytes:
+    def request(self, method: str, path: str, *, body: bytes = b"", **_: Any) -> bytes:
         name = path.rpartition("/")[2]
         found = self._pods.get(f"{NAMESPACE}/{name}")
         if method != "PATCH" or found is None:
             raise ApiError(404, "NotFound", f"{path} not found")
         self.woken.append(name)
+        self.annotated[name] = msgspec.json.decode(body)["metadata"]["annotations"][f"{_PREFIX}/node"]
         return msgspec.json.encode(found)
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
@@ -99,7 +105,7 @@ class GangWorld:
     each has failed before and is retried.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_indexed: bool = False) -> None:
         self.api = MemoryApi()
         self.clock = FakeClock()
         self.nodes: dict[str, Node] = {}
@@ -110,6 +116,8 @@ class GangWorld:
         self.is_binding_repeated = False
         self.is_binding_slow = False
         self.is_leading = True
+        # Whether owners create pods of Indexed Jobs, whose labels have no member's name.
+        self.is_indexed = is_indexed
         self._under_way: list[tuple[BindRequest, OnResult, RejectBinding]] = []
         # Pods by uid for which kube-scheduler waits for the response of a bind call.
         self._assumed: dict[str, tuple[str, int]] = {}
@@ -402,12 +410,19 @@ class GangWorld:
         cpu = cpu or int(gang.spec.members[0].resources["cpu"])
         for member in placed_nodes(gang.status):
             if member not in there:
-                labels = {
+                labels = self._member_labels(member) | {
                     f"{_PREFIX}/gang": name,
-                    f"{_PREFIX}/member": member,
                     f"{_PREFIX}/attempt": str(gang.status.attempt),
                 }
                 self.put_pod(f"{name}-{member}-{gang.status.attempt}", labels, cpu)
+
+    def _member_labels(self, member: str) -> dict[str, str]:
+        if not self.is_indexed:
+            return {f"{_PREFIX}/member": member}
+        return {
+            f"{_PREFIX}/member-kind": kind_of(member),
+            "batch.kubernetes.io/job-completion-index": str(index_of(member)),
+        }
 
     def delete_old_pods(self, name: str) -> None:
         """Deletes pods as an owner does when its gang has lost its placement, or members were removed."""
@@ -415,8 +430,7 @@ class GangWorld:
         attempt = str(gang.status.attempt) if gang.status.phase in (ADMITTED, BOUND) else ""
         wanted = wanted_members(gang)
         for pod in self.pods_of(name):
-            labels = pod.metadata.labels
-            if labels[f"{_PREFIX}/attempt"] != attempt or labels[f"{_PREFIX}/member"] not in wanted:
+            if pod.metadata.labels[f"{_PREFIX}/attempt"] != attempt or member_of(pod.metadata) not in wanted:
                 self.remove_pod(pod.metadata.name)
 
     # kube-scheduler
@@ -429,12 +443,8 @@ class GangWorld:
         for pod in [pod for pod in self.pods.values() if gang_key_of(pod.metadata) and not pod.spec.node_name]:
             if pod.metadata.uid in self._assumed:
                 continue
-            labels = pod.metadata.labels
-            who = GangMember(
-                gang_key_of(pod.metadata),
-                int(labels["scheduling.kubeflow.org/attempt"]),
-                labels["scheduling.kubeflow.org/member"],
-            )
+            attempt = int(pod.metadata.labels[f"{_PREFIX}/attempt"])
+            who = GangMember(gang_key_of(pod.metadata), attempt, member_of(pod.metadata))
             node = self.placements.node_for(who.gang, who.attempt, who.name).node
             if not node:
                 continue

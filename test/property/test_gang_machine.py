@@ -31,6 +31,8 @@ class GangMachine(RuleBasedStateMachine):
         self.numbers = 0
         # What each pod of a gang really takes, where that is more than the gang says.
         self.more: dict[str, int] = {}
+        # The gangs whose pods are those of an Indexed Job.
+        self.indexed: set[str] = set()
         # The last attempt of an earlier gang of the name, whose pods may still be there.
         self.earlier: dict[str, int] = {}
         for name in NODES:
@@ -45,11 +47,16 @@ class GangMachine(RuleBasedStateMachine):
         priority=st.integers(0, 1),
         more=st.sampled_from([0, 0, 1]),
         elastic=st.none() | st.tuples(st.integers(0, 4), st.integers(0, 3)),
+        is_indexed=st.booleans(),
     )
-    def a_gang_comes(self, workers: int, cpu: int, priority: int, more: int, elastic: tuple[int, int] | None) -> None:
+    def a_gang_comes(
+        self, workers: int, cpu: int, priority: int, more: int, elastic: tuple[int, int] | None, is_indexed: bool
+    ) -> None:
         self.numbers += 1
         self.world.clock.advance(1)
         name = f"g{self.numbers}"
+        if is_indexed:
+            self.indexed.add(name)
         self.more[name] = cpu + more if more else 0
         limits = None if elastic is None else (max(workers - elastic[0], 0), workers + elastic[1])
         self.world.add_gang(name, cpu=cpu, priority=priority, limits=limits, worker=workers)
@@ -196,6 +203,7 @@ class GangMachine(RuleBasedStateMachine):
 
     def own(self, name: str) -> None:
         self.world.delete_old_pods(name)
+        self.world.is_indexed = name in self.indexed
         self.world.create_pods(name, cpu=self.more.get(name, 0))
 
     def follow(self, name: str) -> None:

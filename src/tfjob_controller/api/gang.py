@@ -3,7 +3,8 @@
 A Gang is the whole contract between an owner that creates pods (the TFJob controller or any other) and the gang
 scheduler. The owner writes `spec` and creates no pod before `status.phase` is Admitted; the gang scheduler writes
 `status`. A member is a set of equal pods, named `<member>-<index>`, such as `worker-3`. The pods' labels have this name
-and the attempt that they were created for.
+and the attempt that they were created for. Pods of an Indexed Job, which share one template, have the kind as a label
+instead, and their completion index completes the name (`member_of`).
 
 Source: the design is DRAGON's (all replicas at once, on few nodes); the terms are kube-scheduler's.
 """
@@ -28,6 +29,9 @@ GANGS = Resource("scheduling.kubeflow.org", "v1alpha1", "gangs", "Gang")
 # Labels of the pods of a gang.
 GANG_LABEL = "scheduling.kubeflow.org/gang"
 MEMBER_LABEL = "scheduling.kubeflow.org/member"
+# Instead of the member's name: its kind. The Job controller sets the completion index of each pod of an Indexed Job.
+MEMBER_KIND_LABEL = "scheduling.kubeflow.org/member-kind"
+COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 ATTEMPT_LABEL = "scheduling.kubeflow.org/attempt"
 # Set to the new node on a pod that was reassigned, so that kube-scheduler retries it.
 NODE_ANNOTATION = "scheduling.kubeflow.org/node"
@@ -52,6 +56,8 @@ _MAX_SPEC_VALUES = 20_000
 
 # An index in a member's name or a label, or an attempt in a label. Longer numbers do not fit into a status.
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
+# A kind in a label: what the CRD allows as a member's name.
+_KIND = re.compile("[a-z](?:[-a-z0-9]{0,38}[a-z0-9])?")
 
 # Validation messages of a Gang's spec; hack/generate/rules.py has the CEL rules.
 MIN_ABOVE_COUNT = "minMembers must name a member, and be no more than its count"
@@ -356,6 +362,20 @@ def gang_key_of(pod: ObjectMeta) -> str:
     """Returns the namespace/name of the Gang that a pod's label names; empty without the label."""
     name = pod.labels.get(GANG_LABEL, "")
     return f"{pod.namespace}/{name}" if name else ""
+
+
+def member_of(pod: ObjectMeta) -> str:
+    """Returns the name of the member that a pod is, such as `worker-3`, from its labels; empty if it is no member.
+
+    Without a label for the name, it consists of the kind and the completion index. Users can edit labels: invalid ones
+    name no member.
+    """
+    labels = pod.labels
+    name = labels.get(MEMBER_LABEL)
+    if name is not None:
+        return name
+    kind, index = labels.get(MEMBER_KIND_LABEL, ""), labels.get(COMPLETION_INDEX_LABEL, "")
+    return f"{kind}-{index}" if _KIND.fullmatch(kind) and _INDEX.fullmatch(index) else ""
 
 
 def kind_of(member_id: str) -> str:

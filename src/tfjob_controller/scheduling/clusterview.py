@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 
 from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.common.podrequests import Amounts, add_amounts, requests_of
-from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, kind_of
+from tfjob_controller.api.gang import ATTEMPT_LABEL, gang_key_of, kind_of, member_of
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.nodefilter import NodeFilter, NodeVerdicts
 from tfjob_controller.scheduling.nodeinfo import CandidateNodes, FreedCapacity, NodeAccount, NodeInfo, NodeInfoChange
@@ -347,15 +347,14 @@ def _with_more(info: NodeInfo, amounts: Amounts) -> NodeInfo:
 
 
 def _pod(pod: ScheduledPod) -> _Pod:
-    labels = pod.metadata.labels
-    gang, member = labels.get(GANG_LABEL, ""), labels.get(MEMBER_LABEL, "")
-    key = f"{pod.metadata.namespace}/{gang}" if gang and member else ""
+    member = member_of(pod.metadata)
+    key = gang_key_of(pod.metadata) if member else ""
     try:
         amounts: Amounts = requests_of(pod)
     except ValueError:
         # The API server rejects such pods; one that exists anyway must not stop scheduling.
         amounts = {"pods": 1}
-    return _Pod(pod.spec.node_name, amounts, key, member if key else "", labels.get(ATTEMPT_LABEL, ""))
+    return _Pod(pod.spec.node_name, amounts, key, member if key else "", pod.metadata.labels.get(ATTEMPT_LABEL, ""))
 
 
 def _covers(pod: _Pod, reservation: _Reservation) -> bool:

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from helpers.gangs import a_gang, member_ids, workers
-from tfjob_controller.api.gang import Gang, GangStatus, NodePlacement, decode_gang, wanted_members
+from tfjob_controller.api.gang import Gang, GangStatus, NodePlacement, decode_gang, member_of, wanted_members
+from tfjob_controller.kube.meta import ObjectMeta
 
 
 def placed(*members: str, count: int, leaving: tuple[str, ...] = ()) -> Gang:
@@ -88,3 +89,40 @@ def test_what_an_old_crd_takes_and_would_take_long_to_evaluate_is_not_decoded(me
     body = {"metadata": {"name": "g"}, "spec": {"members": [{"name": "worker", **member}]}}
     with pytest.raises(msgspec.DecodeError, match=words):
         decode_gang(msgspec.json.encode(body))
+
+
+MEMBER = "scheduling.kubeflow.org/member"
+KIND = "scheduling.kubeflow.org/member-kind"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@pytest.mark.parametrize(
+    ("labels", "member"),
+    [
+        pytest.param({}, "", id="no labels"),
+        pytest.param({MEMBER: "worker-3"}, "worker-3", id="the name"),
+        pytest.param({KIND: "node", INDEX: "17"}, "node-17", id="the kind and the completion index"),
+        pytest.param({KIND: "node", INDEX: "0"}, "node-0", id="the first index"),
+        pytest.param({KIND: "a-1", INDEX: "5"}, "a-1-5", id="a kind with a dash"),
+        pytest.param({KIND: "n" * 40, INDEX: "1"}, "n" * 40 + "-1", id="the longest kind"),
+        pytest.param({MEMBER: "worker-3", KIND: "node", INDEX: "17"}, "worker-3", id="the name comes first"),
+        pytest.param({MEMBER: "", KIND: "node", INDEX: "17"}, "", id="an empty name is a name as well"),
+        pytest.param({KIND: "node"}, "", id="no index"),
+        pytest.param({INDEX: "17"}, "", id="a pod of an Indexed Job that is no member"),
+        pytest.param({KIND: "node", INDEX: ""}, "", id="an empty index"),
+        pytest.param({KIND: "node", INDEX: "017"}, "", id="a leading zero"),
+        pytest.param({KIND: "node", INDEX: "-1"}, "", id="a negative index"),
+        pytest.param({KIND: "node", INDEX: "+1"}, "", id="a sign"),
+        pytest.param({KIND: "node", INDEX: "1\n"}, "", id="a line feed"),
+        pytest.param({KIND: "node", INDEX: "\u0661"}, "", id="a digit of another script"),
+        pytest.param({KIND: "node", INDEX: "9" * 10}, "", id="an index that no status has"),
+        pytest.param({KIND: "node", INDEX: "1-2"}, "", id="another member's name"),
+        pytest.param({KIND: "", INDEX: "1"}, "", id="an empty kind"),
+        pytest.param({KIND: "Node", INDEX: "1"}, "", id="a kind that the CRD does not allow"),
+        pytest.param({KIND: "node-", INDEX: "1"}, "", id="a kind that ends with a dash"),
+        pytest.param({KIND: "node\n", INDEX: "1"}, "", id="a kind with a line feed"),
+        pytest.param({KIND: "n" * 41, INDEX: "1"}, "", id="a kind that is too long"),
+    ],
+)
+def test_labels_name_a_member_or_none(labels: dict[str, str], member: str) -> None:
+    assert member_of(ObjectMeta(name="pod", namespace="ns", labels=labels)) == member

@@ -7,10 +7,10 @@ import pytest
 from helpers.gangworld import GangWorld
 
 
-@pytest.fixture
-def world() -> GangWorld:
-    """Two empty nodes of four CPUs."""
-    world = GangWorld()
+@pytest.fixture(params=[pytest.param(False, id="named"), pytest.param(True, id="indexed")])
+def world(request: pytest.FixtureRequest) -> GangWorld:
+    """Two empty nodes of four CPUs. Owners create a Job for each member, or one Indexed Job for all."""
+    world = GangWorld(is_indexed=request.param)
     world.put_node("a", 4)
     world.put_node("b", 4)
     return world

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import BOUND, MEMBER_LABEL, Gang, kind_of, placed_nodes, wanted_members
+from tfjob_controller.api.gang import BOUND, Gang, kind_of, member_of, placed_nodes, wanted_members
 from tfjob_controller.gangscheduler.admission.reservations import reserve_resized
 from tfjob_controller.gangscheduler.state.shared import ObservedRequests
 from tfjob_controller.gangscheduler.status import lifecycle
@@ -123,10 +123,7 @@ class ResizeRequests:
             self._states[key] = _ElasticState(
                 elastic,
                 tuple(_freed_capacity(member, elastic.nodes[member], elastic) for member in sorted(gone)),
-                tuple(
-                    _freed_capacity(pod.metadata.labels.get(MEMBER_LABEL, ""), pod.spec.node_name, elastic)
-                    for pod in staying
-                ),
+                tuple(_freed_capacity(member_of(pod.metadata), pod.spec.node_name, elastic) for pod in staying),
             )
 
     def forget(self, key: str) -> None:
@@ -240,9 +237,7 @@ def _stale_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
     return [
         pod
         for pod in pods
-        if lifecycle.is_unfinished(pod)
-        and lifecycle.is_bound(pod)
-        and pod.metadata.labels.get(MEMBER_LABEL) not in placed
+        if lifecycle.is_unfinished(pod) and lifecycle.is_bound(pod) and member_of(pod.metadata) not in placed
     ]
 
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import structlog
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import MEMBER_LABEL, Gang, gang_key_of, kind_of
+from tfjob_controller.api.gang import Gang, gang_key_of, kind_of, member_of
 from tfjob_controller.gangscheduler.binding.binder import Binder, OnResult
 from tfjob_controller.gangscheduler.bindrequests import NO_CAPACITY, NOT_ADMITTED, STOPPING, BindRequest
 from tfjob_controller.gangscheduler.state.shared import SharedState
@@ -146,7 +146,7 @@ class PreBindCheck:
             if gang not in pod_sets:
                 pod_sets[gang] = self._pod_sets_of(gang)
             by_kind, is_reserved = pod_sets[gang]
-            pod_set = by_kind.get(kind_of(found.metadata.labels.get(MEMBER_LABEL, "")))
+            pod_set = by_kind.get(kind_of(member_of(found.metadata)))
             if pod_set is not None:
                 claims[pod.uid] = _Claim(pod.key, gang, pod.node, pod_set, is_reserved)
         return claims

@@ -29,9 +29,9 @@ from tfjob_controller.api.gang import (
     ATTEMPT_LABEL,
     BOUND,
     GANG_LABEL,
-    MEMBER_LABEL,
     Gang,
     GangStatus,
+    member_of,
     parse_index,
     placed_nodes,
 )
@@ -103,7 +103,7 @@ class GangPlacements:
         return GangMember(
             f"{pod.metadata.namespace}/{name}",
             attempt if attempt is not None else _NO_ATTEMPT,
-            labels.get(MEMBER_LABEL, ""),
+            member_of(pod.metadata),
         )
 
     def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAssignment:

@@ -23,7 +23,7 @@ from tfjob_controller.api.common.cluster import (
     decode_scheduled_pod,
 )
 from tfjob_controller.api.common.core import PODS
-from tfjob_controller.api.gang import GANGS, MEMBER_LABEL, Gang, decode_gang, gang_key_of
+from tfjob_controller.api.gang import GANGS, Gang, decode_gang, gang_key_of, member_of
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.meta import key_of
@@ -154,7 +154,7 @@ class PodHandler:
     def _remove_from_permit(self, pod: ScheduledPod) -> None:
         gang = gang_key_of(pod.metadata)
         if gang:
-            self._permit.remove_pod(gang, pod.metadata.labels.get(MEMBER_LABEL, ""), pod.metadata.uid)
+            self._permit.remove_pod(gang, member_of(pod.metadata), pod.metadata.uid)
 
 
 class QuotaHandler:

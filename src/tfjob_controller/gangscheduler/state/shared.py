@@ -27,12 +27,12 @@ from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
-    MEMBER_LABEL,
     Gang,
     GangSpec,
     Member,
     gang_key_of,
     kind_of,
+    member_of,
     parse_index,
 )
 from tfjob_controller.gangscheduler.bindrequests import GangMember
@@ -85,7 +85,7 @@ class ObservedRequests:
             amounts = requests_of(pod)
         except ValueError:
             return
-        kind = kind_of(pod.metadata.labels.get(MEMBER_LABEL, ""))
+        kind = kind_of(member_of(pod.metadata))
         with self._lock:
             known = self._by_gang.setdefault(key, _GangRequests())
             known.observed_time = self._clock.monotonic()
@@ -215,7 +215,7 @@ class SharedState:
         key = gang_key_of(pod.metadata)
         gang = self._gangs.get(key)
         attempt = parse_index(pod.metadata.labels.get(ATTEMPT_LABEL, ""))
-        member = pod.metadata.labels.get(MEMBER_LABEL, "")
+        member = member_of(pod.metadata)
         if gang is not None and attempt is not None and _is_as_declared(gang, member, pod):
             note(key, attempt, member)
 

@@ -29,7 +29,6 @@ from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
     BOUND,
-    MEMBER_LABEL,
     RELEASED,
     UNSCHEDULABLE,
     WAITING,
@@ -37,6 +36,7 @@ from tfjob_controller.api.gang import (
     GangCondition,
     GangStatus,
     Missing,
+    member_of,
     members_in_words,
     parse_index,
     placed_nodes,
@@ -93,7 +93,7 @@ def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, Schedu
     attempt = str(gang.status.attempt)
     for pod in sorted(pods, key=_rank):
         if pod.metadata.labels.get(ATTEMPT_LABEL) == attempt:
-            found[pod.metadata.labels.get(MEMBER_LABEL, "")] = pod
+            found[member_of(pod.metadata)] = pod
     return found
 
 

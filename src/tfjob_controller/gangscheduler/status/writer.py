@@ -17,7 +17,7 @@ from enum import StrEnum
 import structlog
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import GANGS, MEMBER_LABEL, NODE_ANNOTATION, Gang, GangStatus, placed_nodes
+from tfjob_controller.api.gang import GANGS, NODE_ANNOTATION, Gang, GangStatus, member_of, placed_nodes
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import status_patch
@@ -175,7 +175,7 @@ class StatusWriter:
         """Make kube-scheduler retry the pod: an update of an unschedulable pod moves it to the active queue."""
         if self._pod_client is None:
             return
-        node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
+        node = placed_nodes(gang.status).get(member_of(pod.metadata), "")
         meta = pod.metadata
         note = {"metadata": {"uid": meta.uid, "annotations": {NODE_ANNOTATION: node}}}
         try:

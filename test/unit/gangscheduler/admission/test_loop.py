@@ -6,7 +6,7 @@ import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
-from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.api.gang import member_of, placed_nodes
 from tfjob_controller.gangscheduler.admission.loop import BACKOFF_SECONDS
 from tfjob_controller.gangscheduler.admission.queue import POSITION_SECONDS
 from tfjob_controller.gangscheduler.bindrequests import GangMember
@@ -158,6 +158,15 @@ def test_members_on_a_node_that_goes_get_another_in_the_same_attempt(world: Gang
     assert (set(placed_nodes(status).values()), status.attempt) == ({"a", "b"} - {node}, 1)
 
 
+def test_pods_of_reassigned_members_are_annotated_with_their_new_nodes(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.create_pods("one")
+    world.remove_node(placed_nodes(world.gang("one").status)["worker-0"])
+    world.run()
+    nodes = placed_nodes(world.gang("one").status)
+    assert {world.pod_api.annotated[pod.metadata.name] for pod in world.pods_of("one")} == set(nodes.values())
+
+
 def test_a_foreign_pod_that_takes_reserved_capacity_drives_members_elsewhere(world: GangWorld) -> None:
     admit(world, "one", 3)
     (node,) = set(placed_nodes(world.gang("one").status).values())
@@ -300,7 +309,7 @@ def test_members_that_are_taken_away_give_their_capacity_to_others_and_the_rest_
     after = placed_nodes(world.gang("one").status)
     assert after == {member: node for member, node in before.items() if member not in ("worker-6", "worker-7")}
     for pod in world.pods_of("one"):
-        if pod.metadata.labels["scheduling.kubeflow.org/member"] not in after:
+        if member_of(pod.metadata) not in after:
             world.remove_pod(pod.metadata.name)
     world.run()
     admit(world, "two", 2)

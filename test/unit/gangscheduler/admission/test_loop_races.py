@@ -9,7 +9,7 @@ import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
 from helpers.memoryapi import Fault, Request, no_answer, refusal
-from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.api.gang import member_of, placed_nodes
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.kube.errors import ApiError
 
@@ -314,7 +314,7 @@ def test_members_without_another_node_get_the_first_that_has_capacity(world: Gan
         world.create_pods("one")
     world.put_node(bad, 4, unschedulable=True)
     for pod in world.pods_of("one"):
-        who = GangMember(f"{NAMESPACE}/one", 1, pod.metadata.labels["scheduling.kubeflow.org/member"])
+        who = GangMember(f"{NAMESPACE}/one", 1, member_of(pod.metadata))
         world.state.node_rejected(who, bad)
     world.run()
     world.add_gang("younger", worker=4)

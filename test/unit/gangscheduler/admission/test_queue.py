@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers.gangworld import NAMESPACE, GangWorld
-from tfjob_controller.api.gang import MEMBER_LABEL, placed_nodes
+from tfjob_controller.api.gang import member_of, placed_nodes
 from tfjob_controller.gangscheduler.admission import queue
 
 
@@ -65,7 +65,7 @@ def test_a_gang_is_bound_in_part_from_its_first_binding_to_its_last(world: GangW
     assert partly(world) == []
     world.clock.advance(5)
     for pod in world.pods_of("one"):
-        node = placed_nodes(world.gang("one").status)[pod.metadata.labels[MEMBER_LABEL]]
+        node = placed_nodes(world.gang("one").status)[member_of(pod.metadata)]
         world.put_pod(pod.metadata.name, pod.metadata.labels, 1, node=node, uid=pod.metadata.uid)
-        is_last = pod.metadata.labels[MEMBER_LABEL] == "worker-1"
+        is_last = member_of(pod.metadata) == "worker-1"
         assert partly(world) == ([] if is_last else [5.0])

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.gangworld import NAMESPACE, SCALE_DOWN_SECONDS, SCALE_UP_SECONDS, GangWorld
 from helpers.memoryapi import refusal
-from tfjob_controller.api.gang import GangStatus, placed_nodes, wanted_members
+from tfjob_controller.api.gang import GangStatus, member_of, placed_nodes, wanted_members
 from tfjob_controller.gangscheduler.admission import resizing
 from tfjob_controller.gangscheduler.admission.resizing import RELEASE_TIMEOUT_SECONDS
 from tfjob_controller.gangscheduler.extender.wire import WirePod
@@ -19,7 +19,6 @@ from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
 from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
 
 RESERVED = "the remaining capacity of this node is reserved for gangs"
-MEMBER = "scheduling.kubeflow.org/member"
 
 
 def start(world: GangWorld, name: str, workers: int, limits: tuple[int, int] | None = None, **more: int) -> None:
@@ -90,7 +89,7 @@ def follow(world: GangWorld) -> None:
 
 def unwanted(world: GangWorld, name: str = "big") -> list[str]:
     wanted = wanted_members(world.gang(name))
-    return [pod.metadata.name for pod in world.pods_of(name) if pod.metadata.labels[MEMBER] not in wanted]
+    return [pod.metadata.name for pod in world.pods_of(name) if member_of(pod.metadata) not in wanted]
 
 
 def remove(world: GangWorld, pods: list[str]) -> None:
@@ -303,7 +302,7 @@ def test_an_owner_that_removes_more_members_than_requested_gets_no_further_reque
 def test_members_that_went_before_their_owner_said_so_leave_nothing_behind(asked: GangWorld) -> None:
     leaving = status(asked).leaving
     for pod in asked.pods_of("big"):
-        if pod.metadata.labels[MEMBER] in leaving:
+        if member_of(pod.metadata) in leaving:
             asked.remove_pod(pod.metadata.name)
     asked.run()
     set_count(asked, 5)

@@ -10,9 +10,9 @@ from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.gang import placed_nodes
 
 
-@pytest.fixture
-def world() -> GangWorld:
-    world = GangWorld()
+@pytest.fixture(params=[pytest.param(False, id="named"), pytest.param(True, id="indexed")])
+def world(request: pytest.FixtureRequest) -> GangWorld:
+    world = GangWorld(is_indexed=request.param)
     world.put_node("a", 4)
     return world
 

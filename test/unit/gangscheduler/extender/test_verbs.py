@@ -371,6 +371,16 @@ def foreign(cpu: str) -> WirePod:
         pytest.param({**LABELS, ATTEMPT: "one"}, GangMember(KEY, -1, "worker-0"), id="no number"),
         pytest.param({**LABELS, ATTEMPT: "9" * 40}, GangMember(KEY, -1, "worker-0"), id="too large"),
         pytest.param({"scheduling.kubeflow.org/gang": "one"}, GangMember(KEY, -1, ""), id="nothing but the gang"),
+        pytest.param(
+            {
+                "scheduling.kubeflow.org/gang": "one",
+                "scheduling.kubeflow.org/member-kind": "node",
+                "batch.kubernetes.io/job-completion-index": "17",
+                ATTEMPT: "2",
+            },
+            GangMember(KEY, 2, "node-17"),
+            id="a pod of an Indexed Job",
+        ),
     ],
 )
 def test_the_labels_of_a_pod_name_its_member(world: GangWorld, labels: dict[str, str], who: GangMember | None) -> None:
