@@ -107,11 +107,17 @@ def pod_of(obj: Object) -> Pod:
         scheduler=spec.get("schedulerName", "default-scheduler"),
         requests=requests_of(spec),
         gang=f"{meta['namespace']}/{name}" if name else "",
-        member=labels.get(f"{_PREFIX}/member", ""),
+        member=_member_of(labels),
         attempt=labels.get(f"{_PREFIX}/attempt", ""),
         is_preempted=any(_is_preemption(each) for each in status.get("conditions") or ()),
         created_at=moment(meta.get("creationTimestamp")),
     )
+
+
+def _member_of(labels: Mapping[str, str]) -> str:
+    """The pods of an Indexed Job have the kind and their index instead of the name."""
+    kind, index = labels.get(f"{_PREFIX}/member-kind"), labels.get("batch.kubernetes.io/job-completion-index")
+    return labels.get(f"{_PREFIX}/member", f"{kind}-{index}" if kind and index else "")
 
 
 def node_of(obj: Object) -> Node:

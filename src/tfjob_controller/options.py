@@ -166,7 +166,8 @@ class ExtenderOptions:
         choice("extender", "affinity"),
         "extender",
         "extender: kube-scheduler asks us where the pods of gangs go, and we bind them. affinity: we only place gangs, "
-        "and their owner pins each pod to its node, for clusters whose scheduler cannot be configured.",
+        "and their owner pins each pod to its node, or gates pods that share a template, which we then pin; for "
+        "clusters whose scheduler cannot be configured.",
     )
     extender_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
         ADDRESS,

@@ -8,6 +8,8 @@ from typing import Any
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.gangscheduler import NAME
+from tfjob_controller.api.gang import member_of
+from tfjob_controller.kube.meta import ObjectMeta
 
 GANGS = "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs"
 # A node that takes four pods of one CPU.
@@ -62,8 +64,7 @@ class Owner:
         """Returns the node of each of the gang's pods, by member; empty for a pod without a node."""
         found = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", f"scheduling.kubeflow.org/gang={name}")
         return {
-            each["metadata"]["labels"]["scheduling.kubeflow.org/member"]: each["spec"].get("nodeName", "")
-            for each in found
+            member_of(ObjectMeta(labels=each["metadata"]["labels"])): each["spec"].get("nodeName", "") for each in found
         }
 
 

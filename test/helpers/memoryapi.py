@@ -22,8 +22,8 @@ from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.requester import JSON, MERGE_PATCH, LineStream
 
 Object = dict[str, Any]
-# /apis/<group>/<version>/namespaces/<namespace>/<plural>
-_COLLECTION_SLASHES = 6
+# /apis/<group>/<version>/namespaces/<namespace>/<plural>, and /api/<version>/… of the core group.
+_COLLECTION_SLASHES = {"apis": 6, "api": 5}
 Hook = Callable[["Request"], None]
 
 
@@ -103,7 +103,7 @@ class MemoryApi:
             return [request for request in self.requests if request.method in methods]
 
     def _get(self, request: Request) -> Object:
-        if request.path.count("/") == _COLLECTION_SLASHES:
+        if request.path.count("/") == _COLLECTION_SLASHES[request.path.split("/")[1]]:
             return {"items": [obj for path, obj in self.objects.items() if path.startswith(f"{request.path}/")]}
         path = request.path.removesuffix("/status")
         if path not in self.objects:

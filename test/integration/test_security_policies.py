@@ -24,6 +24,7 @@ from helpers.trainmanifests import trainjob
 from localcluster.api import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api, RefusedError
 from localcluster.crds import install_crds
 from localcluster.programs import Options
+from tfjob_controller.api.gang import PLACEMENT_GATE, REQUIRED_NODE_AFFINITY, required_on_node
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
@@ -51,7 +52,9 @@ ONLY_PODS_OF_JOBS = "the controller deletes only pods with the label runtime_id 
 ONLY_SUSPEND = "of the spec of a job the controller changes only suspend, and sets RuntimeId once"
 ONLY_SPEC = "the controller does not change the labels, annotations, finalizers or owners of a job"
 ONLY_TTL = "the controller deletes only jobs with ttlSecondsAfterFinished"
-NOTHING_OF_A_POD = "the gang scheduler changes nothing of a pod but the annotation scheduling.kubeflow.org/node"
+NOTHING_OF_A_POD = (
+    "the gang scheduler changes nothing of a pod but the annotation scheduling.kubeflow.org/node, or pins a gated pod"
+)
 NO_ANNOTATION = "the gang scheduler changes no annotation of a pod but scheduling.kubeflow.org/node"
 PLAIN_BINDINGS = "the gang scheduler binds pods without annotations and labels"
 
@@ -331,6 +334,60 @@ def test_a_gated_pod_stays_gated(site: Site) -> None:
     opened = {"spec": {"schedulingGates": None}}
     assert_refused(site.gang_scheduler, NOTHING_OF_A_POD, "PATCH", f"{path}/{name}", opened)
     assert_passes(site.admin, "PATCH", f"{path}/{name}", opened)
+
+
+def test_the_gang_scheduler_ungates_a_pod_only_with_its_node_and_changes_nothing_else_of_it(site: Site) -> None:
+    path = f"/api/v1/namespaces/{site.namespace}/pods"
+    name, other = new_name(), {"name": "example.com/a"}
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, {}]
+    required = {"nodeSelectorTerms": terms}
+    container = {"name": "main", "image": IMAGE}
+    spec: Object = {
+        "schedulingGates": [other, {"name": PLACEMENT_GATE}],
+        "affinity": {"nodeAffinity": {REQUIRED_NODE_AFFINITY: required}},
+        "initContainers": [{"name": "first", "image": IMAGE}],
+        "containers": [container],
+    }
+    site.admin.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    ungated: Object = {"schedulingGates": [other]}
+    pinned = {"affinity": {"nodeAffinity": {REQUIRED_NODE_AFFINITY: required_on_node(required, NODE)}}}
+    good: Object = {**ungated, **pinned}
+    zoned = [{"matchExpressions": [*terms[0]["matchExpressions"], {"key": "rack", "operator": "Exists"}]}, {}]
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}}]
+    more = [*site.admin.get(f"{path}/{name}")["spec"].get("tolerations", ()), {"operator": "Exists"}]
+    for change in (
+        {"spec": ungated},
+        {"spec": pinned},
+        {"spec": {**pinned, "schedulingGates": None}},
+        {"spec": {**ungated, "affinity": {"nodeAffinity": {REQUIRED_NODE_AFFINITY: {"nodeSelectorTerms": zoned}}}}},
+        {"spec": good | {"tolerations": more}},
+        {"spec": good | {"nodeSelector": {"a": "b"}}},
+        {"spec": good | {"activeDeadlineSeconds": 1}},
+        {"spec": good | {"containers": [{**container, "image": "evil"}]}},
+        {"spec": good | {"initContainers": [{"name": "first", "image": "evil"}]}},
+        {
+            "spec": ungated
+            | {
+                "affinity": {
+                    "nodeAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+                        **pinned["affinity"]["nodeAffinity"],
+                    }
+                }
+            }
+        },
+        {"spec": good, "metadata": {"labels": {"a": "c"}}},
+        {"spec": good, "metadata": owned_by("Job", "batch/v1")},
+    ):
+        assert_refused(site.gang_scheduler, NOTHING_OF_A_POD, "PATCH", f"{path}/{name}", change)
+    assert_passes(site.gang_scheduler, "PATCH", f"{path}/{name}", {"spec": good})
+    found = site.admin.get(f"{path}/{name}")["spec"]
+    here = {"key": "metadata.name", "operator": "In", "values": [NODE]}
+    assert found["schedulingGates"] == [other]
+    assert found["affinity"]["nodeAffinity"][REQUIRED_NODE_AFFINITY]["nodeSelectorTerms"] == [
+        {**terms[0], "matchFields": [here]},
+        {},
+    ]
 
 
 def test_the_gang_scheduler_binds_pods_and_marks_none(site: Site) -> None:

@@ -35,6 +35,9 @@ COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 ATTEMPT_LABEL = "scheduling.kubeflow.org/attempt"
 # Set to the new node on a pod that was reassigned, so that kube-scheduler retries it.
 NODE_ANNOTATION = "scheduling.kubeflow.org/node"
+# A scheduling gate of pods that share a template in mode affinity: the gang scheduler pins each one and removes it.
+PLACEMENT_GATE = "scheduling.kubeflow.org/placement"
+REQUIRED_NODE_AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 
 PHASES = WAITING, ADMITTED, BOUND, RELEASED, UNSCHEDULABLE = (
     "Waiting",
@@ -396,6 +399,23 @@ def parse_index(text: str) -> int | None:
 def placed_nodes(status: GangStatus) -> dict[str, str]:
     """Returns the node of each assigned member."""
     return {member: each.node for each in status.placement for member in each.members}
+
+
+def required_on_node(required: Mapping[str, Any] | None, node: str) -> dict[str, Any]:
+    """Returns a required node affinity that only this node meets, if it meets `required`.
+
+    One of the terms has to match, so the node is added to each. An empty term matches no node, and stays as it is.
+    """
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = (required or {}).get("nodeSelectorTerms")
+    if not terms:
+        return {"nodeSelectorTerms": [{"matchFields": [here]}]}
+    return {
+        "nodeSelectorTerms": [
+            {**term, "matchFields": [*(term.get("matchFields") or ()), here]} if any(term.values()) else term
+            for term in terms
+        ]
+    }
 
 
 def members_in_words(spec: GangSpec, placed: int) -> str:

@@ -5,7 +5,7 @@ cache is synced and every handler has processed the initial state: reservations 
 The extender's verbs respond with 503 until then.
 
 Stop order: the extender's server (waiting bind calls get an error, and kube-scheduler retries), Permit and binder, the
-loop, caches, other servers. Nothing is lost: admissions are in the Gangs' statuses.
+ungater of mode affinity, the loop, caches, other servers. Nothing is lost: admissions are in the Gangs' statuses.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.admission.queue import partly_bound_seconds, waiting_gangs
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
+from tfjob_controller.gangscheduler.binding.ungater import GatedPodHandler, PlacedGangHandler, Ungater
 from tfjob_controller.gangscheduler.extender.server import TlsFiles, new_server
 from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, GangPlacements
 from tfjob_controller.gangscheduler.leadership import LeaseFollower
@@ -137,10 +138,23 @@ class GangScheduler:
             admitted_timeout_seconds=options.admitted_timeout,
         )
         self._recorder = EventRecorder(self.transport, self._clock, NAME, socket.gethostname())
+        pod_client = ResourceClient(self.transport, PODS, decode_scheduled_pod)
+        is_affinity = options.mode == "affinity"
+        self._ungater = (
+            Ungater(
+                self.caches.gangs.store,
+                self.caches.pods.store,
+                pod_client,
+                self._clock,
+                threads=options.concurrent_writes,
+            )
+            if is_affinity
+            else None
+        )
         self._writer = StatusWriter(
             self.caches.gangs.store,
             ResourceClient(self.transport, GANGS, decode_gang),
-            None if options.mode == "affinity" else ResourceClient(self.transport, PODS, decode_scheduled_pod),
+            None if is_affinity else pod_client,
             self.gang_metrics.written,
             self._recorder,
             threads=options.concurrent_writes,
@@ -168,6 +182,8 @@ class GangScheduler:
             "permit": self._permit.statistics,
             "requests": self.transport.statistics,
         }
+        if self._ungater is not None:
+            pages["ungater"] = self._ungater.statistics
         self.servers = servers(options, self.problems, self.metrics.exposition, pages, self._clock)
         log.info("gang scheduler initialized", server=config.host, credentials=config.origin, mode=options.mode)
 
@@ -194,6 +210,11 @@ class GangScheduler:
             self.caches.quotas.add_handler(QuotaHandler(self.state)),
             self.caches.gangs.add_handler(GangHandler(self.state)),
         ]
+        if self._ungater is not None:
+            registrations += [
+                self.caches.pods.add_handler(GatedPodHandler(self._ungater)),
+                self.caches.gangs.add_handler(PlacedGangHandler(self._ungater)),
+            ]
         self.caches.informers.start()
         if self._follower is not None:
             self._follower.start()
@@ -209,6 +230,8 @@ class GangScheduler:
         self._binder.start()
         self._permit.start()
         self.admission.start()
+        if self._ungater is not None:
+            self._ungater.start()
         self._is_working.set()
         if self._follower is not None:
             self.metrics.leadership.on(self._options.leader_lease_name)
@@ -260,6 +283,7 @@ class GangScheduler:
         log.info("stopping")
         ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
         ended &= self._permit.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
+        ended &= self._ungater.stop(_PART_SECONDS) if self._ungater is not None else True
         self._writer.stop()
         self._recorder.stop(_PART_SECONDS)
         ended &= self.admission.stop(_PART_SECONDS)
@@ -280,7 +304,8 @@ class GangScheduler:
             "events": self._recorder.statistics().restarts,
         }
         server = {"extender-http": self.extender.restarts} if self.extender is not None else {}
-        return self.caches.informers.restarts() | own | server
+        ungater = {"ungater": self._ungater.restarts} if self._ungater is not None else {}
+        return self.caches.informers.restarts() | own | server | ungater
 
     def _reserved(self) -> dict[str, int]:
         with self.state.lock:

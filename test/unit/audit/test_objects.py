@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from audit.objects import gang_of, requests_of
+from audit.objects import gang_of, pod_of, requests_of
 from audit.quantity import thousandths
 
 
@@ -58,3 +58,17 @@ def test_a_gang_that_nobody_understands_is_never_said_to_fit() -> None:
     found = gang_of({"metadata": meta, "spec": spec, "status": {"queuedTime": "yesterday"}})
     assert not found.needs[0].is_plain
     assert found.since == 0.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "member"),
+    [
+        ({"scheduling.kubeflow.org/member": "worker-3"}, "worker-3"),
+        ({"scheduling.kubeflow.org/member-kind": "node", "batch.kubernetes.io/job-completion-index": "17"}, "node-17"),
+        ({"scheduling.kubeflow.org/member-kind": "node"}, ""),
+        ({"batch.kubernetes.io/job-completion-index": "17"}, ""),
+    ],
+)
+def test_a_member_is_known_by_its_name_or_by_its_index(labels: dict[str, str], member: str) -> None:
+    body = {"metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": labels}, "spec": {"containers": []}}
+    assert pod_of(body).member == member

@@ -74,8 +74,13 @@ class Affinity(_Value, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
+class SchedulingGate(_Value, frozen=True):
+    name: str = ""
+
+
 class ScheduledPodSpec(_Value, frozen=True):
     node_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduler_name: str = ""
     priority: int = 0
     containers: tuple[ScheduledContainer, ...] = ()

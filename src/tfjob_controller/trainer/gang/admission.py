@@ -42,12 +42,14 @@ from tfjob_controller.api.gang import (
     MEMBER_LABEL,
     ON_TIMEOUT_WAIT,
     RELEASED,
+    REQUIRED_NODE_AFFINITY,
     Gang,
     GangSpec,
     Member,
     index_of,
     kind_of,
     placed_nodes,
+    required_on_node,
     wanted_members,
 )
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
@@ -354,7 +356,6 @@ def _is_being_deleted(obj: Object) -> bool:
 
 # On pinned children: a hash of the node's name, which may be too long for a label value.
 NODE_LABEL = "scheduling.kubeflow.org/pinned-to"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,9 +397,6 @@ def apply_assignment(pod_spec: dict[str, Any], assignment: MemberAssignment) -> 
 
 
 def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
-    """Adds the node to each of the user's terms, of which one has to match."""
     of_nodes = affinity.get("nodeAffinity") or {}
-    terms = (of_nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    here = {"key": "metadata.name", "operator": "In", "values": [node]}
-    pinned = [{**term, "matchFields": [*(term.get("matchFields") or ()), here]} for term in terms]
-    return {**affinity, "nodeAffinity": {**of_nodes, _REQUIRED: {"nodeSelectorTerms": pinned}}}
+    required = required_on_node(of_nodes.get(REQUIRED_NODE_AFFINITY), node)
+    return {**affinity, "nodeAffinity": {**of_nodes, REQUIRED_NODE_AFFINITY: required}}

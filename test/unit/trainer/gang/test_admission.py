@@ -206,7 +206,7 @@ def test_pods_name_their_member_and_the_gang_scheduler_whatever_their_template_s
 
 
 def test_a_gang_that_is_pinned_keeps_its_scheduler() -> None:
-    terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"matchExpressions": []}]
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in ("a", "b")]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     affinity = {"nodeAffinity": required, "podAffinity": {"x": 1}}
     template = pod_template(container(), schedulerName="mine", affinity=affinity)
