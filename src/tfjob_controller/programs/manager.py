@@ -255,8 +255,9 @@ class Manager:
         return True
 
     def _new_queue(self, name: str) -> RateLimitingQueue[str]:
-        bucket = TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
-        limiter = RateLimiter(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, bucket)
+        limiter = RateLimiter(
+            _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, lambda: TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
+        )
         return RateLimitingQueue(self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=_namespace_of)
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:

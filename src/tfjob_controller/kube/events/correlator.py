@@ -2,7 +2,7 @@
 
 Theory of operation. Repeated events become one Event with a count. `observe` takes what was reported; `next_write`
 returns what to send now, `rest_seconds` when to ask again; `record_success` and `record_failure` take the server's
-response. Four rules, from client-go:
+response. Four rules, from client-go, and a fifth:
 
 - *Series.* The same event (object, type, reason, action, note, related object) within 6 minutes of the last time adds
   to the count of the first Event. The first repetition is written at once, so that it is visible; further ones at most
@@ -15,6 +15,9 @@ response. Four rules, from client-go:
 - *Failures.* Transient ones are retried up to 12 times, not counting requests that never reached the server. While
   there is no response at all, everything waits, so that a server that is down does not get a request per Event.
   Permanent failures are logged. An Event that has expired (they live for an hour) is created again, with its count.
+- *Namespaces.* They take turns in writing. Whenever one of the bounds is reached, the namespace that uses most of it
+  loses something. A 429 delays its own namespace only, since the admission plugin EventRateLimit sends it to the
+  namespaces that create too many Events. So a namespace with thousands of events costs others one request each.
 
 The note belongs to the identity, as in client-go's tools/record, which all controllers of Kubernetes use. Its newer
 tools/events leaves it out: then the first note stands for all, and `Created job: a` would hide `Created job: b`, since
@@ -38,12 +41,12 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import structlog
-from cachetools import LRUCache
 
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.trace import Trace
 from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.faircache import FairCache
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +60,7 @@ RESERVED_FOR_NEW = 5
 MAX_TRIES = 12
 RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 10.0
-# Objects and series that are remembered, and writes that may wait: some megabytes.
+# Objects and series that are remembered, and writes that may wait, of all namespaces: some megabytes.
 MAX_REMEMBERED = 4096
 
 COMBINED = "(combined from similar events): "
@@ -95,6 +98,11 @@ class Observation:
     trace: Trace | None = None
 
     @property
+    def namespace(self) -> str:
+        """Events about cluster-scoped objects are in `default`."""
+        return self.regarding.namespace or "default"
+
+    @property
     def similarity(self) -> Hashable:
         """Equal for observations that differ in note and time only."""
         return (_same_object(self.regarding), self.type, self.reason, self.action, _same_object(self.related))
@@ -122,8 +130,7 @@ class Series:
 
     @property
     def namespace(self) -> str:
-        """Events about cluster-scoped objects are in `default`."""
-        return self.first.regarding.namespace or "default"
+        return self.first.namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,18 @@ class _Similar:
     last_at: float = 0.0
 
 
+@dataclass(slots=True)
+class _PendingWrites:
+    """What one namespace has to write; never empty."""
+
+    heap: list[tuple[float, int, Series]] = field(default_factory=list)  # (due, order, series)
+    hold_until: float = 0.0
+
+    @property
+    def due(self) -> float:
+        return max(self.heap[0][0], self.hold_until)
+
+
 class Correlator:
     """Turns observations into writes. One thread."""
 
@@ -163,12 +182,14 @@ class Correlator:
         self.counts = EventCounts()
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
-        self._series: OrderedDict[Hashable, Series] = OrderedDict()  # the longest silent first
-        self._pending: list[tuple[float, int, Series]] = []  # (due, order, series): each series that has to be written
+        self._series: FairCache[Hashable, Series] = FairCache(MAX_REMEMBERED)  # the longest silent first
+        # Each series that has to be written, by namespace, in the order of their turns.
+        self._pending: OrderedDict[str, _PendingWrites] = OrderedDict()
+        self._pending_count = 0
         self._order = itertools.count()
         self._names = itertools.count()  # tells events of the same microsecond apart
-        self._similar: LRUCache[Hashable, _Similar] = LRUCache(MAX_REMEMBERED)
-        self._buckets: LRUCache[Hashable, TokenBucket] = LRUCache(MAX_REMEMBERED)
+        self._similar: FairCache[Hashable, _Similar] = FairCache(MAX_REMEMBERED)
+        self._buckets: FairCache[Hashable, TokenBucket] = FairCache(MAX_REMEMBERED)
         self._outages = 0
         self._hold_until = 0.0
         self._is_flushing = False
@@ -176,29 +197,26 @@ class Correlator:
     @property
     def pending(self) -> int:
         """The number of series with something that is not written yet."""
-        return len(self._pending)
+        return self._pending_count
 
     def observe(self, observation: Observation) -> None:
         now = self._clock.monotonic()
         self.counts.observed += 1
         self._end_silent(now)
         series = self._series_of(observation, now)
-        if series is None:
-            self.counts.full += 1
-            return
         series.count += 1
         series.last_observed = observation.observed
         series.last_trace = observation.trace
         series.ends_at = now + SERIES_SECONDS
         self._push(series, max(now, series.earliest_write_at))
+        if self._pending_count > MAX_REMEMBERED:
+            self._drop_one()
 
     def next_write(self) -> Write | None:
         """What to send now, if anything. `record_success` or `record_failure` must follow."""
         now = self._clock.monotonic()
         self._end_silent(now)
-        while self._pending and max(self._pending[0][0], self._hold_until) <= now:
-            series = heapq.heappop(self._pending)[2]
-            series.is_pending = False
+        while (series := self._next_due(now)) is not None:
             if self._may_write(series, now):
                 last = series.last_observed or series.first.observed
                 return Write(series, not series.is_posted, series.count, last, series.last_trace)
@@ -206,9 +224,10 @@ class Correlator:
 
     def rest_seconds(self) -> float | None:
         """The seconds until the next write may be due if nothing is observed before; None for never."""
-        times = [max(self._pending[0][0], self._hold_until)] if self._pending else []
-        if self._series:
-            times.append(next(iter(self._series.values())).ends_at)
+        times = [max(pending.due, self._hold_until) for pending in self._pending.values()]
+        longest_silent = self._series.oldest()
+        if longest_silent is not None:
+            times.append(longest_silent.ends_at)
         return max(0.0, min(times) - self._clock.monotonic()) if times else None
 
     def record_success(self, write: Write) -> None:
@@ -240,22 +259,17 @@ class Correlator:
         """Prepare for shutdown: from now on counts wait neither for their time nor for a token."""
         self._is_flushing = True
         now = self._clock.monotonic()
-        pending, self._pending = self._pending, []
-        for _, _, series in sorted(pending, key=lambda entry: entry[:2]):
-            series.is_pending = False
-            self._push(series, now)
+        for pending in self._pending.values():
+            pending.heap = [(now, next(self._order), series) for _, _, series in sorted(pending.heap)]
 
-    def _series_of(self, observation: Observation, now: float) -> Series | None:
+    def _series_of(self, observation: Observation, now: float) -> Series:
         key, note = self._classify(observation, now)
-        series = self._series.get(key)
+        series = self._series.get(observation.namespace, key)
         if series is None:
-            if len(self._pending) >= MAX_REMEMBERED:
-                return None
             series = Series(key, observation, note, self._new_name(observation), self._bucket(observation))
-            self._series[key] = series
-        self._series.move_to_end(key)
-        if len(self._series) > MAX_REMEMBERED:
-            self._end(next(iter(self._series.values())), now)
+        displaced = self._series.put(observation.namespace, key, series)
+        if displaced is not None:
+            self._end(displaced, now)
         return series
 
     def _new_name(self, observation: Observation) -> str:
@@ -271,10 +285,10 @@ class Correlator:
     def _classify(self, observation: Observation, now: float) -> tuple[Hashable, str]:
         """The key of the observation's series, and the note of that series if it is new."""
         note = truncate_utf8(observation.note, MAX_NOTE_BYTES)
-        similar = self._similar.get(observation.similarity)
+        similar = self._similar.get(observation.namespace, observation.similarity)
         if similar is None or now - similar.last_at > SIMILAR_SECONDS:
             similar = _Similar()
-        self._similar[observation.similarity] = similar
+        self._similar.put(observation.namespace, observation.similarity, similar)
         similar.last_at = now
         if hash(note) not in similar.notes and len(similar.notes) + 1 >= MAX_SIMILAR:
             return (observation.similarity, None), truncate_utf8(COMBINED + observation.note, MAX_NOTE_BYTES)
@@ -283,8 +297,8 @@ class Correlator:
 
     def _bucket(self, observation: Observation) -> TokenBucket:
         key = (_same_object(observation.regarding), observation.type)
-        bucket = self._buckets.get(key) or TokenBucket(SPAM_RATE, SPAM_BURST, self._clock)
-        self._buckets[key] = bucket
+        bucket = self._buckets.get(observation.namespace, key) or TokenBucket(SPAM_RATE, SPAM_BURST, self._clock)
+        self._buckets.put(observation.namespace, key, bucket)
         return bucket
 
     def _may_write(self, series: Series, now: float) -> bool:
@@ -305,7 +319,7 @@ class Correlator:
         series.is_posted = True
         series.written_count = count
         series.tries = 0
-        series.needs_token = self._series.get(series.key) is series  # the last write of an ended one is free
+        series.needs_token = self._is_open(series)  # the last write of an ended one is free
         if series.count > count:
             self._push(series, 0.0 if self._is_flushing else series.earliest_write_at)
 
@@ -318,9 +332,11 @@ class Correlator:
             log.warning("event dropped after retries", tries=series.tries, error=str(error), **_log_keys(series))
             return
         rest = max(self._rest_after(max(1, series.tries)), error.retry_after_seconds or 0.0)
-        if error.is_no_response or error.is_too_many_requests:
-            self._hold_until = now + max(self._rest_after(max(1, self._outages)), error.retry_after_seconds or 0.0)
         self._push(series, now + rest)
+        if error.is_no_response:
+            self._hold_until = now + self._rest_after(max(1, self._outages))
+        elif error.is_too_many_requests:
+            self._pending[series.namespace].hold_until = now + rest
 
     def _rest_after(self, tries: int) -> float:
         return min(RETRY_CAP_SECONDS, RETRY_BASE_SECONDS * 2.0 ** (tries - 1)) * self._rng.uniform(0.75, 1.0)
@@ -328,13 +344,38 @@ class Correlator:
     def _push(self, series: Series, due: float) -> None:
         if not series.is_pending:
             series.is_pending = True
-            heapq.heappush(self._pending, (due, next(self._order), series))
+            pending = self._pending.setdefault(series.namespace, _PendingWrites())
+            heapq.heappush(pending.heap, (due, next(self._order), series))
+            self._pending_count += 1
+
+    def _next_due(self, now: float) -> Series | None:
+        """Remove and return a series that may be written now, of the namespace whose turn it is."""
+        if now < self._hold_until:
+            return None
+        for namespace, pending in self._pending.items():
+            if pending.due <= now:
+                series = heapq.heappop(pending.heap)[2]
+                self._pending.move_to_end(namespace)
+                self._popped(series)
+                return series
+        return None
+
+    def _drop_one(self) -> None:
+        """Drop a pending write of the namespace that has the most: the end of a heap is not the next one due."""
+        largest = max(self._pending.values(), key=lambda pending: len(pending.heap))
+        series = largest.heap.pop()[2]
+        self._popped(series)
+        self._forget(series)
+        self.counts.full += 1
+
+    def _popped(self, series: Series) -> None:
+        series.is_pending = False
+        self._pending_count -= 1
+        if not self._pending[series.namespace].heap:
+            del self._pending[series.namespace]
 
     def _end_silent(self, now: float) -> None:
-        while self._series:
-            series = next(iter(self._series.values()))
-            if now < series.ends_at:
-                return
+        while (series := self._series.oldest()) is not None and series.ends_at <= now:
             self._end(series, now)
 
     def _end(self, series: Series, now: float) -> None:
@@ -342,14 +383,17 @@ class Correlator:
         self._forget(series)
         if series.is_pending and series.is_posted:
             series.needs_token = False
-            self._pending = [entry for entry in self._pending if entry[2] is not series]
-            heapq.heapify(self._pending)
-            series.is_pending = False
-            self._push(series, now)
+            pending = self._pending[series.namespace]
+            pending.heap = [(now if each is series else due, order, each) for due, order, each in pending.heap]
+            heapq.heapify(pending.heap)
+
+    def _is_open(self, series: Series) -> bool:
+        """Whether a repetition adds to the series."""
+        return self._series.get(series.namespace, series.key) is series
 
     def _forget(self, series: Series) -> None:
-        if self._series.get(series.key) is series:
-            del self._series[series.key]
+        if self._is_open(series):
+            self._series.remove(series.namespace, series.key)
 
 
 def truncate_utf8(text: str, limit_bytes: int) -> str:

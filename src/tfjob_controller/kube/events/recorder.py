@@ -2,16 +2,17 @@
 
 Theory of operation. `event` puts what happened into a bounded queue and returns. A thread of its own takes it from
 there, asks `correlator.py` what to write, and writes it, one request after the other. If the server is slow or down,
-the queue fills and further events are dropped and counted, since events are best effort.
+the queue fills, and for each further event one of the namespace with the most is dropped and counted, since events are
+best effort.
 
 Source: client-go tools/events/{event_broadcaster,event_recorder}.go.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
-from collections import deque
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -22,6 +23,7 @@ import structlog
 from tfjob_controller.kube import trace
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.correlator import (
+    MAX_NOTE_BYTES,
     MAX_WORD_BYTES,
     Correlator,
     EventCounts,
@@ -33,6 +35,7 @@ from tfjob_controller.kube.events.correlator import (
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import MERGE_PATCH, Requester
 from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.faircache import FairCache
 from tfjob_controller.util.threads import SupervisedThread
 from tfjob_controller.util.timestamps import format_micro_time
 
@@ -71,7 +74,8 @@ class EventRecorder:
         self._instance = truncate_utf8(instance, MAX_WORD_BYTES)
         self._correlator = Correlator(clock, rng)  # the thread's alone
         self._changed = threading.Condition()
-        self._queue: deque[Observation] = deque()
+        self._queue: FairCache[int, Observation] = FairCache(MAX_QUEUED)
+        self._numbers = itertools.count()
         self._dropped = 0
         self._flush_until: float | None = None  # set by stop
         self._stop = threading.Event()
@@ -96,17 +100,18 @@ class EventRecorder:
             regarding,
             type_,
             truncate_utf8(reason, MAX_WORD_BYTES),
-            note,
+            truncate_utf8(note, MAX_NOTE_BYTES),
             truncate_utf8(action or reason, MAX_WORD_BYTES),
             self._clock.now(),
             related,
             trace.current(),
         )
         with self._changed:
-            if len(self._queue) >= MAX_QUEUED or self._flush_until is not None:
+            if self._flush_until is not None:
                 self._dropped += 1
                 return
-            self._queue.append(observation)
+            displaced = self._queue.put(observation.namespace, next(self._numbers), observation)
+            self._dropped += displaced is not None
             self._changed.notify()
 
     def start(self) -> None:
@@ -153,9 +158,7 @@ class EventRecorder:
                 if rest is not None and rest <= 0:
                     break
                 self._clock.wait(self._changed, rest)
-            taken = list(self._queue)
-            self._queue.clear()
-            return taken
+            return self._queue.drain()
 
     def _rest_seconds(self) -> float | None:
         rest = self._correlator.rest_seconds()

@@ -34,6 +34,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic
 
+from cachetools import LRUCache
+
 from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.workqueue.metrics import ItemT, MetricsProvider, QueueMetrics
 from tfjob_controller.util.clock import Clock
@@ -45,6 +47,8 @@ _SPARE_ENTRIES = 64
 UNFINISHED_WORK_UPDATE_SECONDS = 0.5
 # 2.0**1024 overflows a float. Any base doubled this often is past any cap.
 _MAX_DOUBLINGS = 200
+# Groups with failures that are remembered.
+_MAX_BUCKETS = 4096
 
 
 class ShutDown(Exception):  # noqa: N818 -- not an error but the end; a regular end of work
@@ -66,24 +70,29 @@ class RateLimiter:
     """Computes how long an item that failed waits until it is retried. Any method from any thread.
 
     The delay of an item doubles with each of its failures up to `cap_seconds`, so that an item that always fails
-    becomes rare without delaying others; it is kept until it is forgotten. With a `bucket`, every failure also takes a
-    token of it, so that ten thousand items that fail at once do not come back at once. The longer delay counts.
+    becomes rare without delaying others; it is kept until it is forgotten. With `new_bucket`, every failure also takes
+    a token of the bucket of its group, so that ten thousand items that fail at once do not come back at once, and delay
+    no items of other groups. The longer delay counts.
     """
 
-    def __init__(self, base_seconds: float, cap_seconds: float, bucket: TokenBucket | None = None) -> None:
+    def __init__(
+        self, base_seconds: float, cap_seconds: float, new_bucket: Callable[[], TokenBucket] | None = None
+    ) -> None:
         self._base_seconds = base_seconds
         self._cap_seconds = cap_seconds
-        self._bucket = bucket
+        self._new_bucket = new_bucket
         self._lock = threading.Lock()
         self._failures: dict[Hashable, int] = {}
+        self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_BUCKETS)
 
-    def delay_seconds(self, item: Hashable) -> float:
+    def delay_seconds(self, item: Hashable, group: str = "") -> float:
         """Count a failure of `item` and return the seconds until it may be retried."""
         with self._lock:
             before = self._failures.get(item, 0)
             self._failures[item] = before + 1
+            bucket = self._bucket_of(group)
         delay = min(self._cap_seconds, self._base_seconds * 2.0 ** min(before, _MAX_DOUBLINGS))
-        return max(delay, self._bucket.reserve_seconds()) if self._bucket else delay
+        return max(delay, bucket.reserve_seconds()) if bucket else delay
 
     def forget(self, item: Hashable) -> None:
         """Reset the failures of `item`. Unknown items are ignored."""
@@ -94,6 +103,12 @@ class RateLimiter:
         """The number of failures of `item` since it was last forgotten."""
         with self._lock:
             return self._failures.get(item, 0)
+
+    def _bucket_of(self, group: str) -> TokenBucket | None:
+        bucket: TokenBucket | None = self._buckets.get(group)
+        if bucket is None and self._new_bucket is not None:
+            bucket = self._buckets[group] = self._new_bucket()
+        return bucket
 
 
 def _one_group(_: object) -> str:
@@ -188,10 +203,11 @@ class RateLimitingQueue(Generic[ItemT]):
         metrics: MetricsProvider | None = None,
         group_of: Callable[[ItemT], str] = _one_group,
     ) -> None:
-        """`group_of` returns whose an item is: groups take turns. By default all items are one group."""
+        """`group_of` returns whose an item is: groups take turns and fail apart. By default all are one group."""
         self._clock = clock
         self._name = name
         self._limiter = limiter
+        self._group_of = group_of
         self._metrics: QueueMetrics[ItemT] | None = QueueMetrics(metrics, name, clock) if metrics else None
         self._available = threading.Condition()  # guards metrics and the next four; workers wait on it for an item
         self._queued: _FairPriorityQueue[ItemT] = _FairPriorityQueue(group_of)
@@ -245,7 +261,7 @@ class RateLimitingQueue(Generic[ItemT]):
 
     def add_rate_limited(self, item: ItemT, priority: int = 0) -> None:
         """Add a failed item after the delay that the rate limiter computes."""
-        self.add_after(item, self._limiter.delay_seconds(item), priority)
+        self.add_after(item, self._limiter.delay_seconds(item, self._group_of(item)), priority)
 
     def forget(self, item: ItemT) -> None:
         """Reset the item's failures, after its success or because it is not retried. It still has to be `done`.

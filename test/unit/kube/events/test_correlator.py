@@ -1,6 +1,8 @@
 """The rules of kube/events/correlator.py, without a server and without threads."""
 
+import itertools
 import random
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -36,6 +38,12 @@ class Desk:
     def take(self) -> list[Write]:
         """All that is to be written now; none of it answered."""
         return list(iter(self.correlator.next_write, None))
+
+    def writes(self) -> Iterator[Write]:
+        """Each successful as soon as the next one is asked for."""
+        while (write := self.correlator.next_write()) is not None:
+            yield write
+            self.correlator.record_success(write)
 
     def send(self, error: ApiError | None = None) -> list[str]:
         """Send what is to be written now, with the same answer for each: `create note x2`."""
@@ -470,6 +478,79 @@ class TestBounds:
         assert desk.correlator.pending == 4096
         assert desk.correlator.counts.full == 5000 - 4096
         assert len(desk.send()) == 4096
+
+
+class TestNamespaces:
+    """A namespace with thousands of events neither stops, delays nor displaces those of others."""
+
+    HOSTILE = 6000
+
+    def flood(self, desk: Desk, times: int = 1) -> None:
+        for number in range(self.HOSTILE):
+            desk.report("flood", times=times, regarding=_pod("hostile", number))
+
+    def test_they_take_turns_in_writing(self, desk: Desk) -> None:
+        self.flood(desk)
+        for number in range(3):
+            desk.report(f"note {number}")
+        written = [write.series.namespace for write in itertools.islice(desk.writes(), 6)]
+        assert written == ["hostile", "team", "hostile", "team", "hostile", "team"]
+
+    def test_one_that_fills_the_pending_writes_has_its_own_dropped(self, desk: Desk) -> None:
+        desk.report("earlier")
+        self.flood(desk)
+        desk.report("later")
+        sent = desk.send()
+        assert [line for line in sent if "flood" not in line] == ["create earlier x1", "create later x1"]
+        assert len(sent) == 4096
+        assert desk.correlator.counts.full == self.HOSTILE + 2 - 4096
+
+    def test_one_that_fills_the_series_ends_its_own(self, desk: Desk) -> None:
+        desk.report()
+        desk.send()
+        for number in range(self.HOSTILE):
+            desk.report("flood", regarding=_pod("hostile", number))
+            desk.send()
+        desk.report()
+        assert desk.send() == ["patch it is so x2"]
+
+    def test_one_with_many_objects_resets_no_limit_of_others(self, desk: Desk) -> None:
+        for number in range(30):
+            desk.report(reason=f"Reason{number}")
+        desk.send()
+        self.flood(desk)
+        desk.send()
+        desk.report(reason="Late")
+        assert desk.send() == []
+
+    def test_one_with_many_objects_has_no_similar_events_of_others_forgotten(self, desk: Desk) -> None:
+        for number in range(9):
+            desk.report(f"{number}")
+        desk.send()
+        self.flood(desk)
+        desk.send()
+        desk.report("new")
+        assert desk.send() == ["create (combined from similar events): new x1"]
+
+    def test_one_whose_events_are_limited_by_the_server_holds_up_only_itself(self, desk: Desk) -> None:
+        for number in range(10):
+            desk.report("flood", regarding=_pod("hostile", number))
+        write = desk.correlator.next_write()
+        assert write is not None
+        desk.correlator.record_failure(write, ApiError(429, "TooManyRequests", "limit", retry_after_seconds=60.0))
+        desk.report()
+        assert desk.send() == ["create it is so x1"]
+        assert desk.correlator.rest_seconds() == 60.0
+
+    def test_many_at_once_are_bounded_too(self, desk: Desk) -> None:
+        for number in range(5000):
+            desk.report(regarding=_pod(f"namespace-{number}", 1))
+        assert desk.correlator.pending == 4096
+        assert len(desk.send()) == 4096
+
+
+def _pod(namespace: str, number: int) -> ObjectReference:
+    return ObjectReference("v1", "Pod", namespace, f"pod-{number}", f"{namespace}-{number}")
 
 
 @pytest.mark.parametrize(

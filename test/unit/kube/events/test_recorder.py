@@ -50,6 +50,28 @@ class TestEvents(EventContract):
         assert recorder.statistics().queued == MAX_QUEUED
         go_on.set()
 
+    def test_a_namespace_that_fills_the_queue_drops_no_events_of_others(
+        self, recorder: EventRecorder, job: ObjectReference, requester: MemoryApi, events: Read, written: Wait
+    ) -> None:
+        hangs, go_on = threading.Event(), threading.Event()
+
+        def hang(_: Request) -> None:
+            hangs.set()
+            assert go_on.wait(60.0)
+
+        requester.script.append(Fault(before=hang))
+        hostile = ObjectReference("kubeflow.org/v1alpha1", "TFJob", "hostile", "flood", "uid-9", "17")
+        recorder.event(hostile, "Normal", "Running", "first")
+        assert hangs.wait(60.0)
+        recorder.event(job, "Normal", "Running", "it runs")
+        for _ in range(MAX_QUEUED + 500):
+            recorder.event(hostile, "Normal", "Running", "flood")
+        recorder.event(job, "Normal", "Done", "it is done")
+        assert recorder.statistics().dropped == 502
+        go_on.set()
+        written(4)
+        assert sorted(str(event["note"]) for event in events()) == ["it is done", "it runs"]
+
     def test_a_passing_error_is_tried_again(
         self,
         recorder: EventRecorder,

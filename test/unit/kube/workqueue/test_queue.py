@@ -500,7 +500,7 @@ class TestRateLimitingQueue:
 
     def test_many_items_that_fail_at_once_do_not_come_back_at_once(self, clock: FakeClock) -> None:
         queue: RateLimitingQueue[int] = RateLimitingQueue(
-            clock, RateLimiter(0.005, 1000.0, TokenBucket(10.0, 100, clock))
+            clock, RateLimiter(0.005, 1000.0, lambda: TokenBucket(10.0, 100, clock))
         )
         for item in range(300):
             queue.add_rate_limited(item)
@@ -508,6 +508,16 @@ class TestRateLimitingQueue:
         assert len(queue) == 100
         move(clock, 10.0)
         assert len(queue) == 200
+        queue.shut_down()
+
+    def test_those_of_one_group_delay_no_item_of_another(self, clock: FakeClock) -> None:
+        limiter = RateLimiter(0.005, 1000.0, lambda: TokenBucket(10.0, 100, clock))
+        queue = RateLimitingQueue[str](clock, limiter, group_of=lambda item: item.partition("/")[0])
+        for item in range(300):
+            queue.add_rate_limited(f"hostile/{item}")
+        queue.add_rate_limited("team/train")
+        move(clock, 0.005)
+        assert "team/train" in take_all(queue)
         queue.shut_down()
 
 
