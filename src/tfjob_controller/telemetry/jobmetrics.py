@@ -2,15 +2,18 @@
 
 Names begin with the kind: `tfjob_`, `trainjob_`. Only the series of training metrics carry the name of a job, because a
 mean over jobs would mean nothing. Their number is bounded: only running jobs have them, nothing is kept between two
-scrapes, a job has the metrics that its spec names, and above `MAX_JOBS` jobs only the first by kind, namespace and
-name have series; others are counted. The values come from statuses, which administrators of a namespace can edit, so
-values that are not numbers, and more metrics than a spec can name, are ignored.
+scrapes, a job has the metrics that its spec names, and above `MAX_JOBS` jobs namespaces take turns until so many have
+series; others are counted. The values come from statuses, which administrators of a namespace can edit, so values that
+are not numbers, and more metrics than a spec can name, are ignored. For the same reason, the phases, states and types
+that a namespace has series of are limited.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -148,10 +151,18 @@ def _most_restarts(jobs: Iterable[TrainingJob]) -> Tally[tuple[str]]:
     return most
 
 
+# More than there are combinations of phase and state, or of the types and states of the replicas of some frameworks.
+MAX_LABELS_OF_NAMESPACE = 100
+
+
 def _filled(families: tuple[GaugeMetricFamily, ...], tallies: tuple[Tally[Any], ...]) -> tuple[GaugeMetricFamily, ...]:
+    """Fill each family from its tally, of each namespace (the first label) with the labels that count most."""
     for family, tally in zip(families, tallies, strict=True):
-        for labels, value in sorted(tally.items()):
-            family.add_metric(labels, value)
+        shown: Tally[str] = Tally()
+        for labels, value in sorted(tally.items(), key=lambda each: (-each[1], each[0])):
+            shown[labels[0]] += 1
+            if shown[labels[0]] <= MAX_LABELS_OF_NAMESPACE:
+                family.add_metric(labels, value)
     return families
 
 
@@ -189,7 +200,7 @@ class TrainingCollector:
     def collect(self) -> Iterable[Metric]:
         jobs = sorted(self._jobs(), key=lambda job: job[:3])
         values, counts, omitted = _values(), _jobs(), _omitted()
-        for kind, namespace, name, metrics in jobs[:MAX_JOBS]:
+        for kind, namespace, name, metrics in _in_turns(jobs)[:MAX_JOBS]:
             for metric, value in sorted(metrics.items())[:MAX_METRICS]:
                 if _NUMBER.fullmatch(value):
                     values.add_metric([kind, namespace, name, metric], float(value))
@@ -199,11 +210,19 @@ class TrainingCollector:
         return [values, counts, omitted]
 
 
+def _in_turns(jobs: Iterable[TrainingOfJob]) -> list[TrainingOfJob]:
+    """Returns a job of each namespace in turn, so that no namespace takes all series; those of each in their order."""
+    by_namespace: dict[str, list[TrainingOfJob]] = defaultdict(list)
+    for job in jobs:
+        by_namespace[job[1]].append(job)
+    return [job for turn in itertools.zip_longest(*by_namespace.values()) for job in turn if job is not None]
+
+
 def _values() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "tfjob_training_metric",
-        f"The last value of a metric in the log of a running job; of the first {MAX_JOBS} jobs by kind, namespace and "
-        "name. The series ends with the job.",
+        f"The last value of a metric in the log of a running job; of {MAX_JOBS} jobs, of all namespaces in turn. The "
+        "series ends with the job.",
         labels=["kind", "namespace", "job", "metric"],
     )
 

@@ -6,9 +6,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import MAX_METRICS
+from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry import jobmetrics
-from tfjob_controller.telemetry.jobmetrics import TrainingCollector, TrainingOfJob
+from tfjob_controller.telemetry.jobmetrics import JobCollector, TrainingCollector, TrainingOfJob
 
 FORGED = [
     pytest.param('a"} 1\ntfjob_forged{x="y', id="an end of the label and a line"),
@@ -25,6 +28,10 @@ def exposition(jobs: list[TrainingOfJob]) -> str:
     return generate_latest(registry).decode()
 
 
+def job(namespace: str, status: TrainingStatus) -> TFJob:
+    return TFJob(ObjectMeta(namespace=namespace, name="j"), status=status)
+
+
 @pytest.mark.parametrize("text", FORGED)
 def test_a_name_stays_the_value_of_its_label(text: str) -> None:
     shown = exposition([("TrainJob", text, text, {text: "1"})])
@@ -38,6 +45,26 @@ def test_however_many_jobs_say_something_the_series_are_bounded() -> None:
     many = [("TrainJob", "ns", f"job-{number}", {"loss": "1"}) for number in range(jobmetrics.MAX_JOBS + 500)]
     lines = [line for line in exposition(many).splitlines() if line.startswith("tfjob_training_metric{")]
     assert len(lines) == jobmetrics.MAX_JOBS
+
+
+def test_a_namespace_with_thousands_of_jobs_takes_no_series_of_others() -> None:
+    many = [("TrainJob", "a-hostile", f"job-{number}", {"loss": "1"}) for number in range(jobmetrics.MAX_JOBS + 500)]
+    few = [("TrainJob", "team", f"train-{number}", {"loss": "1"}) for number in range(300)]
+    shown = [line for line in exposition(many + few).splitlines() if line.startswith("tfjob_training_metric{")]
+    assert len(shown) == jobmetrics.MAX_JOBS
+    assert sum('namespace="team"' in line for line in shown) == 300
+
+
+def test_a_status_of_thousands_of_types_and_states_has_a_bounded_number_of_series() -> None:
+    types = tuple(ReplicaStatus(f"type-{number}", "", {"Running": 1}) for number in range(10_000))
+    forged = job("hostile", TrainingStatus(phase="x", replica_statuses=types))
+    real = ReplicaStatus("WORKER", "Running", {"Running": 4})
+    good = job("team", TrainingStatus(phase="Running", replica_statuses=(real,)))
+    registry = CollectorRegistry()
+    registry.register(JobCollector("tfjob", lambda: [forged, good]))
+    assert len(generate_latest(registry).splitlines()) < 200
+    labels = {"namespace": "team", "type": "WORKER", "state": "Running"}
+    assert registry.get_sample_value("tfjob_replicas", labels) == 4
 
 
 @pytest.mark.parametrize("value", ["1\ntfjob_forged 1", "", "x", "0x10", "1_000", "nan ", "\uff11", "Infinity", " 1"])

@@ -517,8 +517,9 @@ class TestRateLimitingQueue:
             queue.add_rate_limited(f"hostile/{item}")
         queue.add_rate_limited("team/train")
         move(clock, 0.005)
-        assert "team/train" in take_all(queue)
+        taken = take_all(queue)
         queue.shut_down()
+        assert "team/train" in taken
 
 
 class FakeMetric:
