@@ -98,7 +98,7 @@ def test_a_program_that_fails_leaves_its_pod_with_the_log_and_its_last_line_as_r
 
 
 @pytest.mark.parametrize("manifest", jobs_that_run("pyhton3", "a.py"))
-def test_a_typo_in_the_command_fails_the_job_at_once_with_the_runtime_s_words(
+def test_a_typo_in_the_command_fails_the_job_at_once_with_the_runtimes_message(
     submit: Callable[[Object], Jobs], run: plugin.Run, manifest: Object
 ) -> None:
     jobs = submit(manifest)

@@ -193,7 +193,7 @@ def test_what_is_wrong_with_a_manifest_is_said(client: Client, change: dict[str,
         client.submit(tfjob("wrong", image="localhost/t", **change))
 
 
-def test_a_description_tells_of_every_replica(client: Client, either: Trial) -> None:
+def test_a_description_lists_every_replica(client: Client, either: Trial) -> None:
     job = client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
     replicas = {"master-0", "worker-0"} if either.container else {"node-0", "node-1"}
 
@@ -241,7 +241,7 @@ def on_node(trial: Trial, node: Kubelet, stack: contextlib.ExitStack) -> dict[st
     return manifest
 
 
-def test_logs_are_the_chiefs_unless_told(logged: tuple[Job, dict[str, str]]) -> None:
+def test_logs_are_the_chiefs_by_default(logged: tuple[Job, dict[str, str]]) -> None:
     job, pods = logged
     (chief, pod), (other, _) = pods.items()
     assert [str(line) for line in job.logs()] == [f"[{chief}] step 1 of {pod}", f"[{chief}] step 2"]

@@ -60,7 +60,7 @@ def test_kubectl_says_what_the_server_has_against_a_job(kubectl: Kubectl, count:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spec=specs)
-def test_whatever_the_api_server_refuses_the_controller_refuses_too(api: Api, crd_namespace: str, spec: Any) -> None:
+def test_the_controller_refuses_all_that_the_api_server_refuses(api: Api, crd_namespace: str, spec: Any) -> None:
     """The other way round does not hold: the controller looks closer at what it adds to, and null is absent to it."""
     assume("null" not in json.dumps(spec))
     manifest = {**tfjob(), "spec": spec}

@@ -164,7 +164,7 @@ def test_what_repeats_is_one_line_with_its_count(explain: Explain, trial: Trial)
     assert "next: kube-scheduler tries again by itself" in out
 
 
-def test_a_gang_tells_of_its_queue_and_its_place(explain: Explain, trial: Trial) -> None:
+def test_explain_shows_a_gangs_position_and_placement(explain: Explain, trial: Trial) -> None:
     trial.submit(master(template=alone()), gang={"enabled": True})
     path = f"/apis/{GANG}/namespaces/{trial.namespace}/gangs/{trial.name}-{trial.runtime_id}"
     gang = eventually(lambda: trial.jobs.api.find(path), 30)
@@ -183,7 +183,7 @@ def test_a_gang_tells_of_its_queue_and_its_place(explain: Explain, trial: Trial)
     assert ("2026-01-01T00:00:09Z", "admitted (attempt 1): node-7: master-0") in said
 
 
-def test_the_controllers_log_is_merged_for_who_may_read_it_and_else_missed_in_one_line(
+def test_the_controllers_log_is_merged_or_reported_as_unreadable_in_one_line(
     explain: Explain, trial: Trial, control_plane: Cluster, logging_node: Kubelet
 ) -> None:
     trial.submit(master())

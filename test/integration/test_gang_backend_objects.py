@@ -214,7 +214,7 @@ def test_what_has_succeeded_is_waited_for_no_more(controlled: Controlled) -> Non
         backed.await_gone()
 
 
-def test_kueue_lets_a_job_in_and_takes_it_out_again(controlled: Controlled) -> None:
+def test_kueue_admits_a_job_and_evicts_it(controlled: Controlled) -> None:
     with controlled("kueue") as backed:
         backed.submit(gang(gang={"enabled": True, "priority": 7}), queue="research")
         group = backed.group(queueName="research", priority=7)

@@ -196,7 +196,7 @@ def test_a_gang_goes_with_its_job(trial: Trial, gang: GangOf) -> None:
     eventually(lambda: trial.jobs.api.find(path) is None, PATIENCE_SECONDS, PERIOD_SECONDS)
 
 
-def test_a_job_that_does_not_ask_has_no_gang(trial: Trial, gang: GangOf) -> None:
+def test_a_job_that_does_not_request_a_gang_has_none(trial: Trial, gang: GangOf) -> None:
     trial.submit(master(), workers(1))
     trial.await_phase("Running")
     assert trial.jobs.api.find(gang.path) is None

@@ -102,7 +102,7 @@ def test_describe_shows_the_warnings_about_a_replica_that_waits(plugin: Run, tri
     eventually(told, 20.0, 0.5)
 
 
-def test_describe_counts_restarts_and_shows_the_last_exit_with_its_words(plugin: Run, trial: Trial) -> None:
+def test_describe_counts_restarts_and_shows_the_last_exit_with_its_message(plugin: Run, trial: Trial) -> None:
     trial.plays("worker-0", ends(3, "no GPU here"), FOREVER)
     trial.submit(master(), workers(1))
     trial.await_status(lambda status: status.get("restarts", 0) >= 1)
@@ -209,7 +209,7 @@ def test_the_role_view_is_enough_for_whatever_reads(plugin: Run, viewers: Path, 
     ],
     ids=lambda command: command[0],
 )
-def test_a_viewer_who_would_change_something_is_told_what_to_ask_for(
+def test_a_viewer_who_changes_something_gets_an_error_with_the_missing_role(
     plugin: Run, viewers: Path, trial: Trial, command: list[str]
 ) -> None:
     # A job that is not suspended needs no change to be resumed.
@@ -308,7 +308,7 @@ def test_describe_shows_each_node_of_a_train_job(plugin: Run, train: Trial) -> N
     assert "TrainJob" in out
 
 
-def test_a_list_may_be_of_those_with_a_label(plugin: Run, pair_of: str, api: Api) -> None:
+def test_a_list_may_have_a_label_selector(plugin: Run, pair_of: str, api: Api) -> None:
     api.patch(TRAINJOBS.path(pair_of, "twin"), {"metadata": {"labels": {"team": "vision"}}})
     assert plugin("list", "-n", pair_of, "-l", "team=vision", "-o", "name")[1] == "trainjob.kubeflow.org/twin\n"
     _, out, _ = plugin("list", "-n", pair_of, "--selector", "team!=vision", "-o", "json")

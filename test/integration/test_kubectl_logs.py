@@ -35,7 +35,7 @@ def start(trial: Trial, *replicas: str) -> dict[str, str]:
     return pods
 
 
-def test_logs_are_the_chiefs_unless_told(plugin: Run, trial: Trial, logging_node: Kubelet) -> None:
+def test_logs_are_the_chiefs_by_default(plugin: Run, trial: Trial, logging_node: Kubelet) -> None:
     trial.submit(master(template=on(logging_node)), workers(1, template=on(logging_node)))
     pods = start(trial, "master-0", "worker-0")
     assert plugin("logs", trial.name, "--tail", "7") == (0, f"step 1 of {pods['master-0']}\nstep 2\n", "")

@@ -33,7 +33,7 @@ def rendered(administrator: Kubectl) -> list[Object]:
     return render_overlay(administrator, "namespaced")
 
 
-def test_the_controller_is_told_the_namespace_in_which_it_has_rights(rendered: list[Object]) -> None:
+def test_the_controllers_namespace_flag_is_the_namespace_of_its_role(rendered: list[Object]) -> None:
     (container,) = containers_of(*of_kind(rendered, "Deployment"))
     assert container["env"] == [{"name": "TFJOB_CONTROLLER_NAMESPACE", "value": JOBS}]
     assert named(rendered, "RoleBinding", "tfjob-controller")["metadata"]["namespace"] == JOBS

@@ -151,7 +151,7 @@ def test_the_namespace_enforces_restricted_pods(rendered: list[Object]) -> None:
     assert {each["metadata"]["namespace"] for each in of_kind(rendered, "Deployment", "ServiceAccount")} == {SYSTEM}
 
 
-def test_whatever_is_in_a_namespace_says_in_which(rendered: list[Object]) -> None:
+def test_every_namespaced_object_names_its_namespace(rendered: list[Object]) -> None:
     """Else it is made where kubectl happens to be, and a monitor or a policy there sees none of our pods."""
     others = [each for each in rendered if each["kind"] not in CLUSTER_WIDE]
     assert {each["metadata"].get("namespace") for each in others} <= {SYSTEM, JOBS}
@@ -186,16 +186,14 @@ def test_every_deployment_has_one_disruption_budget(rendered: list[Object], depl
         assert budget["spec"]["maxUnavailable"] == 1
 
 
-def test_a_network_policy_lets_in_whoever_asks_for_the_ports_that_pods_have(
-    rendered: list[Object], deployments: list[Object]
-) -> None:
+def test_a_network_policy_allows_the_ports_that_pods_have(rendered: list[Object], deployments: list[Object]) -> None:
     for policy in (each["spec"] for each in of_kind(rendered, "NetworkPolicy")):
         let_in = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
         for deployment in (each for each in deployments if selects(policy["podSelector"], each)):
             assert port_names(deployment) <= let_in
 
 
-def test_probes_ask_ports_that_are_there(deployments: list[Object]) -> None:
+def test_probes_use_ports_that_exist(deployments: list[Object]) -> None:
     for container in (each for deployment in deployments for each in containers_of(deployment)):
         own = {port["name"] for port in container["ports"]}
         asked = {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")}

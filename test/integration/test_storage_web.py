@@ -43,7 +43,7 @@ def test_a_file_comes_whole_and_is_not_unpacked(has_ranges: bool, tmp_path: Path
         pytest.param(True, "", "", id="nothing says that it is the same file"),
     ],
 )
-def test_a_cut_connection_is_continued_from_where_that_is_safe(
+def test_a_download_continues_after_a_cut_connection_if_that_is_safe(
     has_ranges: bool, etag: str, asked_at_last: str, tmp_path: Path
 ) -> None:
     faults = only(1, fault=Fault(cut_after=3_000_000))
@@ -127,7 +127,7 @@ def test_a_file_that_changes_on_the_way_is_no_mixture(tmp_path: Path) -> None:
     ("number", "code"),
     [pytest.param(signal.SIGKILL, -9, id="kill -9"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")],
 )
-def test_a_run_that_was_ended_in_the_middle_is_continued(number: signal.Signals, code: int, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_continued(number: signal.Signals, code: int, tmp_path: Path) -> None:
     content = os.urandom(50_000_000)
     hold = threading.Event()
     with FileServer(content, fault_of=only(1, fault=Fault(cut_after=40_000_000, hold=hold))) as server:
@@ -174,7 +174,7 @@ def test_nothing_that_is_secret_in_a_url_is_shown_or_kept(tmp_path: Path) -> Non
         pytest.param("/a/%2e%2e", "refused", id="the folder above"),
     ],
 )
-def test_a_name_that_is_none_is_refused(path: str, words: str, tmp_path: Path) -> None:
+def test_an_invalid_name_is_refused(path: str, words: str, tmp_path: Path) -> None:
     with FileServer(CONTENT) as server:
         ended = initialize("dataset", f"http://{server.host}{path}", tmp_path / "target")
     assert ended.code == 1

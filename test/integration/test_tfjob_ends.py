@@ -292,7 +292,7 @@ def test_what_a_chief_that_its_node_evicted_exits_with_does_not_count(trial: Tri
     assert trial.child_job("master-0")["metadata"]["uid"] == child
 
 
-def test_a_parameter_server_may_be_the_chief_if_it_brings_its_own_program(trial: Trial) -> None:
+def test_a_parameter_server_may_be_the_chief_if_it_has_its_own_program(trial: Trial) -> None:
     trial.plays("ps-0", ends(0))
     chief = {"chief": {"replicaName": "PS", "replicaIndex": 0}}
     trial.submit(parameter_servers(1, template=ON_FAILURE), workers(1), terminationPolicy=chief)

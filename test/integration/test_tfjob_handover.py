@@ -89,7 +89,7 @@ def test_a_deadline_that_passed_meanwhile_is_enforced(control_plane: Cluster, jo
     assert status["reason"] == "DeadlineExceeded: not done after 2 s"
 
 
-def test_what_the_user_asked_for_meanwhile_is_done(control_plane: Cluster, jobs: Jobs) -> None:
+def test_changes_that_the_user_made_meanwhile_are_applied(control_plane: Cluster, jobs: Jobs) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
         jobs.submit(tfjob(master(), workers(1)))
         await_running(jobs)

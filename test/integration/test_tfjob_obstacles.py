@@ -118,7 +118,7 @@ def test_a_quota_of_pods_is_the_job_controllers_affair_and_is_waited_for(
         ),
     ],
 )
-def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_words(
+def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_message(
     trial: Trial, template: Object, words: tuple[str, ...]
 ) -> None:
     trial.submit(master(), workers(2, template=template), parameter_servers(1))

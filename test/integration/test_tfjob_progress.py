@@ -180,7 +180,7 @@ def test_a_progress_line_without_a_number_is_reported(trial: Trial, logging_node
     await_done(trial, 5)
 
 
-def test_what_a_worker_said_last_counts_when_it_is_told_to_end(trial: Trial) -> None:
+def test_the_last_line_of_a_terminating_worker_counts(trial: Trial) -> None:
     """Its kubelet has no log of it any more; the message of its end, which the kubelet takes from the log, is there."""
     autoscaling = {**RESTART, "progress": {"pattern": "^step ([0-9]+)"}}
     trial.submit(master(), workers(2, template=alone()), autoscaling=autoscaling)

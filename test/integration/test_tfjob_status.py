@@ -122,7 +122,7 @@ def test_the_observed_generation_follows_the_spec(trial: Trial) -> None:
 # Reasons while pending
 
 
-def test_a_pod_that_cannot_be_scheduled_shows_the_schedulers_words(trial: Trial) -> None:
+def test_a_pod_that_cannot_be_scheduled_shows_the_schedulers_message(trial: Trial) -> None:
     nowhere = pod_template(container(), nodeSelector={"kubernetes.io/hostname": "nowhere"})
     trial.submit(master(template=nowhere))
     status = trial.await_reason("master-0: Unschedulable: 0/", "nodes are available")

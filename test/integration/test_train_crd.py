@@ -73,7 +73,7 @@ def test_a_good_object_is_accepted(api: Api, crd_namespace: str, good: Good) -> 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spec=train_specs, its=runtime_specs)
-def test_whatever_the_api_server_refuses_the_controller_refuses_too(
+def test_the_controller_refuses_all_that_the_api_server_refuses(
     api: Api, crd_namespace: str, spec: Any, its: Any
 ) -> None:
     """But for nulls and empty texts: those are absent fields to the controller, and the server asks more of them."""

@@ -102,7 +102,7 @@ def test_what_comes_later_wins_runtime_overrides_trainer_framework(train: Trial)
     assert template["metadata"]["labels"]["of"] == template["metadata"]["annotations"]["of"] == "runtime"
 
 
-def test_a_runtime_that_contradicts_its_job_is_refused_in_words(train: Trial) -> None:
+def test_a_runtime_that_contradicts_its_job_is_refused_with_a_message(train: Trial) -> None:
     with cluster_runtime(train.jobs.api, framework="torch") as name:
         await_cached(train, name)
         train.train(2, framework="jax", runtimeRef={"name": name})

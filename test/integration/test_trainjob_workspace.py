@@ -124,7 +124,7 @@ def test_a_restart_of_the_nodes_does_not_bring_the_data_again(train: Trial, shar
     assert [train.starts(node) for node in nodes(2)] == [2, 2]
 
 
-def test_without_a_shared_volume_each_node_brings_it_for_itself(train: Trial) -> None:
+def test_without_a_shared_volume_each_node_fetches_its_own_copy(train: Trial) -> None:
     train.train(2, **INPUTS)
     await_ready(train)
     assert roles_of(train) == {"node"}
@@ -166,7 +166,7 @@ def test_what_is_on_a_claim_already_is_mounted_and_brought_by_nobody(train: Tria
     assert mount["subPath"] == "imagenet/train"
 
 
-def test_an_output_without_a_shared_volume_is_refused_in_words(train: Trial) -> None:
+def test_an_output_without_a_shared_volume_is_refused_with_a_message(train: Trial) -> None:
     train.train(2, modelConfig={"output": {"storageUri": "s3://bucket/out"}})
     status = train.await_end()
     failed = condition(status, "Failed")

@@ -184,7 +184,7 @@ def _refusal(parcels: Parcels, namespace: str) -> ApiError:
 
 
 class TestStreams:
-    def test_a_streaming_list_ends_with_its_bookmark_and_then_tells_of_changes(
+    def test_a_streaming_list_ends_with_its_bookmark_and_is_followed_by_changes(
         self, requester: Transport, parcels: Parcels, namespace: str
     ) -> None:
         parcels.create(namespace, parcel("old"))

@@ -199,7 +199,7 @@ def test_an_admin_passes_rights_on_but_none_that_it_has_not(people: People) -> N
     assert is_refused(people.run(ADMIN, *everybody))
 
 
-def test_a_user_of_the_shipped_roles_alone_is_let_to_jobs_and_to_nothing_else(people: People) -> None:
+def test_a_user_with_only_the_shipped_roles_has_access_to_jobs_only(people: People) -> None:
     """Who has tfjob-editor without `edit` may not so much as see a pod; all of it comes from what is shipped."""
     rules = [
         rule

@@ -169,7 +169,7 @@ def test_any_bytes_get_responses_of_http_and_pass_on_only_what_the_limits_allow(
 
 @FUZZ
 @given(streams.flatmap(lambda data: st.tuples(st.just(data), pieces_of(data))))
-def test_requests_are_the_same_however_their_bytes_arrive(case: tuple[bytes, list[bytes]]) -> None:
+def test_requests_do_not_depend_on_the_pieces_in_which_their_bytes_arrive(case: tuple[bytes, list[bytes]]) -> None:
     whole, pieces = case
     found: list[list[tuple[bytes, bytes, bytes]]] = []
     for each in ([whole], pieces):
@@ -233,7 +233,7 @@ def test_a_bind_request_is_read_or_refused_in_one_line(body: bytes) -> None:
 
 TARGETS = [
     test_any_bytes_get_responses_of_http_and_pass_on_only_what_the_limits_allow,
-    test_requests_are_the_same_however_their_bytes_arrive,
+    test_requests_do_not_depend_on_the_pieces_in_which_their_bytes_arrive,
     test_the_extender_answers_any_bytes_without_an_internal_error,
     test_a_filter_request_is_answered_or_refused_in_one_line,
     test_a_bind_request_is_read_or_refused_in_one_line,

@@ -54,6 +54,6 @@ def test_asking_again_after_the_placement_has_followed_changes_nothing(
 
 
 @given(INDEXES, INDEXES)
-def test_a_shrink_that_is_followed_at_once_is_the_one_that_was_asked_for(placed: set[int], leaving: set[int]) -> None:
+def test_a_shrink_that_is_carried_out_at_once_is_the_requested_one(placed: set[int], leaving: set[int]) -> None:
     gang = gang_of(placed, leaving & placed, len(placed) - len(leaving & placed))
     assert workers_of(gang) == set(names(placed - leaving))

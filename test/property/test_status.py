@@ -67,7 +67,7 @@ def test_nothing_that_happens_to_others_ends_a_job_but_the_chief_does(
 
 @given(history=histories, options=policies)
 @settings(max_examples=examples(300))
-def test_a_status_is_a_fixed_point_and_what_is_planned_settles(history: list[Step], options: dict[str, object]) -> None:
+def test_a_status_is_a_fixed_point_and_planned_actions_settle(history: list[Step], options: dict[str, object]) -> None:
     cluster = new_world(**options)
     for step in history:
         step(cluster)

@@ -34,7 +34,7 @@ def decoded(spec: Any, meta: Mapping[str, Any]) -> bytes:
 
 @given(spec=train_specs, its=st.none() | runtime_specs, has_gang=st.booleans())
 @settings(max_examples=examples(400))
-def test_whatever_is_valid_is_planned_or_refused_in_one_line(spec: Any, its: Any, has_gang: bool) -> None:
+def test_every_valid_job_is_planned_or_refused_in_one_line(spec: Any, its: Any, has_gang: bool) -> None:
     meta = {"name": "a", "namespace": "ns", "uid": "u"}
     job = decode_trainjob(decoded(spec, meta))
     runtime = decode_training_runtime(decoded(its, {"name": "r"})) if its is not None else None
@@ -113,7 +113,7 @@ def test_each_node_of_tensorflow_finds_itself_among_all(name: str, nodes: int) -
 
 
 @given(name=names, nodes=st.integers(1, 12), slots=st.integers(1, 8))
-def test_the_launcher_is_told_of_each_node_that_there_is(name: str, nodes: int, slots: int) -> None:
+def test_the_launcher_gets_the_name_of_each_node(name: str, nodes: int, slots: int) -> None:
     plan = train_plan(name=name, framework="mpi", nodes=nodes, trainer={"numProcPerNode": slots})
     lines = build_config_map(plan)["data"]["hostfile"].splitlines()
     assert lines == [f"{each.name} slots={slots}" for each in nodes_of(plan)]

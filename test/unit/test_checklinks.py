@@ -41,7 +41,7 @@ def test_dead_links(tmp_path: Path, text: str, dead: list[str]) -> None:
     assert [words for _, words in checklinks.dead_links(page)] == dead
 
 
-def test_the_line_is_named_and_the_exit_code_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_names_the_line_and_sets_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     page.write_text("one\n\n[a](none.md)\n")
     assert checklinks.main([str(tmp_path)]) == 1

@@ -13,7 +13,7 @@ def test_without_flags_and_variables_all_is_default() -> None:
     assert resolve({}, {}) == RunOptions()
 
 
-def test_servers_listen_on_loopback_unless_asked() -> None:
+def test_servers_listen_on_loopback_by_default() -> None:
     options = RunOptions()
     assert options.metrics_bind_address is not None
     assert options.metrics_bind_address.is_loopback

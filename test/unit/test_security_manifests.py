@@ -201,7 +201,7 @@ def test_no_secret_is_in_arguments_or_variables_and_no_check_of_a_certificate_is
 
 
 @pytest.mark.parametrize("policy", objects("NetworkPolicy"))
-def test_a_network_policy_lets_in_metrics_and_probes_alone(policy: Object) -> None:
+def test_a_network_policy_allows_only_metrics_and_probes(policy: Object) -> None:
     ports = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
     assert ports == {"metrics", "health", "scheduler"}
     assert all(rule.get("ports") for rule in policy["spec"]["egress"])

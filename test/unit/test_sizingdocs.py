@@ -39,7 +39,7 @@ ASKED = containers("manager") | containers("extender")
         ("kube-scheduler", "its kube-scheduler"),
     ],
 )
-def test_the_page_on_sizing_says_what_the_deployments_ask_for(container: str, row: str) -> None:
+def test_the_page_on_sizing_has_the_requests_of_the_deployments(container: str, row: str) -> None:
     asked = ASKED[container]
     amounts = [asked[kind]["memory"].replace("Mi", " MiB").replace("Gi", " GiB") for kind in ("requests", "limits")]
     assert f"| {row} | {', '.join(amounts)} |" in SIZING

@@ -306,7 +306,7 @@ def test_a_binding_that_was_in_progress_when_its_gang_was_deleted_may_come_a_lit
     assert world.rules() == rules
 
 
-def test_a_deletion_that_was_told_after_its_successor_takes_that_one_from_nobody(world: World) -> None:
+def test_a_late_deletion_event_does_not_remove_the_recreated_object(world: World) -> None:
     bound_gang(world, "worker-0")
     world.gang("g", 3.0, "Admitted", "worker-0", "worker-1", uid="uid-anew")
     delete_gang(world, 3.1)

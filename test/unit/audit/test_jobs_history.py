@@ -81,7 +81,7 @@ def test_of_a_job_all_is_kept_but_what_its_pods_are_made_from() -> None:
     assert kept["status"] == {"phase": "Done"}
 
 
-def test_all_that_was_seen_is_told_in_the_order_of_the_cluster() -> None:
+def test_observations_are_reported_in_the_clusters_order() -> None:
     history = History()
     history.record(PODS, "ADDED", obj("pod", 4), 1.0)
     history.record(JOBS, "ADDED", obj("a", 1), 2.0)

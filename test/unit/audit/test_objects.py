@@ -52,7 +52,7 @@ def test_requests_are_counted_as_kube_scheduler_does(spec: dict[str, Any], cpu: 
     assert requests_of(spec) == {"cpu": cpu, "pods": 1000}
 
 
-def test_a_gang_that_nobody_understands_is_never_said_to_fit() -> None:
+def test_an_invalid_gang_is_never_reported_to_fit() -> None:
     meta = {"name": "g", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     spec = {"members": [{"name": "worker", "count": 1, "resources": {"cpu": "much"}}]}
     found = gang_of({"metadata": meta, "spec": spec, "status": {"queuedTime": "yesterday"}})

@@ -120,7 +120,7 @@ def test_writes_to_gangs_and_their_pods_are_counted_and_nothing_else() -> None:
     }
 
 
-def test_a_watch_of_bound_pods_goes_on_where_it_stood_and_tells_each_pod_once(
+def test_a_watch_of_bound_pods_continues_from_its_version_and_reports_each_pod_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def pod(name: str, version: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def test_every_kind_of_fault_comes() -> None:
     assert {fault(rng, 1.5).kind for _ in range(500)} == set(FAULTS)
 
 
-def test_only_the_kinds_that_were_asked_for_come() -> None:
+def test_only_the_requested_kinds_are_returned() -> None:
     rng = random.Random(4)
     assert {fault(rng, 1.5, ["etcd killed", "leader killed"]).kind for _ in range(50)} == {
         "etcd killed",

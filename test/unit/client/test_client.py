@@ -127,7 +127,7 @@ def test_a_quota_is_no_matter_of_roles() -> None:
     assert error_text(error, "there") == error.message
 
 
-def test_metrics_are_numbers_whatever_they_are() -> None:
+def test_metrics_are_numbers_of_any_form() -> None:
     listed = [{"name": name, "value": value, "logTime": ""} for name, value in (("loss", "0.5"), ("worst", "+Inf"))]
     metadata = {"name": "a", "namespace": "ns", "uid": "u"}
     found = {**trainjob("a", image="i", nodes=1), "metadata": metadata, "status": {"metrics": listed}}

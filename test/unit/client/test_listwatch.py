@@ -51,7 +51,7 @@ def test_the_present_state_comes_first_then_each_change_until_it_goes() -> None:
     assert requester.paths == ["/apis/kubeflow.org/v1alpha1/namespaces/ns/tfjobs"]
 
 
-def test_a_job_that_is_not_there_is_none() -> None:
+def test_a_job_that_does_not_exist_is_none() -> None:
     assert played([END], count=1)[0] == [None]
 
 

@@ -48,7 +48,7 @@ def test_a_replica_that_was_not_restarted_has_no_previous_run() -> None:
         previous_of(requester)
 
 
-def test_the_previous_run_of_one_that_was_is_asked_for() -> None:
+def test_the_log_of_the_previous_run_is_requested() -> None:
     requester = ScriptedRequester(*seen(restarts=1), [b"before"])
     assert previous_of(requester) == [b"before"]
     assert requester.asked[-1] == {"container": "tensorflow", "previous": "true"}

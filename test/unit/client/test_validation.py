@@ -99,7 +99,7 @@ def test_a_cluster_that_does_not_know_the_kinds_is_left_to_say_so() -> None:
     assert asked_for(NO_SUCH_KIND, runtime="mine")[-1] == JOBS
 
 
-def test_a_server_that_does_not_answer_is_told_before_anything_is_created() -> None:
+def test_a_server_that_does_not_respond_is_reported_before_anything_is_created() -> None:
     words = refused(ApiError(0, "Timeout", "no answer"), runtime="mine")
     assert words == "no answer: is the API server of this client up?"
 
@@ -145,7 +145,7 @@ def test_an_added_framework_is_known_by_its_runtime() -> None:
     assert asked_for(LISTED_NONE, ring, framework="ring") == [RUNTIMES, OF_NAMESPACE, JOBS]
 
 
-def test_a_command_that_tells_the_framework_comes_before_what_the_job_says() -> None:
+def test_a_command_that_implies_the_framework_precedes_the_jobs_field() -> None:
     assert asked_for(framework="pytorch", command=["torchrun", "a.py"]) == [JOBS]
 
 

@@ -63,7 +63,7 @@ def test_a_job_of_another_controller_is_left_alone(managed_by: str, is_ours: boo
     assert kind_with().is_managed(decoded_train(trainjob(managedBy=managed_by))) is is_ours
 
 
-def test_the_trainer_sees_the_jobs_time_to_live_and_its_status_in_its_own_words() -> None:
+def test_the_trainer_sees_the_jobs_time_to_live_and_its_status_as_a_training_status() -> None:
     cluster = running_train_world(ttlSecondsAfterFinished=7)
     work = kind_with().work_of(cluster.job)
     assert work.ttl_seconds_after_finished == 7

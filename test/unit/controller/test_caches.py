@@ -60,7 +60,7 @@ class Streams:
         return _Lines(self._all_closed)
 
 
-def test_all_caches_are_told_to_stop_before_one_is_waited_for() -> None:
+def test_all_caches_are_stopped_before_any_is_waited_for() -> None:
     streams = Streams()
     caches = ControllerCaches(streams, "", RealClock())
     caches.informers.start()
@@ -68,7 +68,7 @@ def test_all_caches_are_told_to_stop_before_one_is_waited_for() -> None:
     assert caches.informers.stop(10.0)
 
 
-def test_without_gangs_none_are_asked_for() -> None:
+def test_without_gangs_no_gangs_are_requested() -> None:
     streams = Streams(KINDS - 1)
     caches = ControllerCaches(streams, "", RealClock(), gangs=False)
     caches.informers.start()

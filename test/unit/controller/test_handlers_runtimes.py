@@ -75,7 +75,7 @@ def test_a_runtime_that_was_there_before_us_is_no_news(queue: Queue) -> None:
     assert queued(queue) == set()
 
 
-def test_a_runtime_that_was_corrected_is_as_good_as_new(queue: Queue) -> None:
+def test_a_corrected_runtime_is_used(queue: Queue) -> None:
     told = handler(queue, CLUSTER_RUNTIME, job("fresh"))
     told.on_update(THEIRS, THEIRS)
     assert queued(queue) == set()

@@ -71,7 +71,9 @@ def test_what_passes_shows_as_the_reason_and_is_tried_again(
 
 
 @pytest.mark.parametrize("error", PERMANENT)
-def test_what_cannot_pass_ends_the_job_with_the_servers_words(bench: ControllerBench, error: dict[str, Any]) -> None:
+def test_a_permanent_error_of_the_server_ends_the_job_with_its_message(
+    bench: ControllerBench, error: dict[str, Any]
+) -> None:
     bench.create(master(), workers(2))
     bench.api.fail(**error, method="POST", part="-worker-", times=99)
     assert isinstance(bench.sync(), TerminalFailure)
@@ -174,7 +176,7 @@ def test_a_job_that_went_away_in_the_middle_of_a_sync_is_done(bench: ControllerB
     assert bench.sync() == DONE
 
 
-def test_a_server_that_says_when_is_not_asked_before(bench: ControllerBench) -> None:
+def test_a_server_with_retry_after_gets_no_request_before_it(bench: ControllerBench) -> None:
     bench.create(master())
     bench.api.fail(429, "TooManyRequests", method="POST", part="/jobs", retry_after_seconds=7.0)
     outcome = bench.sync()

@@ -132,7 +132,7 @@ def expire(bench: ControllerBench) -> None:
     bench.clock.advance(61)
 
 
-def test_a_finished_job_is_deleted_once_even_if_its_children_are_gone_before_the_watch_tells_of_it(
+def test_a_finished_job_is_deleted_once_even_if_its_children_are_deleted_before_its_watch_event(
     bench: ControllerBench,
 ) -> None:
     bench.create(master(), ttlSecondsAfterFinished=60)
@@ -173,7 +173,7 @@ def test_events_come_after_the_status_that_they_speak_of(bench: ControllerBench)
     assert len(created) == 9
 
 
-def test_an_event_of_a_status_that_was_not_written_is_not_told(bench: ControllerBench) -> None:
+def test_an_event_of_a_status_that_was_not_written_is_not_emitted(bench: ControllerBench) -> None:
     bench.create()
     bench.settle()
     bench.runs("master-0")
@@ -363,7 +363,7 @@ def test_a_job_shrinks_once_however_many_wait(bench: ControllerBench) -> None:
     assert len([reason for _, reason, _ in bench.recorder.events if reason == "SuccessfulCreate"]) == 3
 
 
-def test_an_obstacle_is_told_at_once_also_while_others_wait(bench: ControllerBench) -> None:
+def test_an_obstacle_is_reported_at_once_also_while_other_jobs_wait(bench: ControllerBench) -> None:
     bench.is_busy = True
     bench.create(master())
     bench.api.fail(403, "Forbidden", method="POST", part="/services")
@@ -439,7 +439,7 @@ class RefusesLater:
         raise UnplannableError(f"nobody knows the address of {replica.id}")
 
 
-def test_a_plan_that_cannot_say_what_a_child_is_made_of_ends_the_job_in_its_words(bench: ControllerBench) -> None:
+def test_a_plan_that_cannot_build_a_child_ends_the_job_with_its_message(bench: ControllerBench) -> None:
     bench.reconciler._kind = RefusesLater(bench.reconciler._kind)
     bench.create()
     assert isinstance(bench.settle(), TerminalFailure | Done)

@@ -108,7 +108,7 @@ def test_a_job_that_became_invalid_releases_its_capacity(bench: ControllerBench)
     assert bench.api.objects[gang_path(bench)]["spec"]["suspend"] is True
 
 
-def test_a_quantity_that_is_none_fails_the_job_with_words(bench: ControllerBench) -> None:
+def test_an_invalid_quantity_fails_the_job_with_a_message(bench: ControllerBench) -> None:
     entry = master()
     container = {**entry["template"]["spec"]["containers"][0], "resources": {"requests": {"cpu": "much"}}}
     bench.create({**entry, "template": {"spec": {"containers": [container]}}}, gang={"enabled": True})

@@ -70,9 +70,7 @@ def refusal(runtimes: RuntimeResolver, wanted: TrainJob, after_seconds: float = 
         pytest.param(job(), "plain", id="nobody-says"),
     ],
 )
-def test_without_a_runtime_the_framework_is_told_by_the_command_or_else_the_job(
-    wanted: TrainJob, framework: str
-) -> None:
+def test_without_a_runtime_the_framework_follows_from_the_command_or_the_job(wanted: TrainJob, framework: str) -> None:
     assert found(known(), wanted).framework.name == framework
 
 
@@ -100,7 +98,7 @@ def test_a_runtime_that_a_job_names_is_looked_for_where_it_says(ref: dict[str, s
     assert spec.num_nodes == (2 if ref is REF else 1)
 
 
-def test_a_runtime_of_another_namespace_is_none() -> None:
+def test_a_runtime_of_another_namespace_is_not_found() -> None:
     runtimes = known(namespaced=(runtime("mine", namespaced=True),), namespace="others")
     assert str(refusal(runtimes, job(runtimeRef=REF))).startswith("spec.runtimeRef: there is no TrainingRuntime mine:")
 
@@ -113,7 +111,7 @@ def test_a_runtime_that_is_not_there_is_waited_for_from_the_jobs_creation_on(sec
     assert refusal(known(), job(runtimeRef=REF), seconds).seconds_left == left
 
 
-def test_a_job_that_has_waited_in_vain_is_told_what_to_do_with_it() -> None:
+def test_a_job_without_its_runtime_fails_with_the_remedy_after_the_timeout() -> None:
     words = "spec.runtimeRef: there is no ClusterTrainingRuntime mine: create it"
     runtimes, wanted = known(), job(runtimeRef=CLUSTER_REF)
     assert str(refusal(runtimes, wanted)) == words
@@ -193,7 +191,7 @@ def test_a_job_without_a_runtime_must_say_all_itself(mine: dict[str, Any], words
         pytest.param(job(framework="absent"), "", id="of-no-framework"),
     ],
 )
-def test_people_are_told_a_runtimes_name_also_where_it_is_not_there(wanted: TrainJob, name: str) -> None:
+def test_errors_name_a_runtime_that_does_not_exist(wanted: TrainJob, name: str) -> None:
     assert known().name_for(wanted) == name
 
 

@@ -146,6 +146,6 @@ def test_each_resize_is_reported_once_and_in_order() -> None:
     assert seen.news([up, down]) == []
 
 
-def test_only_a_change_of_the_line_is_told() -> None:
+def test_only_a_change_of_the_line_is_reported() -> None:
     seen = Seen()
     assert [seen.is_new(words) for words in ("a", "a", "b")] == [True, False, True]

@@ -59,7 +59,7 @@ def test_a_job_that_ends_holds_nothing_in_vain() -> None:
     assert ledger.in_vain_seconds == 0.0
 
 
-def test_only_a_change_is_told() -> None:
+def test_only_a_change_is_notified() -> None:
     ledger = Ledger()
     assert [ledger.look(pods("blue", count), 0.0) for count in (1, 1, 2)] == [True, False, True]
 

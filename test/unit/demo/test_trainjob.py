@@ -44,7 +44,7 @@ def test_metrics_must_be_in_the_status_and_have_been_served() -> None:
     assert not check_metrics(job("Done", "SUCCESS", "loss"), served).holds
 
 
-def test_the_sample_is_applied_with_the_image_asked_for_and_at_a_pace_to_follow() -> None:
+def test_the_sample_is_applied_with_the_requested_image_and_a_slow_pace() -> None:
     config_map, trainjob = yaml.safe_load_all(manifest("mine:1"))
     trainer = trainjob["spec"]["trainer"]
     assert (config_map["kind"], trainer["image"]) == ("ConfigMap", "mine:1")

@@ -124,7 +124,7 @@ def test_a_bookmark_advances_the_version_of_the_watch(annotations: dict[str, str
 
 
 class TestErrors:
-    def test_a_status_gives_its_reason_words_and_causes(self) -> None:
+    def test_a_status_has_its_reason_message_and_causes(self) -> None:
         body = {
             "kind": "Status",
             "message": 'Service "A_" is invalid',

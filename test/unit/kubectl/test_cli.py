@@ -119,7 +119,7 @@ def test_an_unknown_flag_shows_the_usage_of_its_command_and_where_its_help_is(
 
 
 @pytest.mark.parametrize("arguments", [["train", "-1"], ["train", "--replicas=-1"], ["train", "--replicas", "-1"]])
-def test_a_negative_number_of_workers_is_refused_in_words(
+def test_a_negative_number_of_workers_is_refused_with_a_message(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["scale", *arguments]) == 2

@@ -52,7 +52,7 @@ def is_harmless(text: str) -> bool:
     return all(each.isprintable() or each == "\n" for each in text)
 
 
-def test_errors_and_words_beside_the_answer_are_one_line_each_and_rule_no_terminal(
+def test_errors_and_notices_are_one_line_each_and_do_not_control_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_refusal(HARM)

@@ -94,7 +94,7 @@ def test_missing_programs_of_one_module_are_built_together(machine: Path) -> Non
     assert len(calls(machine)) == 3  # control plane with CoreDNS, plugins, and runc, which is built with C
 
 
-def test_a_program_that_is_asked_for_twice_is_built_once(machine: Path) -> None:
+def test_a_program_that_is_requested_twice_is_built_once(machine: Path) -> None:
     paths = binaries.ensure_all(["containerd", "ctr", "containerd"], silent)
     assert [path.name for path in paths.values()] == ["containerd", "ctr"]
     assert [line.count("/cmd/containerd") for line in calls(machine)] == [1]

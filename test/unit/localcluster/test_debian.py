@@ -49,6 +49,6 @@ def test_the_mirror_is_the_machines_own(sources: str) -> None:
     assert debian.mirror_of(sources, "bookworm") == ("http://mirror.test/debian", "bookworm", "main")
 
 
-def test_a_machine_without_such_a_source_is_told_what_to_do() -> None:
+def test_a_machine_without_a_package_source_gets_an_error_with_a_remedy() -> None:
     with pytest.raises(LocalClusterError, match=r"no apt source of this machine holds trixie/main; .*KUBECONFIG="):
         debian.mirror_of(STANZAS, "trixie")

@@ -11,7 +11,7 @@ from helpers.httpserver import Answer, HttpServer
 from localcluster.faultproxy import Fault, FaultProxy, Late, LoseRequest, Reply
 
 
-def test_a_late_answer_comes_after_the_server_has_done_what_was_asked() -> None:
+def test_a_delayed_response_comes_after_the_request_was_processed() -> None:
     with HttpServer(lambda _: Answer()) as server, FaultProxy(server.url) as proxy:
         proxy.next(Late(0.3))
         begin = time.monotonic()
@@ -23,7 +23,7 @@ def test_a_late_answer_comes_after_the_server_has_done_what_was_asked() -> None:
 @pytest.mark.parametrize(
     ("path", "status"), [pytest.param("/hit", 429, id="chosen"), pytest.param("/spared", 200, id="not-chosen")]
 )
-def test_what_no_fault_was_asked_for_is_decided_by_choice(path: str, status: int) -> None:
+def test_without_a_requested_fault_one_is_chosen(path: str, status: int) -> None:
     def choose(method: str, path: str) -> Fault | None:
         return Reply(429) if (method, path) == ("POST", "/hit") else None
 
@@ -32,7 +32,7 @@ def test_what_no_fault_was_asked_for_is_decided_by_choice(path: str, status: int
         assert urllib3.request("POST", proxy.url + path, retries=False).status == status
 
 
-def test_a_fault_that_was_asked_for_comes_before_what_is_chosen() -> None:
+def test_a_requested_fault_comes_before_chosen_ones() -> None:
     with HttpServer(lambda _: Answer()) as server, FaultProxy(server.url) as proxy:
         proxy.choose = lambda method, path: LoseRequest()
         proxy.next(Reply(500))

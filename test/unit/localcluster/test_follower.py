@@ -51,7 +51,7 @@ def world() -> World:
     return World()
 
 
-def test_the_reader_is_told_where_a_list_begins_and_ends(world: World) -> None:
+def test_the_reader_is_notified_of_the_begin_and_end_of_a_list(world: World) -> None:
     world.list("a", "b", at=7)
     world.tell("MODIFIED", 8, "a")
     assert world.diary.entries == ["list", "ADDED a", "ADDED b", "listed at 7", "MODIFIED a"]

@@ -46,13 +46,13 @@ def test_the_reason_fits_the_exit_code(code: int, reason: str) -> None:
     assert ends(Outcome(exit_code=code))["tensorflow"]["reason"] == reason
 
 
-def test_a_restarted_container_tells_how_it_ended_before() -> None:
+def test_a_restarted_container_shows_how_its_last_run_ended() -> None:
     statuses = podstatus.running(POD, "10.0.0.1", restarts=2, last=Outcome(exit_code=1))["containerStatuses"]
     assert [status["restartCount"] for status in statuses] == [2, 2]
     assert statuses[0]["lastState"]["terminated"]["exitCode"] == 1
 
 
-def test_a_container_that_was_restarted_and_has_ended_still_tells_of_it() -> None:
+def test_a_container_that_was_restarted_and_has_ended_still_shows_its_restarts() -> None:
     restarted = podstatus.running(POD, "10.0.0.1", restarts=2, last=Outcome(exit_code=143))
     statuses = podstatus.terminated({**POD, "status": restarted}, Outcome())["containerStatuses"]
     assert [status["restartCount"] for status in statuses] == [2, 2]

@@ -87,7 +87,7 @@ def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Pa
         pytest.param({"gang_backend": "kueue", "gang_scheduling": "off"}, "", "gang-scheduler", id="no gangs at all"),
     ],
 )
-def test_the_flags_say_who_runs_gangs(flags: dict[str, str], backend: str, scheduler: str) -> None:
+def test_the_flags_select_the_gang_scheduler(flags: dict[str, str], backend: str, scheduler: str) -> None:
     policy = gang_policy(resolve(flags, {}))
     assert policy.backend is BACKENDS.get(backend)
     assert policy.scheduler_name == scheduler

@@ -25,7 +25,7 @@ def test_a_second_signal_ends_it_however_close_to_the_first() -> None:
     assert ended.returncode in (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 
-def test_the_first_signal_asks_for_a_stop() -> None:
+def test_the_first_signal_requests_a_stop() -> None:
     code = (
         "import os, signal, threading; from tfjob_controller.programs import program; stop = threading.Event();"
         "program.on_signals(stop); os.kill(os.getpid(), signal.SIGTERM); raise SystemExit(0 if stop.wait(20) else 1)"

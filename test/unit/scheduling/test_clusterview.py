@@ -213,7 +213,7 @@ def test_a_pool_holds_the_nodes_that_suit_and_follows_them() -> None:
     assert [list(group) for group in pool.groups.values()] == [["m"]]
 
 
-def test_a_quantity_that_is_none_counts_as_nothing() -> None:
+def test_an_invalid_quantity_counts_as_zero() -> None:
     view = a_view(a_node("n", cpu="many"))
     assert "cpu" not in view.free("n")
 
@@ -223,7 +223,7 @@ def ending_pod(name: str, *, gang: str = "", member: str = "", node: str = "n") 
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=SOON))
 
 
-def test_pods_that_were_told_to_end_are_known_until_they_have() -> None:
+def test_terminating_pods_are_known_until_they_have_ended() -> None:
     view = a_view(a_node("n"))
     view.set_pod(a_pod("p", "n"))
     assert list(view.terminating_pods()) == []
@@ -251,7 +251,7 @@ def test_a_terminating_pod_whose_capacity_is_reserved_for_its_replacement_frees_
     assert len(list(view.terminating_pods())) == 2
 
 
-def test_what_pods_use_is_a_share_of_what_the_nodes_have_whatever_is_reserved() -> None:
+def test_utilization_is_the_share_of_bound_pods_without_reservations() -> None:
     view = reserved("worker-0")
     assert view.utilization()["cpu"] == 0
     view.set_pod(a_pod("p", "m", "4"))

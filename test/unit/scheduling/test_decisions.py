@@ -155,7 +155,7 @@ def test_an_invalid_gang_affects_no_other_gang(members: tuple[Member, ...], word
     assert isinstance(second, Admit)
 
 
-def test_a_negative_count_is_none_at_all() -> None:
+def test_a_negative_count_counts_as_zero() -> None:
     (decision,) = decide_once(full(), [a_gang("a", workers(-3))], NOW, POLICY)
     assert isinstance(decision, Admit)
     assert decision.placement.node_of == {}
@@ -168,7 +168,7 @@ def test_the_least_is_enough() -> None:
     assert decision.placement.counts == {"worker": 2}
 
 
-def test_an_unchanged_situation_has_the_very_same_words() -> None:
+def test_an_unchanged_situation_has_the_same_message_object() -> None:
     view = full()
     decider, gangs = AdmissionDecider(view, POLICY), [a_gang("a", workers(4))]
     first = decider.decide(gangs, NOW)
@@ -235,7 +235,7 @@ def test_a_gang_that_starves_does_not_keep_others_off_what_is_kept_for_them() ->
     assert [each.gang_key for each in decisions if isinstance(each, Admit)] == ["ns/keeper"]
 
 
-def test_gangs_that_ask_for_the_same_are_tried_apart_where_nodes_are_kept_for_one() -> None:
+def test_gangs_with_equal_requests_are_tried_separately_if_nodes_are_nominated_for_one() -> None:
     twins = [a_gang("first", workers(2), priority=9), a_gang("keeper", workers(2))]
     decisions = decide_once(full(), twins, NOW, POLICY, kept_for("keeper", "n"))
     assert [each.gang_key for each in decisions if isinstance(each, Admit)] == ["ns/keeper"]

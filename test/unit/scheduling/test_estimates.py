@@ -198,6 +198,6 @@ def test_why_a_gang_waits(
         assert decision.missing == missing
 
 
-def test_what_happens_to_be_free_beyond_whole_pods_is_not_told() -> None:
+def test_free_amounts_beyond_whole_pods_are_not_in_the_message() -> None:
     first = waiting([a_node("n", "4")], {"n": "1500m"}, workers(3))
     assert waiting([a_node("n", "4")], {"n": "1800m"}, workers(3)) == first

@@ -119,7 +119,7 @@ def test_only_taints_that_forbid_count(effect: str, objection: str) -> None:
 
 
 @pytest.mark.parametrize(("ready", "objection"), [("True", ""), ("", ""), ("False", NOT_READY), ("Unknown", NOT_READY)])
-def test_a_node_that_says_it_is_not_ready_suits_nobody(ready: str, objection: str) -> None:
+def test_a_not_ready_node_accepts_no_pod(ready: str, objection: str) -> None:
     member = Member("worker", tolerations=({"operator": "Exists"},))
     assert node_filter_of(member).rejection(a_node("n", ready=ready)) == objection
 
@@ -137,7 +137,7 @@ def test_a_cordoned_node_accepts_pods_that_tolerate_it(tolerations: tuple[dict[s
     assert node_filter_of(member).rejection(a_node("n", unschedulable=True)) == objection
 
 
-def test_a_sick_node_could_suit_once_it_is_well() -> None:
+def test_a_not_ready_node_could_accept_pods_later() -> None:
     constraint = node_filter_of(Member("worker", node_selector={"zone": "a"}))
     sick = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
     node = a_node("n", labels=LABELS, ready="False", unschedulable=True, taints=(sick,))

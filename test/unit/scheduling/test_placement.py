@@ -56,7 +56,7 @@ def test_many_parameter_servers_are_spread_with_the_workers() -> None:
     assert [sum(each.startswith("ps") for each in members) for members in found.values()] == [2, 2]
 
 
-def test_what_needs_no_gpu_goes_where_no_gpu_lies_idle() -> None:
+def test_pods_without_gpus_run_on_nodes_without_gpus() -> None:
     assert list(placed([a_node("a", gpu="4"), a_node("b")], of(workers(2)))) == ["b"]
 
 

@@ -54,7 +54,7 @@ def test_the_live_rules_decide(policy: str, expected: set[object]) -> None:
     assert expected <= seen
 
 
-def test_without_autoscaling_its_rules_are_not_asked() -> None:
+def test_without_autoscaling_its_rules_are_not_called() -> None:
     with seen_running() as seen:
         simulated(JOBS, 1, 4, "gang+locality")
     assert not SCALING & seen

@@ -37,7 +37,7 @@ def test_a_seed_says_everything() -> None:
     assert RandomWorkload().generate(7) != RandomWorkload().generate(8)
 
 
-def test_random_jobs_are_such_as_was_asked_for() -> None:
+def test_random_jobs_have_the_requested_shape() -> None:
     workload = RandomWorkload(jobs=4000, mean_arrival_seconds=30.0, work_median=120.0, work_sigma=0.8)
     jobs = workload.generate(1)
     assert [job.name for job in jobs] == sorted({job.name for job in jobs})

@@ -40,7 +40,7 @@ def test_the_first_fifth_does_not_count() -> None:
     assert (figure["value"], figure["samples"], figure["ok"]) == (0.0, 49, True)
 
 
-def test_a_short_run_tells_figures_and_judges_none() -> None:
+def test_a_short_run_reports_figures_without_a_verdict() -> None:
     (figure,) = figures(samples("controller_rss", 100.0, 5.0, minutes=10))
     assert figure["too_short"]
     assert "ok" not in figure

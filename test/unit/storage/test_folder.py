@@ -92,7 +92,7 @@ def test_two_runs_do_not_fill_a_folder_at_the_same_time(tmp_path: Path) -> None:
     assert order == ["second"]
 
 
-def test_a_torn_line_of_the_journal_is_none(tmp_path: Path) -> None:
+def test_a_torn_line_of_the_journal_is_ignored(tmp_path: Path) -> None:
     with FilledFolder(tmp_path) as folder:
         put(folder, described("a"))
         put(folder, described("b"))

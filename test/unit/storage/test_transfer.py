@@ -77,7 +77,7 @@ def fetch(source: Scripted, file: RemoteFile, target: Path, *, retries: int = 2,
     return clock
 
 
-def test_a_lost_connection_is_continued_from_the_byte_where_it_was_lost(tmp_path: Path) -> None:
+def test_a_download_continues_from_the_byte_where_the_connection_was_lost(tmp_path: Path) -> None:
     source = Scripted([3, 4])
     clock = fetch(source, FILE, tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT
@@ -159,7 +159,7 @@ def test_a_transfer_that_is_stopped_leaves_what_has_come(tmp_path: Path) -> None
         assert part.read_bytes() == CONTENT[:6]
 
 
-def test_the_reason_of_a_retry_tells_no_secret() -> None:
+def test_the_reason_of_a_retry_shows_no_secret() -> None:
     clock = Rested()
     retry_policy = RetryPolicy(1, clock, threading.Event(), Redactor({"HF_TOKEN": "5ecret5ecret"}))
 

@@ -41,7 +41,7 @@ def test_a_name_stays_the_value_of_its_label(text: str) -> None:
     assert sample.labels == {"kind": "TrainJob", "namespace": text, "job": text, "metric": text}
 
 
-def test_however_many_jobs_say_something_the_series_are_bounded() -> None:
+def test_the_number_of_series_is_bounded_for_any_number_of_jobs() -> None:
     many = [("TrainJob", "ns", f"job-{number}", {"loss": "1"}) for number in range(jobmetrics.MAX_JOBS + 500)]
     lines = [line for line in exposition(many).splitlines() if line.startswith("tfjob_training_metric{")]
     assert len(lines) == jobmetrics.MAX_JOBS

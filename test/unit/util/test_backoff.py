@@ -58,7 +58,7 @@ def test_the_delay_itself_is_not_a_healthy_period() -> None:
     assert longest > 300.0
 
 
-def test_a_server_that_asks_for_more_time_gets_it() -> None:
+def test_a_delay_that_the_server_requests_is_respected() -> None:
     assert backoff(FakeClock()).next_seconds(at_least=60.0) == 60.0
 
 

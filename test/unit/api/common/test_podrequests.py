@@ -96,7 +96,7 @@ def test_a_pod_that_is_resized_takes_the_most_of_what_counts(status: dict[str, A
     assert found["cpu"] == cpu
 
 
-def test_what_a_pod_asks_for_in_vain_does_not_count() -> None:
+def test_an_infeasible_resize_of_a_pod_does_not_count() -> None:
     status = {
         "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
         "containerStatuses": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}],

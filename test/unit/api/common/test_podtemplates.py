@@ -34,7 +34,7 @@ VARIABLE = {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}
         pytest.param({"limits": None, "requests": {GPU: 1}}, id="beside a null"),
     ],
 )
-def test_a_container_that_asks_gets_volumes_mounts_and_variables(resources: dict[str, Any]) -> None:
+def test_a_container_that_requests_an_accelerator_gets_volumes_mounts_and_variables(resources: dict[str, Any]) -> None:
     template = pod_template(container(resources=resources), restartPolicy="Never")
     equipped = container(resources=resources, volumeMounts=[MOUNT], env=[VARIABLE])
     assert apply_accelerators(template, CONFIG, CONTAINER_NAME) == pod_template(

@@ -194,7 +194,7 @@ def event(reason: str, about: Object, **fields: Any) -> Object:
     return {"metadata": meta, "reason": reason, "involvedObject": about, "message": "words", **fields}
 
 
-def test_a_container_tells_its_last_run_and_its_present_one() -> None:
+def test_the_last_and_the_present_run_of_a_container_have_entries() -> None:
     last = {"exitCode": 137, "reason": "OOMKilled", "startedAt": "2026-01-01T00:00:01Z"}
     statuses = [
         {
@@ -212,7 +212,7 @@ def test_a_container_tells_its_last_run_and_its_present_one() -> None:
     ]
 
 
-def test_a_container_that_never_started_is_not_told_to_have_done_so_in_1970() -> None:
+def test_a_container_that_never_started_is_not_shown_as_started_in_1970() -> None:
     """The kubelet has no time for it, and writes the first one that there is."""
     ended = {
         "exitCode": 128,
@@ -225,7 +225,7 @@ def test_a_container_that_never_started_is_not_told_to_have_done_so_in_1970() ->
     assert told == ["node ended with exit code 128 (StartError)"]
 
 
-def test_an_event_that_a_pod_tells_itself_is_left_out_while_the_pod_is_there() -> None:
+def test_an_event_that_repeats_the_pods_status_is_left_out_while_the_pod_exists() -> None:
     of_living = {"kind": "Pod", "name": "train-worker-0", "uid": "uid-worker-0"}
     of_gone = {"kind": "Pod", "name": "train-worker-1", "uid": "uid-gone"}
     events = [event("Scheduled", of_living), event("Pulled", of_living), event("Scheduled", of_gone)]

@@ -121,7 +121,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         follower._run()
 
 
-def test_the_last_value_of_each_metric_is_known_with_its_time_and_the_job_is_told(bench: Bench) -> None:
+def test_the_last_value_of_each_metric_is_kept_with_its_time_and_the_job_is_queued(bench: Bench) -> None:
     bench.follow(pod())
     asked = bench.asked().begin()
     assert asked.path == "/api/v1/namespaces/ns/pods/p/log"
@@ -144,7 +144,7 @@ def test_a_line_without_a_time_was_said_when_it_was_read(bench: Bench) -> None:
     assert bench.metrics() == {"loss": at("1", int(PERIOD_SECONDS))}
 
 
-def test_a_job_is_reported_now_and_then_however_much_is_said(bench: Bench) -> None:
+def test_a_job_is_queued_at_intervals_however_much_its_log_grows(bench: Bench) -> None:
     bench.follow(pod())
     asked = bench.asked().begin()
     for step in range(1, 50):
@@ -327,7 +327,7 @@ def test_nor_where_the_api_server_is_not_there(tmp_path: Path) -> None:
     eventually(look)
 
 
-def test_while_the_api_server_is_not_there_it_is_seldom_asked(tmp_path: Path) -> None:
+def test_an_unreachable_api_server_gets_few_requests(tmp_path: Path) -> None:
     with LogServer() as server:
         config = server.config(tmp_path)
     clock = FakeClock()
@@ -378,7 +378,7 @@ def test_silence_is_nothing_bad_but_is_not_believed_for_ever(bench: Bench) -> No
     bench.until(lambda: "loss" in bench.metrics())
 
 
-def test_a_log_that_brings_more_than_is_read_is_left_for_its_end(bench: Bench) -> None:
+def test_a_log_that_grows_faster_than_it_is_read_is_skipped_to_its_end(bench: Bench) -> None:
     bench.follow(pod())
     asked = bench.asked().begin()
     much = line(1, "step=1 " + "x" * 9000) * (BEHIND_ROUNDS * ROUND_BYTES // 9000)
@@ -456,7 +456,7 @@ def test_of_a_forgotten_job_nothing_is_kept(bench: Bench, by_key: bool) -> None:
     assert bench.follower.has_read_all("u-job")
 
 
-def test_a_log_that_may_not_be_read_is_asked_for_now_and_then(bench: Bench) -> None:
+def test_a_log_that_may_not_be_read_is_retried_at_intervals(bench: Bench) -> None:
     bench.follow(pod())
     for times in range(1, 20):
         bench.asked(A_WHILE).refuse(403)

@@ -182,7 +182,7 @@ _said = st.lists(
 
 
 @given(said=_said, cuts=st.lists(st.integers(0, 600), max_size=8), limit=st.integers(1, 80))
-def test_however_a_log_is_cut_the_pairs_are_the_same(said: bytes, cuts: list[int], limit: int) -> None:
+def test_the_pairs_of_a_log_do_not_depend_on_its_pieces(said: bytes, cuts: list[int], limit: int) -> None:
     ends = sorted({min(cut, len(said)) for cut in cuts})
     pieces = [said[begin:end] for begin, end in zip([0, *ends], [*ends, len(said)], strict=True)]
     with pytest.MonkeyPatch.context() as patch:
@@ -191,7 +191,7 @@ def test_however_a_log_is_cut_the_pairs_are_the_same(said: bytes, cuts: list[int
 
 
 @given(said=st.binary(max_size=500))
-def test_whatever_is_printed_a_value_is_a_number(said: bytes) -> None:
+def test_every_value_is_a_number_for_any_output(said: bytes) -> None:
     for pair in scan(said + b" loss=" + said + b"\nstep=" + said, names=("loss", "step", "a")).values():
         number = float(pair.value)
         assert math.isnan(number) or math.isinf(number) or json.loads(pair.value) == number
@@ -215,6 +215,6 @@ def test_a_hostile_log_is_read_to_its_end(names: tuple[str, ...], said: bytes) -
         assert scanner.feed((line + b"\n") * 16) == {}
 
 
-def test_a_time_beyond_the_years_that_exist_is_none() -> None:
+def test_a_time_beyond_the_last_year_is_invalid() -> None:
     found = MetricParser(["loss"]).feed(b"0001-01-01T00:00:00+23:59 loss=3\n")
     assert found["loss"] == LoggedMetric("3", None)

@@ -110,7 +110,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_the_last_line_that_matches_counts_and_the_job_is_told(bench: Bench) -> None:
+def test_the_last_matching_line_counts_and_the_job_is_queued(bench: Bench) -> None:
     bench.pod("p")
     bench.kubelets.logs["p"] = "step 1 x\nstep 2 x\nloss 3\n"
     assert bench.reader.run_round()

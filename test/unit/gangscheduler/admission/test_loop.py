@@ -392,7 +392,7 @@ def test_an_admitted_gang_whose_requests_become_invalid_affects_no_other_gang(
 
 
 @pytest.mark.parametrize("moment", ["never", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-11-21"])
-def test_a_delay_until_no_sensible_time_is_none(world: GangWorld, moment: str) -> None:
+def test_a_delay_until_an_invalid_time_is_ignored(world: GangWorld, moment: str) -> None:
     admit(world, "other", 8)
     world.add_gang("odd", worker=2)
     world.change_gang("odd", {"status": {"phase": "Waiting", "requeueTime": moment}})
@@ -453,7 +453,7 @@ def test_the_capacity_of_a_member_that_succeeded_stays_free_when_its_pod_is_dele
     admit(world, "next", 1)
 
 
-def test_nodes_that_refused_a_replacement_are_asked_again_after_a_while(world: GangWorld) -> None:
+def test_nodes_that_refused_a_replacement_are_tried_again_after_a_while(world: GangWorld) -> None:
     admit(world, "one", 1)
     bind(world, "one")
     (pod,) = world.pods_of("one")

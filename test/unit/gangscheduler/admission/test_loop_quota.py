@@ -117,7 +117,7 @@ def test_a_new_process_reserves_what_the_last_one_did(world: GangWorld) -> None:
     assert (phase(world, "first"), phase(world, "second")) == ("Admitted", "Waiting")
 
 
-def test_a_gang_that_exceeds_the_cluster_is_said_so_whatever_its_quota(world: GangWorld) -> None:
+def test_a_gang_that_exceeds_the_cluster_is_unschedulable_with_any_quota(world: GangWorld) -> None:
     world.quota = {"cpu": "5"}
     world.add_gang("huge", worker=30)
     world.run()

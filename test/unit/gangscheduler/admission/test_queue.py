@@ -28,7 +28,7 @@ def test_a_gang_without_capacity_does_not_fit_and_its_wait_is_counted(world: Gan
     assert waits(world) == [(queue.NO, 40.0)]
 
 
-def test_a_gang_that_could_have_started_but_for_an_older_one_is_held_back(world: GangWorld) -> None:
+def test_a_gang_that_could_start_without_an_older_one_is_held_back(world: GangWorld) -> None:
     world.add_gang("running", worker=7)
     world.run()
     world.create_pods("running")

@@ -271,7 +271,7 @@ def test_a_resize_request_that_could_not_be_written_is_written_later(world: Gang
     assert target(world) == 5
 
 
-def test_an_owner_that_resizes_while_the_rules_think_is_not_asked_to_take_it_back(
+def test_an_owner_that_resizes_during_a_pass_gets_no_request_to_revert_it(
     world: GangWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.add_gang("next", worker=3)

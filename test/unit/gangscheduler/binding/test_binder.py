@@ -179,7 +179,7 @@ def test_a_binding_goes_on_until_its_outcome_is_known(
         pytest.param([CONFLICT], [found()], "no room", "POST GET", id="in conflict"),
     ],
 )
-def test_a_binding_is_not_posted_again_where_somebody_objects_by_then(
+def test_a_binding_is_not_retried_after_an_objection(
     posts: list[ApiError | None], gets: list[ApiError | bytes], error: str, methods: str
 ) -> None:
     api = Api(posts, gets)
@@ -187,7 +187,7 @@ def test_a_binding_is_not_posted_again_where_somebody_objects_by_then(
     assert api.methods == methods.split()
 
 
-def test_a_binding_is_not_posted_where_somebody_objects() -> None:
+def test_a_binding_is_not_posted_after_an_objection() -> None:
     """Those of a large gang are posted one after the other: a node may be full before it is the turn of the last."""
     api = Api([])
     assert bind(api, lambda _: "no room")[0] == "no room"
@@ -201,7 +201,7 @@ def test_what_no_retry_can_mend_ends_at_once(refusal: ApiError) -> None:
     assert api.methods == ["POST"]
 
 
-def test_a_409_is_looked_at_without_a_delay() -> None:
+def test_a_conflict_is_examined_without_a_delay() -> None:
     assert bind(Api([CONFLICT], [found(node="n1")]))[1].waited == []
 
 

@@ -270,7 +270,7 @@ def test_pods_that_are_never_bound_are_forgotten_oldest_first(monkeypatch: pytes
     assert asyncio.run(trial.bind(other_pod("b"), "n0")) == NOT_FILTERED
 
 
-def test_stop_answers_what_is_parked_and_refuses_what_comes() -> None:
+def test_stop_answers_parked_calls_and_refuses_later_ones() -> None:
     trial = Trial()
 
     async def run() -> list[str]:

@@ -279,7 +279,7 @@ def test_bindings_in_progress_end_before_a_gang_is_rejected_attempts() -> None:
     assert trial.result("worker-2") == [BindResponse(3), AttemptRejected(GANG, 1)]
 
 
-def test_a_gang_whose_last_bindings_succeed_late_is_bound_all_the_same() -> None:
+def test_a_gang_whose_last_bindings_succeed_late_is_bound() -> None:
     trial = Trial()
     trial.request_bind_all()
     trial.later(BIND_TIMEOUT)

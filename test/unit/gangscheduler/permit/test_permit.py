@@ -121,7 +121,7 @@ def test_a_callback_may_call_back(parts: Parts) -> None:
     assert done.wait(5.0)
 
 
-def test_stop_answers_what_is_parked_and_what_comes_later(parts: Parts) -> None:
+def test_stop_answers_parked_calls_and_later_ones(parts: Parts) -> None:
     parts.request_bind("worker-0")
     assert parts.permit.stop()
     parts.request_bind("worker-1")

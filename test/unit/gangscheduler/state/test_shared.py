@@ -65,7 +65,7 @@ def test_the_loop_is_woken_by_every_enqueued_change(tell: Callable[[SharedState]
     assert not waits.is_alive()
 
 
-def test_a_node_that_worsened_concerns_those_who_are_still_to_come_there() -> None:
+def test_a_node_that_became_unsuitable_affects_only_members_that_are_not_bound_yet() -> None:
     told = state(gang("to-come", ADMITTED), gang("elsewhere", ADMITTED, "n2"), gang("there", BOUND), gang("w", WAITING))
     told.node_degraded("n1")
     assert told.take() == {"team/to-come"}

@@ -13,7 +13,7 @@ class TestInformerOnAServerInMemory(InformerContract):
     def collection(self) -> MemoryCollection:
         return MemoryCollection()
 
-    def test_what_happened_while_the_version_expired_is_told_by_the_next_list(
+    def test_changes_while_the_version_expired_are_notified_by_the_next_list(
         self, informer: Informer[Thing], collection: MemoryCollection, diary: Diary
     ) -> None:
         collection.put("gone", 1)

@@ -44,7 +44,7 @@ def test_a_watch_goes_on_where_the_last_one_ended() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 405, 422, 501])
-def test_a_server_that_does_not_understand_streaming_lists_is_asked_for_pages(status: int) -> None:
+def test_a_server_without_streaming_lists_gets_paged_requests(status: int) -> None:
     state = ListWatchState()
     state.record_failure(ApiError(status, "", "what?"))
     assert state.query(0) == {"limit": str(PAGE_SIZE), "resourceVersion": "0"}
@@ -99,20 +99,20 @@ def test_a_version_that_even_a_list_refuses_is_forgotten(error: ApiError) -> Non
 
 
 @pytest.mark.parametrize("words", [TOO_LARGE, ApiError(504, "Timeout", "Too large resource version: 9, current: 5")])
-def test_a_too_large_version_is_known_by_its_cause_or_its_words(words: ApiError) -> None:
+def test_a_too_large_version_is_recognized_by_its_cause_or_message(words: ApiError) -> None:
     state = watching(9)
     state.record_failure(words)
     assert state.mode is RequestMode.STREAM
 
 
-def test_a_relist_in_pages_asks_for_at_least_what_was_seen_and_unpaged() -> None:
+def test_a_paged_relist_requests_at_least_the_seen_version_without_pages() -> None:
     state = watching(5)
     state.record_failure(GONE)
     state.record_failure(ApiError(422, "Invalid", "forbidden"))
     assert state.query(0) == {"resourceVersion": "5"}
 
 
-def test_a_list_in_pages_that_expires_asks_for_the_newest() -> None:
+def test_a_paged_list_that_expires_is_repeated_with_the_newest_version() -> None:
     state = paging()
     state.record_failure(GONE)
     assert state.query(0) == {"limit": str(PAGE_SIZE)}

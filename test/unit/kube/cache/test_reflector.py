@@ -50,7 +50,7 @@ def test_one_request_brings_the_list_and_what_follows_it() -> None:
     assert (statistics.events, statistics.bookmarks, statistics.last_resource_version) == (2, 1, 9)
 
 
-def test_the_server_is_asked_for_bookmarks_and_to_end_each_watch_after_five_to_ten_minutes() -> None:
+def test_a_watch_requests_bookmarks_and_its_end_after_five_to_ten_minutes() -> None:
     played = Played([END6], [bookmark(7)], [bookmark(8)])
     assert all(query["allowWatchBookmarks"] == "true" for query in played.requester.asked)
     seconds = [int(query["timeoutSeconds"]) for query in played.requester.asked]
@@ -137,7 +137,7 @@ def test_a_server_that_says_when_to_come_back_is_left_alone_until_then() -> None
     assert played.clock.slept == [17.0]
 
 
-def test_a_server_that_is_down_is_asked_less_and_less() -> None:
+def test_a_server_that_is_down_gets_fewer_and_fewer_requests() -> None:
     down = ApiError(0, "NotConnected", "connection refused")
     played = Played([END6], *[down] * 20, [bookmark(7)])
     assert played.versions == ["", *["6"] * 21]

@@ -145,7 +145,7 @@ def test_changes_are_reported_once_and_in_order() -> None:
     ]
 
 
-def test_a_deletion_without_its_last_state_tells_the_last_that_was_seen() -> None:
+def test_a_deletion_without_its_last_state_reports_the_last_seen_state() -> None:
     store = filled(A5)
     told = told_by(store)
     store.delete("ns/a", 11, None)
@@ -165,7 +165,7 @@ def test_an_undecodable_change_leaves_the_old_state() -> None:
     assert store.get("ns/a") == A5
 
 
-def test_a_list_tells_only_differences_and_missed_deletions_as_tombstones() -> None:
+def test_a_list_notifies_only_differences_and_missed_deletions_as_tombstones() -> None:
     store = filled(A5, B6, thing("c", 4))
     told = told_by(store)
     store.replace([A7, B6, thing("d", 8)], 20)
@@ -231,7 +231,7 @@ def test_readers_never_see_half_a_list() -> None:
 # Assumed writes
 
 
-def test_an_assumed_object_is_there_at_once_and_told_once() -> None:
+def test_an_assumed_object_is_cached_at_once_and_notified_once() -> None:
     store = filled(A5, version=10)
     told = told_by(store)
     mine = thing("a", 12)
@@ -310,7 +310,7 @@ def test_a_list_drops_assumed_objects_that_were_deleted_before_it() -> None:
     assert store.get("ns/c") is None
 
 
-def test_an_assumed_object_that_the_watch_never_brings_goes_with_the_next_bookmark() -> None:
+def test_an_assumed_object_that_the_watch_never_delivers_is_removed_at_the_next_bookmark() -> None:
     store = filled(A5, version=10)
     store.assume(thing("c", 12))
     store.bookmark(11)

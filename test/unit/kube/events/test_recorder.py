@@ -208,7 +208,7 @@ class TestEvents(EventContract):
         assert recorder.stop(STOP_SECONDS)
         assert event_threads() == []
 
-    def test_an_idle_recorder_wakes_only_to_forget(
+    def test_an_idle_recorder_wakes_only_to_drop_old_entries(
         self,
         recorder: EventRecorder,
         job: ObjectReference,

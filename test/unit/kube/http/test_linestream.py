@@ -58,7 +58,7 @@ def test_after_close_there_are_no_more_lines(body: UnreadBody) -> None:
     stream.close()
 
 
-def test_the_owner_is_told_of_the_end_once(body: UnreadBody) -> None:
+def test_the_owner_is_notified_of_the_end_once(body: UnreadBody) -> None:
     ended: list[HttpLineStream] = []
     stream = HttpLineStream(body, 60.0, ended.append)
     with stream:

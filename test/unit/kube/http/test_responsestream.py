@@ -71,7 +71,7 @@ def test_what_has_come_is_read_and_nobody_waits_for_more(server: LogServer, conn
     assert stream.has_ended
 
 
-def test_no_more_is_read_at_once_than_was_asked_for(server: LogServer, connector: Connector) -> None:
+def test_no_more_is_read_at_once_than_requested(server: LogServer, connector: Connector) -> None:
     stream = connector.open(PATH, QUERY)
     asked = server.asked().begin()
     asked.say(b"x" * 500_000)
@@ -104,7 +104,7 @@ def test_what_came_before_it_broke_off_is_read_and_then_it_is_said(
         stream.read(MUCH)
 
 
-def test_a_refusal_is_an_error_with_the_servers_words(server: LogServer, connector: Connector) -> None:
+def test_a_refusal_is_an_error_with_the_servers_message(server: LogServer, connector: Connector) -> None:
     stream = connector.open(PATH, QUERY)
     server.asked().refuse(
         400,

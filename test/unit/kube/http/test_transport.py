@@ -191,7 +191,7 @@ class TestWhatIsSent:
         connect(server.url, user={}).request("GET", PATH)
         assert "authorization" not in server.requests[0].headers
 
-    def test_compressed_answers_are_asked_for_and_opened(self, serve: Serve, connect: Connect) -> None:
+    def test_compressed_responses_are_requested_and_decompressed(self, serve: Serve, connect: Connect) -> None:
         def respond(request: Request) -> Answer:
             assert request.headers["accept-encoding"] == "gzip"
             return Answer(200, gzip.compress(b"x" * 1000), {"Content-Encoding": "gzip"})
@@ -276,7 +276,7 @@ class TestFailures:
         assert error.message == 'pods "a" already exists'
         assert not error.outcome_unknown
 
-    def test_a_proxys_page_is_told_in_its_words(self, serve: Serve, connect: Connect) -> None:
+    def test_the_error_page_of_a_proxy_is_reported_with_its_text(self, serve: Serve, connect: Connect) -> None:
         server = serve(in_turn(Answer(502, b"<h1>Bad\ngateway</h1>")))
         error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}"))
         assert (error.status, error.message, error.outcome_unknown) == (502, "<h1>Bad gateway</h1>", True)
@@ -340,7 +340,7 @@ class TestFailures:
 class TestRetries:
     @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "PUT", "DELETE"])
     @pytest.mark.parametrize("code", [429, 503])
-    def test_the_server_may_ask_for_a_retry_of_anything(
+    def test_the_server_may_request_a_retry_of_any_request(
         self, serve: Serve, connect: Connect, method: str, code: int
     ) -> None:
         clock = SleeplessClock()

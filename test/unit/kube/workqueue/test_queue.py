@@ -373,7 +373,7 @@ class TestDelayingQueue:
         assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
 
     @pytest.mark.parametrize("seconds", [0.0, 5.0])
-    def test_what_comes_after_shut_down_is_ignored(self, queue: Queue, clock: FakeClock, seconds: float) -> None:
+    def test_items_added_after_shut_down_are_ignored(self, queue: Queue, clock: FakeClock, seconds: float) -> None:
         queue.shut_down()
         queue.add_after("a", seconds)
         clock.advance(10.0)

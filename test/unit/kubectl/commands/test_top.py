@@ -59,7 +59,7 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
     ]
 
 
-def test_without_the_nodes_only_jobs_are_shown_and_only_those_that_are_asked_for() -> None:
+def test_without_nodes_only_the_requested_jobs_are_shown() -> None:
     found = cluster_usage([*PODS, pod("worker-0", "n3", job="other", namespace="others")], "team", None)
     assert [each.node for each in found.holdings] == ["n1", "n2"]
     assert found.nodes is None

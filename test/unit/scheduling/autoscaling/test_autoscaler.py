@@ -503,7 +503,7 @@ def test_nor_one_whose_members_are_not_all_there(idle: ScalingWorld) -> None:
     assert not gang.is_resizable
 
 
-def test_members_that_are_asked_for_already_come_first(idle: ScalingWorld) -> None:
+def test_members_that_are_already_requested_come_first(idle: ScalingWorld) -> None:
     gang = idle.running["ns/a"]
     idle.running["ns/a"] = replace(gang, spec=replace(gang.spec, members=(workers(4),)))
     assert idle.plan() == ResizePlan()

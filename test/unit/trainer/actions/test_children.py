@@ -95,7 +95,7 @@ def test_tf_config_goes_to_the_training_container_alone_after_the_users_variable
 
 
 @pytest.mark.parametrize("restart_policy", ["OnFailure", "Never", None])
-def test_workers_are_restarted_as_their_template_says_whatever_the_exit_code(restart_policy: str | None) -> None:
+def test_workers_are_restarted_by_their_restart_policy_with_any_exit_code(restart_policy: str | None) -> None:
     template = pod_template(container(), **({"restartPolicy": restart_policy} if restart_policy else {}))
     spec = job_of(plan_of(master(), workers(1, template=template)), "worker-0")["spec"]
     assert spec["template"]["spec"]["restartPolicy"] == (restart_policy or "OnFailure")

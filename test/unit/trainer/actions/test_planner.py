@@ -243,7 +243,7 @@ def test_nothing_is_cleaned_up_before_the_end_is_recorded() -> None:
     assert cluster.actions() is NO_ACTIONS
 
 
-def test_what_still_runs_is_stopped_and_the_rest_kept() -> None:
+def test_running_children_are_stopped_and_the_others_kept() -> None:
     cluster = ended()
     actions = cluster.actions()
     assert cluster.job.status.phase == "CleanUp"

@@ -30,12 +30,12 @@ def rows(framework: Framework) -> list[str]:
 
 
 @pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
-def test_the_table_of_variables_is_what_nodes_are_told(framework: Framework) -> None:
+def test_the_table_of_variables_has_the_variables_of_nodes(framework: Framework) -> None:
     assert re.findall(rf"^\| {framework.name} \| .*$", PAGE, re.MULTILINE) == rows(framework)
 
 
 @pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
-def test_the_table_of_frameworks_tells_runtime_and_commands(framework: Framework) -> None:
+def test_the_table_of_frameworks_has_runtime_and_commands(framework: Framework) -> None:
     row = re.search(rf"^\| `{framework.name}` \| `{framework.runtime}` \| (.*) \| .* \|$|^\| `{framework.name}` "
                     rf"\| `{framework.runtime}` \| \| .* \|$", PAGE, re.MULTILINE)  # fmt: skip
     assert row is not None
@@ -54,7 +54,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Framework:
     return discover()["ring"]
 
 
-def test_the_example_is_found_and_tells_its_nodes_of_each_other(ring: Framework) -> None:
+def test_the_example_framework_is_found_and_gives_nodes_each_others_addresses(ring: Framework) -> None:
     setting = setting_of(2)
     assert ring.problem(setting) is None
     assert ring.problem(setting_of(1)) == "spec.numNodes: framework ring needs at least 2 nodes"

@@ -160,7 +160,7 @@ def test_the_framework_plain_sets_no_variables(index: int) -> None:
 
 
 @pytest.mark.parametrize("framework", [each for each in BUILT_IN if not each.has_launcher], ids=lambda each: each.name)
-def test_only_nodes_are_told_where_there_is_no_launcher(framework: Framework) -> None:
+def test_without_a_launcher_only_nodes_get_variables(framework: Framework) -> None:
     pod_spec = {"containers": [{"name": "node"}]}
     setting = setting_of(2)
     assert framework.environment(setting, LAUNCHER, 0) == {}

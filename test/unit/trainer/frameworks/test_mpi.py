@@ -148,7 +148,7 @@ def test_other_steps_of_the_job_have_no_keys() -> None:
 
 
 @pytest.mark.parametrize("shell", [None, "/bin/sh", "/bin/bash"])
-def test_what_comes_through_ssh_has_the_variables_of_the_nodes_container(shell: str | None, tmp_path: Path) -> None:
+def test_a_program_started_by_ssh_has_the_variables_of_the_nodes_container(shell: str | None, tmp_path: Path) -> None:
     file, sshd = tmp_path / "env", tmp_path / "sshd"
     sshd.write_text("#!/bin/sh\n")
     sshd.chmod(0o755)
@@ -166,7 +166,7 @@ def test_what_comes_through_ssh_has_the_variables_of_the_nodes_container(shell: 
     assert ran.stdout == f"{odd}|{node['PATH']}|{tmp_path}"
 
 
-def test_without_a_file_of_variables_a_command_runs_all_the_same(tmp_path: Path) -> None:
+def test_without_a_file_of_variables_a_command_runs(tmp_path: Path) -> None:
     script = mpi.FRAMEWORK.files(SETTING)["with-env.sh"].replace("/dev/shm/.mpi-env", str(tmp_path / "none"))
     ran = subprocess.run(["/bin/sh", "-c", script], env={"SSH_ORIGINAL_COMMAND": "exit 4"}, cwd=tmp_path)
     assert ran.returncode == 4

@@ -37,7 +37,7 @@ def roles(framework: Framework) -> tuple[str, ...]:
 
 @every_framework
 @given(setting=SETTINGS)
-def test_every_job_is_refused_in_one_line_or_told_in_text(framework: Framework, setting: Setting) -> None:
+def test_every_job_is_refused_in_one_line_or_described_as_text(framework: Framework, setting: Setting) -> None:
     problem = framework.problem(setting)
     if problem is not None:
         assert problem.startswith("spec.")
@@ -105,7 +105,7 @@ def test_all_nodes_see_one_tensorflow_cluster(setting: Setting) -> None:
 
 
 @given(setting=SETTINGS)
-def test_the_hostfile_names_every_node_once_with_the_slots_that_mpirun_is_told(setting: Setting) -> None:
+def test_the_hostfile_names_every_node_once_with_its_slots(setting: Setting) -> None:
     mpi = BY_NAME["mpi"]
     slots = mpi.environment(setting, LAUNCHER, 0)["OMPI_MCA_orte_set_default_slots"]
     assert mpi.files(setting)["hostfile"].splitlines() == [f"{node} slots={slots}" for node in setting.nodes]

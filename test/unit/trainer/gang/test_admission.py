@@ -141,7 +141,7 @@ def test_a_template_that_no_node_can_be_found_for_is_refused(pod_spec: dict[str,
     assert gang_problem(job.spec, GangPolicy(OFF)) is None
 
 
-def test_a_quantity_that_is_none_is_refused() -> None:
+def test_an_invalid_quantity_is_refused() -> None:
     template = pod_template(container(resources={"limits": {"cpu": "much"}}))
     problem = gang_problem(gang_world(master(), workers(template=template)).job.spec, REQUESTED)
     assert problem is not None

@@ -185,7 +185,7 @@ def test_the_frameworks_variables_come_after_the_users_and_win_over_the_runtimes
     assert len(names) == len(set(names))
 
 
-def test_a_framework_is_told_what_a_node_has() -> None:
+def test_a_framework_gets_the_resources_of_a_node() -> None:
     resources = {"limits": {"nvidia.com/gpu": 4}, "requests": {"cpu": "7500m"}}
     setting = recipe(nodes=2, trainer={"resourcesPerNode": resources, "numProcPerNode": 2}).setting
     assert (setting.gpus, setting.cpus, setting.num_proc_per_node, setting.num_nodes) == (4, 7.5, "2", 2)
@@ -199,7 +199,7 @@ def test_variables_of_a_framework_that_the_api_server_does_not_know_are_refused_
         train_plan(plugin=Plugin(), trainer=trainer)
 
 
-def test_what_the_framework_cannot_run_is_refused_in_its_words() -> None:
+def test_a_job_that_the_framework_cannot_run_is_refused_with_its_message() -> None:
     with pytest.raises(UnplannableError, match="numProcPerNode"):
         train_plan(command=["torchrun", "x"], trainer={"numProcPerNode": "gpu"})
 
@@ -207,7 +207,7 @@ def test_what_the_framework_cannot_run_is_refused_in_its_words() -> None:
 # Files, secrets, accelerators
 
 
-def test_mpi_brings_a_hostfile_and_keys_that_its_pods_mount() -> None:
+def test_mpi_creates_a_hostfile_and_keys_that_its_pods_mount() -> None:
     plan = train_plan(**MPI)
     assert plan.mounts.secret is not None
     assert (plan.mounts.secret.name, plan.mounts.secret.type) == (
@@ -258,7 +258,7 @@ def test_flag_and_job_say_whether_it_is_a_gang(
     assert (plan.scheduling.gang is not None, plan.scheduling.is_gang_refused) == (is_gang, is_refused)
 
 
-def test_a_gang_has_launcher_and_nodes_with_what_each_asks_for() -> None:
+def test_a_gang_has_launcher_and_nodes_with_the_requests_of_each() -> None:
     resources = {"requests": {"cpu": "2"}}
     plan = train_plan(
         runtime=SHARED, gangs=GANGS, gang={"enabled": True}, trainer={"resourcesPerNode": resources}, **IN_STEPS, **MPI
@@ -382,7 +382,7 @@ def _refuses_the_second(setting: Setting, role: str, index: int) -> Mapping[str,
     return {"OF_MINE": ("first",)[index]}
 
 
-def test_what_a_framework_is_asked_later_ends_the_job_in_the_same_way() -> None:
+def test_a_framework_that_fails_later_ends_the_job_in_the_same_way() -> None:
     plan = train_plan(plugin=Plugin(environment=_refuses_the_second))
     assert env_of(plan, "node-0")["OF_MINE"] == "first"
     with pytest.raises(UnplannableError, match="mine cannot plan this job: environment: IndexError"):
@@ -397,12 +397,12 @@ def test_a_secret_that_cannot_be_made_ends_the_job_in_the_same_way(make: Callabl
         build_secret(plan, plan.mounts.secret)
 
 
-def test_a_framework_that_answers_is_asked_for_each_pod() -> None:
+def test_a_working_framework_is_called_for_each_pod() -> None:
     plan = train_plan(plugin=Plugin(), nodes=3)
     assert [env_of(plan, each)["OF_MINE"] for each in ids(plan)] == ["0", "1", "2"]
 
 
-def test_planning_asks_for_the_environment_of_one_node_alone() -> None:
+def test_planning_computes_the_environment_of_one_node_only() -> None:
     asked: list[int] = []
 
     def environment(setting: Setting, role: str, index: int) -> Mapping[str, str]:
@@ -413,7 +413,7 @@ def test_planning_asks_for_the_environment_of_one_node_alone() -> None:
     assert asked == [0]
 
 
-def test_initializers_and_exporter_are_told_nothing_by_frameworks() -> None:
+def test_frameworks_set_nothing_in_initializers_and_exporter() -> None:
     plan = train_plan(runtime=SHARED, plugin=environment.TORCH, **IN_STEPS)
     assert "RANK" in env_of(plan, "node-0")
     assert set(env_of(plan, "model-exporter-0")) == {"STORAGE_URI"}

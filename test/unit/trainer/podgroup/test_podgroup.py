@@ -197,7 +197,7 @@ def admitted(**gang: Any) -> World:
     return cluster
 
 
-def test_nothing_exists_before_kueue_has_let_the_job_in() -> None:
+def test_nothing_exists_before_kueue_has_admitted_the_job() -> None:
     cluster = grouped("kueue")
     assert (cluster.jobs, cluster.services) == ({}, {})
     assert "kueue.x-k8s.io/queue-name" in cluster.job.status.reason
@@ -206,7 +206,7 @@ def test_nothing_exists_before_kueue_has_let_the_job_in() -> None:
     assert len(cluster.jobs) == 3
 
 
-def test_what_kueue_takes_out_is_stopped_and_queues_again_once_its_pods_are_gone() -> None:
+def test_a_job_that_kueue_evicts_is_stopped_and_queues_again_once_its_pods_are_gone() -> None:
     cluster = admitted()
     cluster.stops_slowly = True
     uid = group_of(cluster).metadata.uid

@@ -319,7 +319,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_whatever_happens_the_job_has_as_many_workers_as_it_should_and_worker_0_is_one(
+def test_a_job_always_has_the_desired_number_of_workers_with_worker_0(
     happenings: list[tuple[str, int]],
 ) -> None:
     gangs = Gangs(3)

@@ -66,7 +66,7 @@ def test_the_variables_of_steps_come_first_and_replace_the_users_own() -> None:
     assert list(env(cluster, "worker-0")) == ["TFJOB_TOTAL_STEPS", "TFJOB_STEPS", "A", "TF_CONFIG"]
 
 
-def test_a_job_without_total_steps_is_told_none() -> None:
+def test_a_job_without_total_steps_has_no_such_variable() -> None:
     cluster = running(2, totalSteps=None)
     assert list(env(cluster, "worker-0")) == ["TF_CONFIG"]
     assert cluster.job.status.progress is None

@@ -72,7 +72,7 @@ def act(cluster: World) -> StatusResult:
 
 
 @pytest.mark.parametrize("before", [2, 4])
-def test_a_change_of_the_spec_is_told_and_the_condition_holds_until_the_children_follow(before: int) -> None:
+def test_a_change_of_the_spec_has_an_event_and_the_condition_holds_until_the_children_follow(before: int) -> None:
     cluster = running_world(master(), workers(before))
     assert resizing(cluster) is None
     cluster.lingers = True
@@ -153,7 +153,7 @@ def test_a_user_who_scales_before_the_resize_request_is_written_wins_and_gets_an
     assert note.startswith("Worker count changed to 5, overriding the autoscaler's target of 2")
 
 
-def test_somebody_who_resizes_further_or_turns_his_own_resize_back_fights_nobody() -> None:
+def test_a_user_who_resizes_further_or_reverts_an_own_resize_does_not_override_the_autoscaler() -> None:
     cluster = gang_world()
     wish(cluster, 3, "worker-3")
     act(cluster)

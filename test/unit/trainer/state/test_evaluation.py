@@ -41,7 +41,7 @@ def test_a_node_whose_job_somebody_deleted_is_to_be_started_again(with_pods: boo
     assert restarting(cluster) == {"node-1"}
 
 
-def test_a_job_that_is_going_is_as_good_as_gone() -> None:
+def test_a_job_that_is_being_deleted_counts_as_deleted() -> None:
     cluster = running_train_world()
     cluster._begin_deletion(cluster.name("node-1"))
     assert restarting(cluster) == {"node-1"}

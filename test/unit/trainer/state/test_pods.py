@@ -107,7 +107,7 @@ def test_what_may_pass_is_not(message: str) -> None:
     assert why_never_started(Terminated(128, "StartError", message)) == ""
 
 
-def test_what_a_program_itself_prints_is_not_taken_for_the_runtime_s_words() -> None:
+def test_the_output_of_a_program_is_not_taken_for_the_runtimes_message() -> None:
     assert why_never_started(Terminated(128, "Error", RUNC.format(NOT_FOUND))) == ""
 
 

@@ -104,7 +104,7 @@ def test_what_a_pod_said_still_counts_when_its_job_is_gone() -> None:
 @pytest.mark.parametrize(
     ("outcome", "state"), [("Complete", "Succeeded"), ("Failed", "Failed"), ("FailureTarget", "Failed")]
 )
-def test_a_finished_job_without_pods_tells_how_the_chief_ended(outcome: str, state: str) -> None:
+def test_a_finished_job_without_pods_shows_how_the_chief_ended(outcome: str, state: str) -> None:
     cluster = running_world()
     cluster.pods.clear()
     cluster.job_ends("master-0", outcome)

@@ -30,7 +30,7 @@ def test_a_restart_of_all_replicas_is_reported_once_with_the_failed_one_and_the_
     assert note.endswith(f" ({count})")
 
 
-def test_however_much_a_program_says_the_count_is_told() -> None:
+def test_the_event_of_a_restart_has_its_count_after_a_long_message() -> None:
     cluster = running_train_world()
     cluster.exits("node-0", 137, message="x" * 4096)
     cluster.job_ends("node-0", "Failed")

@@ -78,7 +78,7 @@ def test_a_job_that_is_over_knows_the_last_restart_though_its_childs_end_was_see
     assert (cluster.job.status.state, cluster.job.status.restarts) == ("Succeeded", 1)
 
 
-def test_a_job_that_failed_tells_what_its_chief_said_though_its_childs_end_was_seen_before_the_pods() -> None:
+def test_a_failed_job_has_its_chiefs_message_although_the_childs_end_was_seen_before_the_pods() -> None:
     cluster = running_world()
     cluster.job_ends("master-0", "Failed", "Container tensorflow for pod failed with exit code 3")
     cluster.settle()
@@ -112,7 +112,7 @@ def test_the_chiefs_permanent_error_is_the_jobs_with_its_message() -> None:
     assert condition(cluster, "Succeeded") is None
 
 
-def test_a_failed_child_job_gives_its_own_words_where_the_pod_is_gone() -> None:
+def test_the_message_of_a_failed_child_job_is_used_if_its_pod_is_gone() -> None:
     cluster = running_world()
     cluster.pods.clear()
     cluster.job_ends("master-0", "Failed", "Container tensorflow failed with exit code 3")
@@ -208,7 +208,7 @@ def test_a_passing_obstacle_shows_as_reason_until_it_is_gone() -> None:
     assert cluster.job.status.reason == ""
 
 
-def test_a_permanent_obstacle_ends_the_job_with_the_servers_words() -> None:
+def test_a_permanent_obstacle_ends_the_job_with_the_servers_message() -> None:
     cluster = running_world()
     cluster.sync([Obstacle("Job x is invalid: spec.template: Required value", permanent=True)])
     cluster.settle()
