@@ -1,4 +1,4 @@
-"""`make cluster-up` and what goes with it, as their page shows them, and how long they take on an idle machine."""
+"""`make cluster-up` and related commands, as their page shows them, and their duration on an idle machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`python -m demo`, as `make demo` calls it: on a stack of its own, with KEEP, interrupted, and on an existing cluster.
 
-Each test has a state folder of its own, so that a stack of whoever runs the tests is never touched.
+Each test has a state folder of its own, so that a stack of the user who runs the tests is never changed.
 """
 
 from __future__ import annotations

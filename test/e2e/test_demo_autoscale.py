@@ -1,4 +1,4 @@
-"""`python -m demo.autoscale`, as `make demo-autoscale` calls it: on two real nodes, which are then gone."""
+"""`python -m demo.autoscale`, as `make demo-autoscale` calls it: on two real nodes, which are removed afterwards."""
 
 from __future__ import annotations
 

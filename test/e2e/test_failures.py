@@ -1,4 +1,4 @@
-"""What goes wrong on real nodes, and what becomes of the job: killed programs, lost nodes, images, room."""
+"""Failures on real nodes and their effects on jobs: killed programs, lost nodes, missing images, full nodes."""
 
 from __future__ import annotations
 
@@ -103,8 +103,9 @@ def test_a_worker_that_takes_too_much_memory_starts_again_and_the_job_succeeds(j
 def test_a_node_dies_in_silence_its_replicas_start_again_elsewhere_and_it_comes_back_with_its_name(
     own_nodes: Cluster, space: str, jobs: Jobs, kubectl: Kubectl
 ) -> None:
-    """NotReady in time, its pods given up, and after its start it takes pods again. One job loses a worker, another one
-    its chief, whose Job makes no new pod as long as nobody knows of the old one.
+    """NotReady in time, its pods given up, and after its start it takes pods again.
+
+    One job loses a worker, another one its chief, whose Job makes no new pod as long as nobody knows of the old one.
     """
     create_pod(own_nodes, space, pod("victim", SERVER, "node-2"))
     submit_to_node_2(jobs)

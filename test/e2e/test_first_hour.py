@@ -1,4 +1,4 @@
-"""docs/first-hour.md, word by word, on nodes of its own: from an empty cluster to an empty cluster."""
+"""docs/first-hour.md, unchanged, on nodes of its own: from an empty cluster to an empty cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frameworks' images on real nodes: each holds what its name says, ready to run."""
+"""The frameworks' images on real nodes: each contains its framework, ready to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees on real nodes of a job that cannot work as written, and of one that is left, followed or ended."""
+"""Output for users on real nodes about jobs with mistakes, and about jobs that are left alone, followed or ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real nodes' promises: they are machines of their own, and they leave nothing behind."""
+"""The contract of real nodes: they are separate machines, and leave nothing behind."""
 
 from __future__ import annotations
 

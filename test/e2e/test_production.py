@@ -1,4 +1,4 @@
-"""docs/production.md, word by word: whoever follows it has a controller that is highly available and watched."""
+"""docs/production.md, unchanged: a reader who follows it has a highly available, monitored controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules as promtool judges them: they are well formed, each fires on what is bad and is silent on what is not."""
+"""The alert rules, tested with promtool: each fires on faulty series, and stays silent on good ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The simulator and the live programs agree: who starts when, and who is resized, with how many workers.
+"""The simulator and the live programs make the same decisions about starts and resizes.
 
 Everything is real but the kubelets: kube-apiserver, kube-scheduler, the Job controller, the TFJob controller, the gang
-scheduler. How long a job takes is the simulator's to say; the live job ends when the simulated one did.
+scheduler. The simulator determines the duration of a job: the live job ends when the simulated one did.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The binder against a real API server: what its answers to Bindings are, and what the pods say afterwards."""
+"""The binder against a real API server: the responses to Bindings, and the pods afterwards."""
 
 from __future__ import annotations
 

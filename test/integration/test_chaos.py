@@ -1,4 +1,4 @@
-"""`make chaos` in a small size: jobs of all kinds come to what they should, whatever is killed, lost or told twice."""
+"""`make chaos` in a small size: jobs of all kinds reach their final states under faults."""
 
 from __future__ import annotations
 

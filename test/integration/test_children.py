@@ -1,4 +1,4 @@
-"""What batch/v1 makes of child Jobs: the promises in trainer/actions/children.py that only a real server can keep."""
+"""Child Jobs with the real Job controller: the contract of trainer/actions/children.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real API server and the real kubectl say of TFJobs, with the CRD of this tree and no controller."""
+"""Responses of a real API server and kubectl to TFJobs, with the CRD of this tree and no controller."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""`make demo-gang`, as a user runs it: the deadlock is seen, and then none."""
+"""`make demo-gang`, as a user runs it: jobs deadlock without gang scheduling, and do not with it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every command of the README and the docs, page by page and in its order, in bash on a real API server.
 
-Each runs as it stands on its page; what a page's commands need beforehand says helpers/docspages.py. The few that
-cannot run here are named in helpers/docselsewhere.py, with the test that runs them.
+Each command runs unchanged; helpers/docspages.py has the preconditions of each page. helpers/docselsewhere.py lists the
+few commands that cannot run here, with the tests that run them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every object that the README and the docs show is one that a real API server takes; no YAML goes unread."""
+"""A real API server accepts every object in the README and the docs; no YAML block is left out."""
 
 from __future__ import annotations
 

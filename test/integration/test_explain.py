@@ -1,4 +1,4 @@
-"""`kubectl tfjob explain` on a real API server: what happened to a real job, with a viewer's rights."""
+"""`kubectl tfjob explain` on a real API server: the timeline of a real job, with the rights of a viewer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whatever breaks under it, every job ends as it must: nothing is made twice, nothing is left over, nothing runs again.
+"""Under faults of all kinds every job reaches its final state: nothing is created twice, left over, or run again.
 
-What is right is said by an auditor that watches from outside (hack/audit/jobs), version by version.
+An auditor that watches from outside (hack/audit/jobs) checks every version of every object.
 """
 
 from __future__ import annotations

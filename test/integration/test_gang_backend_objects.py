@@ -1,4 +1,4 @@
-"""What other projects' schedulers are given, on their own CRDs; the test plays the scheduler."""
+"""The objects for gang schedulers of other projects, on their own CRDs; the test acts as the scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs that another scheduler runs, on a real API server: Kubernetes' own kube-scheduler does so in earnest."""
+"""Gangs of other gang schedulers on a real API server; kube-scheduler's own gang scheduling is the real program."""
 
 from __future__ import annotations
 

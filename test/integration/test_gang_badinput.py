@@ -1,4 +1,4 @@
-"""Gangs, pods, statuses and calls that make no sense: each has its answer, and none harms another gang.
+"""Invalid gangs, pods, statuses and calls: each gets an error, and none affects another gang.
 
 Every case has a node of its own (a pool) and they all happen at once, under one gang scheduler and a real
 kube-scheduler; a gang beside them stays as it is, and one that comes after them is bound.

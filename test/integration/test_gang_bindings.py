@@ -1,4 +1,4 @@
-"""Bindings that go wrong on the way to the API server: each ends as it should, in the first attempt of its gang."""
+"""Bindings that fail on the way to the API server: each is completed in the first attempt of its gang."""
 
 from __future__ import annotations
 

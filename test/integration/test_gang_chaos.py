@@ -1,4 +1,4 @@
-"""`make chaos-gang` in a small size: programs are killed, nodes go, other pods take the room, and nothing forbidden."""
+"""`make chaos-gang` in a small size: no violation while programs are killed and nodes deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Gang as the API server takes it: what it refuses, what it keeps, what kubectl shows."""
+"""The Gang on a real API server: which objects it refuses, which fields it keeps, and what kubectl shows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The gang scheduler, or its kube-scheduler, is killed between any two steps of a gang's way: whole, or waiting whole.
+"""The gang scheduler or its kube-scheduler is killed between any two steps: gangs are bound, or wait, as a whole.
 
-One gang stands still at each of the steps, since the proxy between the gang scheduler and the API server loses just the
-request that would bring it further. Then a program is killed and started again, nothing is lost any more, and the
-gangs' owner goes on. There is room for all of them and not for one pod more: who keeps some in vain keeps others out.
+One gang stops at each of the steps, because the proxy between the gang scheduler and the API server drops the request
+of the next step. Then a program is killed and restarted, no more requests are dropped, and the gangs' owner continues.
+There is capacity for all gangs and not for one pod more, so a leaked reservation would keep another gang out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Of two gang schedulers the one whose kube-scheduler leads works, and the other takes over with all reservations."""
+"""The gang scheduler of the leading kube-scheduler works, and the other one takes over with all reservations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gangs were promised is lost between admission and Binding: other room in the same attempt, or back as a whole.
+"""Gangs that lose capacity before their Bindings get other capacity in the same attempt, or return to the queue.
 
 Each case has nodes of its own (a pool), so that all of them happen at once, under one gang scheduler.
 """
@@ -121,7 +121,7 @@ def lose_all(keeper: Keeper) -> dict[str, str]:
 
 
 def is_left(seen: Seen, node: str, how: str) -> bool:
-    """As far as it must be: beside the other pod there is room for one."""
+    """Only as many as necessary: beside the other pod there is capacity for one."""
     return list(seen.placed.values()).count(node) <= (1 if how == "taken" else 0)
 
 

@@ -1,4 +1,4 @@
-"""A TFJob as the owner of a Gang, on a real API server; the gang scheduler is played by the test."""
+"""A TFJob as the owner of a Gang, on a real API server; the test acts as the gang scheduler."""
 
 from __future__ import annotations
 

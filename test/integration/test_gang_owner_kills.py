@@ -1,7 +1,7 @@
-"""The TFJob controller is killed between any two of its steps on a gang's way: the next one ends with the gang whole.
+"""The TFJob controller is killed between any two of its steps for a gang: the next one completes the gang.
 
-One job stands still at each of the steps, in a namespace of its own, since the proxy between controller and API server
-loses just the requests that would bring it further. Everything else is real but the kubelet.
+One job stops at each of the steps, in a namespace of its own, because the proxy between controller and API server drops
+the requests of the next step. Everything else is real but the kubelet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nobody is evicted for a gang, whatever its pods' priority."""
+"""No pod is evicted for a gang, whatever the priority of the gang's pods."""
 
 from __future__ import annotations
 

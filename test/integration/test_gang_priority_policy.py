@@ -1,4 +1,4 @@
-"""The policy of docs/security.md that bounds the priority of gangs, as a real control plane takes it."""
+"""The policy of docs/security.md that bounds the priority of gangs, on a real control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least rights of the gang scheduler: what is shipped is enough, for kube-scheduler too, and not one verb too much."""
+"""The shipped roles of the gang scheduler are sufficient, for kube-scheduler too, and have no unnecessary verb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs that give room away and grow again, beside a real, unmodified kube-scheduler; their owner is the test's."""
+"""Gangs that shrink and grow again, beside a real, unmodified kube-scheduler; the test is their owner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def status(keeper: Keeper, name: str) -> Object:
 
 
 def fill(keeper: Keeper) -> None:
-    """An elastic gang on all there is, and one of three that waits for room."""
+    """An elastic gang on the whole cluster, and one of three members that waits for capacity."""
     keeper.submit("big", ALL, **LIMITS)
     keeper.tend_until_whole("big")
     keeper.submit("next", 3)
@@ -90,7 +90,7 @@ def test_a_gang_shrinks_for_the_head_of_the_queue_only_and_grows_again_when_that
         await_members(keeper, 5)
         assert not keeper.seen("big").placed.keys() & set(leaving)
         keeper.delete_pod(pod_name("big", leaving[0], 1))
-        # There is room for the small one now.
+        # There is capacity for the small one now.
         await_lack(keeper, "1")
         for member in leaving[1:]:
             keeper.delete_pod(pod_name("big", member, 1))

@@ -1,4 +1,4 @@
-"""Leadership goes from one gang scheduler to the other amid a hundred gangs: all are bound, no one in part or twice."""
+"""Leadership moves between two gang schedulers with a hundred gangs: all are bound, none partly or twice."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_leadership_moves_amid_a_hundred_gangs_and_all_are_bound_once(gang_clust
     if not process.may_name_hosts():
         pytest.skip("this user may make no namespace in which the machine has another name: run as root")
     api = gang_cluster.api
-    # Room for all, and not for one pod more; the fixture's nodes are two of them.
+    # The capacity is sufficient for all, and not for one pod more; the fixture's nodes are two of them.
     each = (GANGS * SIZE - 8) // NODES
     for number in range(NODES):
         make_node(api, f"node-{number}", {"cpu": str(each), "memory": "64Gi", "pods": "110"})

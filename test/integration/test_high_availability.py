@@ -1,4 +1,4 @@
-"""The overlay `ha` with real controllers and kube-scheduler: where its pods go, and what a drain may do to them."""
+"""The overlay `ha` with real controllers and kube-scheduler: the nodes of its pods, and the effects of a drain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image of the Dockerfile, built by its own steps where there is no Docker: what is in it, and that it runs."""
+"""The image of the Dockerfile, built from its steps without Docker: its content, and that it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Informers on a real API server: the contract, and what only a real one can do to them."""
+"""Informers on a real API server: the contract, and faults that only a real one shows."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""The auditor of jobs on a real API server: ordinary jobs are no violation, and what is planted is found.
+"""The auditor of jobs on a real API server: ordinary jobs are no violation, and planted violations are found.
 
-Whoever plants writes to the API server directly, as a product would that does wrong.
+The tests plant them with direct writes to the API server, as a defective controller would make them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plugin against a real API server, with a real controller's jobs: what reads."""
+"""The plugin's commands that read, against a real API server, with a real controller's jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl tfjob` against a real API server: what makes jobs, changes them, and waits for them."""
+"""Commands of `kubectl tfjob` that create jobs, change them, and wait for them, against a real API server."""
 
 from __future__ import annotations
 

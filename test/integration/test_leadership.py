@@ -1,4 +1,4 @@
-"""Who leads, who follows, and how one hands over to the other: nothing is done twice, nothing is left out."""
+"""Leaders and followers, and how leadership is handed over: no work is done twice or left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local cluster's promises, on real programs."""
+"""The contract of the local cluster, with real programs."""
 
 from __future__ import annotations
 

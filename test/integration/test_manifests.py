@@ -1,4 +1,7 @@
-"""The manifests of overlays/standalone: the config file, and roles that give what they say. See also test_overlays."""
+"""The manifests of overlays/standalone: the config file, and the rights that its roles grant.
+
+See also test_overlays.
+"""
 
 from typing import Any
 

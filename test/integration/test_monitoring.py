@@ -1,7 +1,7 @@
-"""Alerts and dashboards on a real Prometheus that scrapes real programs at work: every query is asked there.
+"""Alerts and dashboards on a real Prometheus that scrapes real programs at work: every query runs there.
 
-Everything is real but the kubelet, who holds the gang scheduler's lease, and the discovery of pods, which Debian's
-Prometheus does not have: it is given what the discovery would say of the Deployments' pods.
+Everything is real but the kubelet, the holder of the gang scheduler's lease, and the discovery of pods, which Debian's
+Prometheus lacks: it gets the targets that the discovery would find for the Deployments' pods.
 """
 
 from __future__ import annotations

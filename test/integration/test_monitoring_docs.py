@@ -1,4 +1,4 @@
-"""What docs/monitoring.md says to do does what it says."""
+"""The instructions of docs/monitoring.md have the described effects."""
 
 from __future__ import annotations
 

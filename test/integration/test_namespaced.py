@@ -1,4 +1,4 @@
-"""The overlay `namespaced` for real: its rights, as an API server gives them, are all that the controller needs."""
+"""The overlay `namespaced` on a real API server: the rights that it grants are sufficient for the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every overlay and every component, found by their folders: a real API server takes them, and they hang together."""
+"""Every overlay and every component, found by their folders: a real API server accepts all of them."""
 
 from __future__ import annotations
 

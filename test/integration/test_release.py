@@ -1,4 +1,4 @@
-"""What is recorded of a release comes from its commit, and can be applied as it is."""
+"""The recorded files of a release come from its commit, and can be applied unchanged."""
 
 from __future__ import annotations
 

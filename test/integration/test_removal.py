@@ -1,4 +1,4 @@
-"""Programs are removed beside running jobs by the commands of the docs: nothing of the jobs goes but with the CRDs.
+"""Programs are removed beside running jobs by the commands of the docs: objects of jobs are deleted only with the CRDs.
 
 All is real but the kubelet: manifests, controller, gang scheduler with its kube-scheduler, Job controller.
 """

@@ -1,4 +1,4 @@
-"""Least rights: what is shipped is enough for everything the controller does, and not one verb of it is too much."""
+"""The shipped roles are sufficient for everything that the controller does, and have no unnecessary verb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that somebody made to hurt: the API server takes them, and they cost nobody but their author anything.
+"""Hostile objects that the API server accepts: they affect only their author.
 
 On a control plane of its own, since other tests' tools could not read some of these objects either.
 """

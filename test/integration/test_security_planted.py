@@ -1,7 +1,6 @@
-"""Objects that somebody plants beside a job: with its children's labels, names and owners, on a real API server.
-
-Whoever can do so may make pods in the namespace anyway. What must not be: that the controller is brought to count, stop
-or delete what is not the job's.
+"""Objects that an attacker creates beside a job, with labels, names and owners as its children have. The attacker may
+create pods in the namespace anyway, but must not make the controller count, stop or delete objects that do not belong
+to the job.
 """
 
 from __future__ import annotations

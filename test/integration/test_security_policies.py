@@ -1,7 +1,7 @@
 """The shipped admission policies on a real API server; the shipped service accounts write with tokens of their own.
 
-What must be refused is tried with `dryRun`, so that it leaves nothing where it is not. That whole jobs and gangs run
-under the policies is a part of test_rights and test_gang_rights.
+Requests that must be refused use `dryRun`, so that they leave nothing if they are not. test_rights and test_gang_rights
+show that whole jobs and gangs run under the policies.
 """
 
 from __future__ import annotations

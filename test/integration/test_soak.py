@@ -1,4 +1,4 @@
-"""`make soak` in a small size: jobs come and go, none ends otherwise than it should, and nothing of them is left."""
+"""`make soak` in a small size: jobs are created and deleted, each reaches its expected state, and no objects remain."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_disk_without_room_is_said_before_anything_is_fetched(small_disk: Path
 
 
 def test_a_disk_that_fills_up_on_the_way_is_a_permanent_error(small_disk: Path, tmp_path: Path) -> None:
-    """What is there already is to be replaced, so there seemed to be room."""
+    """An existing file will be replaced, so the free space seems to be sufficient."""
     source = tmp_path / "source"
     source.mkdir()
     for name in "ab":

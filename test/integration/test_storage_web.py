@@ -1,4 +1,4 @@
-"""The rules of initializers with a real web server that misbehaves."""
+"""The rules of initializers with a real web server that has faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TFJob is made of on a real API server: names, labels, owners, TF_CONFIG, the default server, accelerators."""
+"""The children of a TFJob on a real API server: names, labels, owners, TF_CONFIG, the default server, accelerators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TFJob costs an API server: requests per job, and none for one that is over or has nothing to do."""
+"""Requests of a TFJob to an API server: their number per job, and none for a job that has ended or needs no change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How replicas end on a real API server and what becomes of the job: exit codes, restarts, disruptions, the chief."""
+"""Ends of replicas on a real API server and their effects on the job: exit codes, restarts, disruptions, the chief."""
 
 from __future__ import annotations
 

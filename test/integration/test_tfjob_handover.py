@@ -1,4 +1,4 @@
-"""What happened while no controller ran, the next one finds and does, and nothing twice."""
+"""A new controller handles all changes that happened while none ran, and nothing twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that an old CRD let through: the controller refuses them itself, once, in the same words."""
+"""Invalid jobs that an old CRD accepted: the controller refuses them itself, once, with the same messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a TFJob's way on a real API server: quotas, foreign objects, lost answers, templates nobody takes."""
+"""Obstacles of a TFJob on a real API server: quotas, foreign objects, lost responses, refused templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may ask for on top, on a real API server: clean-up, time limits, suspension, scale."""
+"""Optional policies of a TFJob on a real API server: clean-up, time limits, suspension, scale."""
 
 from __future__ import annotations
 

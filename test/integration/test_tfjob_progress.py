@@ -1,4 +1,7 @@
-"""Steps: shares of them, and what has been done, on a real API server. Logs are those of a kubelet of the test."""
+"""Steps of training on a real API server: the shares of workers, and their progress.
+
+A kubelet of the test serves the logs.
+"""
 
 from __future__ import annotations
 

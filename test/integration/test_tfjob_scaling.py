@@ -1,6 +1,6 @@
-"""Workers that come and go, on a real API server: `kubectl scale`, what an HPA reads and writes, the autoscaler.
+"""Changes of the number of workers on a real API server: by `kubectl scale`, an HPA, and the autoscaler.
 
-The gang scheduler is played by the test.
+The test acts as the gang scheduler.
 """
 
 from __future__ import annotations

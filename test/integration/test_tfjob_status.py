@@ -1,4 +1,4 @@
-"""What a TFJob says of itself on a real API server: fields, conditions, reasons while it waits, columns, events."""
+"""The status of a TFJob on a real API server: fields, conditions, reasons while it waits, columns, events."""
 
 from __future__ import annotations
 

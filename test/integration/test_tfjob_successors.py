@@ -1,4 +1,4 @@
-"""Who deletes a child Job on a real API server: the next one waits for the pods of that one."""
+"""A child Job that replaces a deleted one waits for the pods of the deleted one, on a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One id from the event that caused a sync, through the log and the API server's audit log, to the Event for people."""
+"""One id connects the event that caused a sync, the log, the API server's audit log, and the Event."""
 
 from __future__ import annotations
 

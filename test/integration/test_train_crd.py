@@ -1,4 +1,4 @@
-"""What a real API server and the real kubectl say of TrainJobs and runtimes, with the CRDs of this tree alone."""
+"""Responses of a real API server and kubectl to TrainJobs and runtimes, without a controller."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a TrainJob costs an API server: requests per job, and none for one that has all it needs."""
+"""Requests of a TrainJob to an API server: their number per job, and none for a job that needs no change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a TrainJob ends that does not succeed, and what is done once it is over."""
+"""Failures of TrainJobs, and the clean-up after their end."""
 
 from __future__ import annotations
 

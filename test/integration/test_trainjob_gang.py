@@ -1,4 +1,4 @@
-"""TrainJobs as owners of Gangs, on a real API server; the gang scheduler is played by the test."""
+"""TrainJobs as owners of Gangs, on a real API server; the test acts as the gang scheduler."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_a_launcher_and_its_nodes_start_together_or_not_at_all(new_trial: NewTri
 
 
 def test_a_resumed_job_gets_in_line_again(new_trial: NewTrial) -> None:
-    """Suspended, it holds no room; what waited has it."""
+    """A suspended gang holds no capacity, and the waiting one gets it."""
     first, second = new_trial(), new_trial()
     first.train(3, **ON)
     await_ready(first, 3)

@@ -1,4 +1,4 @@
-"""TrainJobs and runtimes that an old CRD let through: the controller refuses them itself, once, in the same words."""
+"""Invalid TrainJobs and runtimes that an old CRD accepted: the controller refuses them once, with the same messages."""
 
 from __future__ import annotations
 

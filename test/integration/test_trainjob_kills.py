@@ -1,4 +1,4 @@
-"""The controller is killed in the middle of a restart of all nodes: the next one ends with one whole set."""
+"""The controller is killed during a restart of all nodes: the next one completes the restart."""
 
 from __future__ import annotations
 

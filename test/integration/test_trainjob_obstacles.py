@@ -1,5 +1,7 @@
-"""What stands in the way of a set of nodes: quotas, foreign objects, children that go. None of it is a restart, but
-where a node was lost."""
+"""Obstacles of a TrainJob: quotas, foreign objects, deleted children.
+
+None of them causes a restart, unless a node was lost.
+"""
 
 from __future__ import annotations
 

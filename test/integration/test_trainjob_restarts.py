@@ -1,4 +1,4 @@
-"""When one node's failure may pass, all nodes are started anew, and none of the new ones runs beside an old one."""
+"""After a retryable failure of one node all nodes are restarted, and no new node runs beside an old one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TrainJob takes from its runtime, and what becomes of it where there is none."""
+"""The fields that a TrainJob takes from its runtime, and TrainJobs without a runtime."""
 
 from __future__ import annotations
 

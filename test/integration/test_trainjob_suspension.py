@@ -1,4 +1,4 @@
-"""TrainJobs that are suspended, or begin so."""
+"""TrainJobs that are suspended while they run, or created suspended."""
 
 from __future__ import annotations
 

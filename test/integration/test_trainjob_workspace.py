@@ -1,4 +1,4 @@
-"""Datasets and models: who brings them, in which order, and what happens when that fails."""
+"""Initializers and exporters of datasets and models: their order, and their failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client on a real API server: what it really answers, and what happens to connections to it."""
+"""The client on a real API server: its responses, and faults of connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a release to this tree, with the released manifests and the released programs: what was there goes on."""
+"""From a release to this tree, with the released manifests and the released programs: existing jobs continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people may do: who has Kubernetes' own roles view, edit or admin in one namespace, with those that are shipped.
+"""The rights of users who have Kubernetes' roles view, edit or admin in one namespace, with the shipped roles.
 
 The three are accounts with tokens, each bound in its namespace as an administrator would bind a user or a group.
 """

@@ -1,4 +1,4 @@
-"""Whatever happens to a job's children: what its status says and what is written for it never disagree.
+"""For any history of a job's children, its status and its actions never disagree.
 
 Both are computed from one `JobState`, at every moment of a history, TFJobs' as well as TrainJobs'.
 """

@@ -1,8 +1,8 @@
 """Gangs under any order of arrivals, losses, time-outs, faults and restarts.
 
-At any moment no node has more bound to it than it can take. At rest, once nothing disturbs any more, a gang is bound
-whole or not at all, what is reserved is what the Gangs say, no gang waits that would fit, and none is asked for a size
-that it may not have.
+At any moment no node has more bound to it than it can take. Once all faults have ended and nothing changes any more,
+each gang is bound as a whole or not at all, reservations equal the Gangs' statuses, no gang waits that would fit, and
+no resize request is out of bounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whatever a Gang says, of itself or edited by hand: it may harm itself, and no other."""
+"""A Gang with any spec and any edited status affects no other gang."""
 
 from __future__ import annotations
 

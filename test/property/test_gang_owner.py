@@ -1,4 +1,4 @@
-"""A job as a gang, whatever its scheduler says and whenever its pods come and go: attempts never meet."""
+"""A job as a gang, with any statuses of its scheduler and any events of its pods: two attempts never coexist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""At most one leads, whatever the network, the server and the clocks do.
+"""At most one candidate leads, under any faults of the network, the server and the clocks.
 
 Candidates run on clocks of their own, which are wrong, jump, and go too fast or too slow by up to a tenth. Each request
 may be refused, be slow beyond its time-out, lose its answer, be carried out long after its sender gave up, or have the

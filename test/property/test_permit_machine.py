@@ -1,9 +1,9 @@
 """The machine under every order of arrivals, losses, failed Bindings, time-outs, moves and restarts.
 
-A cluster is played round it: pods that exist or not and are bound or not, a kube-scheduler that brings those which are
-not, an API server whose answers come in any order. Whatever happens: nothing of an attempt is bound before all of it
-has come; every call is answered once; nobody is bound to a node that the placement did not say; and when all has come
-to rest the bound set is complete, or empty.
+It runs in a simulated cluster: pods that exist or not and are bound or not, a kube-scheduler that sends bind calls for
+unbound ones, an API server whose responses come in any order. Whatever happens: nothing of an attempt is bound before
+all of it has come; every call is answered once; nobody is bound to a node that the placement did not say; and when all
+has come to rest the bound set is complete, or empty.
 """
 
 from __future__ import annotations

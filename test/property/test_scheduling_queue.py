@@ -1,4 +1,4 @@
-"""Gangs that come and go: nothing is ever committed twice, nobody who fits waits, nobody starves."""
+"""Gangs that are created and deleted: no capacity is reserved twice, no gang that fits waits, and none starves."""
 
 from __future__ import annotations
 

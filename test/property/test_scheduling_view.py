@@ -1,4 +1,4 @@
-"""The books against a model that counts everything anew, whatever comes in whatever order."""
+"""The cluster view against a model that counts everything again, under any order of events."""
 
 from __future__ import annotations
 

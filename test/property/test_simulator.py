@@ -1,4 +1,4 @@
-"""Any jobs on any small cluster, under every policy: nothing is given twice, nobody is forgotten, no work is lost."""
+"""Any jobs on any small cluster, under every policy: no capacity is used twice, and no job or work is lost."""
 
 from __future__ import annotations
 

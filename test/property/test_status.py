@@ -1,4 +1,4 @@
-"""Whatever happens to its children, in whatever order: what a job says of itself holds together.
+"""For any history of its children, the status of a TFJob is consistent.
 
 The history of a job is a list of things that happen to it in the cluster, with syncs in between.
 """

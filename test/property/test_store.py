@@ -1,4 +1,4 @@
-"""The store against a model: what is stored, indexed and told, whatever comes in whatever order.
+"""The store against a model: its objects, indexes and notifications under any order of calls.
 
 Unlike the reflector's property, nothing here promises that versions come in order: the store alone must never step back
 for one key while nothing is set back, and its indexes and listeners must agree with what it holds.

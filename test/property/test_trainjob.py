@@ -1,6 +1,6 @@
-"""Whatever happens to a TrainJob's children, in whatever order: what it says of itself holds together.
+"""For any history of its children, the status of a TrainJob is consistent.
 
-That every status comes back from the wire as it went there is asserted at each write: see `helpers.trainworld`.
+Each write also checks that the status can be encoded and decoded without loss: see `helpers.trainworld`.
 """
 
 from __future__ import annotations

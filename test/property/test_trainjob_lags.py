@@ -1,4 +1,4 @@
-"""TrainJobs whose controller sees child Jobs and pods late, each kind by itself and in either order."""
+"""TrainJobs whose controller has stale caches of child Jobs and pods, independently of each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as a pure function of a TrainJob and its runtime: whatever they are, there is one, or one sentence why not."""
+"""A plan as a pure function of a TrainJob and its runtime: there is a plan, or one sentence with the reason."""
 
 from __future__ import annotations
 

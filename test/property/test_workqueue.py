@@ -1,4 +1,4 @@
-"""The work queue against a model of it that is too simple to be wrong."""
+"""The work queue against a simple model of it."""
 
 from dataclasses import dataclass, field
 

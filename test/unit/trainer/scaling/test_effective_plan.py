@@ -197,7 +197,7 @@ class Gangs:
             status = replace(status, phase=BOUND)
         elif word == "leaving":
             count = self.count - len(leaving)
-            status = replace(status, leaving=leaving, target_members={"worker": count}, target_reason="room for b")
+            status = replace(status, leaving=leaving, target_members={"worker": count}, target_reason="capacity for b")
         elif word == "follows":
             placement = (NodePlacement("n1", wanted_members(gang)),)
             status = replace(status, placement=placement, leaving=(), target_members={}, target_reason="")

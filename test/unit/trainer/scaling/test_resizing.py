@@ -16,7 +16,7 @@ from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE
 from tfjob_controller.trainer.status.summary import StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult
 
-WHY = "room for default/b, waiting 31 s"
+WHY = "capacity for default/b, waiting 31 s"
 
 
 def gang_world(mode: str = ON, **autoscaling: Any) -> World:
@@ -116,12 +116,12 @@ def test_the_resize_request_is_recorded_before_it_is_written_and_told_once_it_is
 
 def test_growth_is_reported_with_its_reason() -> None:
     cluster = gang_world()
-    wish(cluster, 5, reason="the cluster has room")
+    wish(cluster, 5, reason="the cluster has free capacity")
     act(cluster)
     act(cluster)
     follow(cluster)
     cluster.settle()
-    assert notes(cluster, "Resized") == ["grown 4 → 5 workers: the cluster has room"]
+    assert notes(cluster, "Resized") == ["grown 4 → 5 workers: the cluster has free capacity"]
 
 
 def test_a_resize_request_stands_until_it_is_fulfilled_or_withdrawn() -> None:
