@@ -160,7 +160,7 @@ class Job:
         """The lines that the training programs printed. `print` shows the replica in front of each line.
 
         `replica` is one (`worker-1`), a role (`worker`, `node`), or `all`; default: the chief. `follow` waits for the
-        program to start, and goes on until it ends; with several replicas their lines come as they are printed.
+        program to start, and continues until it ends; with several replicas their lines come as they are printed.
         `tail` gives the last lines alone, `previous` the run before the last restart. For one thread; closing the
         iterator closes its connections. A replica without a log is a warning where others have one.
         """
@@ -176,7 +176,7 @@ class Job:
     # Changes
 
     def scale(self, n: int) -> Job:
-        """Ask for `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob that has not started."""
+        """Request `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob that has not started."""
         if isinstance(n, bool) or not isinstance(n, int):
             raise ClientError(f"scale needs a whole number, not {n!r}")
         if self._seen.kind is not TFJOB:

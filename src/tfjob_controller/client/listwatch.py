@@ -53,7 +53,7 @@ _MAX_QUEUED_ROWS = 500
 
 
 class TableStreams(Protocol):
-    """A transport that can be asked for watch events as tables."""
+    """A transport that can request watch events as tables."""
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = ...
@@ -263,7 +263,7 @@ def watch_rows(
 
 
 def merge_rows(watches: Sequence[Iterator[TableRow]]) -> Iterator[tuple[int, TableRow]]:
-    """The rows of all watches as they come, each with the index of its watch. Raises what a watch raises.
+    """The rows of all watches as they arrive, each with the index of its watch. Raises the exception of a watch.
 
     Each watch is read by a thread of its own, which blocks while the queue of rows is full.
     """

@@ -27,7 +27,7 @@ from tfjob_controller.util.clock import Clock, RealClock
 EVENTS = Resource("", "v1", "events", "Event")
 # The content type that kubectl accepts: the server chooses and fills the columns, ages too.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-# Short, because a user waits, who can repeat the call or the command.
+# The timeout is short, because a user waits who can repeat the call or the command.
 _TIMEOUT_SECONDS = 30.0
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 

@@ -115,7 +115,7 @@ def _found(requester: Requester, resource: Resource, namespace: str, name: str) 
 
 
 def _referenced(requester: Requester, namespace: str, ref: RuntimeRef) -> _Runtime | None:
-    """None if the user may not read it. Raises `ClientError` if it does not exist."""
+    """Returns None if the user may not read the runtime. Raises `ClientError` if it does not exist."""
     is_namespaced = ref.kind == NAMESPACED_RUNTIME
     resource, where = (TRAINING_RUNTIMES, namespace) if is_namespaced else (CLUSTER_TRAINING_RUNTIMES, "")
     runtime = _found(requester, resource, where, ref.name)
@@ -165,7 +165,7 @@ def _reader(requester: Requester, resource: Resource) -> ResourceClient[_Runtime
 
 
 def _existing(requester: Requester, resource: Resource, namespace: str) -> Sequence[_Runtime] | None:
-    """None if the user may not list them, or the cluster does not have their kind."""
+    """Returns None if the user may not list runtimes, or the cluster does not have their kind."""
     try:
         return _reader(requester, resource).list(namespace)
     except ApiError as error:

@@ -62,7 +62,7 @@ def print_candidates(words: Sequence[str]) -> int:
 
 
 def _is_plain(candidate: str) -> bool:
-    """Whether no shell or terminal interprets a candidate; it may come from a kubeconfig or server of somebody else."""
+    """Whether no shell or terminal interprets a candidate; it may come from an untrusted kubeconfig or server."""
     name, _, description = candidate.partition("\t")
     return _PLAIN.fullmatch(name) is not None and description.isprintable()
 

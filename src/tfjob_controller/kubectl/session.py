@@ -40,7 +40,9 @@ class Session:
 
     @property
     def requester(self) -> _Once:
-        """Without a rate limit, and without retries after failures: a person waits, who can repeat the command."""
+        """A requester without a rate limit and without retries after failures: a person waits who can repeat the
+        command.
+        """
         if self._transport is None:
             from tfjob_controller.kube.http.transport import Transport, default_user_agent
             from tfjob_controller.util.lazylog import before_first_line
@@ -53,7 +55,7 @@ class Session:
 
     @property
     def namespace(self) -> str:
-        """Never empty: that of the command line, or the context's."""
+        """The namespace of the command line, or else the context's; never empty."""
         return str(self._parsed.namespace or self.config.namespace)
 
     @property

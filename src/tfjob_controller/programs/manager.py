@@ -397,7 +397,10 @@ def _namespace_of(key: str) -> str:
 
 
 def gang_policy(options: RunOptions) -> GangPolicy:
-    """The gang policy of the flags. It has no backend if no job is a gang: none of its kinds is watched then."""
+    """Returns the gang policy of the flags.
+
+    It has no backend if no job is a gang; then none of its kinds is watched.
+    """
     backend = BACKENDS.get(options.gang_backend) if options.gang_scheduling != OFF else None
     own_name = backend.scheduler_name if backend is not None else GANG_SCHEDULER
     return GangPolicy(
@@ -411,7 +414,7 @@ def gang_policy(options: RunOptions) -> GangPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the reconcilers of all kinds share. `restart_rules`: see `trainer.actions.children`."""
+    """The parts that the reconcilers of all kinds share. `restart_rules`: see `trainer.actions.children`."""
 
     requester: Requester
     caches: ControllerCaches

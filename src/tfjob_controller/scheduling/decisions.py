@@ -153,7 +153,7 @@ Decision: TypeAlias = Admit | Pending | Unschedulable
 
 
 class _GangShape:
-    """What gangs with equal pod sets share."""
+    """The shared state of gangs with equal pod sets."""
 
     def __init__(self, view: ClusterView, hypothetical: HypotheticalCapacity, pod_sets: tuple[PodSet, ...]) -> None:
         self.pod_sets = pod_sets

@@ -118,8 +118,8 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeFilter:
-    """What a pod requires of its node beside capacity. Created by `node_filter_of` only: equal filters are the same
-    object.
+    """The requirements of a pod on its node besides capacity. Created by `node_filter_of` only: equal filters are the
+    same object.
     """
 
     selector: tuple[tuple[str, str], ...]
@@ -256,7 +256,7 @@ def _toleration(body: Mapping[str, Any]) -> Toleration:
 
 
 def _term(body: Mapping[str, Any]) -> AffinityTerm | None:
-    """None for a term that matches nothing: an empty one, or an invalid one."""
+    """Returns None for a term that matches nothing: an empty one, or an invalid one."""
     expressions = tuple(map(_requirement, _dicts(body.get("matchExpressions"))))
     fields = tuple(map(_requirement, _dicts(body.get("matchFields"))))
     if not (expressions or fields) or not all(each.is_valid() for each in expressions):

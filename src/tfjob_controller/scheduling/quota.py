@@ -1,4 +1,4 @@
-"""What the ResourceQuotas of a namespace leave for its gangs.
+"""The amounts that the ResourceQuotas of a namespace leave for its gangs.
 
 A gang's reservation counts before its pods exist; otherwise a namespace could reserve a whole cluster although its
 quota allows it nothing. The remaining amount is `hard` less `used` less what is reserved for pods that do not exist

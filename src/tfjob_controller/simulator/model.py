@@ -244,5 +244,5 @@ class SimulationSettings:
 
     @property
     def pause_seconds(self) -> float:
-        """What a resize costs."""
+        """The pause that a resize costs."""
         return self.speed.restart_seconds if self.resize == RESTART else 0.0

@@ -52,7 +52,7 @@ GRID_SHAPES = (ClusterShape(2, 4), ClusterShape(4, 4), ClusterShape(8, 4))
 
 
 class Scheduler(Protocol):
-    """Decides what the jobs get. All events of an instant come first, then one `step`."""
+    """Decides which GPUs the jobs get. All events of an instant come first, then one `step`."""
 
     deadlock_ms: int
     evictions: int

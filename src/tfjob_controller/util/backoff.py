@@ -16,7 +16,7 @@ import random
 
 from tfjob_controller.util.clock import Clock
 
-# A lost connection is replaced before anybody notices it; a server that is down gets about two requests per minute, as
+# A lost connection is replaced before users notice it; a server that is down gets about two requests per minute, as
 # from client-go.
 BASE_SECONDS = 0.5
 CAP_SECONDS = 30.0

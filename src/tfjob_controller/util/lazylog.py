@@ -13,7 +13,7 @@ _before_first: list[Callable[[], None]] = []
 
 
 def get_logger(name: str) -> Any:
-    """As `structlog.get_logger`."""
+    """Returns a logger, as `structlog.get_logger` does."""
     return _LazyLogger(name)
 
 

@@ -69,7 +69,7 @@ def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
 
 
 def _is_being_deleted(requester: Requester, namespace: str) -> bool:
-    """Also False for a user who may not read the namespace."""
+    """Whether the namespace is being deleted; also False for a user who may not read it."""
     client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
     try:
         return bool(client.get("", namespace)["metadata"].get("deletionTimestamp"))

@@ -50,7 +50,7 @@ class EventRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Description(msgspec.Struct, frozen=True, rename="camel"):
-    """The state of a job as `describe` shows it. `hints` are what the status does not say. Times are RFC 3339."""
+    """The state of a job as `describe` shows it. `hints` have facts that the status lacks. Times are RFC 3339."""
 
     name: str
     namespace: str

@@ -120,7 +120,10 @@ def list_jobs(session: Session, parsed: Namespace) -> int:
 
 
 def _of_each(session: Session, parsed: Namespace, read: Callable[[Reader], _FoundT]) -> list[_FoundT]:
-    """What `read` returns for each kind. Kinds that are not installed are left out, unless none is installed."""
+    """Returns the result of `read` for each kind.
+
+    Kinds that are not installed are left out, unless none is installed.
+    """
     found: list[_FoundT] = []
     missing: list[ApiError] = []
     for kind in kinds_named(parsed.kind or None):

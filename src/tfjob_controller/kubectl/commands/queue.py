@@ -143,7 +143,7 @@ def rows_of(
 
 
 def _missing(missing: Sequence[Missing]) -> str:
-    """Such as `cpu 4 of 16`: 4 are free, 16 are requested."""
+    """Returns a text such as `cpu 4 of 16`: 4 are free, 16 are requested."""
     return ", ".join(f"{each.resource} {each.available or '0'} of {each.requested}" for each in missing)
 
 

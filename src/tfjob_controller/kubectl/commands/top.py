@@ -50,7 +50,7 @@ class JobUsage(msgspec.Struct, frozen=True):
 
 
 class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """One node: what is allocatable, what pods of no job request, and what is free."""
+    """One node: its allocatable resources, the requests of pods of no job, and the free resources."""
 
     node: str
     allocatable: dict[str, str]

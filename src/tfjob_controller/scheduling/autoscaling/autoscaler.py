@@ -207,7 +207,7 @@ def _heads(
 
 
 def _head(queued: QueuedGang, now: datetime, policy: AutoscalingPolicy) -> _Head | None:
-    """None for a gang that backs off, or whose spec is invalid."""
+    """Returns None for a gang that backs off, or whose spec is invalid."""
     if queued.is_backing_off(now):
         return None
     try:
