@@ -82,7 +82,7 @@ def test_columns(kubectl: Kubectl) -> None:
     kubectl.must("patch", "gang", "g", "--subresource=status", "--type=merge", "-p", patch)
     head, row = kubectl.must("get", "gg").splitlines()
     assert head.split() == ["NAME", "PHASE", "MEMBERS", "PRIORITY", "POSITION", "MESSAGE", "AGE"]
-    assert row.split()[:-1] == ["g", "Waiting", "0/4", "7", "2", "needs", "room"]
+    assert row.split()[:-1] == ["g", "Waiting", "0/4", "7", "2", "needs", "capacity"]
 
 
 def affinity(terms: int, expressions: int, values: int) -> Object:
