@@ -15,8 +15,8 @@ from helpers.gangs import GPU, a_node, a_view
 from tfjob_controller.api.common.cluster import Node
 from tfjob_controller.api.gang import Member, kind_of
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.placement import Placement, place
-from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
+from tfjob_controller.scheduling.placement import MemberNodes, Placement, place
+from tfjob_controller.scheduling.podsets import PodSet, pod_set_of, requests_by_kind
 
 nodes = st.lists(
     st.builds(
@@ -189,3 +189,47 @@ def test_brute_force_agrees_with_itself(seed: int) -> None:
 
     ways = [len(set(way)) for way in itertools.product(free, repeat=len(pods)) if holds(way)]
     assert fewest_nodes(cluster, pod_sets) == min(ways, default=None)
+
+
+def best_node(view: ClusterView, pod_set: PodSet, tiers: Sequence[set[str]], exclude: set[str]) -> str | None:
+    """By placing one pod on the nodes of each tier alone."""
+    one = pod_set.with_count(1)
+    for tier in tiers:
+        found = place(view, [one], allowed=lambda info, names=tier: info.name in names - exclude)  # type: ignore[misc]
+        if found is not None:
+            return next(iter(found.node_of.values()))
+    return None
+
+
+@given(
+    nodes,
+    st.tuples(st.just(8), st.integers(0, 3), st.integers(0, 2), st.booleans()),
+    st.sets(st.sampled_from([f"n{index}" for index in range(6)])),
+    st.sets(st.sampled_from([f"n{index}" for index in range(6)])),
+    st.lists(st.sets(st.sampled_from([f"n{index}" for index in range(6)]), max_size=2), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_nodes_that_are_found_one_after_the_other_are_those_that_each_pod_alone_would_get(
+    shapes: list[tuple[str, str, str, str]],
+    demand: tuple[int, int, int, bool],
+    near: set[str],
+    nearest: set[str],
+    excluded: list[set[str]],
+    is_freed: bool,
+) -> None:
+    cluster = made(shapes)
+    names = {node.metadata.name for node in cluster}
+    view = a_view(*cluster)
+    (pod_set,) = demanded([demand])
+    requests = requests_by_kind([pod_set])
+    finder = MemberNodes(view, pod_set, near, nearest)
+    for index, exclude in enumerate(excluded):
+        if is_freed and index == 4 and "k0-0" in view.reserved_members("ns/g"):
+            node = view.reserved_members("ns/g")["k0-0"]
+            view.unreserve_member("ns/g", "k0-0")
+            finder.refresh(node)
+        found = finder.find(exclude)
+        assert found == best_node(view, pod_set, [nearest & names, near & names, names], exclude)
+        if found is not None:
+            near.add(found)
+            view.reserve("ns/g", {f"k0-{index}": found}, requests, attempt=1)

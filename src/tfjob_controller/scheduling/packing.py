@@ -101,17 +101,24 @@ class _Scale:
         share = {name: 1 / value for name, value in total.items() if value}
         self.weights = [max(amount * share.get(name, 0) for name, amount in each.requests) for each in pod_sets]
         self._sizes = [sum(amount * share.get(name, 0) for name, amount in each.requests) for each in pod_sets]
-        self._base = [
-            (
-                sum(1 for name, value in group.free.items() if value > 0 and "/" in name and name not in share),
-                sum(group.free.get(name, 0) * each for name, each in share.items()),
-            )
-            for group in groups
-        ]
+        self._base = [_unused(group.free, share) for group in groups]
 
     def waste(self, index: int, counts: Sequence[int]) -> tuple[int, float]:
         idle, whole = self._base[index]
         return idle, whole - sum(size * count for size, count in zip(self._sizes, counts, strict=True))
+
+
+def _unused(free: Amounts, share: Mapping[str, float]) -> tuple[int, float]:
+    return (
+        sum(1 for name, value in free.items() if value > 0 and "/" in name and name not in share),
+        sum(free.get(name, 0) * each for name, each in share.items()),
+    )
+
+
+def unused_by_one(free: Amounts, pod_set: PodSet) -> tuple[int, float]:
+    """Returns what a node has that a single pod of this pod set does not use: see `_Scale`."""
+    idle, whole = _unused(free, {name: 1 / value for name, value in pod_set.requests if value})
+    return idle, whole - sum(1 for _, value in pod_set.requests if value)
 
 
 def _one_node(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], scale: _Scale) -> str | None:

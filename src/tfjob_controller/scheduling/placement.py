@@ -9,14 +9,15 @@ the node's name. If not all members fit but the minimum does, as many as fit are
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from tfjob_controller.api.gang import NodePlacement
 from tfjob_controller.scheduling.nodefilter import NodeFilter
 from tfjob_controller.scheduling.nodeinfo import CandidateNodes, NodeInfo
-from tfjob_controller.scheduling.packing import NodeGroup, PackingStep, capacities, group_nodes, pack
+from tfjob_controller.scheduling.packing import NodeGroup, PackingStep, capacities, group_nodes, pack, unused_by_one
 from tfjob_controller.scheduling.podsets import PodSet
 
 
@@ -78,23 +79,82 @@ def find_member_node(
 
     Of several it returns the one that is left with the least capacity.
     """
-    one = replace(pod_set, count=1, min_count=1)
-    for names in (*filter(None, (nearest, near)), None):
-        placement = place(view, [one], allowed=_node_predicate(names, exclude))
-        if placement is not None:
-            return next(iter(placement.node_of.values()))
-    return None
+    return MemberNodes(view, pod_set, near, nearest, exclude).find()
+
+
+class MemberNodes:
+    """Finds nodes for single pods of one pod set, one after the other: `find_member_node` for many members.
+
+    The caller reserves the capacity of each node that was found. That node is then one where its peers are. The nodes
+    are in a heap under what they had left when they were last evaluated: the first one is evaluated again before it is
+    returned, and `refresh` adds a node that has more capacity than before. Nodes in `exclude` are for none of the pods.
+    """
+
+    def __init__(
+        self,
+        view: NodeInfoLister,
+        pod_set: PodSet,
+        near: Collection[str] = (),
+        nearest: Collection[str] = (),
+        exclude: Collection[str] = (),
+    ) -> None:
+        self._view = view
+        self._pod_set = pod_set
+        self._near = set(near)
+        self._nearest = nearest
+        self._candidates = view.candidates(pod_set.node_filter)
+        # Distance, what is left over, and name.
+        self._heap: list[tuple[int, tuple[int, float], str]] = []
+        for group in self._candidates.groups.values():
+            free = next(iter(group.values())).free
+            if pod_set.capacity(free):
+                unused = unused_by_one(free, pod_set)
+                self._heap += [(self._distance(name), unused, name) for name in group if name not in exclude]
+        heapq.heapify(self._heap)
+
+    def find(self, exclude: Collection[str] = ()) -> str | None:
+        """Returns the best node that is not in `exclude` for this pod."""
+        excluded: list[tuple[int, tuple[int, float], str]] = []
+        found = None
+        while found is None and self._heap:
+            entry = heapq.heappop(self._heap)
+            name = entry[-1]
+            present = self._entry(name)
+            if present != entry:
+                # Its capacity has changed.
+                if present is not None:
+                    heapq.heappush(self._heap, present)
+                continue
+            excluded.append(entry)
+            if name not in exclude:
+                found = name
+                self._near.add(name)
+        for entry in excluded:
+            heapq.heappush(self._heap, entry)
+        return found
+
+    def refresh(self, name: str) -> None:
+        """Add a node whose capacity has grown."""
+        entry = self._entry(name)
+        if entry is not None:
+            heapq.heappush(self._heap, entry)
+
+    def _entry(self, name: str) -> tuple[int, tuple[int, float], str] | None:
+        info = self._view.node_infos.get(name)
+        if info is None or name not in self._candidates.groups.get(info.free_key, ()):
+            return None
+        if not self._pod_set.capacity(info.free):
+            return None
+        return self._distance(name), unused_by_one(info.free, self._pod_set), name
+
+    def _distance(self, name: str) -> int:
+        if name in self._nearest:
+            return 0
+        return 1 if name in self._near else 2
 
 
 def _domain_lookup(view: NodeInfoLister, key: str) -> DomainLookup:
     return lambda name: view.node_infos[name].node.metadata.labels.get(key)
-
-
-def _node_predicate(names: Collection[str] | None, exclude: Collection[str]) -> NodePredicate | None:
-    """Returns None for all nodes: a predicate is called for each of them, of which there may be thousands."""
-    if names is None and not exclude:
-        return None
-    return lambda info: info.name not in exclude and (names is None or info.name in names)
 
 
 def _largest(groups: Sequence[NodeGroup], pod_sets: list[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:

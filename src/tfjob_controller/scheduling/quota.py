@@ -13,6 +13,7 @@ Threads: the caller holds one lock for all methods. Source: kubernetes pkg/quota
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -101,9 +102,14 @@ class NamespaceQuotas:
     def add(self, gang: Gang, pod_set: PodSet) -> None:
         """Record one more reserved pod."""
         key = key_of(gang)
+        one = _pods_of(gang, [pod_set], {pod_set.name: 1})[0]
         reserved = self._of_namespace(key)
-        reserved[key] = (*reserved.get(key, ()), *_pods_of(gang, [pod_set], {pod_set.name: 1}))
-        self._accounts.pop(gang.metadata.namespace, None)
+        counts = Counter({(each.priority_class, each.requests): each.count for each in reserved.get(key, ())})
+        counts[one.priority_class, one.requests] += 1
+        reserved[key] = tuple(_Pods(*kind, count) for kind, count in counts.items())
+        for account in self._accounts.get(gang.metadata.namespace, ()):
+            if account.counts(one):
+                account.charge(one)
 
     def unreserve(self, key: str) -> None:
         """Forget what a gang has reserved."""

@@ -50,7 +50,7 @@ RETRY_SECONDS = 0.5
 # After a pass the loop pauses for a multiple of the pass's computing time, within a limit. The pods of a large gang
 # appear one by one, each causes the gang to be processed, and the bind calls need the interpreter too.
 _PAUSE_FACTOR = 3.0
-_MAX_PAUSE_SECONDS = 0.05
+_MAX_PAUSE_SECONDS = 0.2
 # Upper limit of a sleep, so that a missed wake-up only delays a gang.
 _MAX_SLEEP_SECONDS = 30.0
 
@@ -96,9 +96,10 @@ class AdmissionLoop:
         self._noted_attempts: dict[str, int] = {}
         # Placed gangs with members that need another node and fit on none: every pass processes them.
         self._unplaceable: set[str] = set()
-        # By gang, members that were reassigned before their pods were in the cache; and such pods to wake after a pass.
+        # By gang, members that were reassigned before their pods were in the cache; and such pods, with their nodes, to
+        # wake after a pass.
         self._reassigned_unseen: dict[str, set[str]] = {}
-        self._pods_to_wake: list[tuple[ScheduledPod, Gang]] = []
+        self._pods_to_wake: list[tuple[ScheduledPod, str]] = []
         # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
         self._uncertain: set[str] = set()
         self._computed_seconds = 0.0
@@ -276,10 +277,10 @@ class AdmissionLoop:
             self._unplaceable.add(key)
         status = lifecycle.reassigned_status(gang, found)
         late = self._newly_seen(key, pods)
-        if status.placement == seen.status.placement:
-            self._pods_to_wake += [(pods[member], seen) for member in late]
-            return ()
         before = placed_nodes(seen.status)
+        if status.placement == seen.status.placement:
+            self._pods_to_wake += [(pods[member], before.get(member, "")) for member in late]
+            return ()
         reassigned = {member for member, node in placed_nodes(status).items() if before.get(member) != node}
         self._reassigned_unseen.setdefault(key, set()).update(reassigned - pods.keys())
         pods_to_wake = tuple(pods[member] for member in sorted(reassigned & pods.keys() | late))

@@ -35,7 +35,7 @@ from tfjob_controller.gangscheduler.status.lifecycle import SUCCEEDED, is_bound,
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import preferred_nodes
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.placement import find_member_node
+from tfjob_controller.scheduling.placement import MemberNodes
 from tfjob_controller.scheduling.podsets import PodSet, requests_by_kind, valid_pod_sets_of
 from tfjob_controller.scheduling.quota import NamespaceQuotas
 
@@ -54,9 +54,7 @@ def reassign_members(
     pod_sets = {each.name: each for each in valid_pod_sets_of(gang.spec)}
     nodes = placed_nodes(gang.status)
     found: dict[str, str] = {}
-    near = set(nodes.values())
-    # Kinds for which no node has capacity, so that thousands of members do not repeat the search.
-    unplaceable_kinds: set[str] = set()
+    finders: dict[str, MemberNodes] = {}
     is_any_unplaceable = False
     for member, node in nodes.items():
         pod_set = pod_sets.get(kind_of(member))
@@ -67,16 +65,16 @@ def reassign_members(
             or (node not in rejected_nodes and _is_suitable(view, node, pod_set))
         ):
             continue
-        new_node = None
-        if pod_set.name not in unplaceable_kinds:
-            new_node = find_member_node(view, pod_set, {node, *rejected_nodes}, near)
+        if pod_set.name not in finders:
+            finders[pod_set.name] = MemberNodes(view, pod_set, nodes.values())
+        new_node = finders[pod_set.name].find({node, *rejected_nodes})
         if new_node is None:
             is_any_unplaceable = True
-            if pod_set.name not in unplaceable_kinds and find_member_node(view, pod_set) is None:
-                unplaceable_kinds.add(pod_set.name)
-        else:
-            view.reserve(key_of(gang), {member: new_node}, requests_by_kind([pod_set]), attempt=gang.status.attempt)
-            found[member] = new_node
+            continue
+        view.reserve(key_of(gang), {member: new_node}, requests_by_kind([pod_set]), attempt=gang.status.attempt)
+        found[member] = new_node
+        for finder in finders.values():
+            finder.refresh(node)
     return found, is_any_unplaceable
 
 
@@ -92,14 +90,15 @@ def reserve_resized(
     wanted = wanted_members(gang)
     nodes = {member: placed[member] for member in wanted if member in placed}
     pod_sets = {each.name: each for each in valid_pod_sets_of(gang.spec)}
+    finders: dict[str, MemberNodes] = {}
     for member in wanted:
         pod_set = pod_sets.get(kind_of(member))
         if member in placed or pod_set is None:
             continue
-        preferred = preferred_nodes(placed, pod_set.name)
-        node = None
-        if quotas.allows(gang, pod_set):
-            node = find_member_node(view, pod_set, exclude, near=set(nodes.values()), nearest=preferred)
+        if pod_set.name not in finders:
+            nearest = preferred_nodes(placed, pod_set.name)
+            finders[pod_set.name] = MemberNodes(view, pod_set, nodes.values(), nearest, exclude)
+        node = finders[pod_set.name].find() if quotas.allows(gang, pod_set) else None
         if node is None:
             del pod_sets[pod_set.name]
             continue

@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 _OBSERVED_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Claim:
     """A pod's requests on its node."""
 
@@ -81,6 +81,8 @@ class PreBindCheck:
         self._lock = threading.Lock()
         # By pod uid: Bindings in flight, and those that succeeded recently.
         self._claims: dict[str, _Claim] = {}
+        # The same claims by node, without empty sets.
+        self._claims_by_node: dict[str, set[_Claim]] = {}
         self._succeeded: deque[tuple[float, str]] = deque()
 
     def submit(self, pods: Sequence[BindRequest], on_result: OnResult) -> None:
@@ -89,7 +91,8 @@ class PreBindCheck:
             self._drop_observed()
             full = self._full(claims.values())
             if not full:
-                self._claims |= claims
+                for uid, claim in claims.items():
+                    self._add_claim(uid, claim)
         if full:
             gangs = sorted({claim.gang for claim in claims.values()})
             log.info("members not bound, their nodes are full", keys=gangs, nodes=full)
@@ -178,10 +181,11 @@ class PreBindCheck:
         if is_reserved and all(info.free.get(name, 0) >= 0 for name in requested):
             # The node is not overcommitted, so all its reservations fit.
             return True
+        pods = {claim.key for claim in claims_on_node}
         taken = _total_requests(
             each
-            for each in self._claims.values()
-            if each.node == info.name and each not in claims_on_node and not self._state.view.has_pod(each.key)
+            for each in self._claims_by_node.get(info.name, ())
+            if each.key not in pods and not self._state.view.has_pod(each.key)
         )
         return all(
             info.free.get(name, 0) + info.reserved.get(name, 0) - taken.get(name, 0) >= amount
@@ -196,13 +200,27 @@ class PreBindCheck:
             claim = self._claims.get(uid)
             if claim is not None and moment > long_ago and not self._state.view.has_pod(claim.key):
                 return
-            self._claims.pop(uid, None)
+            self._remove_claim(uid)
             self._succeeded.popleft()
+
+    def _add_claim(self, uid: str, claim: _Claim) -> None:
+        self._remove_claim(uid)
+        self._claims[uid] = claim
+        self._claims_by_node.setdefault(claim.node, set()).add(claim)
+
+    def _remove_claim(self, uid: str) -> None:
+        claim = self._claims.pop(uid, None)
+        if claim is None:
+            return
+        on_node = self._claims_by_node[claim.node]
+        on_node.remove(claim)
+        if not on_node:
+            del self._claims_by_node[claim.node]
 
     def _binding_ended(self, uid: str, error: str) -> None:
         with self._lock:
             if error:
-                self._claims.pop(uid, None)
+                self._remove_claim(uid)
             elif uid in self._claims:
                 self._succeeded.append((self._clock.monotonic(), uid))
 

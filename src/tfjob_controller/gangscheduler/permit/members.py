@@ -102,6 +102,7 @@ class GangPermit:
     """The last placement, for comparison: it is set often and changes rarely."""
     members: dict[str, MemberPermit] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
     binding: set[str] = field(default_factory=set)
     unbound: set[str] = field(default_factory=set)
     is_reported: bool = False
@@ -112,6 +113,7 @@ class GangPermit:
         self.members[member].stage = stage
         for members, belongs in (
             (self.absent, stage is MemberStage.ABSENT),
+            (self.waiting, stage is MemberStage.WAITING),
             (self.binding, stage is MemberStage.BINDING),
             (self.unbound, stage is not MemberStage.BOUND),
         ):
@@ -124,7 +126,7 @@ class GangPermit:
 
     def remove(self, member: str) -> None:
         del self.members[member]
-        for members in (self.absent, self.binding, self.unbound):
+        for members in (self.absent, self.waiting, self.binding, self.unbound):
             members.discard(member)
 
     @property
@@ -138,9 +140,11 @@ class GangPermit:
 
     def start_bindings(self) -> PostBindings | None:
         """Move all waiting members to BINDING and return them in the order of the placement."""
+        if not self.waiting:
+            return None
         waiting = [
             (member, permit.pod)
-            for member, permit in (self.members.items() if self.unbound - self.absent - self.binding else ())
+            for member, permit in self.members.items()
             if permit.stage is MemberStage.WAITING and permit.pod is not None
         ]
         for member, _ in waiting:

@@ -144,8 +144,9 @@ class StatusWriter:
                 message=written.status.message,
             )
         self._record_event(update, written)
+        nodes = placed_nodes(written.status) if update.pods_to_wake else {}
         for pod in update.pods_to_wake:
-            self.wake_pod(pod, written)
+            self.wake_pod(pod, nodes.get(member_of(pod.metadata), ""))
         return None
 
     def _record_event(self, update: StatusUpdate, gang: Gang) -> None:
@@ -171,11 +172,10 @@ class StatusWriter:
         type_ = "Warning" if update.change in (StatusChange.REQUEUED, StatusChange.UNSCHEDULABLE) else "Normal"
         self._recorder.event(regarding, type_, reason, note, "Schedule")
 
-    def wake_pod(self, pod: ScheduledPod, gang: Gang) -> None:
+    def wake_pod(self, pod: ScheduledPod, node: str) -> None:
         """Make kube-scheduler retry the pod: an update of an unschedulable pod moves it to the active queue."""
         if self._pod_client is None:
             return
-        node = placed_nodes(gang.status).get(member_of(pod.metadata), "")
         meta = pod.metadata
         note = {"metadata": {"uid": meta.uid, "annotations": {NODE_ANNOTATION: node}}}
         try:
