@@ -148,7 +148,9 @@ GANG = CustomKind(
             ("Member", "resources"): {"additionalProperties": _QUANTITY},
             ("Member", "tolerations"): {"items": {"type": "object", **_OPEN}},
             ("Member", "node_affinity"): _NODE_AFFINITY,
-            ("GangStatus", "placement"): keyed("node"),
+            # A list by node would cost the API server seconds for each write of thousands of nodes, and the owner of each
+            # entry would double the object.
+            ("GangStatus", "placement"): {"x-kubernetes-list-type": "atomic"},
             ("GangStatus", "missing"): keyed("resource"),
             ("GangStatus", "conditions"): keyed("type"),
         },

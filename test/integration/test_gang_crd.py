@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
 from tfjob_controller.api.gang import (
+    GANGS,
     MAX_BELOW_COUNT,
+    MAX_MEMBERS,
     MIN_ABOVE_COUNT,
     NODE_AFFINITY_TOO_LARGE,
     TOO_MANY_MEMBERS,
     decode_gang,
+    placed_nodes,
 )
 
 pytestmark = pytest.mark.cluster
@@ -121,3 +125,23 @@ def test_the_largest_gang_is_taken_and_decoded(kubectl: Kubectl) -> None:
     kubectl.must("create", "-f", "-", manifest=gang(*members))
     stored = json.dumps(json.loads(kubectl.must("get", "gg", "g", "-o", "json")))
     assert len(decode_gang(stored.encode()).spec.members) == 16
+
+
+@pytest.mark.parametrize(("count", "most_bytes"), [(5_000, 600_000), (MAX_MEMBERS, 1_100_000)])
+def test_a_gang_on_thousands_of_nodes_with_long_names_is_far_below_the_limit_of_an_object(
+    kubectl: Kubectl, control_plane: Cluster, count: int, most_bytes: int
+) -> None:
+    """etcd takes 1.5 MB. The owner of each field is a part of the object, so one for each node would double it."""
+    manifest = gang({"name": "node", "count": count})
+    kubectl.must("create", "-f", "-", manifest=manifest)
+    placement = [{"node": f"n{index}".ljust(63, "x"), "members": [f"node-{index}"]} for index in range(count)]
+    members = f"{count}/{count}"
+    path = f"{GANGS.path(kubectl.namespace)}/g"
+    status = {"phase": "Bound", "placement": placement, "members": members}
+    control_plane.api.patch(f"{path}/status", {"status": status})
+    stored = json.dumps(control_plane.api.get(path), separators=(",", ":")).encode()
+    assert len(stored) < most_bytes
+    assert len(placed_nodes(decode_gang(stored).status)) == count
+    shown = kubectl.must("get", "gangs")
+    assert members in shown
+    assert max(map(len, shown.splitlines())) < 200
