@@ -153,5 +153,20 @@ def test_hundreds_of_jobs_in_one_namespace_do_not_delay_a_job_in_another(
     assert children(api, "default") < count * 4, "the others' turn comes before all of theirs"
 
 
+def test_jobs_of_a_thousand_replicas_in_one_namespace_do_not_keep_all_workers(
+    controller: OurProgram, own_control_plane: Cluster
+) -> None:
+    """Each worker created all children of one of them before it took the next job."""
+    api, jobs, replicas = own_control_plane.api, 12, 1000
+    noisy, other = Jobs(api, "default"), Jobs(api, "other")
+    api.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    for number in range(jobs):
+        noisy.submit(tfjob(master(), workers(replicas), name=f"large-{number}"))
+    eventually(lambda: children(api, "default") > jobs, PATIENCE_SECONDS, 0.02)
+    other.submit(tfjob(master(), name="single"))
+    eventually(lambda: children(api, "other"), PATIENCE_SECONDS, 0.02)
+    assert children(api, "default") < replicas // 2, "the others' turn comes before one of them has all children"
+
+
 def children(api: Api, namespace: str) -> int:
     return len(api.list(f"/apis/batch/v1/namespaces/{namespace}/jobs"))

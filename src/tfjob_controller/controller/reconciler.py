@@ -25,7 +25,9 @@ whether the job still exists before a child is recreated (client-go's `RecheckDe
 need this request.
 
 While other jobs wait for a worker, a job whose children have just been created is queued again before its status is
-written: children have priority over statuses. The write is often not needed at all by then.
+written: children have priority over statuses. The write is often not needed at all by then. A job that has written
+children for `MAX_WRITE_SECONDS` is queued again, too, so that a few jobs of thousands of replicas do not keep all
+workers from the jobs of other namespaces.
 
 Threads: `sync` may be called by many workers, but not for the same key at the same time, which the queue guarantees.
 """
@@ -77,6 +79,8 @@ log = structlog.get_logger(__name__)
 
 # The delay of a job that yields to others: it comes after all jobs that are queued by then.
 YIELD_SECONDS = 0.05
+# How long a sync begins new writes of children while other jobs wait for a worker.
+MAX_WRITE_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -192,7 +196,7 @@ class Reconciler(Generic[ObjectT]):
         record.record_observed(observed.count, actions)
         faults: Sequence[Fault] = ()
         if actions:
-            result = self._writer.apply(job, actions)
+            result = self._apply(job, actions)
             faults = result.faults
             record.record_writes(result)
             if self._must_yield(record):
@@ -234,7 +238,9 @@ class Reconciler(Generic[ObjectT]):
 
         Its children are stopped before its status says Failed, since children of a finished job are not synced.
         """
-        result = self._writer.apply(job, stop_all(*self._snapshots.children_to_stop(job)))
+        result = self._apply(job, stop_all(*self._snapshots.children_to_stop(job)))
+        if result.is_partial:
+            return RequeueAfter(YIELD_SECONDS)
         outcome = outcome_after(result.faults, None)
         if isinstance(outcome, Retry):
             return outcome
@@ -247,6 +253,10 @@ class Reconciler(Generic[ObjectT]):
             return self._fail_invalid(job, record, str(error))
         self._write_status(job, record, waiting_status(self._kind.work_of(job), str(error), self._clock.now()))
         return RequeueAfter(error.seconds_left)
+
+    def _apply(self, job: ObjectT, actions: Actions) -> WriteResult:
+        ends_at = self._clock.monotonic() + MAX_WRITE_SECONDS
+        return self._writer.apply(job, actions, lambda: self._clock.monotonic() >= ends_at and self._is_busy())
 
     def _write_identity(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
         """Writes the identity before the first child is created, if nobody has changed the job since it was read."""
@@ -274,8 +284,13 @@ class Reconciler(Generic[ObjectT]):
         return False
 
     def _must_yield(self, record: _JobRecord[ObjectT]) -> bool:
-        """Reports whether other jobs come before this one's status: once, after creates without faults."""
+        """Reports whether other jobs come before this one's status: once, after creates without faults.
+
+        They also come before the other writes of a job that has written for long enough.
+        """
         (*earlier, result) = record.unreported
+        if result.is_partial:
+            return not result.faults
         return not earlier and bool(result.created) and not result.faults and self._is_busy()
 
     def _write_status(self, job: ObjectT, record: _JobRecord[ObjectT], result: StatusResult) -> float | None:

@@ -8,6 +8,9 @@ Each response is put into the cache at once (`Store.assume`), so the next sync s
 Names are deterministic: if a response was lost, the repeated create fails with AlreadyExists, reads the object, and
 adopts it if its controller reference has the job's UID. Any other object of that name is reported and never touched.
 
+A job of a thousand replicas would keep a worker for many seconds. `must_stop` is therefore asked before each write, and
+what is left is for the next sync.
+
 If one write fails for a reason that its siblings would meet too (a quota, a server that is down), the others are not
 sent: a job of a thousand replicas does not send a thousand requests that fail.
 
@@ -93,6 +96,8 @@ class WriteResult:
     faults: list[Fault] = field(default_factory=list)
     # The faults of creates, for events.
     failed_creates: list[Fault] = field(default_factory=list)
+    # Reports whether the writes were stopped before the last one.
+    is_partial: bool = False
 
 
 @dataclass(slots=True)
@@ -110,15 +115,22 @@ class Writer:
         self._children = children
         self._fanout = fanout
 
-    def apply(self, owner: Object, actions: Actions) -> WriteResult:
-        """Applies all `actions` of the job `owner` and returns after the last response. Raises nothing."""
+    def apply(self, owner: Object, actions: Actions, must_stop: Callable[[], bool] = lambda: False) -> WriteResult:
+        """Applies the `actions` of the job `owner` and returns after the last response. Raises nothing.
+
+        `must_stop` is called in several threads, and reports whether what is not sent yet stays unsent.
+        """
         pending: list[Action] = [*actions.creates, *actions.suspends, *actions.deletes, *actions.patches]
         results = [_Result() for _ in pending]
         halted: list[Fault] = []
+        stopped: list[bool] = []
 
         def task(action: Action, result: _Result) -> Callable[[], None]:
             def attempt() -> None:
-                if halted:
+                if halted or stopped:
+                    return
+                if must_stop():
+                    stopped.append(True)
                     return
                 result.done, result.fault = self._attempt(owner, action)
                 if result.fault is not None and result.fault.halts:
@@ -127,7 +139,9 @@ class Writer:
             return attempt
 
         self._fanout.run([task(action, result) for action, result in zip(pending, results, strict=True)])
-        return _report(pending, results)
+        report = _report(pending, results)
+        report.is_partial = bool(stopped)
+        return report
 
     def _attempt(self, owner: Object, action: Action) -> tuple[bool, Fault | None]:
         """Whether this attempt did it, and the fault if it failed."""

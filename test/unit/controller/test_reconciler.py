@@ -363,6 +363,33 @@ def test_a_job_shrinks_once_however_many_wait(bench: ControllerBench) -> None:
     assert len([reason for _, reason, _ in bench.recorder.events if reason == "SuccessfulCreate"]) == 3
 
 
+def each_write_takes(bench: ControllerBench, seconds: float) -> None:
+    for collection in ("jobs", "services"):
+        bench.api.watch(collection, lambda *_: bench.clock.advance(seconds))
+
+
+def test_a_job_that_has_written_for_long_lets_others_go_first_and_goes_on_later(bench: ControllerBench) -> None:
+    bench.is_busy = True
+    each_write_takes(bench, 0.2)
+    bench.create(master(), workers(100))
+    posts = []
+    while bench.status == {}:
+        before = len(bench.api.requests("POST"))
+        bench.sync()
+        posts.append(len(bench.api.requests("POST")) - before)
+        assert len(posts) < 1000
+    assert sum(posts) == 2 * 101
+    assert max(posts) <= 3
+    assert len([reason for _, reason, _ in bench.recorder.events if reason == "SuccessfulCreate"]) == 2 * 101
+
+
+def test_a_job_writes_all_at_once_while_nobody_waits(bench: ControllerBench) -> None:
+    each_write_takes(bench, 0.2)
+    bench.create(master(), workers(100))
+    bench.sync()
+    assert len(bench.api.requests("POST")) == 2 * 101
+
+
 def test_an_obstacle_is_reported_at_once_also_while_other_jobs_wait(bench: ControllerBench) -> None:
     bench.is_busy = True
     bench.create(master())
