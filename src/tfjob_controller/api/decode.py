@@ -2,9 +2,9 @@
 
 An old CRD without a schema accepts any content, and one invalid object must not stop a cache with a thousand others.
 An object with fields of wrong types, or with too many levels of nesting, is decoded with the reason in `invalid`; of
-one that is too large (`common/sizes.py`) only the identity is decoded. An invalid status becomes an empty one, which
-the controller then writes anew. As usual in Kubernetes, null means absent in spec and status, but templates stay
-exactly as they are.
+one that is too large (`common/sizes.py`) only the identity is decoded. A status that is invalid or too large becomes
+an empty one, which the controller then writes anew. As usual in Kubernetes, null means absent in spec and status, but
+templates stay exactly as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tfjob_controller.api.common.sizes import is_large, size_problem
+from tfjob_controller.api.common.sizes import has_large_status, is_large, size_problem
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
@@ -69,6 +69,8 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
             return _decode_in_parts(kind, nesting.truncate(data), invalid=_TOO_DEEP)
         if too_large := size_problem(data):
             return _decode_identity(kind, data, too_large)
+        if has_large_status(data):
+            return _decode_in_parts(kind, data)
         try:
             found = whole.decode(data)
         except msgspec.ValidationError:
@@ -98,6 +100,8 @@ def _decode_identity(kind: type[_KindT], data: bytes, invalid: str) -> _KindT:
 def _decode_in_parts(kind: type[_KindT], data: bytes, invalid: str = "") -> _KindT:
     """Decodes spec and status apart. `invalid` is a reason that is known already."""
     envelope = _envelope_decoder.decode(data)
+    if has_large_status(data):
+        envelope = msgspec.structs.replace(envelope, status=msgspec.Raw(b"null"))
     spec, status = ({name: _without_nulls(getattr(envelope, name))} for name in ("spec", "status"))
     problem = invalid or _problem(kind, envelope.metadata, spec)
     fits = _problem(kind, envelope.metadata, status) is None

@@ -12,7 +12,7 @@ import pytest
 from helpers.goodtrainmanifests import GOOD_TRAINJOBS
 from helpers.manifests import master, tfjob, workers
 from helpers.trainmanifests import role_template, runtime, trainjob
-from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES
+from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES, MAX_STATUS_VALUES
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
@@ -209,6 +209,46 @@ LARGE = {
     "lists": {"x": [[]] * MAX_SPEC_VALUES},
     "fields": {"x": {str(number): number for number in range(MAX_SPEC_VALUES + 2)}},
 }
+
+
+LARGE_STATUS = {
+    "empty objects": {"replicaStatuses": [{}] * 480_000},
+    "small objects": {"replicaStatuses": [{"ReplicasStates": {"a": 1}}] * 50_000},
+    "fields": {"restartCounts": {f"{number:05x}": 1 for number in range(120_000)}},
+    "as many as are decoded": {"replicaStatuses": [{}] * (MAX_STATUS_VALUES // 2 - 10), "reason": "x" * 1_400_000},
+}
+
+
+@pytest.mark.parametrize("status", LARGE_STATUS.values(), ids=LARGE_STATUS)
+def test_a_status_of_any_content_takes_at_most_four_megabytes(status: Any) -> None:
+    data = encoded({"replicaSpecs": [{"template": {}}]}, status)
+    tracemalloc.start()
+    try:
+        kept = [decode_tfjob(data) for _ in range(3)]
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < len(kept) * 4_000_000
+    finally:
+        tracemalloc.stop()
+    assert (kept[0].invalid, len(kept[0].spec.replica_specs)) == ("", 1)
+
+
+def test_a_status_with_too_many_values_is_as_good_as_none() -> None:
+    spec = {"replicaSpecs": [{"template": {}}]}
+    many = {"phase": "Done", "restartCounts": {f"{number:036x}": 1 for number in range(MAX_STATUS_VALUES + 2)}}
+    assert decode_tfjob(encoded(spec, many)).status == TrainingStatus()
+    assert decode_trainjob(encoded_train({"trainer": {}}, many)).status.phase == ""
+
+
+def test_the_status_of_the_largest_job_is_decoded() -> None:
+    """2,001 replicas whose pods and child Jobs have all been restarted, and which have all succeeded."""
+    status = {
+        "phase": "Done",
+        "restartCounts": {f"{number:036x}": 1 for number in range(2 * 2001 + 32)},
+        "succeededIndexes": [f"worker-{number}" for number in range(2001)],
+        "progress": {"counts": {f"{number:036x}": 1 for number in range(1000 + 32)}},
+    }
+    found = decode_tfjob(encoded({"replicaSpecs": [{"template": {}}]}, status)).status
+    assert (found.phase, len(found.restart_counts)) == ("Done", 2 * 2001 + 32)
 
 
 @pytest.mark.parametrize("template", LARGE.values(), ids=LARGE)

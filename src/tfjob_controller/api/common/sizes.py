@@ -2,7 +2,8 @@
 
 A megabyte of `{}` becomes 27 MB of Python objects, and a controller keeps all objects in its caches. So a few objects
 that one user may create could stop the controller for all users. What counts is the number of bytes and the number of
-values (each costs up to some 200 bytes) of a spec, and the bytes of the lists in metadata that are read.
+values (each costs up to some 200 bytes) of a spec, the bytes of the lists in metadata that are read, and the number of
+values of a status, which administrators of a namespace may write.
 
 Pure, for any thread. Objects of the usual size cost a few microseconds.
 """
@@ -16,6 +17,8 @@ from tfjob_controller.kube import nesting
 MAX_SPEC_BYTES = 256 * 1024
 MAX_SPEC_VALUES = 10_000
 MAX_METADATA_BYTES = 64 * 1024
+# Twice what a job with the most replicas has, each of them restarted.
+MAX_STATUS_VALUES = 15_000
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -26,6 +29,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 class _Parts(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
     spec: msgspec.Raw = msgspec.Raw(b"")
+    status: msgspec.Raw = msgspec.Raw(b"")
 
 
 _decode_parts = msgspec.json.Decoder(_Parts).decode
@@ -48,6 +52,11 @@ def size_problem(data: bytes, max_values: int = MAX_SPEC_VALUES) -> str:
     if length > MAX_METADATA_BYTES:
         return f"metadata: labels and ownerReferences must have at most {MAX_METADATA_BYTES:,} bytes, have {length:,}"
     return ""
+
+
+def has_large_status(data: bytes) -> bool:
+    """Returns whether the status of an object has too many values. Raises as `size_problem` does."""
+    return is_large(data) and nesting.has_more_values(bytes(_decode_parts(data).status), MAX_STATUS_VALUES)
 
 
 def is_large(data: bytes) -> bool:
