@@ -70,6 +70,12 @@ def test_every_file_that_is_mounted_or_run_is_there() -> None:
     assert "/etc/mpi/with-env.sh" in mpi.FRAMEWORK.files(SETTING)["sshd_config"]
 
 
+def test_host_keys_are_checked_against_the_jobs_own_key() -> None:
+    lines = [line.split() for line in mpi.FRAMEWORK.files(SETTING)["ssh_config"].splitlines()]
+    assert ["StrictHostKeyChecking", "yes"] in lines
+    assert "UserKnownHostsFile" not in str(lines)  # the default is ~/.ssh/known_hosts
+
+
 def test_a_node_runs_sshd_if_it_has_nothing_else_to_do() -> None:
     command = equipped(NODE, pod(NODE))["containers"][0]["command"]
     assert command[:2] == ["sh", "-c"]
