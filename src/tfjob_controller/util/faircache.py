@@ -39,7 +39,11 @@ class FairCache(Generic[KeyT, ValueT]):
         keys = self._keys.setdefault(namespace, OrderedDict())
         keys[key] = None
         keys.move_to_end(key)
-        if len(self._values) <= self._size:
+        return self.displace() if len(self._values) > self._size else None
+
+    def displace(self) -> ValueT | None:
+        """Remove and return the oldest value of the namespace with the most; None if there is none."""
+        if not self._keys:
             return None
         largest = max(self._keys, key=lambda each: len(self._keys[each]))
         return self.remove(largest, next(iter(self._keys[largest])))

@@ -44,6 +44,12 @@ def test_what_was_removed_counts_no_longer(cache: FairCache[str, int]) -> None:
     assert cache.put("b", "y", 9) == 0
 
 
+def test_values_can_be_displaced_before_it_is_full(cache: FairCache[str, int]) -> None:
+    for namespace, number in (("a", 0), ("b", 1), ("b", 2)):
+        cache.put(namespace, f"{number}", number)
+    assert [cache.displace() for _ in range(4)] == [1, 0, 2, None]
+
+
 def test_of_many_namespaces_each_new_one_finds_a_place(cache: FairCache[str, int]) -> None:
     for number in range(100):
         cache.put(f"{number}", "x", number)

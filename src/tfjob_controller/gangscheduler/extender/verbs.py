@@ -48,6 +48,7 @@ from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.scheduling.nodeinfo import nodes_without_capacity
+from tfjob_controller.util.faircache import FairCache
 
 NOT_SYNCED = "the gang scheduler has not synced its caches yet"
 NOT_FILTERED = "the pod was not filtered by this gang scheduler"
@@ -173,36 +174,39 @@ class _FilteredPod:
 
 
 class _FilteredPods:
-    """The filtered pods by uid. Beyond a number of pods, or of bytes of their nodes, the oldest ones are forgotten."""
+    """The filtered pods by namespace and uid: of gangs a number, of others also a number of bytes of their nodes.
+
+    Beyond these bounds the oldest ones of the namespace with the most are forgotten.
+    """
 
     def __init__(self) -> None:
-        self._pods: dict[str, _FilteredPod] = {}
+        self._members: FairCache[str, _FilteredPod] = FairCache(_MAX_FILTERED_PODS)
+        self._others: FairCache[str, _FilteredPod] = FairCache(_MAX_FILTERED_PODS)
         self._recent: deque[_NodeList] = deque(maxlen=_RECENT_LISTS)
         self._bytes = 0
 
-    def get(self, uid: str) -> _FilteredPod | None:
-        return self._pods.get(uid)
+    def get(self, namespace: str, uid: str) -> _FilteredPod | None:
+        return self._members.get(namespace, uid) or self._others.get(namespace, uid)
 
-    def add_member(self, uid: str, member: GangMember, node: str) -> None:
-        self.remove(uid)
-        self._pods[uid] = _FilteredPod(member, node)
-        self._limit()
+    def add_member(self, namespace: str, uid: str, member: GangMember, node: str) -> None:
+        self.remove(namespace, uid)
+        self._members.put(namespace, uid, _FilteredPod(member, node))
 
-    def add_other(self, uid: str, names: bytes) -> None:
+    def add_other(self, namespace: str, uid: str, names: bytes) -> None:
         """Adds a pod of no gang with the names of its nodes as a JSON list."""
         nodes = self._use(names)
-        self.remove(uid)
-        self._pods[uid] = _FilteredPod(None, nodes=nodes)
-        self._limit()
+        self.remove(namespace, uid)
+        self._removed(self._others.put(namespace, uid, _FilteredPod(None, nodes=nodes)))
+        while self._bytes > _MAX_NODE_BYTES:
+            self._removed(self._others.displace())
 
-    def remove(self, uid: str) -> None:
-        pod = self._pods.pop(uid, None)
+    def remove(self, namespace: str, uid: str) -> None:
+        self._members.remove(namespace, uid)
+        self._removed(self._others.remove(namespace, uid))
+
+    def _removed(self, pod: _FilteredPod | None) -> None:
         if pod is not None and pod.nodes is not None:
             self._release(pod.nodes)
-
-    def _limit(self) -> None:
-        while len(self._pods) > _MAX_FILTERED_PODS or self._bytes > _MAX_NODE_BYTES:
-            self.remove(next(iter(self._pods)))
 
     def _use(self, names: bytes) -> _NodeList:
         for nodes in self._recent:
@@ -248,7 +252,7 @@ class ExtenderVerbs:
             return self._filter_other(args)
         found = self._placements.node_for(member.gang, member.attempt, member.name)
         if found.node and found.node in args.node_names:
-            self._filtered.add_member(args.pod.metadata.uid, member, found.node)
+            self._filtered.add_member(args.pod.metadata.namespace, args.pod.metadata.uid, member, found.node)
             return FilterResult(node_names=[found.node])
         if found.node and args.node_names:
             self._state.node_rejected(member, found.node)
@@ -257,7 +261,7 @@ class ExtenderVerbs:
 
     def bind(self, pod: BindRequest, answer: OnBindResult) -> None:
         """Bind the pod and answer once its whole gang can be bound, at once or after minutes. For the event loop."""
-        filtered = self._filtered.get(pod.uid)
+        filtered = self._filtered.get(pod.namespace, pod.uid)
         if self._is_stopped:
             answer(BindResult(STOPPING))
         elif filtered is None:
@@ -268,7 +272,7 @@ class ExtenderVerbs:
             self._wait_for_binding(filtered.member, pod, answer)
 
     def _wait_for_binding(self, member: GangMember | None, pod: BindRequest, answer: OnBindResult) -> None:
-        call = _PendingCall(pod.uid, answer)
+        call = _PendingCall(pod.namespace, pod.uid, answer)
         self._pending.add(call)
         responses = self._queue_of_this_loop()
         if member is None:
@@ -282,7 +286,7 @@ class ExtenderVerbs:
             return
         self._pending.remove(call)
         if not error:
-            self._filtered.remove(call.uid)
+            self._filtered.remove(call.namespace, call.uid)
         call.answer(BindResult(error))
 
     def _queue_of_this_loop(self) -> _ResponseQueue:
@@ -294,11 +298,12 @@ class ExtenderVerbs:
 
     def _filter_other(self, args: FilterArgs) -> FilterResult:
         allowed, rejected = self._placements.allowed_nodes(args.pod, args.node_names)
-        uid = args.pod.metadata.uid
+        meta = args.pod.metadata
         if allowed:
-            self._filtered.add_other(uid, encode_names(allowed) if rejected else args.node_names_json)
+            names = encode_names(allowed) if rejected else args.node_names_json
+            self._filtered.add_other(meta.namespace, meta.uid, names)
         else:
-            self._filtered.remove(uid)
+            self._filtered.remove(meta.namespace, meta.uid)
         return FilterResult(node_names=allowed, unresolvable_nodes=rejected)
 
 
@@ -306,6 +311,7 @@ class ExtenderVerbs:
 class _PendingCall:
     """A waiting bind call."""
 
+    namespace: str
     uid: str
     answer: OnBindResult
 

@@ -270,6 +270,28 @@ def test_pods_that_are_never_bound_are_forgotten_oldest_first(monkeypatch: pytes
     assert asyncio.run(trial.bind(other_pod("b"), "n0")) == NOT_FILTERED
 
 
+def in_namespace(of: dict[str, Any], namespace: str) -> dict[str, Any]:
+    return {**of, "metadata": {**of["metadata"], "namespace": namespace}}
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"_MAX_FILTERED_PODS": 10}, {"_MAX_NODE_BYTES": 300}], ids=["number of pods", "bytes of nodes"]
+)
+def test_a_namespace_with_many_filtered_pods_has_its_own_forgotten(
+    monkeypatch: pytest.MonkeyPatch, bounds: dict[str, int]
+) -> None:
+    for name, bound in bounds.items():
+        monkeypatch.setattr(service_module, name, bound)
+    trial = Trial()
+    trial.filter(in_namespace(other_pod("waits"), "team"), "n0")
+    trial.filter(pod("worker-0"), "n0")
+    for number in range(100):
+        trial.filter(in_namespace(other_pod(f"p{number}"), "hostile"), f"n{number}")
+    assert asyncio.run(trial.bind(in_namespace(other_pod("waits"), "team"), "other")) == NODE_NOT_OFFERED
+    assert asyncio.run(trial.bind(pod("worker-0"), "other")) == NODE_NOT_OFFERED
+    assert asyncio.run(trial.bind(in_namespace(other_pod("p0"), "hostile"), "n0")) == NOT_FILTERED
+
+
 def test_stop_answers_parked_calls_and_refuses_later_ones() -> None:
     trial = Trial()
 
