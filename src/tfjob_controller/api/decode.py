@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tfjob_controller.api.common.sizes import has_large_status, is_large, size_problem
+from tfjob_controller.api.common.sizes import has_large_status, is_large, large_parts, size_problem
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
@@ -67,9 +67,10 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
     def decode_bytes(data: bytes) -> _KindT:
         if nesting.is_too_deep(data):
             return _decode_in_parts(kind, nesting.truncate(data), invalid=_TOO_DEEP)
-        if too_large := size_problem(data):
+        parts = large_parts(data)
+        if parts is not None and (too_large := size_problem(parts)):
             return _decode_identity(kind, data, too_large)
-        if has_large_status(data):
+        if parts is not None and has_large_status(parts.status):
             return _decode_in_parts(kind, data)
         try:
             found = whole.decode(data)
@@ -100,7 +101,7 @@ def _decode_identity(kind: type[_KindT], data: bytes, invalid: str) -> _KindT:
 def _decode_in_parts(kind: type[_KindT], data: bytes, invalid: str = "") -> _KindT:
     """Decodes spec and status apart. `invalid` is a reason that is known already."""
     envelope = _envelope_decoder.decode(data)
-    if has_large_status(data):
+    if has_large_status(envelope.status):
         envelope = msgspec.structs.replace(envelope, status=msgspec.Raw(b"null"))
     spec, status = ({name: _without_nulls(getattr(envelope, name))} for name in ("spec", "status"))
     problem = invalid or _problem(kind, envelope.metadata, spec)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from tfjob_controller.api.common.schema import INT32_MAX, describe
-from tfjob_controller.api.common.sizes import size_problem
+from tfjob_controller.api.common.sizes import large_parts, size_problem
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
@@ -304,7 +304,8 @@ def decode_gang(raw: bytes | msgspec.Raw) -> Gang:
 
 
 def _size_problem(data: bytes) -> str:
-    return size_problem(data, _MAX_SPEC_VALUES)
+    parts = large_parts(data)
+    return size_problem(parts, _MAX_SPEC_VALUES) if parts is not None else ""
 
 
 def bounds_problem(member: Member) -> str:

@@ -13,7 +13,6 @@ line shows what triggered the sync.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import structlog
@@ -22,9 +21,9 @@ from tfjob_controller.controller.handlers import HIGH, NO_TRIGGER_LOG, NORMAL, T
 from tfjob_controller.controller.outcome import Done, NotFound, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.reporter import SyncObserver
 from tfjob_controller.kube.trace import new_trace
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue, ShutDown
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.kube.workqueue.workers import QueueWorkers
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
@@ -49,40 +48,19 @@ class Workers:
         self._clock = clock
         self._observer = observer
         self._triggers = triggers
-        self._stopped = threading.Event()
-        self._threads = [
-            SupervisedThread(f"{name}-worker-{number}", self._work, stop=self._stopped, clock=clock)
-            for number in range(count)
-        ]
+        self._workers = QueueWorkers(f"{name}-worker", queue, self._process, count=count, clock=clock)
 
     def start(self) -> None:
-        self._observer.workers_started(self._name, len(self._threads))
-        for thread in self._threads:
-            thread.start()
+        self._observer.workers_started(self._name, len(self._workers))
+        self._workers.start()
 
     def stop(self, timeout_seconds: float) -> bool:
         """Takes no more keys and waits for running syncs; False if one still runs after `timeout_seconds`."""
-        deadline = self._clock.monotonic() + timeout_seconds
-        self._stopped.set()
-        self._queue.shut_down()
-        ended = [thread.join(deadline - self._clock.monotonic()) for thread in self._threads]
-        return all(ended)
+        return self._workers.stop(timeout_seconds)
 
     def restarts(self) -> dict[str, int]:
         """How often each thread was restarted."""
-        return {f"{self._name}-worker-{number}": thread.restarts for number, thread in enumerate(self._threads)}
-
-    def _work(self) -> None:
-        while True:
-            try:
-                key = self._queue.get()
-            except ShutDown:
-                return
-            try:
-                if not self._stopped.is_set():
-                    self._process(key)
-            finally:
-                self._queue.done(key)
+        return self._workers.restarts()
 
     def _process(self, key: str) -> None:
         begin = self._clock.monotonic()

@@ -80,6 +80,11 @@ def split_key(key: str) -> tuple[str, str]:
     return namespace, name
 
 
+def namespace_of(key: str) -> str:
+    """The namespace of a key; empty if there is none."""
+    return split_key(key)[0]
+
+
 def controller_of(obj: Object) -> OwnerReference | None:
     """The owner reference with `controller: true`, if any."""
     return next((owner for owner in obj.metadata.owner_references if owner.controller), None)

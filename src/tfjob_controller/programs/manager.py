@@ -20,31 +20,26 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
-from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
-from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
-from tfjob_controller.controller.adapters import TFJobAdapter, TrainJobAdapter, trainjob_work
-from tfjob_controller.controller.caches import ControllerCaches, TrainJobCaches
+from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.controller.adapters import trainjob_work
+from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import TriggerLog
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.controller.reconciler import Reconciler
-from tfjob_controller.controller.reporter import JobEventRecorder
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.httpserver.server import ListenError
-from tfjob_controller.kube.client import ResourceClient, server_version
-from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
 from tfjob_controller.kube.errors import ApiError
@@ -53,17 +48,15 @@ from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
-from tfjob_controller.kube.meta import split_key
-from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.meta import namespace_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
+from tfjob_controller.programs.reconcilers import Shared, gang_policy, tfjob_reconciler, trainjob_reconciler
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gang import terms
-from tfjob_controller.trainer.gang.terms import OFF, GangPolicy
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
 from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
@@ -72,8 +65,6 @@ log = structlog.get_logger(__name__)
 
 NAME = "tfjob-controller"
 CONTROLLER, TRAIN_CONTROLLER = "tfjob", "trainjob"
-# The default schedulerName of gangs' pods, as in manifests/base/extender.
-GANG_SCHEDULER = "gang-scheduler"
 DEBUG = "debug"
 
 # Kubernetes gives 30 s by default, but a rollout should not take that long.
@@ -258,7 +249,8 @@ class Manager:
         limiter = RateLimiter(
             _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, lambda: TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
         )
-        return RateLimitingQueue(self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=_namespace_of)
+        # Namespaces take turns, so that many jobs in one do not delay those in others.
+        return RateLimitingQueue(self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=namespace_of)
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
         """Yields the workers of each kind."""
@@ -389,88 +381,3 @@ class Manager:
             "logs": self._logs.restarts,
             "logs-follow": self._follower.restarts,
         }
-
-
-def _namespace_of(key: str) -> str:
-    """Namespaces take turns, so that many jobs in one do not delay those in others."""
-    return split_key(key)[0]
-
-
-def gang_policy(options: RunOptions) -> GangPolicy:
-    """Returns the gang policy of the flags.
-
-    It has no backend if no job is a gang; then none of its kinds is watched.
-    """
-    backend = BACKENDS.get(options.gang_backend) if options.gang_scheduling != OFF else None
-    own_name = backend.scheduler_name if backend is not None else GANG_SCHEDULER
-    return GangPolicy(
-        options.gang_scheduling,
-        options.gang_scheduler_name or own_name,
-        options.gang_mode == "affinity",
-        options.autoscaling,
-        backend,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """The parts that the reconcilers of all kinds share. `restart_rules`: see `trainer.actions.children`."""
-
-    requester: Requester
-    caches: ControllerCaches
-    config: ControllerConfig
-    metrics: Metrics
-    recorder: JobEventRecorder
-    fanout: Fanout
-    clock: Clock
-    gangs: GangPolicy
-    restart_rules: bool
-
-
-def tfjob_reconciler(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressReader) -> Reconciler[TFJob]:
-    """Syncs TFJobs; `queue` says whether other jobs wait for a worker."""
-    store = shared.caches.tfjobs.store
-    kind = TFJobAdapter(
-        store,
-        shared.config,
-        shared.metrics.jobs,
-        random.Random(),  # noqa: S311 -- RuntimeIds are names, not secrets
-        restart_rules=shared.restart_rules,
-        gangs=shared.gangs,
-    )
-    return Reconciler(
-        kind,
-        ResourceClient(shared.requester, TFJOBS, decode_tfjob),
-        store,
-        shared.caches.snapshots(logs.readings_of),
-        shared.caches.writer(shared.fanout),
-        shared.recorder,
-        shared.clock,
-        is_busy=lambda: len(queue) > 0,
-        scales=ResourceClient(shared.requester, TFJOBS, decoder_for(Scale)),
-    )
-
-
-def trainjob_reconciler(
-    shared: Shared, caches: TrainJobCaches, queue: RateLimitingQueue[str], follower: LogFollower
-) -> Reconciler[TrainJob]:
-    """Syncs TrainJobs; `queue` says whether other jobs wait for a worker."""
-    kind = TrainJobAdapter(
-        caches.runtimes,
-        shared.config,
-        shared.metrics.trainjobs,
-        follower,
-        shared.clock,
-        restart_rules=shared.restart_rules,
-        gangs=shared.gangs,
-    )
-    return Reconciler(
-        kind,
-        ResourceClient(shared.requester, TRAINJOBS, decode_trainjob),
-        caches.jobs.store,
-        shared.caches.snapshots(),
-        shared.caches.writer(shared.fanout),
-        shared.recorder,
-        shared.clock,
-        is_busy=lambda: len(queue) > 0,
-    )

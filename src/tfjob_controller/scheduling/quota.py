@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tfjob_controller.api.common.cluster import ResourceQuota, ScopeRequirement
 from tfjob_controller.api.common.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amount_from, quantity_of
 from tfjob_controller.api.gang import Gang, Missing
-from tfjob_controller.kube.meta import key_of, split_key
+from tfjob_controller.kube.meta import key_of, namespace_of
 from tfjob_controller.scheduling.podsets import PodSet
 
 _TIMES = "\u00d7"
@@ -68,7 +68,7 @@ class _Account:
         return all(_matches(scope, pods) for scope in self.scopes)
 
     def most(self, pods: _Pods) -> int:
-        """Returns how many of these pods fit into what is left, at most `count`."""
+        """Returns how many of these pods fit into what is left; `pods.count` if no quota counts what they request."""
         return max(
             0,
             min((self.left[name] // amount for name, amount in pods.requests if name in self.left), default=pods.count),
@@ -113,7 +113,7 @@ class NamespaceQuotas:
 
     def unreserve(self, key: str) -> None:
         """Forget what a gang has reserved."""
-        namespace, _ = split_key(key)
+        namespace = namespace_of(key)
         reserved = self._reserved.get(namespace, {})
         if reserved.pop(key, None) is not None:
             self._accounts.pop(namespace, None)
@@ -151,7 +151,7 @@ class NamespaceQuotas:
         return all(account.most(pods) >= 1 for account in accounts if account.counts(pods))
 
     def _of_namespace(self, key: str) -> dict[str, tuple[_Pods, ...]]:
-        return self._reserved.setdefault(split_key(key)[0], {})
+        return self._reserved.setdefault(namespace_of(key), {})
 
     def _accounts_of(self, namespace: str) -> list[_Account]:
         accounts = self._accounts.get(namespace)

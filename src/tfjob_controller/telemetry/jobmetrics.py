@@ -10,10 +10,8 @@ that a namespace has series of are limited.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter as Tally
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -22,6 +20,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tfjob_controller.api.trainjob.types import MAX_METRICS
 from tfjob_controller.trainer.state.observed import TrainingJob
+from tfjob_controller.util.fairness import in_turns
 
 # The buckets range from a job that starts at once to one that waits for its nodes for a day.
 _START_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
@@ -200,7 +199,7 @@ class TrainingCollector:
     def collect(self) -> Iterable[Metric]:
         jobs = sorted(self._jobs(), key=lambda job: job[:3])
         values, counts, omitted = _values(), _jobs(), _omitted()
-        for kind, namespace, name, metrics in _in_turns(jobs)[:MAX_JOBS]:
+        for kind, namespace, name, metrics in in_turns(jobs, lambda job: job[1])[:MAX_JOBS]:
             for metric, value in sorted(metrics.items())[:MAX_METRICS]:
                 if _NUMBER.fullmatch(value):
                     values.add_metric([kind, namespace, name, metric], float(value))
@@ -208,14 +207,6 @@ class TrainingCollector:
             counts.add_metric(labels, count)
         omitted.add_metric([], max(0, len(jobs) - MAX_JOBS))
         return [values, counts, omitted]
-
-
-def _in_turns(jobs: Iterable[TrainingOfJob]) -> list[TrainingOfJob]:
-    """Returns a job of each namespace in turn, so that no namespace takes all series; those of each in their order."""
-    by_namespace: dict[str, list[TrainingOfJob]] = defaultdict(list)
-    for job in jobs:
-        by_namespace[job[1]].append(job)
-    return [job for turn in itertools.zip_longest(*by_namespace.values()) for job in turn if job is not None]
 
 
 def _values() -> GaugeMetricFamily:

@@ -7,7 +7,7 @@ supervisor: an exception is logged and counted, and after a short pause the body
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -32,6 +32,10 @@ class SupervisedThread:
         self._clock = clock
         self._restarts = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def name(self) -> str:
+        return self._thread.name
 
     @property
     def restarts(self) -> int:
@@ -59,3 +63,28 @@ class SupervisedThread:
                 self._restarts += 1
                 log.exception("thread died, restarting it", thread=self._thread.name, restarts=self._restarts)
             self._clock.sleep(RESTART_SECONDS, self._stop)
+
+
+class SupervisedThreads:
+    """Threads that are started and joined together."""
+
+    def __init__(self, threads: Sequence[SupervisedThread], clock: Clock) -> None:
+        self._threads = threads
+        self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the end of all, within one timeout; returns False if one still runs then."""
+        ends_at = self._clock.monotonic() + timeout_seconds
+        ended = [thread.join(ends_at - self._clock.monotonic()) for thread in self._threads]
+        return all(ended)
+
+    def restarts(self) -> dict[str, int]:
+        """How often each thread was restarted, by its name."""
+        return {thread.name: thread.restarts for thread in self._threads}

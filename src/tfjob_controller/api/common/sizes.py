@@ -26,23 +26,27 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     owner_references: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Parts(msgspec.Struct, frozen=True):
+class ObjectParts(msgspec.Struct, frozen=True):
+    """The parts of an object whose sizes are bounded, as JSON."""
+
     metadata: _Metadata = _Metadata()
     spec: msgspec.Raw = msgspec.Raw(b"")
     status: msgspec.Raw = msgspec.Raw(b"")
 
 
-_decode_parts = msgspec.json.Decoder(_Parts).decode
+_decode_parts = msgspec.json.Decoder(ObjectParts).decode
 
 
-def size_problem(data: bytes, max_values: int = MAX_SPEC_VALUES) -> str:
-    """Returns why an object is too large, with the name of the field; empty if it is not.
+def large_parts(data: bytes) -> ObjectParts | None:
+    """Returns the parts of an object if one of them may exceed the bounds, which a look at the whole shows.
 
-    `data` is the whole object, not nested too deep. Raises msgspec.DecodeError for what is no object.
+    `data` is not nested too deep. Raises msgspec.DecodeError for what is no object.
     """
-    if not is_large(data):
-        return ""
-    parts = _decode_parts(data)
+    return _decode_parts(data) if is_large(data) else None
+
+
+def size_problem(parts: ObjectParts, max_values: int = MAX_SPEC_VALUES) -> str:
+    """Returns why an object is too large, with the name of the field; empty if it is not."""
     spec = bytes(parts.spec)
     if len(spec) > MAX_SPEC_BYTES:
         return f"spec: must have at most {MAX_SPEC_BYTES:,} bytes, has {len(spec):,}"
@@ -54,9 +58,9 @@ def size_problem(data: bytes, max_values: int = MAX_SPEC_VALUES) -> str:
     return ""
 
 
-def has_large_status(data: bytes) -> bool:
-    """Returns whether the status of an object has too many values. Raises as `size_problem` does."""
-    return is_large(data) and nesting.has_more_values(bytes(_decode_parts(data).status), MAX_STATUS_VALUES)
+def has_large_status(status: msgspec.Raw) -> bool:
+    """Returns whether a status has too many values."""
+    return nesting.has_more_values(bytes(status), MAX_STATUS_VALUES)
 
 
 def is_large(data: bytes) -> bool:

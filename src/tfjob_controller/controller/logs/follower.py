@@ -19,13 +19,12 @@ Threads: `follow`, `forget`, `metrics_of`, `has_read_all` and `statistics` any; 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import random
 import selectors
 import socket
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -35,9 +34,10 @@ from tfjob_controller.controller.logs.followedlog import FollowedLog, LogCounter
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricValue
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.responsestream import Connector
-from tfjob_controller.kube.meta import split_key
+from tfjob_controller.kube.meta import namespace_of
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.fairness import in_turns
 from tfjob_controller.util.threads import SupervisedThread
 from tfjob_controller.util.timestamps import format_time
 
@@ -278,7 +278,8 @@ class LogFollower:
         now = self._clock.monotonic()
         if now < self._open_not_before:
             return
-        due = _in_turns([job.log for job in self._jobs.values() if not job.log.is_open and job.log.due_at <= now])
+        waiting = [job.log for job in self._jobs.values() if not job.log.is_open and job.log.due_at <= now]
+        due = in_turns(sorted(waiting, key=lambda log: log.due_at), _namespace_of)
         followed = Counter(_namespace_of(job.log) for job in self._jobs.values() if job.log.is_open)
         for each in due[:_OPENED_A_ROUND]:
             namespace = _namespace_of(each)
@@ -317,13 +318,5 @@ class LogFollower:
             return True
 
 
-def _in_turns(logs: Iterable[FollowedLog]) -> list[FollowedLog]:
-    """Returns the logs of all namespaces in turn, those of each by the time at which they are due."""
-    by_namespace: dict[str, list[FollowedLog]] = defaultdict(list)
-    for each in sorted(logs, key=lambda log: log.due_at):
-        by_namespace[_namespace_of(each)].append(each)
-    return [each for turn in itertools.zip_longest(*by_namespace.values()) for each in turn if each is not None]
-
-
 def _namespace_of(followed: FollowedLog) -> str:
-    return split_key(followed.target.job_key)[0]
+    return namespace_of(followed.target.job_key)

@@ -38,7 +38,7 @@ from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.trace import new_trace
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.threads import SupervisedThread
+from tfjob_controller.util.threads import SupervisedThread, SupervisedThreads
 
 log = structlog.get_logger(__name__)
 
@@ -100,18 +100,21 @@ class Binder:
         self._delayed: list[tuple[float, int, _Task]] = []
         self._numbers = itertools.count()
         self._stop = threading.Event()
-        self._threads = [
-            SupervisedThread(f"binder-{number}", self._work, stop=self._stop, clock=clock) for number in range(threads)
-        ]
+        self._threads = SupervisedThreads(
+            [
+                SupervisedThread(f"binder-{number}", self._work, stop=self._stop, clock=clock)
+                for number in range(threads)
+            ],
+            clock,
+        )
 
     @property
     def restarts(self) -> int:
         """How often its threads were restarted."""
-        return sum(thread.restarts for thread in self._threads)
+        return sum(self._threads.restarts().values())
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._threads.start()
 
     def stop(self, timeout_seconds: float = 5.0) -> bool:
         """Post nothing more and stop the threads. Bindings that were not posted get an error."""
@@ -123,9 +126,7 @@ class Binder:
             self._changed.notify_all()
         for task in left:
             self._end(task, "stopped", STOPPING)
-        ends_at = self._clock.monotonic() + timeout_seconds
-        ended = [thread.join(ends_at - self._clock.monotonic()) for thread in self._threads]
-        return all(ended)
+        return self._threads.join(timeout_seconds)
 
     def submit(self, pods: Sequence[BindRequest], on_result: OnResult, rejection: RejectBinding = lambda _: "") -> None:
         """Queue the pods. Neither callback may raise or block."""

@@ -17,7 +17,6 @@ Source: kubernetes pkg/apis/core/validation (ValidatePodUpdate), Kueue (topology
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import structlog
@@ -30,22 +29,21 @@ from tfjob_controller.api.gang import (
     PLACEMENT_GATE,
     REQUIRED_NODE_AFFINITY,
     Gang,
-    GangStatus,
     gang_key_of,
     member_of,
-    placed_nodes,
     required_on_node,
 )
 from tfjob_controller.gangscheduler.state.informers import BY_GANG
+from tfjob_controller.gangscheduler.state.shared import PlacedNodes
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import key_of, split_key
+from tfjob_controller.kube.meta import key_of, namespace_of
 from tfjob_controller.kube.trace import new_trace
-from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue, ShutDown
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue
+from tfjob_controller.kube.workqueue.workers import QueueWorkers
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
@@ -67,39 +65,30 @@ class Ungater:
         self._gangs = gangs
         self._pods = pods
         self._client = client
-        self._clock = clock
         self._queue: RateLimitingQueue[str] = RateLimitingQueue(
             clock,
             RateLimiter(RETRY_BASE_SECONDS, RETRY_CAP_SECONDS),
             name="ungater",
-            group_of=lambda key: split_key(key)[0],
+            group_of=namespace_of,
         )
-        # The last gang's nodes: the pods of a gang are queued one after the other.
-        self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
-        self._stop = threading.Event()
-        self._threads = [
-            SupervisedThread(f"ungater-{number}", self._work, stop=self._stop, clock=clock) for number in range(threads)
-        ]
+        # The pods of a gang are queued one after the other.
+        self._placed = PlacedNodes()
+        self._workers = QueueWorkers("ungater", self._queue, self._process, count=threads, clock=clock)
 
     @property
     def restarts(self) -> int:
         """How often its threads were restarted."""
-        return sum(thread.restarts for thread in self._threads)
+        return sum(self._workers.restarts().values())
 
     def statistics(self) -> QueueStatistics:
         return self._queue.statistics()
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._workers.start()
 
     def stop(self, timeout_seconds: float) -> bool:
         """Start no further patch and stop the threads."""
-        self._stop.set()
-        self._queue.shut_down()
-        ends_at = self._clock.monotonic() + timeout_seconds
-        ended = [thread.join(ends_at - self._clock.monotonic()) for thread in self._threads]
-        return all(ended)
+        return self._workers.stop(timeout_seconds)
 
     def on_pod(self, pod: ScheduledPod) -> None:
         """Queue a pod that was created or changed, if it is a gated member of a gang."""
@@ -131,23 +120,7 @@ class Ungater:
             return ""
         if pod.metadata.labels.get(ATTEMPT_LABEL) != str(gang.status.attempt) or pod.metadata.deletion_timestamp:
             return ""
-        status, nodes = self._latest
-        if status is not gang.status:
-            nodes = placed_nodes(gang.status)
-            self._latest = gang.status, nodes
-        return nodes.get(member_of(pod.metadata), "")
-
-    def _work(self) -> None:
-        while True:
-            try:
-                key = self._queue.get()
-            except ShutDown:
-                return
-            try:
-                if not self._stop.is_set():
-                    self._process(key)
-            finally:
-                self._queue.done(key)
+        return self._placed.of(gang.status).get(member_of(pod.metadata), "")
 
     def _process(self, key: str) -> None:
         with new_trace(key):

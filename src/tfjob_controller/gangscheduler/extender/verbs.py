@@ -30,10 +30,8 @@ from tfjob_controller.api.gang import (
     BOUND,
     GANG_LABEL,
     Gang,
-    GangStatus,
     member_of,
     parse_index,
-    placed_nodes,
 )
 from tfjob_controller.gangscheduler.bindrequests import STOPPING, BindRequest, GangMember
 from tfjob_controller.gangscheduler.extender.wire import (
@@ -45,10 +43,10 @@ from tfjob_controller.gangscheduler.extender.wire import (
     encode_names,
 )
 from tfjob_controller.gangscheduler.permit.permit import Permit
-from tfjob_controller.gangscheduler.state.shared import SharedState
+from tfjob_controller.gangscheduler.state.shared import PlacedNodes, SharedState
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.scheduling.nodeinfo import nodes_without_capacity
-from tfjob_controller.util.faircache import FairCache
+from tfjob_controller.util.fairness import FairCache
 
 NOT_SYNCED = "the gang scheduler has not synced its caches yet"
 NOT_FILTERED = "the pod was not filtered by this gang scheduler"
@@ -91,8 +89,8 @@ class GangPlacements:
         self._gangs = gangs
         self._state = state
         self.is_synced = is_synced
-        # The last gang's nodes: kube-scheduler filters a gang's members one after the other.
-        self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
+        # kube-scheduler filters a gang's members one after the other.
+        self._placed = PlacedNodes()
 
     def member_of(self, pod: WirePod) -> GangMember | None:
         """Returns the pod's membership, from its labels and namespace; None for a pod of no gang."""
@@ -115,7 +113,7 @@ class GangPlacements:
             return NodeAssignment(reason=NOT_ADMITTED)
         if gang.status.attempt != attempt:
             return NodeAssignment(reason=OLD_ATTEMPT)
-        node = self._nodes_of(gang.status).get(member, "")
+        node = self._placed.of(gang.status).get(member, "")
         return NodeAssignment(node, "" if node else NOT_A_MEMBER)
 
     def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
@@ -140,13 +138,6 @@ class GangPlacements:
             if (info := infos.get(node)) is not None
             and any(info.free.get(name, 0) - freed.get(name, 0) < amount for name, amount in amounts)
         }
-
-    def _nodes_of(self, status: GangStatus) -> dict[str, str]:
-        known, nodes = self._latest
-        if known is not status:
-            nodes = placed_nodes(status)
-            self._latest = (status, nodes)
-        return nodes
 
 
 # Receives a bind call's result, in the event loop.

@@ -29,11 +29,13 @@ from tfjob_controller.api.gang import (
     ATTEMPT_LABEL,
     Gang,
     GangSpec,
+    GangStatus,
     Member,
     gang_key_of,
     kind_of,
     member_of,
     parse_index,
+    placed_nodes,
 )
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.kube.cache.store import Store
@@ -156,6 +158,24 @@ class RejectedNodes:
     def forget(self, gang: str) -> None:
         with self._lock:
             self._rejected.pop(gang, None)
+
+
+class PlacedNodes:
+    """The nodes of the members of the status that was asked for last: many are looked up in one after the other.
+
+    Threads: any.
+    """
+
+    def __init__(self) -> None:
+        self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
+
+    def of(self, status: GangStatus) -> Mapping[str, str]:
+        """Returns the node of each assigned member."""
+        known, nodes = self._latest
+        if known is not status:
+            nodes = placed_nodes(status)
+            self._latest = (status, nodes)
+        return nodes
 
 
 class SharedState:

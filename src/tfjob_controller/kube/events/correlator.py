@@ -46,7 +46,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.trace import Trace
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.faircache import FairCache
+from tfjob_controller.util.fairness import FairCache
 
 log = structlog.get_logger(__name__)
 

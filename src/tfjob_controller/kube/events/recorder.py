@@ -35,7 +35,7 @@ from tfjob_controller.kube.events.correlator import (
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import MERGE_PATCH, Requester
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.faircache import FairCache
+from tfjob_controller.util.fairness import FairCache
 from tfjob_controller.util.threads import SupervisedThread
 from tfjob_controller.util.timestamps import format_micro_time
 

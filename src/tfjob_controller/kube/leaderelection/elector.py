@@ -21,7 +21,7 @@ import structlog
 from tfjob_controller.kube.leaderelection.lease import Candidate, CandidateState, LeaderMetrics, LeaseLock, LeaseTimes
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.threads import SupervisedThread
+from tfjob_controller.util.threads import SupervisedThread, SupervisedThreads
 
 log = structlog.get_logger(__name__)
 
@@ -68,10 +68,13 @@ class LeaderElector:
         self._changed = threading.Condition()  # over the flags below; notified when one changes
         self._has_begun = False
         self._is_over = False
-        self._threads = [
-            SupervisedThread(f"lease-{name}", self._campaign, stop=self._stop, clock=clock),
-            SupervisedThread(f"lease-watch-{name}", self._watch, stop=self._stop, clock=clock),
-        ]
+        self._threads = SupervisedThreads(
+            [
+                SupervisedThread(f"lease-{name}", self._campaign, stop=self._stop, clock=clock),
+                SupervisedThread(f"lease-watch-{name}", self._watch, stop=self._stop, clock=clock),
+            ],
+            clock,
+        )
         if metrics:
             metrics.off(name)
 
@@ -86,8 +89,7 @@ class LeaderElector:
         return self._candidate.leader
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._threads.start()
 
     def stop(self, timeout_seconds: float) -> bool:
         """Release the lease; the work under it must have ended. Returns False if a thread still runs.
@@ -97,9 +99,7 @@ class LeaderElector:
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
-        deadline = self._clock.monotonic() + timeout_seconds
-        joined = [thread.join(deadline - self._clock.monotonic()) for thread in self._threads]
-        return all(joined)
+        return self._threads.join(timeout_seconds)
 
     def _campaign(self) -> None:
         log.info("attempting to acquire lease", lease=self._name, identity=self._candidate.identity)

@@ -1,13 +1,22 @@
-"""A bounded cache in which a namespace with many values displaces only its own."""
+"""What namespaces share: turns, and a bounded cache in which one with many values displaces only its own."""
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
+
+
+def in_turns(items: Iterable[ValueT], namespace_of: Callable[[ValueT], str]) -> list[ValueT]:
+    """Returns the items, of which none is None, of all namespaces in turn, those of each in their order."""
+    by_namespace: dict[str, list[ValueT]] = {}
+    for item in items:
+        by_namespace.setdefault(namespace_of(item), []).append(item)
+    return [item for turn in itertools.zip_longest(*by_namespace.values()) for item in turn if item is not None]
 
 
 class FairCache(Generic[KeyT, ValueT]):

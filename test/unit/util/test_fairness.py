@@ -1,10 +1,10 @@
-"""The rules of util/faircache.py."""
+"""The rules of util/fairness.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.util.faircache import FairCache
+from tfjob_controller.util.fairness import FairCache
 
 
 @pytest.fixture
