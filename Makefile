@@ -127,6 +127,10 @@ chaos-gang: $(READY) ## Inject faults into 1,000 gangs, with an auditor; CHAOS_G
 soak: $(READY) ## Create and delete jobs for an hour and check that nothing grows; SOAK_MINUTES=10 for a shorter run
 	@$(PY) -m soak
 
+.PHONY: attack
+attack: $(READY) ## Attack both programs in all ways at once for ten minutes, beside another tenant; ATTACK_SECONDS=60 ATTACK_SIZE=0.05 for less
+	@$(PY) -m attack
+
 # SIMULATE='--mean-arrival=2m --seeds=20' adds flags.
 .PHONY: simulate
 simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simulated jobs: tables, and plots in build/simulate

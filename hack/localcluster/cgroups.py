@@ -64,6 +64,23 @@ def _fill_cpuset(folder: Path) -> None:
             own.write_text((folder.parent / name).read_text())
 
 
+def limit_memory(group: str, limit_bytes: int, pid: int) -> None:
+    """Put a process into a group that exists; the kernel kills it when the group's memory exceeds the limit.
+
+    Raises OSError where this user may not.
+    """
+    folder, name = (MOUNT, "memory.max") if is_unified() else (MOUNT / "memory", "memory.limit_in_bytes")
+    (folder / group / name).write_text(str(limit_bytes))
+    (folder / group / "cgroup.procs").write_text(str(pid))
+
+
+def memory_kills(group: str) -> int:
+    """How often the kernel has killed in the group for lack of memory."""
+    folder, name = (MOUNT, "memory.events") if is_unified() else (MOUNT / "memory", "memory.oom_control")
+    lines = (folder / group / name).read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
 def processes(group: str) -> set[int]:
     """Everything that runs in the group and below, as this machine numbers it."""
     found: set[int] = set()

@@ -38,8 +38,13 @@ def configuration(
     *,
     http_timeout: str = HTTP_TIMEOUT,
     leader_election: Mapping[str, Any] = ALONE,
+    extender_tls: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The KubeSchedulerConfiguration. Every line is one that a plain start would get wrong for gangs."""
+    """The KubeSchedulerConfiguration. Every line is one that a plain start would get wrong for gangs.
+
+    `extender_tls` is the extender's tlsConfig: caFile, certFile and keyFile.
+    """
+    tls = {"enableHTTPS": True, "tlsConfig": dict(extender_tls)} if extender_tls else {}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -66,6 +71,7 @@ def configuration(
                 "ignorable": False,
                 # As long as a bind may wait for the gang's other members.
                 "httpTimeout": http_timeout,
+                **tls,
             }
         ],
     }
@@ -83,6 +89,7 @@ class GangScheduler:
         kubeconfig: Path | None = None,
         leader_election: Mapping[str, Any] = ALONE,
         replica: str = "",
+        extender_tls: Mapping[str, str] | None = None,
     ) -> None:
         """`kubeconfig` is another user's than kube-scheduler's; of several each has a `replica`, its machine's name."""
         name = f"{NAME}-{replica}" if replica else NAME
@@ -92,7 +99,13 @@ class GangScheduler:
         self._log = plane.logs / f"{name}.log"
         self._identity: process.Identity | None = None
         user = kubeconfig or plane.kubeconfig_of(_SCHEDULER_USER)
-        body = configuration(user, extender_url, http_timeout=http_timeout, leader_election=leader_election)
+        body = configuration(
+            user,
+            extender_url,
+            http_timeout=http_timeout,
+            leader_election=leader_election,
+            extender_tls=extender_tls,
+        )
         write_private(self._config, json.dumps(body, indent=2).encode())
 
     def __enter__(self) -> Self:

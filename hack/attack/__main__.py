@@ -1,0 +1,254 @@
+"""`make attack`: everything that a tenant can do to controller and gang scheduler, at once, and what another one feels.
+
+It has a control plane of its own with fake nodes; the programs run as they are shipped, with their memory limits and
+leader election (attack.stage). A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API
+server takes (attack.tenant), and opens connections to all ports (attack.connections). Another tenant creates a small
+job every 10 s. Progress goes to standard error; the last line on standard output is JSON with all figures. Exit code 1
+if a program ended, lost its lease or did not answer a probe, or if a job of the other tenant started late or ended
+wrongly; the lines before name what broke.
+
+ATTACK_SECONDS  how long, 600
+ATTACK_EVERY    seconds from one job of the other tenant to the next, 10
+ATTACK_START    seconds in which such a job must have started, 5
+ATTACK_SIZE     share of the attackers, 1; 0.05 for a small run
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from attack import asking, connections, kubelets, tenant
+from attack.connections import Target
+from attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, keep_logs, open_stage, port_of
+from attack.tenant import Amounts
+from attack.victim import Job, Victim
+from attack.watching import Watchman
+from localcluster.api import Api
+from localcluster.errors import LocalClusterError
+from localcluster.ourprogram import METRICS, PROBES
+
+NODES = 100
+_LEAST_NODES = 6
+_POLL_SECONDS = 0.1
+_SHOW_SECONDS = 15.0
+# For the jobs that are under way when the attack ends.
+_PATIENCE_SECONDS = 60.0
+_JOIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    seconds: float
+    every_seconds: float
+    start_seconds: float
+    size: float
+
+    def scaled(self, count: int) -> int:
+        return max(1, round(count * self.size))
+
+    @property
+    def nodes(self) -> int:
+        return max(_LEAST_NODES, self.scaled(NODES))
+
+    @property
+    def amounts(self) -> Amounts:
+        most = Amounts()
+        return Amounts(
+            bombs=self.scaled(most.bombs),
+            largest=self.scaled(most.largest),
+            gangs=self.scaled(most.gangs),
+            gang_jobs=self.scaled(most.gang_jobs),
+            jobs=self.scaled(most.jobs),
+            pods=self.scaled(most.pods),
+            cpus=self.nodes * CPUS // 2,
+        )
+
+
+def settings_of(environ: Mapping[str, str]) -> Settings:
+    """Raises ValueError that names the variable."""
+    return Settings(
+        seconds=_number(environ, "ATTACK_SECONDS", 600.0),
+        every_seconds=_number(environ, "ATTACK_EVERY", 10.0),
+        start_seconds=_number(environ, "ATTACK_START", 5.0),
+        size=_number(environ, "ATTACK_SIZE", 1.0),
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name}={text}: must be a number above 0")
+    return value
+
+
+class Helpers:
+    """Processes beside this one, each with a pipe for its figures."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self.over = self._context.Event()
+        self._started: dict[str, tuple[multiprocessing.process.BaseProcess, Connection]] = {}
+
+    def start(self, name: str, run: Callable[..., None], *arguments: object) -> None:
+        ours, theirs = self._context.Pipe(duplex=False)
+        helper = self._context.Process(target=run, args=(*arguments, self.over, theirs), name=name, daemon=True)
+        helper.start()
+        theirs.close()
+        self._started[name] = (helper, ours)
+
+    def end(self) -> dict[str, dict[str, Any]]:
+        """What each has sent; nothing of one that has ended before."""
+        self.over.set()
+        found: dict[str, dict[str, Any]] = {}
+        for name, (helper, pipe) in self._started.items():
+            found[name] = {}
+            with contextlib.suppress(EOFError):
+                if pipe.poll(_JOIN_SECONDS):
+                    found[name] = pipe.recv()
+            helper.join(1.0)
+            helper.kill()
+        self._started.clear()
+        return found
+
+
+@contextlib.contextmanager
+def _helpers() -> Iterator[Helpers]:
+    helpers = Helpers()
+    try:
+        yield helpers
+    finally:
+        helpers.end()
+
+
+def play(stage: Stage, settings: Settings) -> dict[str, Any]:
+    """The figures."""
+    victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
+    watchman = Watchman(stage)
+    with _helpers() as played, _helpers() as attackers:
+        played.start("kubelet", kubelets.play, stage.plane.kubeconfig, stage.nodes)
+        certificates = stage.certificates
+        asked = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
+        attackers.start("filter", asking.ask, *asked)
+        attackers.start("tenant", tenant.attack, stage.plane.kubeconfig_of(TENANTS[HOSTILE]), settings.amounts)
+        counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
+        attackers.start("connections", connections.attack, _targets(stage), *counts)
+        watchman.start()
+        victim.start()
+        begin = time.monotonic()
+        _drive(victim, watchman, settings, begin)
+        seconds = time.monotonic() - begin
+        load = os.getloadavg()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not victim.is_done and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        watchman.stop()
+        programs = {name: watchman.figures(name, seconds) for name in watchman.seen}
+        found = attackers.end()
+        victim.stop()
+    broken = [words for name in watchman.seen for words in watchman.broken(name)]
+    broken += [f"{each} did not last" for each, figures in found.items() if not figures]
+    broken += _broken_jobs(victim, settings)
+    return {
+        "seconds": round(seconds),
+        "size": settings.size,
+        "nodes": len(stage.nodes),
+        "load": [round(each, 1) for each in load],
+        **programs,
+        "filter": found["filter"],
+        "other": _figures(list(victim.jobs.values())),
+        "hostile": {**found["tenant"], **found["connections"]},
+        "broken": broken,
+    }
+
+
+def _targets(stage: Stage) -> list[Target]:
+    plain = [program.urls[server] for program in (stage.controller, stage.extender) for server in (PROBES, METRICS)]
+    return [*(Target(port_of(url)) for url in plain), Target(stage.extender_port, is_tls=True)]
+
+
+def _drive(victim: Victim, watchman: Watchman, settings: Settings, begin: float) -> None:
+    """A job whenever it is time; ends early when a program has ended."""
+    number, shown_at = 0, 0.0
+    while (seconds := time.monotonic() - begin) < settings.seconds:
+        if not all(seen.lives for seen in watchman.seen.values()):
+            return
+        if seconds >= number * settings.every_seconds:
+            victim.submit(number)
+            number += 1
+        if seconds - shown_at >= _SHOW_SECONDS:
+            shown_at = seconds
+            _show(seconds, victim, watchman)
+        time.sleep(_POLL_SECONDS)
+
+
+def _show(seconds: float, victim: Victim, watchman: Watchman) -> None:
+    figures = _figures(list(victim.jobs.values()))
+    told = ", ".join(
+        f"{name} {found['peak_resident_mb']:.0f} MB, renewed within {found['renewal_max_seconds']} s"
+        for name in watchman.seen
+        for found in [watchman.figures(name, seconds)]
+    )
+    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {told}  {json.dumps(figures)}")
+
+
+def _broken_jobs(victim: Victim, settings: Settings) -> list[str]:
+    broken = [f"refused: {words}" for words in victim.refused]
+    for name, job in victim.jobs.items():
+        if job.started is None:
+            broken.append(f"{name} did not start")
+        elif job.started > settings.start_seconds:
+            broken.append(f"{name} started after {job.started:.1f} s")
+        if job.outcome != "succeeded":
+            broken.append(f"{name} ended as {job.outcome or 'nothing'}")
+    return broken
+
+
+def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
+    """The longest and the middle times, in seconds."""
+    figures: dict[str, Any] = {"jobs": len(jobs), "succeeded": sum(job.outcome == "succeeded" for job in jobs)}
+    for name in ("created", "first_child", "all_pods", "admitted", "started", "ended"):
+        times = sorted(value for job in jobs if (value := getattr(job, name)) is not None)
+        if times:
+            figures[name] = {"p50": round(times[len(times) // 2], 2), "max": round(times[-1], 2)}
+    return figures
+
+
+def progress(text: str) -> None:
+    """One line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    try:
+        if sys.argv[1:]:
+            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
+        settings = settings_of(os.environ)
+        with open_stage(settings.nodes, progress) as stage:
+            figures = play(stage, settings)
+            for words in figures["broken"]:
+                progress(f"broken: {words}")
+            if figures["broken"]:
+                progress(f"logs of the programs: {keep_logs(stage)}")
+    except (LocalClusterError, ValueError) as error:
+        progress(f"attack: {error}")
+        return 2
+    print(json.dumps(figures), flush=True)
+    return 1 if figures["broken"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

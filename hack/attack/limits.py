@@ -1,0 +1,70 @@
+"""A program in a control group with a memory limit, as a pod's container is: the kernel kills what exceeds it.
+
+Where control groups cannot be written (no root, a container), the peak of the resident set is compared with the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bench import usage
+from localcluster import cgroups, process
+from localcluster.errors import LocalClusterError
+from localcluster.process import Identity
+
+MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class Limited:
+    """A process whose memory is limited. `group` is empty where there are no control groups."""
+
+    name: str
+    identity: Identity
+    limit_bytes: int
+    group: str = ""
+    _peak_bytes: int = field(default=0, init=False)
+
+    @property
+    def is_alive(self) -> bool:
+        return process.is_alive(self.identity)
+
+    @property
+    def kills(self) -> int:
+        """How often the kernel has killed in the group."""
+        return cgroups.memory_kills(self.group) if self.group else 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest resident set that was ever seen, also of a process that has ended since."""
+        with contextlib.suppress(OSError, StopIteration):
+            self._peak_bytes = max(self._peak_bytes, usage.peak_resident_bytes(self.identity.pid))
+        return self._peak_bytes
+
+    @property
+    def cpu_seconds(self) -> float:
+        """0 once it has ended."""
+        with contextlib.suppress(OSError, IndexError):
+            return usage.cpu_seconds(self.identity.pid)
+        return 0.0
+
+
+@contextlib.contextmanager
+def limited(name: str, identity: Identity | None, limit_bytes: int) -> Iterator[Limited]:
+    """Limits the process from now on; the group ends with the block, and everything that is still in it."""
+    if identity is None:
+        raise LocalClusterError(f"{name} does not run")
+    group = f"attack-{os.getpid()}-{name}"
+    try:
+        cgroups.make(group)
+        cgroups.limit_memory(group, limit_bytes, identity.pid)
+    except (OSError, LocalClusterError):
+        yield Limited(name, identity, limit_bytes)
+        return
+    try:
+        yield Limited(name, identity, limit_bytes, group)
+    finally:
+        cgroups.remove(group)

@@ -1,0 +1,197 @@
+"""Where it plays: a control plane with fake nodes; controller, gang scheduler and its kube-scheduler as shipped.
+
+Both programs elect a leader with the default times, have their shipped memory limits, and the rights and the priority
+of a service account at the API server. The extender serves TLS, since only then can a tenant reach its port. The
+hostile namespace has the quota that docs/security.md asks for: half of the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from attack.limits import MIB, Limited, limited
+from chaos.kept import LEADER_ELECTION, LEASE, LEASE_NAMESPACE
+from localcluster import ports, process, stack, state
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.crds import install_crds
+from localcluster.extender import extender_beside
+from localcluster.fakekubelet import make_node
+from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import EXTENDER, METRICS, PROBES, OurProgram
+from localcluster.program import HACK
+from localcluster.programs import LOOPBACK, Options, User
+from localcluster.report import Report
+
+SYSTEM, HOSTILE, OTHER = "tfjob-system", "hostile", "other"
+CPUS = 16
+NODE: Mapping[str, str] = {"cpu": str(CPUS), "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
+LEASES: Mapping[str, str] = {
+    "controller": f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/tfjob-controller",
+    "extender": f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE}",
+}
+# Of the Deployments in manifests/base.
+CONTROLLER_BYTES, EXTENDER_BYTES = 512 * MIB, 1024 * MIB
+CLIENT_NAME = "system:kube-scheduler"
+_ROLES = HACK.parent / "manifests" / "base" / "rbac" / "user-roles.yaml"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_STOP_SECONDS = 30.0
+
+Object = dict[str, Any]
+
+
+def _account(namespace: str, name: str) -> User:
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return User(f"system:serviceaccount:{namespace}:{name}", groups)
+
+
+CONTROLLER_USER, EXTENDER_USER = _account(SYSTEM, "tfjob-controller"), _account(SYSTEM, "gang-scheduler")
+TENANTS: Mapping[str, User] = {name: _account(name, "tenant") for name in (HOSTILE, OTHER)}
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Each is its own authority."""
+
+    server: tuple[Path, Path]
+    client: tuple[Path, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    api: Api
+    plane: ControlPlane
+    nodes: tuple[str, ...]
+    controller: OurProgram
+    extender: OurProgram
+    limits: Mapping[str, Limited]
+    certificates: Certificates
+
+    @property
+    def extender_port(self) -> int:
+        return port_of(self.extender.urls[EXTENDER])
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+@contextlib.contextmanager
+def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
+    """Everything at work. Raises LocalClusterError."""
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-attack")
+    users = (CONTROLLER_USER, EXTENDER_USER, *TENANTS.values())
+    options = Options(users=users, apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
+    nodes = tuple(f"node-{number:03d}" for number in range(node_count))
+    try:
+        with (
+            ControlPlane(folder, options, owner=process.identify(os.getpid()), report=report) as plane,
+            tempfile.TemporaryDirectory() as keys,
+            contextlib.ExitStack() as open_,
+        ):
+            api = Api.from_kubeconfig(plane.kubeconfig)
+            install_crds(api)
+            for node in nodes:
+                make_node(api, node, NODE)
+            _prepare(api, node_count)
+            certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
+            extender, extender_limit = open_.enter_context(_extender(plane, certificates))
+            controller, controller_limit = open_.enter_context(_controller(plane))
+            limits = {"controller": controller_limit, "extender": extender_limit}
+            yield Stage(api, plane, nodes, controller, extender, limits, certificates)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep_logs(stage: Stage) -> Path:
+    """A copy of the logs, which otherwise end with the stage."""
+    return shutil.copytree(stage.plane.logs, Path(tempfile.mkdtemp(prefix="attack-")) / "logs")
+
+
+def _prepare(api: Api, node_count: int) -> None:
+    """Namespaces, rights and the quota."""
+    for role in yaml.safe_load_all(_ROLES.read_text()):
+        api.apply(f"{_RBAC}/clusterroles/{role['metadata']['name']}", role)
+    for user in (CONTROLLER_USER, EXTENDER_USER):
+        body = _binding("ClusterRoleBinding", user, "cluster-admin")
+        api.create(f"{_RBAC}/clusterrolebindings", body)
+    for name in (SYSTEM, HOSTILE, OTHER):
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    for name, user in TENANTS.items():
+        api.create(f"{_RBAC}/namespaces/{name}/rolebindings", _binding("RoleBinding", user, "edit"))
+    hard = {"requests.cpu": str(node_count * CPUS // 2), "pods": str(node_count * 50)}
+    quota = {"metadata": {"name": "half"}, "spec": {"hard": hard}}
+    api.create(f"/api/v1/namespaces/{HOSTILE}/resourcequotas", quota)
+
+
+def _binding(kind: str, user: User, role: str) -> Object:
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user.name}
+    reference = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": role}
+    name = user.name.replace(":", "-")
+    return {"kind": kind, "metadata": {"name": name}, "subjects": [subject], "roleRef": reference}
+
+
+def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """One for 127.0.0.1 that is its own authority, and its key."""
+    file = name.replace(":", "-")
+    pair = folder / f"{file}.pem", folder / f"{file}.key"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    names = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, *names, "-out", str(pair[0]), "-keyout", str(pair[1])], check=True, capture_output=True)
+    return pair
+
+
+@contextlib.contextmanager
+def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[OurProgram, Limited]]:
+    """With its kube-scheduler, which elects itself first."""
+    (certificate, key), (client, client_key) = certificates.server, certificates.client
+    flags = (
+        f"--leader-lease-namespace={LEASE_NAMESPACE}",
+        f"--leader-lease-name={LEASE}",
+        f"--extender-tls-cert-file={certificate}",
+        f"--extender-tls-key-file={key}",
+        f"--extender-client-ca-file={client}",
+        "--qps=1000",
+    )
+    tls = {"caFile": str(certificate), "certFile": str(client), "keyFile": str(client_key)}
+    kubeconfig = plane.kubeconfig_of(EXTENDER_USER)
+    with ports.reserve(3, LOOPBACK) as (port, probes, metrics):
+        served = {METRICS: metrics}
+        extender = extender_beside(plane, port, probes, *flags, kubeconfig=kubeconfig, more_served=served)
+        url = f"https://{LOOPBACK}:{port}"
+        extender.start()
+        try:
+            with (
+                limited("extender", extender.identity, EXTENDER_BYTES) as limit,
+                GangScheduler(plane, url, leader_election=LEADER_ELECTION, extender_tls=tls),
+            ):
+                extender.wait_ready()
+                yield extender, limit
+        finally:
+            extender.kill()
+
+
+@contextlib.contextmanager
+def _controller(plane: ControlPlane) -> Iterator[tuple[OurProgram, Limited]]:
+    flags = ("--leader-elect=true", f"--leader-elect-lease-namespace={SYSTEM}")
+    kubeconfig, log = plane.kubeconfig_of(CONTROLLER_USER), plane.logs / "controller.log"
+    with ports.reserve(2, LOOPBACK) as (probes, metrics):
+        served = {PROBES: probes, METRICS: metrics}
+        controller = OurProgram("run", kubeconfig, served, *flags, log=log, mark=plane.folder)
+        controller.start()
+        try:
+            with limited("controller", controller.identity, CONTROLLER_BYTES) as limit:
+                controller.wait_ready()
+                yield controller, limit
+        finally:
+            controller.end(grace_seconds=_STOP_SECONDS)

@@ -1,0 +1,260 @@
+"""What a tenant with the role `edit` in one namespace can write: everything at once, all the time.
+
+A thread for each kind; the rates are such that the API server, which is not the target, has some CPU left. A write that
+the server refuses (quota, conflict) is counted and not repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from attack.stage import HOSTILE
+from localcluster.api import Api, RefusedError
+from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
+from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MAX_ENTRIES, MAX_KINDS, MAX_TERMS, MEMBER_LABEL
+
+TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{HOSTILE}/tfjobs"
+TRAINJOBS = f"/apis/kubeflow.org/v2alpha1/namespaces/{HOSTILE}/trainjobs"
+GANGS = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{HOSTILE}/gangs"
+PODS = f"/api/v1/namespaces/{HOSTILE}/pods"
+# 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and what is decoded just so: below 256 KB and 10,000 values.
+_BOMB_VALUES, _LARGEST_VALUES = 400_000, 9_000
+_WORST_PATTERN = r"\w*\w*\w*([^\W]\W)"
+_LEAST_SECONDS = 0.01
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """How many of each kind there are at a time."""
+
+    bombs: int = 20
+    largest: int = 20
+    gangs: int = 8
+    gang_jobs: int = 10
+    jobs: int = 1000
+    pods: int = 20
+    # CPUs that the quota leaves to the namespace.
+    cpus: int = 800
+
+
+# Seconds between two writes of a kind. Each bomb costs kube-apiserver tens of megabytes and a tenth of a second.
+_BOMB_SECONDS, _LARGEST_SECONDS = 2.0, 0.5
+_GANG_SECONDS, _GANG_JOB_SECONDS = 0.25, 2.0
+_FIRST_JOB_SECONDS, _JOB_SECONDS = 0.1, 0.4
+_POD_SECONDS = 1.0
+_LASTING = 4
+
+
+class Tenant:
+    def __init__(self, api: Api, amounts: Amounts, over: Event) -> None:
+        self.counts: Counter[str] = Counter()
+        self._api = api
+        self._amounts = amounts
+        self._over = over
+
+    def run(self) -> None:
+        kinds = (self._bombs, self._largest, self._gangs, self._gang_jobs, self._jobs, self._pods)
+        threads = [threading.Thread(target=self._keep, args=(kind(),), daemon=True) for kind in kinds]
+        for thread in threads:
+            thread.start()
+        self._over.wait()
+        for thread in threads:
+            thread.join(10.0)
+
+    def _keep(self, steps: Iterator[float]) -> None:
+        """Each step is a write and says how long to rest after it."""
+        for seconds in steps:
+            if self._over.wait(max(_LEAST_SECONDS, seconds)):
+                return
+
+    def _try(self, kind: str, write: Callable[..., object], *arguments: Any, **options: Any) -> None:
+        try:
+            write(*arguments, **options)
+            self.counts[kind] += 1
+        except RefusedError as error:
+            self.counts[f"{kind}_{error.status}"] += 1
+        except (urllib3.exceptions.HTTPError, OSError):
+            self.counts[f"{kind}_unanswered"] += 1
+
+    def _rewritten(
+        self, kind: str, path: str, count: int, body: Callable[[int], bytes], rest: float, anew: int
+    ) -> Iterator[float]:
+        """Creates `count`, then changes one after the other; each `anew`-th is deleted and created."""
+        for number in range(count):
+            self._try(kind, self._api.create, path, body(number))
+            yield rest
+        for turn in itertools.count():
+            name = f"{path}/{kind}-{turn % count}"
+            if turn % anew == anew - 1:
+                self._try(f"{kind}_deleted", self._api.delete, name, propagationPolicy="Background")
+                self._try(kind, self._api.create, path, body(turn % count))
+            else:
+                change = {"metadata": {"annotations": {"turn": str(turn)}}}
+                self._try(f"{kind}_rewritten", self._api.patch, name, change)
+            yield rest
+
+    def _bombs(self) -> Iterator[float]:
+        return self._rewritten(
+            "bomb", TFJOBS, self._amounts.bombs, lambda n: _large(f"bomb-{n}", _BOMB_VALUES), _BOMB_SECONDS, 1
+        )
+
+    def _largest(self) -> Iterator[float]:
+        def body(number: int) -> bytes:
+            return _large(f"large-{number}", _LARGEST_VALUES, "y" * 200_000)
+
+        return self._rewritten("large", TFJOBS, self._amounts.largest, body, _LARGEST_SECONDS, 10)
+
+    def _gangs(self) -> Iterator[float]:
+        """Gangs without pods: in turns half of the quota, all of it, and far more. No two filters are alike.
+
+        Some stay, so that they grow old in the queue and take turns with each other.
+        """
+        shares = (1, 2, 4)
+        for number in range(_LASTING):
+            gang = worst_gang(-1 - number, self._amounts.cpus // 2 * shares[number % len(shares)], f"lasting-{number}")
+            self._try("gang", self._api.create, GANGS, gang)
+        for number in itertools.count():
+            cpus = self._amounts.cpus // 2 * shares[number % len(shares)]
+            self._try("gang", self._api.create, GANGS, worst_gang(number, min(cpus, 10_000)))
+            old = f"{GANGS}/worst-{number - self._amounts.gangs}"
+            self._try("gang_deleted", self._api.delete, old)
+            yield _GANG_SECONDS
+
+    def _gang_jobs(self) -> Iterator[float]:
+        for number in itertools.count():
+            body = _job(
+                f"gang-job-{number}", workers=3, gang={"enabled": True}, priority_spec=_worst_filters(f"j{number}")
+            )
+            self._try("gang_job", self._api.create, TFJOBS, body)
+            old = f"{TFJOBS}/gang-job-{number - self._amounts.gang_jobs}"
+            self._try("gang_job_deleted", self._api.delete, old, propagationPolicy="Background")
+            yield _GANG_JOB_SECONDS
+
+    def _jobs(self) -> Iterator[float]:
+        """Small jobs, which fail at once, and whose pods' events and logs nobody needs."""
+        rng = random.Random(1)  # noqa: S311 -- to be repeated, not to be kept secret
+        progress = {"minWorkers": 1, "maxWorkers": 2, "progress": {"pattern": _WORST_PATTERN}}
+        for number in itertools.count():
+            if rng.random() < 0.8:
+                fields = {"autoscaling": progress} if number % 5 == 0 else {}
+                body, path = _job(f"job-{number}", workers=1, **fields), TFJOBS
+            else:
+                body, path = _trainjob(f"job-{number}"), TRAINJOBS
+            self._try("job", self._api.create, path, body)
+            if number >= self._amounts.jobs:
+                for each in (TFJOBS, TRAINJOBS):
+                    with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
+                        old = f"{each}/job-{number - self._amounts.jobs}"
+                        self._api.delete(old, propagationPolicy="Background")
+            yield _FIRST_JOB_SECONDS if number < self._amounts.jobs else _JOB_SECONDS
+
+    def _pods(self) -> Iterator[float]:
+        """Pods that say they are members of the Gangs without pods, so that these keep their age."""
+        for number in itertools.count():
+            self._try("pod", self._api.create, PODS, _pod(number))
+            old = f"{PODS}/pod-{number - self._amounts.pods}"
+            self._try("pod_deleted", self._api.delete, old, gracePeriodSeconds=0)
+            yield _POD_SECONDS
+
+
+def attack(kubeconfig: Path, amounts: Amounts, over: Event, results: Connection) -> None:
+    """Until `over`; sends the number of writes of each kind. A process of its own."""
+    tenant = Tenant(Api.from_kubeconfig(kubeconfig), amounts, over)
+    with contextlib.suppress(KeyboardInterrupt):
+        tenant.run()
+    results.send(dict(tenant.counts))
+
+
+def _template(**spec: Any) -> Object:
+    requests = {"cpu": "1m", "memory": "1Mi"}
+    container = {"name": "tensorflow", "image": "localhost/none", "resources": {"requests": requests}}
+    notes = {RUN_SECONDS: "3", EXIT_CODE: "1"}
+    return {"metadata": {"annotations": notes}, "spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+
+
+def _job(name: str, *, workers: int = 0, priority_spec: Object | None = None, **spec: Any) -> Object:
+    template = _template(**(priority_spec or {}))
+    counts = {"MASTER": 1, "WORKER": workers}
+    replicas = [
+        {"tfReplicaType": kind, "replicas": count, "template": template} for kind, count in counts.items() if count
+    ]
+    body = {"replicaSpecs": replicas, "tfImage": "localhost/tensorflow", **spec}
+    return {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "metadata": {"name": name}, "spec": body}
+
+
+def _trainjob(name: str) -> Object:
+    requests = {"cpu": "1m", "memory": "1Mi"}
+    trainer = {"image": "localhost/none", "command": ["train"], "numProcPerNode": 1}
+    trainer["resourcesPerNode"] = {"requests": requests}
+    spec = {"framework": "torch", "numNodes": 1, "trainer": trainer}
+    return {"apiVersion": "kubeflow.org/v2alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
+
+
+def _large(name: str, values: int, text: str = "") -> bytes:
+    job = _job(name)
+    job["spec"]["replicaSpecs"][0]["template"]["x"] = [{}] * values
+    if text:
+        notes = {**_template()["metadata"]["annotations"], "long": text}
+        job["spec"]["replicaSpecs"][0]["template"]["metadata"] = {"annotations": notes}
+    return json.dumps(job, separators=(",", ":")).encode()
+
+
+def _worst_filters(mark: str) -> Object:
+    """The last term and the last toleration fit, after all others were tried."""
+    terms = [_term("kubernetes.io/hostname", [f"{mark}-{n}-{each}" for each in range(4)]) for n in range(MAX_TERMS - 1)]
+    tolerations = [{"key": f"{mark}-{number}", "operator": "Exists"} for number in range(MAX_ENTRIES - 1)]
+    selector = {"nodeSelectorTerms": [*terms, _term("kubernetes.io/os", [mark, "linux"])]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
+    return {"affinity": affinity, "tolerations": tolerations}
+
+
+def _term(key: str, values: list[str]) -> Object:
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}
+
+
+def worst_gang(number: int, cpus: int, name: str = "") -> Object:
+    """As large and as slow to place as the CRD takes; of that many CPUs."""
+    members = [_member(f"g{number}-{kind}", f"{chr(ord('a') + kind)}", cpus // MAX_KINDS) for kind in range(MAX_KINDS)]
+    return {
+        "apiVersion": "scheduling.kubeflow.org/v1alpha1",
+        "kind": "Gang",
+        "metadata": {"name": name or f"worst-{number}"},
+        "spec": {"members": members},
+    }
+
+
+def _member(mark: str, name: str, count: int) -> Object:
+    filters = _worst_filters(mark)
+    return {
+        "name": name,
+        "count": max(1, count),
+        "resources": {"cpu": "1"},
+        "tolerations": filters["tolerations"],
+        "nodeAffinity": filters["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+    }
+
+
+def _pod(number: int) -> Object:
+    labels = {
+        GANG_LABEL: f"worst-{number * int(_POD_SECONDS / _GANG_SECONDS)}",
+        MEMBER_LABEL: "a-0",
+        ATTEMPT_LABEL: "1",
+    }
+    container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "1m"}}}
+    spec = {"schedulerName": "gang-scheduler", "containers": [container]}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": f"pod-{number}", "labels": labels}, "spec": spec}

@@ -1,0 +1,157 @@
+"""The other tenant, who creates a small job now and then, and what becomes of each job.
+
+One in three is a TFJob, one a TFJob that starts as a gang, one a TrainJob. Threads: one for each kind that is watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import urllib3
+
+from localcluster.api import Api, RefusedError, Watch
+from soak.plan import ENDS, TFJOBS, TRAINJOBS, JobPlan, body_of
+
+RUN_SECONDS = 2.0
+_CHILDREN = "/apis/batch/v1/namespaces/{}/jobs"
+_PODS = "/api/v1/namespaces/{}/pods"
+_GANGS = "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs"
+_OWNER_KINDS = ("TFJob", "TrainJob")
+_LABELS = ("tf_job_name", "train_job_name")
+_ADMITTED = ("Admitted", "Bound", "Released")
+_ENDS: Mapping[str, str] = {"Succeeded": "succeeded", "Complete": "succeeded", "Failed": "failed"}
+_RETRY_SECONDS = 0.2
+_TTL_SECONDS = 600
+
+Object = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Job:
+    """Seconds since the call that created it; None: not yet."""
+
+    plan: JobPlan
+    begin: float
+    created: float | None = None
+    first_child: float | None = None
+    all_pods: float | None = None
+    admitted: float | None = None
+    ended: float | None = None
+    outcome: str = ""
+    pods: set[str] = field(default_factory=set)
+
+    @property
+    def expected_pods(self) -> int:
+        return self.plan.replicas + (1 if self.plan.path == TFJOBS else 0)
+
+    @property
+    def started(self) -> float | None:
+        """When the last of those came that make a start: a child, all pods, and of a gang its admission."""
+        parts = [self.first_child, self.all_pods, *([self.admitted] if self.plan.is_gang else [])]
+        known = [part for part in parts if part is not None]
+        return max(known) if len(known) == len(parts) else None
+
+
+class Victim:
+    """See the module."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.refused: list[str] = []
+        self._api = api
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._watches: dict[str, Watch] = {}
+        paths = (TFJOBS, TRAINJOBS, _CHILDREN, _PODS, _GANGS)
+        self._threads = [threading.Thread(target=self._follow, args=(path,), daemon=True) for path in paths]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for watch in list(self._watches.values()):
+            watch.close()
+        for thread in self._threads:
+            thread.join(5.0)
+
+    @property
+    def is_done(self) -> bool:
+        with self._lock:
+            return all(job.outcome for job in self.jobs.values())
+
+    def submit(self, number: int) -> None:
+        """Whichever is next."""
+        kind = number % 3
+        plan = JobPlan(
+            name=f"small-{number}",
+            path=TRAINJOBS if kind == 2 else TFJOBS,
+            habit=ENDS,
+            framework="torch",
+            replicas=2,
+            has_server=False,
+            is_gang=kind == 1,
+            run_seconds=RUN_SECONDS,
+            after_seconds=0.0,
+            pause_seconds=0.0,
+        )
+        job = Job(plan, time.monotonic())
+        with self._lock:
+            self.jobs[plan.name] = job
+        try:
+            self._api.create(plan.path.format(self._namespace), body_of(plan, _TTL_SECONDS))
+            job.created = time.monotonic() - job.begin
+        except (RefusedError, urllib3.exceptions.HTTPError) as error:
+            self.refused.append(f"{plan.name}: {error}")
+
+    def _follow(self, path: str) -> None:
+        while not self._stopping.is_set():
+            with contextlib.suppress(urllib3.exceptions.HTTPError, RefusedError, OSError, ValueError):
+                watch = self._watches[path] = self._api.watch(path.format(self._namespace))
+                for kind, obj in watch:
+                    if self._stopping.is_set():
+                        return
+                    if kind in ("ADDED", "MODIFIED"):
+                        self._see(path, obj)
+            self._stopping.wait(_RETRY_SECONDS)
+
+    def _see(self, path: str, obj: Object) -> None:
+        with self._lock:
+            job = self.jobs.get(_name_of(path, obj))
+            if job is None:
+                return
+            seconds = time.monotonic() - job.begin
+            if path == _CHILDREN:
+                job.first_child = seconds if job.first_child is None else job.first_child
+            elif path == _PODS:
+                job.pods.add(obj["metadata"]["uid"])
+                if len(job.pods) >= job.expected_pods and job.all_pods is None:
+                    job.all_pods = seconds
+            elif path == _GANGS:
+                if (obj.get("status") or {}).get("phase") in _ADMITTED and job.admitted is None:
+                    job.admitted = seconds
+            elif not job.outcome:
+                conditions = (obj.get("status") or {}).get("conditions") or ()
+                ends = [
+                    _ENDS[each["type"]] for each in conditions if each["status"] == "True" and each["type"] in _ENDS
+                ]
+                if ends:
+                    job.outcome, job.ended = ends[0], seconds
+
+
+def _name_of(path: str, obj: Object) -> str:
+    """Of the job that the object is, or belongs to."""
+    metadata = obj["metadata"]
+    if path in (TFJOBS, TRAINJOBS):
+        return str(metadata["name"])
+    labels = metadata.get("labels") or {}
+    names = [labels[label] for label in _LABELS if label in labels]
+    names += [each["name"] for each in metadata.get("ownerReferences") or () if each["kind"] in _OWNER_KINDS]
+    return str(names[0]) if names else ""

@@ -1,0 +1,110 @@
+"""Whether the programs live, lead and answer their probes, looked at each second from outside, as kubelets do."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import urllib3
+
+from attack.stage import LEASES, Stage
+from localcluster.api import RefusedError
+from localcluster.ourprogram import METRICS, PROBES
+
+# As the Deployments have it: what answers later than that counts as failed, and three in a row restart the container.
+PROBE_SECONDS = 5.0
+_POLL_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """Of one program."""
+
+    lives: bool = True
+    probes: int = 0
+    probes_failed: int = 0
+    probe_max_seconds: float = 0.0
+    metrics_failed: int = 0
+    leases: list[tuple[str, int]] = field(default_factory=list)
+    renewal_max_seconds: float = 0.0
+
+
+class Watchman:
+    """Threads: one for each program, so that one that hangs does not hide the other."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.seen: Mapping[str, Seen] = {name: Seen() for name in LEASES}
+        self._stage = stage
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._watch, args=(name,), daemon=True) for name in LEASES]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(2 * PROBE_SECONDS)
+
+    def figures(self, name: str, seconds: float) -> dict[str, Any]:
+        seen, limit = self.seen[name], self._stage.limits[name]
+        return {
+            "limit_mb": round(limit.limit_bytes / 1e6),
+            "is_limited_by_kernel": bool(limit.group),
+            "peak_resident_mb": round(limit.peak_bytes / 1e6, 1),
+            "cpu_cores": round(limit.cpu_seconds / seconds, 2),
+            "is_alive": seen.lives,
+            "kills": limit.kills,
+            "leases": len(seen.leases),
+            "renewal_max_seconds": round(seen.renewal_max_seconds, 1),
+            "probes": seen.probes,
+            "probes_failed": seen.probes_failed,
+            "probe_max_ms": round(1000 * seen.probe_max_seconds, 1),
+            "metrics_failed": seen.metrics_failed,
+        }
+
+    def broken(self, name: str) -> list[str]:
+        """The bounds that do not hold."""
+        seen, limit = self.seen[name], self._stage.limits[name]
+        bounds = {
+            "has ended": not seen.lives,
+            "was killed for its memory": limit.kills > 0,
+            "took more memory than its limit": limit.peak_bytes > limit.limit_bytes,
+            "lost its lease": len(seen.leases) != 1,
+            "did not answer probes in time": seen.probes_failed > 0,
+        }
+        return [f"{name} {words}" for words, is_broken in bounds.items() if is_broken]
+
+    def _watch(self, name: str) -> None:
+        program = self._stage.controller if name == "controller" else self._stage.extender
+        seen, limit = self.seen[name], self._stage.limits[name]
+        while not self._stopping.wait(_POLL_SECONDS):
+            seen.lives = seen.lives and limit.is_alive and limit.peak_bytes > 0
+            begin = time.monotonic()
+            is_good = self._is_answered(f"{program.urls[PROBES]}/healthz")
+            seen.probes += 1
+            seen.probes_failed += not is_good
+            seen.probe_max_seconds = max(seen.probe_max_seconds, time.monotonic() - begin)
+            seen.metrics_failed += not self._is_answered(f"{program.urls[METRICS]}/metrics")
+            with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
+                self._look_at_lease(name)
+
+    def _is_answered(self, url: str) -> bool:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            return urllib3.request("GET", url, retries=False, timeout=PROBE_SECONDS).status == 200
+        return False
+
+    def _look_at_lease(self, name: str) -> None:
+        spec = self._stage.api.get(LEASES[name])["spec"]
+        seen = self.seen[name]
+        holder = (str(spec.get("holderIdentity")), int(spec.get("leaseTransitions") or 0))
+        if holder not in seen.leases:
+            seen.leases.append(holder)
+        age = datetime.now(UTC) - datetime.fromisoformat(spec["renewTime"])
+        seen.renewal_max_seconds = max(seen.renewal_max_seconds, age.total_seconds())
