@@ -15,19 +15,17 @@ ATTACK_SIZE     share of the attackers, 1; 0.05 for a small run
 
 from __future__ import annotations
 
-import contextlib
 import json
-import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
-from attack import asking, connections, kubelets, tenant
+from attack import asking, connections, tenant
 from attack.connections import Target
+from attack.helpers import running_helpers
 from attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, keep_logs, open_stage, port_of
 from attack.tenant import Amounts
 from attack.victim import Job, Victim
@@ -42,7 +40,6 @@ _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 15.0
 # For the jobs that are under way when the attack ends.
 _PATIENCE_SECONDS = 60.0
-_JOIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,54 +91,14 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
-class Helpers:
-    """Processes beside this one, each with a pipe for its figures."""
-
-    def __init__(self) -> None:
-        self._context = multiprocessing.get_context("spawn")
-        self.over = self._context.Event()
-        self._started: dict[str, tuple[multiprocessing.process.BaseProcess, Connection]] = {}
-
-    def start(self, name: str, run: Callable[..., None], *arguments: object) -> None:
-        ours, theirs = self._context.Pipe(duplex=False)
-        helper = self._context.Process(target=run, args=(*arguments, self.over, theirs), name=name, daemon=True)
-        helper.start()
-        theirs.close()
-        self._started[name] = (helper, ours)
-
-    def end(self) -> dict[str, dict[str, Any]]:
-        """What each has sent; nothing of one that has ended before."""
-        self.over.set()
-        found: dict[str, dict[str, Any]] = {}
-        for name, (helper, pipe) in self._started.items():
-            found[name] = {}
-            with contextlib.suppress(EOFError):
-                if pipe.poll(_JOIN_SECONDS):
-                    found[name] = pipe.recv()
-            helper.join(1.0)
-            helper.kill()
-        self._started.clear()
-        return found
-
-
-@contextlib.contextmanager
-def _helpers() -> Iterator[Helpers]:
-    helpers = Helpers()
-    try:
-        yield helpers
-    finally:
-        helpers.end()
-
-
 def play(stage: Stage, settings: Settings) -> dict[str, Any]:
     """The figures."""
     victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
     watchman = Watchman(stage)
-    with _helpers() as played, _helpers() as attackers:
-        played.start("kubelet", kubelets.play, stage.plane.kubeconfig, stage.nodes)
+    with running_helpers() as attackers:
         certificates = stage.certificates
         asked = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
-        attackers.start("filter", asking.ask, *asked)
+        attackers.start("filter", asking.ask, *asked, is_nice=False)
         attackers.start("tenant", tenant.attack, stage.plane.kubeconfig_of(TENANTS[HOSTILE]), settings.amounts)
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
         attackers.start("connections", connections.attack, _targets(stage), *counts)

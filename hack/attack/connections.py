@@ -2,7 +2,8 @@
 
 Each target has `COUNT` connections at any time, spread over the addresses of four pods and over these kinds: heads
 without an end, bodies of a byte now and then, bodies in chunks of two bytes, trailers without an end, nothing at all,
-and TLS without a certificate. What the server closes is opened again after a second. The extender's port also has
+and TLS without a certificate. What the server closes is opened again after a second, and what was
+silent after five. The extender's port also has
 silent connections, more than a process may usually have files. One thread, with asyncio.
 """
 
@@ -23,6 +24,7 @@ COUNT = 100
 SILENT = 1100
 PODS = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
 _AGAIN_SECONDS = 1.0
+_SILENT_AGAIN_SECONDS = 5.0
 _STEP_SECONDS = 0.05
 _BYTE_SECONDS = 0.5
 _MOST_SECONDS = 60.0
@@ -103,7 +105,7 @@ async def _keep(target: Target, kind: Kind, pod: str, opened: Counter[str], spea
             reader, writer = await asyncio.open_connection("127.0.0.1", target.port, local_addr=(pod, 0), ssl=context)
             opened["connections"] += 1
             await _until_closed(reader, writer, kind)
-        await asyncio.sleep(_AGAIN_SECONDS)
+        await asyncio.sleep(_SILENT_AGAIN_SECONDS if kind is _silence else _AGAIN_SECONDS)
 
 
 async def _until_closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kind: Kind) -> None:

@@ -20,15 +20,17 @@ from typing import Any
 import yaml
 
 from attack.limits import MIB, Limited, limited
+from attack.victim import RUN_SECONDS
 from chaos.kept import LEADER_ELECTION, LEASE, LEASE_NAMESPACE
 from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
 from localcluster.extender import extender_beside
-from localcluster.fakekubelet import make_node
+from localcluster.fakekubelet import FakeKubelet, by_annotations
 from localcluster.gangscheduler import GangScheduler
 from localcluster.ourprogram import EXTENDER, METRICS, PROBES, OurProgram
+from localcluster.podstatus import Outcome
 from localcluster.program import HACK
 from localcluster.programs import LOOPBACK, Options, User
 from localcluster.report import Report
@@ -101,9 +103,9 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
         ):
             api = Api.from_kubeconfig(plane.kubeconfig)
             install_crds(api)
-            for node in nodes:
-                make_node(api, node, NODE)
             _prepare(api, node_count)
+            kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
+            open_.enter_context(FakeKubelet(kubelet_api, nodes=nodes, resources=NODE, behaviour=_behaviour))
             certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
             extender, extender_limit = open_.enter_context(_extender(plane, certificates))
             controller, controller_limit = open_.enter_context(_controller(plane))
@@ -116,6 +118,12 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
 def keep_logs(stage: Stage) -> Path:
     """A copy of the logs, which otherwise end with the stage."""
     return shutil.copytree(stage.plane.logs, Path(tempfile.mkdtemp(prefix="attack-")) / "logs")
+
+
+def _behaviour(pod: Object, attempt: int) -> Outcome:
+    """Pods of the other tenant end well after two seconds, hostile ones as their annotations say."""
+    is_other = pod["metadata"]["namespace"] == OTHER
+    return Outcome(after_seconds=RUN_SECONDS) if is_other else by_annotations(pod, attempt)
 
 
 def _prepare(api: Api, node_count: int) -> None:

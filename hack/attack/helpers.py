@@ -1,0 +1,65 @@
+"""Processes beside the main one: attackers, and a client that measures.
+
+They are processes so that the interpreter's lock of one is none of the other's, and of what is measured here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+_JOIN_SECONDS = 60.0
+_NICENESS = 10
+
+
+class Helpers:
+    """Processes beside this one, each with a pipe for its figures."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self.over = self._context.Event()
+        self._started: dict[str, tuple[multiprocessing.process.BaseProcess, Connection]] = {}
+
+    def start(self, name: str, run: Callable[..., None], *arguments: object, is_nice: bool = True) -> None:
+        ours, theirs = self._context.Pipe(duplex=False)
+        helper = self._context.Process(
+            target=_run, args=(run, is_nice, *arguments, self.over, theirs), name=name, daemon=True
+        )
+        helper.start()
+        theirs.close()
+        self._started[name] = (helper, ours)
+
+    def end(self) -> dict[str, dict[str, Any]]:
+        """What each has sent; nothing of one that has ended before."""
+        self.over.set()
+        found: dict[str, dict[str, Any]] = {}
+        for name, (helper, pipe) in self._started.items():
+            found[name] = {}
+            with contextlib.suppress(EOFError):
+                if pipe.poll(_JOIN_SECONDS):
+                    found[name] = pipe.recv()
+            helper.join(1.0)
+            helper.kill()
+        self._started.clear()
+        return found
+
+
+def _run(run: Callable[..., None], is_nice: bool, *arguments: object) -> None:
+    """In its process. Attackers compute on other machines, so what this costs must not delay the programs here."""
+    if is_nice:
+        os.nice(_NICENESS)
+    run(*arguments)
+
+
+@contextlib.contextmanager
+def running_helpers() -> Iterator[Helpers]:
+    """They end with the block."""
+    helpers = Helpers()
+    try:
+        yield helpers
+    finally:
+        helpers.end()
