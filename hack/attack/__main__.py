@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -30,9 +31,11 @@ from attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, keep_logs, open_s
 from attack.tenant import Amounts
 from attack.victim import Job, Victim
 from attack.watching import Watchman
+from bench.usage import cpu_seconds
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
 from localcluster.ourprogram import METRICS, PROBES
+from localcluster.programs import APISERVER
 
 NODES = 100
 _LEAST_NODES = 6
@@ -105,8 +108,10 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         watchman.start()
         victim.start()
         begin = time.monotonic()
+        apiserver_seconds = _apiserver_seconds(stage)
         _drive(victim, watchman, settings, begin)
         seconds = time.monotonic() - begin
+        apiserver_seconds = _apiserver_seconds(stage) - apiserver_seconds
         load = os.getloadavg()
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not victim.is_done and time.monotonic() < deadline:
@@ -122,7 +127,8 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         "seconds": round(seconds),
         "size": settings.size,
         "nodes": len(stage.nodes),
-        "load": [round(each, 1) for each in load],
+        "load": round(load[0], 1),
+        "apiserver_cpu_cores": round(apiserver_seconds / seconds, 2),
         **programs,
         "filter": found["filter"],
         "other": _figures(list(victim.jobs.values())),
@@ -134,6 +140,11 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
 def _targets(stage: Stage) -> list[Target]:
     plain = [program.urls[server] for program in (stage.controller, stage.extender) for server in (PROBES, METRICS)]
     return [*(Target(port_of(url)) for url in plain), Target(stage.extender_port, is_tls=True)]
+
+
+def _apiserver_seconds(stage: Stage) -> float:
+    identity = stage.plane.state().programs[APISERVER].identity
+    return cpu_seconds(identity.pid) if identity is not None else 0.0
 
 
 def _drive(victim: Victim, watchman: Watchman, settings: Settings, begin: float) -> None:
@@ -152,13 +163,15 @@ def _drive(victim: Victim, watchman: Watchman, settings: Settings, begin: float)
 
 
 def _show(seconds: float, victim: Victim, watchman: Watchman) -> None:
-    figures = _figures(list(victim.jobs.values()))
+    jobs = list(victim.jobs.values())
+    started = [job.started for job in jobs if job.started is not None]
+    other = f"{len(jobs)} jobs, {len(started)} started, after {max(started, default=0.0):.1f} s at most"
     told = ", ".join(
         f"{name} {found['peak_resident_mb']:.0f} MB, renewed within {found['renewal_max_seconds']} s"
         for name in watchman.seen
         for found in [watchman.figures(name, seconds)]
     )
-    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {told}  {json.dumps(figures)}")
+    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {told}; {other}")
 
 
 def _broken_jobs(victim: Victim, settings: Settings) -> list[str]:
@@ -177,10 +190,17 @@ def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
     """The longest and the middle times, in seconds."""
     figures: dict[str, Any] = {"jobs": len(jobs), "succeeded": sum(job.outcome == "succeeded" for job in jobs)}
     for name in ("created", "first_child", "all_pods", "admitted", "started", "ended"):
-        times = sorted(value for job in jobs if (value := getattr(job, name)) is not None)
-        if times:
-            figures[name] = {"p50": round(times[len(times) // 2], 2), "max": round(times[-1], 2)}
+        times = [value for job in jobs if (value := getattr(job, name)) is not None]
+        figures |= _times(name, times)
+    for kind in ("tfjob", "gang", "trainjob"):
+        times = [job.started for job in jobs if job.kind == kind and job.started is not None]
+        figures |= _times(f"{kind}_started", times)
     return figures
+
+
+def _times(name: str, times: Sequence[float]) -> dict[str, Any]:
+    """The middle and the longest one; nothing of none."""
+    return {name: {"p50": round(statistics.median(times), 2), "max": round(max(times), 2)}} if times else {}
 
 
 def progress(text: str) -> None:

@@ -31,8 +31,9 @@ TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{HOSTILE}/tfjobs"
 TRAINJOBS = f"/apis/kubeflow.org/v2alpha1/namespaces/{HOSTILE}/trainjobs"
 GANGS = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{HOSTILE}/gangs"
 PODS = f"/api/v1/namespaces/{HOSTILE}/pods"
-# 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and what is decoded just so: below 256 KB and 10,000 values.
-_BOMB_VALUES, _LARGEST_VALUES = 400_000, 9_000
+# 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and what is decoded just so: below 256 KB and 10,000
+# values, of which an empty object counts two.
+BOMB_VALUES, LARGEST_VALUES, LARGEST_TEXT = 400_000, 4_900, 200_000
 _WORST_PATTERN = r"\w*\w*\w*([^\W]\W)"
 
 Object = dict[str, Any]
@@ -114,12 +115,12 @@ class Tenant:
 
     def _bombs(self) -> Iterator[float]:
         return self._rewritten(
-            "bomb", TFJOBS, self._amounts.bombs, lambda n: _large(f"bomb-{n}", _BOMB_VALUES), _BOMB_SECONDS, 1
+            "bomb", TFJOBS, self._amounts.bombs, lambda n: large_job(f"bomb-{n}", BOMB_VALUES), _BOMB_SECONDS, 1
         )
 
     def _largest(self) -> Iterator[float]:
         def body(number: int) -> bytes:
-            return _large(f"large-{number}", _LARGEST_VALUES, "y" * 200_000)
+            return large_job(f"large-{number}", LARGEST_VALUES, "y" * LARGEST_TEXT)
 
         return self._rewritten("large", TFJOBS, self._amounts.largest, body, _LARGEST_SECONDS, 10)
 
@@ -141,9 +142,7 @@ class Tenant:
 
     def _gang_jobs(self) -> Iterator[float]:
         for number in itertools.count():
-            body = _job(
-                f"gang-job-{number}", workers=3, gang={"enabled": True}, priority_spec=_worst_filters(f"j{number}")
-            )
+            body = _job(f"gang-job-{number}", workers=3, gang={"enabled": True}, pod_spec=_worst_filters(f"j{number}"))
             self._try("gang_job", self._api.create, TFJOBS, body)
             old = f"{TFJOBS}/gang-job-{number - self._amounts.gang_jobs}"
             self._try("gang_job_deleted", self._api.delete, old, propagationPolicy="Background")
@@ -191,8 +190,8 @@ def _template(**spec: Any) -> Object:
     return {"metadata": {"annotations": notes}, "spec": {"restartPolicy": "Never", "containers": [container], **spec}}
 
 
-def _job(name: str, *, workers: int = 0, priority_spec: Object | None = None, **spec: Any) -> Object:
-    template = _template(**(priority_spec or {}))
+def _job(name: str, *, workers: int = 0, pod_spec: Object | None = None, **spec: Any) -> Object:
+    template = _template(**(pod_spec or {}))
     counts = {"MASTER": 1, "WORKER": workers}
     replicas = [
         {"tfReplicaType": kind, "replicas": count, "template": template} for kind, count in counts.items() if count
@@ -209,7 +208,8 @@ def _trainjob(name: str) -> Object:
     return {"apiVersion": "kubeflow.org/v2alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
 
 
-def _large(name: str, values: int, text: str = "") -> bytes:
+def large_job(name: str, values: int, text: str = "") -> bytes:
+    """A TFJob whose template has so many empty objects, and a text."""
     job = _job(name)
     job["spec"]["replicaSpecs"][0]["template"]["x"] = [{}] * values
     if text:

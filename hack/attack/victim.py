@@ -46,6 +46,10 @@ class Job:
     pods: set[str] = field(default_factory=set)
 
     @property
+    def kind(self) -> str:
+        return "gang" if self.plan.is_gang else "tfjob" if self.plan.path == TFJOBS else "trainjob"
+
+    @property
     def expected_pods(self) -> int:
         return self.plan.replicas + (1 if self.plan.path == TFJOBS else 0)
 
