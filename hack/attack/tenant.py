@@ -1,6 +1,6 @@
 """What a tenant with the role `edit` in one namespace can write: everything at once, all the time.
 
-A thread for each kind, which writes for a third of the time at most, so that the API server, which is not the target,
+A thread for each kind, which writes for an eleventh of the time at most, so that the API server, which is not the target,
 serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
 """
 
@@ -55,7 +55,7 @@ class Amounts:
 
 # Least seconds between two writes of a kind. After each it rests for a multiple of what the server took for it: a
 # create of 1.2 MB of `{}` costs kube-apiserver seconds of CPU, and kube-apiserver is not the target.
-_REST_SHARE = 2.0
+_REST_SHARE = 10.0
 _BOMB_SECONDS, _LARGEST_SECONDS = 2.0, 0.5
 _GANG_SECONDS, _GANG_JOB_SECONDS = 0.25, 2.0
 _FIRST_JOB_SECONDS, _JOB_SECONDS = 0.1, 0.4

@@ -250,7 +250,14 @@ class Manager:
             _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, lambda: TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
         )
         # Namespaces take turns, so that many jobs in one do not delay those in others.
-        return RateLimitingQueue(self._clock, limiter, name=name, metrics=self.metrics.queues, group_of=namespace_of)
+        return RateLimitingQueue(
+            self._clock,
+            limiter,
+            name=name,
+            metrics=self.metrics.queues,
+            group_of=namespace_of,
+            most_of_group=workers_of_namespace(self._options),
+        )
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
         """Yields the workers of each kind."""
@@ -381,3 +388,11 @@ class Manager:
             "logs": self._logs.restarts,
             "logs-follow": self._follower.restarts,
         }
+
+
+def workers_of_namespace(options: RunOptions) -> int | None:
+    """Returns how many jobs of one namespace are reconciled at a time: some workers are left to the others.
+
+    Large jobs are slow to write, and a namespace can have many. A controller for one namespace has no limit.
+    """
+    return None if options.namespace else options.workers - max(1, options.workers // 5) or 1

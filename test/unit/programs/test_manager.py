@@ -16,7 +16,7 @@ from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.options import RunOptions, resolve
-from tfjob_controller.programs.manager import Manager
+from tfjob_controller.programs.manager import Manager, workers_of_namespace
 from tfjob_controller.programs.reconcilers import gang_policy
 from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
@@ -92,3 +92,12 @@ def test_the_flags_select_the_gang_scheduler(flags: dict[str, str], backend: str
     policy = gang_policy(resolve(flags, {}))
     assert policy.backend is BACKENDS.get(backend)
     assert policy.scheduler_name == scheduler
+
+
+@pytest.mark.parametrize(("workers", "most"), [("10", 8), ("4", 3), ("2", 1), ("1", 1), ("100", 80)])
+def test_a_namespace_leaves_workers_to_the_others(workers: str, most: int) -> None:
+    assert workers_of_namespace(resolve({"workers": workers}, {})) == most
+
+
+def test_the_only_namespace_has_all_workers() -> None:
+    assert workers_of_namespace(resolve({"namespace": "team"}, {})) is None

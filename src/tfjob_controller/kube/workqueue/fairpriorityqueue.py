@@ -35,6 +35,9 @@ class FairPriorityQueue(Generic[ItemT]):
     def __len__(self) -> int:
         return len(self._place)
 
+    def __contains__(self, item: ItemT) -> bool:
+        return item in self._place
+
     def push(self, item: ItemT, priority: int) -> None:
         self._put(item, priority, next(self._arrivals))
 

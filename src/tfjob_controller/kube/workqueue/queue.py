@@ -18,6 +18,10 @@ events overtake the thousands of items of an initial list. No item starves: when
 oldest of all, the oldest is next. An item that arrives when n are queued is therefore among the next 2 (n + 1),
 whatever is added meanwhile.
 
+With `most_of_group`, at most so many items of a group are processed at a time, so that a group whose items take long
+leaves workers to the others. Its further items are held back when it would be their turn; whenever one of the group is
+done, the next one of them is queued again.
+
 Threads: any method from any thread. A thread of its own adds items that are due; it starts when it is first needed and
 ends in `shut_down`. Items are any hashable values; equal items are the same item.
 Source: client-go util/workqueue (queue.go, delaying_queue.go, rate_limiting_queue.go, default_rate_limiters.go),
@@ -29,6 +33,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic
@@ -123,8 +128,12 @@ class RateLimitingQueue(Generic[ItemT]):
         name: str = "",
         metrics: MetricsProvider | None = None,
         group_of: Callable[[ItemT], str] = _one_group,
+        most_of_group: int | None = None,
     ) -> None:
-        """`group_of` returns whose an item is: groups take turns and fail apart. By default all are one group."""
+        """`group_of` returns whose an item is: groups take turns and fail apart. By default all are one group.
+
+        At most `most_of_group` items of a group are processed at a time; None is no limit.
+        """
         self._clock = clock
         self._name = name
         self._limiter = limiter
@@ -135,6 +144,10 @@ class RateLimitingQueue(Generic[ItemT]):
         self._dirty: dict[ItemT, int] = {}  # priorities of items that are queued, or were added while being processed
         self._processing: dict[ItemT, int] = {}  # the priority that each item had in the queue
         self._is_shutting_down = False
+        self._most_of_group = most_of_group
+        # By group, the number of items that are processed, and those that are held back. Guarded by `_available`.
+        self._processing_of: Counter[str] = Counter()
+        self._held_back: dict[str, FairPriorityQueue[ItemT]] = {}
         # Guards the delayed items; the thread waits on it for the next one. It is taken before `_available`, never
         # after it.
         self._delayed_changed = threading.Condition()
@@ -210,11 +223,11 @@ class RateLimitingQueue(Generic[ItemT]):
             with self._delayed_changed:
                 self._ensure_thread()  # the thread also updates the gauges of unfinished work
         with self._available:
-            while not self._queued and not self._is_shutting_down:
+            while (taken := self._take()) is None:
+                if self._is_shutting_down and not self._held_back:
+                    raise ShutDown
                 self._clock.wait(self._available, None)
-            if not self._queued:
-                raise ShutDown
-            item = self._queued.pop()
+            (item,) = taken
             if self._metrics:
                 self._metrics.get(item)
             self._processing[item] = self._dirty.pop(item)
@@ -236,14 +249,17 @@ class RateLimitingQueue(Generic[ItemT]):
             del self._processing[item]
             if self._metrics:
                 self._metrics.done(item)
+            self._release_next(self._group_of(item))
             if item in self._dirty:
                 self._queued.push(item, self._dirty[item])
                 self._available.notify()
+            if self._is_shutting_down:
+                self._available.notify_all()  # those who waited only for what was held back
 
     def __len__(self) -> int:
         """The number of queued items without delayed ones, for display only: it may have changed already."""
         with self._available:
-            return len(self._queued)
+            return self._count()
 
     def shut_down(self) -> None:
         """Ignore further adds. Workers process the queued items, then `get` raises ShutDown."""
@@ -264,7 +280,7 @@ class RateLimitingQueue(Generic[ItemT]):
 
     def statistics(self) -> QueueStatistics:
         with self._delayed_changed, self._available:
-            queued, processing = len(self._queued), len(self._processing)
+            queued, processing = self._count(), len(self._processing)
             dirty = len(self._dirty) - queued
             return QueueStatistics(
                 queued, processing, dirty, len(self._delayed), is_shutting_down=self._is_shutting_down
@@ -275,7 +291,36 @@ class RateLimitingQueue(Generic[ItemT]):
             return
         self._dirty[item] = priority
         if item not in self._processing:
-            self._queued.raise_priority(item, priority)
+            held_back = self._held_back.get(self._group_of(item), self._queued)
+            (held_back if item in held_back else self._queued).raise_priority(item, priority)
+
+    def _take(self) -> tuple[ItemT] | None:
+        """Take the next item whose group may have one more processed; those before it are held back."""
+        while self._queued:
+            item = self._queued.pop()
+            group = self._group_of(item)
+            if self._most_of_group is None or self._processing_of[group] < self._most_of_group:
+                self._processing_of[group] += 1
+                return (item,)
+            self._held_back.setdefault(group, FairPriorityQueue(self._group_of)).push(item, self._dirty[item])
+        return None
+
+    def _release_next(self, group: str) -> None:
+        """Queue the group's next item that is held back, as one of the group is done."""
+        self._processing_of[group] -= 1
+        if not self._processing_of[group]:
+            del self._processing_of[group]
+        held_back = self._held_back.get(group)
+        if held_back is None:
+            return
+        item = held_back.pop()
+        if not held_back:
+            del self._held_back[group]
+        self._queued.push(item, self._dirty[item])
+        self._available.notify()
+
+    def _count(self) -> int:
+        return len(self._queued) + sum(map(len, self._held_back.values()))
 
     def _delay(self, item: ItemT, due: float, priority: int) -> bool:
         """Delay an item; returns whether the thread has to wake earlier than planned."""

@@ -724,6 +724,13 @@ class Load:
                     self.queue.add_rate_limited(item)
 
 
+def limited_queue(most_of_group: int) -> Queue:
+    """Items belong to the group before their slash."""
+    return RateLimitingQueue(
+        FakeClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item.partition("/")[0], most_of_group=most_of_group
+    )
+
+
 class TestGroups:
     def test_a_group_with_thousands_of_items_delays_another_by_a_turn_or_two(self) -> None:
         queue: RateLimitingQueue[str] = RateLimitingQueue(
@@ -738,6 +745,60 @@ class TestGroups:
         taken = [queue.get() for _ in range(6)]
         assert taken.index("quiet/first") <= 1
         assert taken.index("quiet/second") <= 4
+
+    def test_a_group_whose_items_take_long_leaves_workers_to_others(self) -> None:
+        """Ten workers waited for the writes of ten large jobs of one namespace, and nobody was there for others."""
+        queue = limited_queue(most_of_group=2)
+        for number in range(5):
+            queue.add(f"slow/{number}")
+        assert [queue.get(), queue.get()] == ["slow/0", "slow/1"]
+        queue.add("quiet/first")
+        assert queue.get() == "quiet/first"
+        assert len(queue) == queue.statistics().queued == 3
+
+    def test_what_is_held_back_comes_one_by_one_as_others_of_its_group_are_done(self) -> None:
+        queue = limited_queue(most_of_group=2)
+        for number in range(4):
+            queue.add(f"slow/{number}")
+        queue.add("quiet/0")
+        taken = [queue.get() for _ in range(3)]
+        assert sorted(taken) == ["quiet/0", "slow/0", "slow/1"]
+        queue.add("quiet/1")
+        assert queue.get() == "quiet/1", "this held slow/2 and slow/3 back"
+        queue.done("quiet/0")
+        queue.add("slow/3", priority=1)
+        queue.done("slow/1")
+        assert queue.get() == "slow/3", "a priority is raised there, too"
+        queue.add("slow/0")
+        queue.done("slow/0")
+        queue.done("slow/3")
+        assert {queue.get(), queue.get()} == {"slow/0", "slow/2"}
+        assert queue.statistics() == QueueStatistics(0, 3, 0, 0, is_shutting_down=False)
+
+    def test_what_is_held_back_wakes_a_worker_that_waits_and_is_processed_before_the_end(self) -> None:
+        queue: RateLimitingQueue[str] = RateLimitingQueue(
+            RealClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item[0], most_of_group=1
+        )
+        for item in ("a0", "a1", "a2"):
+            queue.add(item)
+        assert queue.get() == "a0"
+        taken: list[str] = []
+
+        def work() -> None:
+            with contextlib.suppress(ShutDown):
+                while True:
+                    taken.append(queue.get())
+                    queue.done(taken[-1])
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        queue.shut_down()
+        queue.done("a0")
+        for thread in threads:
+            thread.join(60.0)
+        assert not any(thread.is_alive() for thread in threads)
+        assert taken == ["a1", "a2"]
 
     def test_a_group_that_comes_back_has_no_turns_saved(self) -> None:
         queue: RateLimitingQueue[str] = RateLimitingQueue(
