@@ -1,7 +1,7 @@
 """What a tenant with the role `edit` in one namespace can write: everything at once, all the time.
 
-A thread for each kind, which writes for an eleventh of the time at most, so that the API server, which is not the target,
-serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
+A thread for each kind, which writes for an eleventh of the time at most, so that the API server, which is not the
+target, serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
 """
 
 from __future__ import annotations

@@ -67,7 +67,9 @@ class RunOptions:
     kubeconfig: str = _kubeconfig()
     context: str = _context()
     namespace: str = option(NAMESPACE, "", "The one namespace to watch; empty for all.")
-    workers: int = option(COUNT, "10", "How many jobs are reconciled at the same time; of one namespace at most four fifths of them.")
+    workers: int = option(
+        COUNT, "10", "How many jobs are reconciled at the same time; of one namespace at most four fifths of them."
+    )
     concurrent_writes: int = option(
         COUNT, "10", "How many more children are written at the same time than there are workers, over all jobs."
     )
