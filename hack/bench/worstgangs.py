@@ -150,13 +150,15 @@ class HostileScheduler:
             handler.on_add(decode_node(node(number)), True)
         client = ResourceClient(self._table, GANGS, decode_gang)
         recorder = EventRecorder(self._table, clock, "bench", "bench")
-        writer = StatusWriter(self._gangs, client, None, lambda result, gang: None, recorder, threads=1)
+        self._writer = StatusWriter(
+            self._gangs, client, None, lambda result, gang: None, recorder, self._state.wake, clock, threads=1
+        )
         self._loop = AdmissionLoop(
             self._state,
             self._gangs,
             Store({"gang": lambda pod: ()}),
             lambda namespace: (),
-            writer,
+            self._writer,
             permit,
             clock,
             policy=AdmissionPolicy(),
@@ -170,6 +172,7 @@ class HostileScheduler:
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.collect()
         gc.freeze()
+        self._writer.start()
         self._loop.start()
         threading.Thread(target=self._write, daemon=True).start()
 

@@ -229,7 +229,12 @@ class ExtenderOptions:
         "How long a gang may be admitted without being bound, whatever progress it makes, before it goes back to the "
         "queue. A gang of more than 2,000 pods has proportionally longer.",
     )
-    concurrent_writes: int = option(COUNT, "16", "How many Bindings or statuses are written at the same time.")
+    concurrent_writes: int = option(
+        COUNT,
+        "16",
+        "How many Bindings or statuses are written at the same time; at most four fifths of the statuses are of one "
+        "namespace.",
+    )
     qps: float = option(RATE, "1000", "Requests per second to the API server, over all; 0 for no limit of our own.")
     burst: int = option(COUNT, "2000", "Requests that may go at once before --qps counts.")
     metrics_bind_address: BindAddress | None = _metrics("127.0.0.1:8090")  # noqa: RUF009 -- it is dataclasses.field

@@ -2,12 +2,14 @@
 
 It simulates the API server (`MemoryApi`), the watches (`deliver`), kube-scheduler (`schedule`, which binds only pods
 that fit by its own count, through Permit), and owners (`create_pods`, `delete_old_pods`). Nothing runs by itself: each
-call is a step, and the time is a fake clock's, so that a test can choose any order.
+call is a step, and the time is a fake clock's, so that a test can choose any order. Statuses are written by a thread,
+for which each step waits; `stop_writing` ends it.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +17,7 @@ import msgspec
 
 from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi
+from helpers.poll import eventually
 from tfjob_controller.api.common.cluster import (
     Node,
     ResourceQuota,
@@ -88,6 +91,47 @@ class _Pods:
         raise NotImplementedError("nobody streams from this one")
 
 
+class _Gate:
+    """A `Requester` whose requests for Gangs wait while it is closed: before the server gets them, or after."""
+
+    def __init__(self, api: MemoryApi) -> None:
+        self._api = api
+        self._open = threading.Event()
+        self._open.set()
+        self._waiting = 0
+        self.is_after = False
+
+    @property
+    def is_holding(self) -> bool:
+        """Reports whether it is closed and a request waits."""
+        return self._waiting > 0 and not self._open.is_set()
+
+    def close(self, *, is_after: bool) -> None:
+        self.is_after = is_after
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def request(self, method: str, path: str, **options: Any) -> bytes:
+        is_after = self.is_after
+        if not is_after:
+            self._wait()
+        try:
+            return self._api.request(method, path, **options)
+        finally:
+            if is_after:
+                self._wait()
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
+        raise NotImplementedError("nobody streams from this one")
+
+    def _wait(self) -> None:
+        self._waiting += 1
+        self._open.wait()
+        self._waiting -= 1
+
+
 class _Events:
     """Records the object, reason and note of each event."""
 
@@ -102,7 +146,8 @@ class GangWorld:
     """See the module.
 
     Bindings fail while `is_binding_broken`, and stay in progress while `is_binding_slow`. While `is_binding_repeated`,
-    each has failed before and is retried.
+    each has failed before and is retried. Statuses are written by one thread; a pass ends when all its writes have
+    ended, or one of them waits because of `slow_writes`.
     """
 
     def __init__(self, *, is_indexed: bool = False) -> None:
@@ -122,13 +167,19 @@ class GangWorld:
         # Pods by uid for which kube-scheduler waits for the response of a bind call.
         self._assumed: dict[str, tuple[str, int]] = {}
         self.events = _Events()
+        self._gate = _Gate(self.api)
         self._versions = 0
-        self.start_scheduler()
+        self._new_scheduler()
 
     # The gang scheduler
 
     def start_scheduler(self) -> None:
         """Starts a new process, which knows only the API server's state. Requests that the last one has sent arrive."""
+        self.end_writes()
+        self.stop_writing()
+        self._new_scheduler()
+
+    def _new_scheduler(self) -> None:
         self.end_bindings()
         self._assumed.clear()
         self.gangs: Store[Gang] = Store()
@@ -145,7 +196,7 @@ class GangWorld:
             bind_timeout_seconds=BIND_TIMEOUT_SECONDS,
             admitted_timeout_seconds=ADMITTED_TIMEOUT_SECONDS,
         )
-        client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
+        client = ResourceClient(self._gate, GANGS, decode_gang, retry=False)
         self.pod_api = _Pods(self.pods)
         self._writer = StatusWriter(
             self.gangs,
@@ -153,8 +204,11 @@ class GangWorld:
             ResourceClient(self.pod_api, PODS, decode_scheduled_pod),
             lambda result, gang: None,
             self.events,
+            self.state.wake,
+            self.clock,
             threads=1,
         )
+        self._writer.start()
         self.admission = AdmissionLoop(
             self.state,
             self.gangs,
@@ -215,15 +269,38 @@ class GangWorld:
 
     def stop_writing(self) -> None:
         """The process stops writing, as on SIGTERM."""
-        self._writer.stop()
+        assert self._writer.stop(60.0)
+
+    def slow_writes(self, *, is_after: bool = False) -> None:
+        """From now on writes hang: before the API server gets them, or after it has processed them."""
+        self._gate.close(is_after=is_after)
+
+    def end_writes(self) -> None:
+        """The writes that hang end, and so do those behind them. The watch shows them before the loop has run."""
+        self._gate.open()
+        self._await_writes()
+        self.deliver()
+
+    def _await_writes(self) -> None:
+        def have_ended() -> bool:
+            queue = self._writer.statistics()
+            return self._gate.is_holding or queue.queued + queue.processing == 0
+
+        eventually(have_ended, period=0.0002)
 
     def run(self) -> None:
         """Runs one pass of the loop, and the timeouts of Permit that are due."""
         self.permit.tick()
-        self.admission.run_once()
+        self.run_pass()
         if not self.is_binding_slow:
             self.end_bindings()
         self.deliver()
+
+    def run_pass(self) -> None:
+        """Runs one pass of the loop. The outcomes of its writes are handled, unless they hang."""
+        self.admission.run_once()
+        self._await_writes()
+        self.admission.handle_outcomes()
 
     # Nodes and pods
 

@@ -193,6 +193,7 @@ def new_verbs() -> ExtenderVerbs:
     world.add_gang("gang", worker=1)
     world.run()
     world.create_pods("gang")
+    world.stop_writing()
     return ExtenderVerbs(world.placements, world.permit, world.state)
 
 

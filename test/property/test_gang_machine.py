@@ -1,4 +1,4 @@
-"""Gangs under any order of arrivals, losses, time-outs, faults and restarts.
+"""Gangs under any order of arrivals, losses, time-outs, slow writes, faults and restarts.
 
 At any moment no node has more bound to it than it can take. Once all faults have ended and nothing changes any more,
 each gang is bound as a whole or not at all, reservations equal the Gangs' statuses, no gang waits that would fit, and
@@ -15,6 +15,7 @@ from helpers.examples import examples
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, placed_nodes
+from tfjob_controller.gangscheduler.admission.loop import RETRY_SECONDS
 from tfjob_controller.gangscheduler.status.lifecycle import pods_by_member
 
 NODES = ("a", "b", "c")
@@ -154,9 +155,17 @@ class GangMachine(RuleBasedStateMachine):
         self.world.api.script.append(
             refusal(409, "Conflict") if fault == "conflict" else no_answer(applied=fault == "lost after")
         )
-        self.world.admission.run_once()
+        self.world.run_pass()
         self.world.api.script.clear()
         self.world.deliver()
+
+    @rule(is_after=st.booleans())
+    def writes_hang(self, is_after: bool) -> None:
+        self.world.slow_writes(is_after=is_after)
+
+    @rule()
+    def writes_end(self) -> None:
+        self.world.end_writes()
 
     @rule(is_slow=st.booleans())
     def bindings_take_their_time(self, is_slow: bool) -> None:
@@ -200,6 +209,7 @@ class GangMachine(RuleBasedStateMachine):
             self._check_wish(name)
         self._check_reservations()
         self._check_nobody_waits_in_vain()
+        self.world.stop_writing()
 
     def own(self, name: str) -> None:
         self.world.delete_old_pods(name)
@@ -217,6 +227,9 @@ class GangMachine(RuleBasedStateMachine):
         self.world.is_binding_broken = self.world.is_binding_slow = False
         self.world.end_bindings()
         self.world.api.script.clear()
+        self.world.end_writes()
+        # Failed requests are repeated.
+        self.world.clock.advance(2 * RETRY_SECONDS)
         for _ in range(12):
             for name in self.world.names():
                 self.own(name)

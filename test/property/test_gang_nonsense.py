@@ -86,3 +86,4 @@ def test_no_gang_stops_the_others(
         world.schedule()
         world.run()
     assert world.gang("good").status.phase == "Bound"
+    world.stop_writing()

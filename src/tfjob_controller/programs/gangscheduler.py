@@ -5,7 +5,8 @@ cache is synced and every handler has processed the initial state: reservations 
 The extender's verbs respond with 503 until then.
 
 Stop order: the extender's server (waiting bind calls get an error, and kube-scheduler retries), Permit and binder, the
-ungater of mode affinity, the loop, caches, other servers. Nothing is lost: admissions are in the Gangs' statuses.
+ungater of mode affinity, the status writer, the loop, caches, other servers. Nothing is lost: admissions are in the
+Gangs' statuses.
 """
 
 from __future__ import annotations
@@ -157,6 +158,8 @@ class GangScheduler:
             None if is_affinity else pod_client,
             self.gang_metrics.written,
             self._recorder,
+            self.state.wake,
+            self._clock,
             threads=options.concurrent_writes,
         )
         topology = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
@@ -181,6 +184,7 @@ class GangScheduler:
             "caches": self.caches.informers.statistics,
             "permit": self._permit.statistics,
             "requests": self.transport.statistics,
+            "writer": self._writer.statistics,
         }
         if self._ungater is not None:
             pages["ungater"] = self._ungater.statistics
@@ -229,6 +233,7 @@ class GangScheduler:
         self._recorder.start()
         self._binder.start()
         self._permit.start()
+        self._writer.start()
         self.admission.start()
         if self._ungater is not None:
             self._ungater.start()
@@ -284,7 +289,7 @@ class GangScheduler:
         ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
         ended &= self._permit.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
         ended &= self._ungater.stop(_PART_SECONDS) if self._ungater is not None else True
-        self._writer.stop()
+        ended &= self._writer.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
         ended &= self.admission.stop(_PART_SECONDS)
         ended &= self.caches.informers.stop(_PART_SECONDS)
@@ -301,6 +306,7 @@ class GangScheduler:
             "admission": self.admission.restarts,
             "permit": self._permit.restarts,
             "binder": self._binder.restarts,
+            "gang-writer": self._writer.restarts,
             "events": self._recorder.statistics().restarts,
         }
         server = {"extender-http": self.extender.restarts} if self.extender is not None else {}

@@ -60,6 +60,7 @@ from tfjob_controller.trainer.gang import terms
 from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
+from tfjob_controller.util.fairness import most_of_namespace
 
 log = structlog.get_logger(__name__)
 
@@ -395,4 +396,4 @@ def workers_of_namespace(options: RunOptions) -> int | None:
 
     Large jobs are slow to write, and a namespace can have many. A controller for one namespace has no limit.
     """
-    return None if options.namespace else options.workers - max(1, options.workers // 5) or 1
+    return None if options.namespace else most_of_namespace(options.workers)

@@ -1,4 +1,4 @@
-"""What namespaces share: turns, and a bounded cache in which one with many values displaces only its own."""
+"""What namespaces share: turns, threads, and a bounded cache in which one with many values displaces only its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def in_turns(items: Iterable[ValueT], namespace_of: Callable[[ValueT], str]) -> 
     for item in items:
         by_namespace.setdefault(namespace_of(item), []).append(item)
     return [item for turn in itertools.zip_longest(*by_namespace.values()) for item in turn if item is not None]
+
+
+def most_of_namespace(threads: int) -> int:
+    """Returns how many of the threads one namespace has at most: four fifths, and if there are several, not all."""
+    return threads - max(1, threads // 5) or 1
 
 
 class FairCache(Generic[KeyT, ValueT]):

@@ -1,18 +1,28 @@
 """The admission loop: which gangs start now, and on which nodes. One thread, level-triggered.
 
-Theory of operation. Other threads mark gangs in state/shared.py. A pass takes all marked gangs and does four things:
+Theory of operation. Other threads mark gangs in state/shared.py. A pass takes all marked gangs and does six things:
 
+    outcomes handle how the writes of earlier passes ended
     process  derive each gang's status from its pods and spec (status/lifecycle.py): bound, released or suspended;
              update the reservations of admitted and bound gangs (reservations.py)
     resize   plan resize requests to running gangs, and follow specs that were resized (resizing.py)
     decide   go through the queue in order (queue.py); gangs that fit are reserved in the view in the same step
-    write    patch the new statuses concurrently; an admission is one status update, so no gang is half admitted
+    submit   hand the new statuses to the writer (status/writer.py); an admission is one status update, so no gang is
+             half admitted
+
+A pass computes and never waits for a request, since a single write may take the API server many seconds. While a
+write of a gang is under way, the gang is neither processed nor written, and what is reserved for it stays reserved.
+When the write has ended, the writer wakes the loop, which handles the outcome and processes the gang again. A waiting
+gang stays in the queue meanwhile, because it holds capacity back from those behind it. If it fits before its report is
+written, it leaves the queue and its capacity is reserved, as for an admission; it is decided on again, and admitted,
+after the report.
 
 If a member's node is deleted, full, or rejected by kube-scheduler's own filters, the member is reassigned to another
 node in the same attempt, if one fits. An annotation on its pod makes kube-scheduler retry.
 
 If a write fails, its reservation is released and the gang is processed again: the Gangs' statuses and the pods are the
-only state. After a restart the reservations of admitted gangs are restored before the first decision.
+only state. If nobody knows whether an admission was written, its reservation is kept until the Gang was read. After a
+restart the reservations of admitted gangs are restored before the first decision.
 """
 
 from __future__ import annotations
@@ -35,7 +45,7 @@ from tfjob_controller.gangscheduler.status.lifecycle import GangState, pods_by_m
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate, StatusWriter
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import key_of, split_key
+from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import MAX_BACKOFF_SECONDS, AdmissionPolicy, Decision
 from tfjob_controller.scheduling.nodefilter import node_filter_of
@@ -96,12 +106,14 @@ class AdmissionLoop:
         self._noted_attempts: dict[str, int] = {}
         # Placed gangs with members that need another node and fit on none: every pass processes them.
         self._unplaceable: set[str] = set()
-        # By gang, members that were reassigned before their pods were in the cache; and such pods, with their nodes, to
-        # wake after a pass.
+        # By gang, members that were reassigned before their pods were in the cache; and such pods, with their nodes and
+        # gangs, to wake after a pass.
         self._reassigned_unseen: dict[str, set[str]] = {}
-        self._pods_to_wake: list[tuple[ScheduledPod, str]] = []
+        self._pods_to_wake: list[tuple[ScheduledPod, str, str]] = []
         # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
         self._uncertain: set[str] = set()
+        # Gangs that were marked while a write of them was under way.
+        self._deferred: set[str] = set()
         self._computed_seconds = 0.0
         self._nodes_version = 0
         self._stop = threading.Event()
@@ -117,7 +129,7 @@ class AdmissionLoop:
 
     def stop(self, timeout_seconds: float) -> bool:
         self._stop.set()
-        self._state.capacity_changed()
+        self._state.wake()
         return self._thread.join(timeout_seconds)
 
     @property
@@ -156,9 +168,10 @@ class AdmissionLoop:
         return max(0.0, min(earliest - self._clock.monotonic(), _MAX_SLEEP_SECONDS))
 
     def run_once(self) -> None:
-        """Run one pass: process, resize, decide, write."""
+        """Run one pass: outcomes, process, resize, decide, submit."""
+        self.handle_outcomes()
         now = self._clock.now()
-        keys = (self._due_gangs() | self._unplaceable) - self._read_uncertain()
+        keys = self._keys_to_process()
         begin = self._clock.monotonic()
         self._evaluate_filters(keys)
         with self._state.lock:
@@ -166,23 +179,38 @@ class AdmissionLoop:
             updates = [update for key in sorted(keys) for update in self._process(key, now)]
             plan = self._resizing.plan(self._queue.ordered, now)
             self._state.nominated = plan.nominated
-            updates += self._resizing.updates(plan, {key_of(update.gang) for update in updates}, now)
+            busy = self._writer.under_way() | {key_of(update.gang) for update in updates}
+            updates += self._resizing.updates(plan, busy, now)
             updates += self._queue.decide(now, plan.nominated)
             self._computed_seconds = self._clock.monotonic() - begin
         for update in updates:
-            if update.is_admission:
-                # Rejections belong to the previous attempt.
-                self._state.rejected_nodes.forget(key_of(update.gang))
-                self._reassigned_unseen.pop(key_of(update.gang), None)
-                # Permit must know the placement before the status is visible: the first bind call may follow at once.
-                self._permit.set_placement(key_of(update.gang), update.status.attempt, placed_nodes(update.status))
-        # Admissions are written first. The other updates only report.
-        self._write(
-            [update for update in updates if update.is_admission]
-            + [update for update in updates if not update.is_admission]
-        )
+            self._submit(update)
         while self._pods_to_wake:
             self._writer.wake_pod(*self._pods_to_wake.pop())
+
+    def _keys_to_process(self) -> set[str]:
+        """Take the gangs of which no write is under way and whose status is known; read those of unknown status."""
+        marked = self._due_gangs() | self._unplaceable | self._deferred
+        for key in marked & self._uncertain:
+            self._writer.read(key)
+        known = marked - self._uncertain
+        keys = {key for key in known if self._writer.withdraw(key)}
+        self._deferred = known - keys
+        return keys
+
+    def _submit(self, update: StatusUpdate) -> None:
+        key = key_of(update.gang)
+        if not self._writer.withdraw(key):
+            # The gang's last report is being written. When that has ended, the gang is processed again; until then
+            # what was reserved for it stays reserved.
+            return
+        if update.is_admission:
+            # Rejections belong to the previous attempt.
+            self._state.rejected_nodes.forget(key)
+            self._reassigned_unseen.pop(key, None)
+            # Permit must know the placement before the status is visible: the first bind call may follow at once.
+            self._permit.set_placement(key, update.status.attempt, placed_nodes(update.status))
+        self._writer.submit(update)
 
     def _evaluate_filters(self, keys: Iterable[str]) -> None:
         """Evaluate the filters of waiting gangs, which takes long for large ones, before the view's lock is taken.
@@ -200,20 +228,6 @@ class AdmissionLoop:
             filters += view.verdicts.filters
         for node_filter in filters:
             view.verdicts.evaluate(node_filter, nodes)
-
-    def _read_uncertain(self) -> set[str]:
-        """Read the gangs whose admission may have been written; return those that are still uncertain."""
-        for key in list(self._uncertain):
-            namespace, name = split_key(key)
-            try:
-                self._writer.read(namespace, name)
-            except ApiError as error:
-                if not error.is_not_found:
-                    self._due[key] = self._clock.monotonic() + RETRY_SECONDS
-                    continue
-            self._uncertain.discard(key)
-            self._state.enqueue(key)
-        return self._uncertain
 
     def _process(self, key: str, now: datetime) -> Sequence[StatusUpdate]:
         gang = self._gangs.get(key)
@@ -279,7 +293,7 @@ class AdmissionLoop:
         late = self._newly_seen(key, pods)
         before = placed_nodes(seen.status)
         if status.placement == seen.status.placement:
-            self._pods_to_wake += [(pods[member], before.get(member, "")) for member in late]
+            self._pods_to_wake += [(pods[member], before.get(member, ""), key) for member in late]
             return ()
         reassigned = {member for member, node in placed_nodes(status).items() if before.get(member) != node}
         self._reassigned_unseen.setdefault(key, set()).update(reassigned - pods.keys())
@@ -341,14 +355,24 @@ class AdmissionLoop:
         status = lifecycle.requeued_status(gang, bound, self._rng.uniform(cap / 2, cap), len(empty_attempts), now)
         return StatusUpdate(gang, status, StatusChange.REQUEUED)
 
-    # Writing
+    # Outcomes
 
-    def _write(self, updates: Sequence[StatusUpdate]) -> None:
-        for update, error in self._writer.write(updates):
-            if error is None:
-                self._note_written(update)
+    def handle_outcomes(self) -> None:
+        """Handle how writes have ended. A pass begins with it."""
+        for outcome in self._writer.outcomes():
+            if outcome.update is None:
+                self._note_read(outcome.key, outcome.error)
+            elif outcome.error is None:
+                self._note_written(outcome.update)
             else:
-                self._note_failed(update, error)
+                self._note_failed(outcome.update, outcome.error)
+
+    def _note_read(self, key: str, error: ApiError | None) -> None:
+        if error is not None and not error.is_not_found:
+            self._due[key] = self._clock.monotonic() + RETRY_SECONDS
+            return
+        self._uncertain.discard(key)
+        self._state.enqueue(key)
 
     def _note_written(self, update: StatusUpdate) -> None:
         key = key_of(update.gang)

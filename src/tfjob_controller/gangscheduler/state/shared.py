@@ -192,7 +192,7 @@ class SharedState:
         self._clock = clock
         self._changed = threading.Condition()
         self._marked: set[str] = set()
-        self._is_capacity_changed = False
+        self._is_woken = False
         self._rejected_attempts: dict[str, int] = {}
 
     # Marks, from any thread
@@ -205,8 +205,12 @@ class SharedState:
 
     def capacity_changed(self) -> None:
         """Wake the loop because a node or pod changed so that a waiting gang may fit."""
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the loop without marking a gang: capacity changed, a status write ended, or the loop is to stop."""
         with self._changed:
-            self._is_capacity_changed = True
+            self._is_woken = True
             self._changed.notify_all()
 
     def node_degraded(self, node: str) -> None:
@@ -242,15 +246,15 @@ class SharedState:
     # For the loop
 
     def wait(self, seconds: float) -> None:
-        """Wait for a mark or a capacity change, for at most `seconds`."""
+        """Wait for a mark or `wake`, for at most `seconds`."""
         with self._changed:
-            if not self._marked and not self._is_capacity_changed:
+            if not self._marked and not self._is_woken:
                 self._clock.wait(self._changed, seconds)
 
     def take(self) -> set[str]:
         """Take all marked gangs."""
         with self._changed:
-            marked, self._marked, self._is_capacity_changed = self._marked, set(), False
+            marked, self._marked, self._is_woken = self._marked, set(), False
         return marked
 
     def is_attempt_rejected(self, gang: Gang) -> bool:

@@ -3,14 +3,21 @@
 Each write is a merge patch with the resourceVersion, which the server rejects if the Gang changed; a status that was
 not seen is never overwritten. The response goes into the cache at once. Each update has a trace id (kube.trace).
 
-Threads: `write` belongs to one thread and uses a pool of its own.
+Theory of operation. Nobody waits for a write, because one may take the API server many seconds. The admission loop
+submits updates, which threads of this module write, and later takes their outcomes; whenever a write ends, the writer
+calls `wake`. At most one request for a gang is under way, from `submit` or `read` until its outcome is taken. A report,
+which says why a gang waits, can be withdrawn as long as its request has not begun; other updates cannot.
+
+Namespaces take turns, and one has at most four fifths of the threads (util/fairness.py), so that statuses which are
+slow to write delay only those of their own namespace. Admissions come first, and reports last.
+
+Threads: `submit`, `read`, `withdraw` and `outcomes` belong to one thread; the others to any.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,11 +28,15 @@ from tfjob_controller.api.gang import GANGS, NODE_ANNOTATION, Gang, GangStatus, 
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import status_patch
-from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.events.recorder import EventRecorder
-from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.meta import key_of, namespace_of, split_key
 from tfjob_controller.kube.trace import new_trace
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue
+from tfjob_controller.kube.workqueue.workers import QueueWorkers
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.fairness import most_of_namespace
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +62,8 @@ class StatusChange(StrEnum):
 
 
 FAILED = "failed"
+# Priorities in the queue.
+_REPORT, _CHANGE, _ADMISSION = range(3)
 # Event reasons; the others are those of the condition Scheduled.
 REASSIGNED = "Reassigned"
 RESIZE_REASONS = {StatusChange.SHRINK_REQUESTED: "ShrinkRequested", StatusChange.GROW_REQUESTED: "GrowRequested"}
@@ -71,13 +84,35 @@ class StatusUpdate:
         """Reports whether the update admits the gang; its reservations are in the view already."""
         return self.change is StatusChange.ADMITTED
 
+    @property
+    def is_report(self) -> bool:
+        """Reports whether the update only says why the gang waits."""
+        return self.change in (StatusChange.WAITING, StatusChange.UNSCHEDULABLE)
+
+    @property
+    def priority(self) -> int:
+        """The priority in the writer's queue."""
+        if self.is_admission:
+            return _ADMISSION
+        return _REPORT if self.is_report else _CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """How a request for a gang ended."""
+
+    key: str
+    update: StatusUpdate | None
+    """None if the Gang was read."""
+    error: ApiError | None
+
 
 # Observes status writes, in the writer's threads. The result is a `StatusChange`, or `FAILED` if the write failed.
 ObserveWrite = Callable[[str, Gang], None]
 
 
 class StatusWriter:
-    """Writes status updates, with their events.
+    """Writes status updates, with their events. See the module's docstring.
 
     Without `pod_client` no pods are woken: in mode affinity they are pinned to a node when they are created.
     """
@@ -89,6 +124,8 @@ class StatusWriter:
         pod_client: ResourceClient[ScheduledPod] | None,
         observe: ObserveWrite,
         recorder: EventRecorder,
+        wake: Callable[[], None],
+        clock: Clock,
         *,
         threads: int,
     ) -> None:
@@ -97,32 +134,114 @@ class StatusWriter:
         self._pod_client = pod_client
         self._observe = observe
         self._recorder = recorder
-        self._stopped = threading.Event()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gang-writer")
+        self._wake = wake
+        self._lock = threading.Lock()
+        # By gang, the update to write, or None if the Gang is to be read; a request that began is not here any more.
+        self._pending: dict[str, StatusUpdate | None] = {}
+        # Gangs whose request has begun and whose outcome was not taken.
+        self._begun: set[str] = set()
+        self._outcomes: list[WriteOutcome] = []
+        # By gang, pods to wake, with their nodes.
+        self._pods_to_wake: dict[str, list[tuple[ScheduledPod, str]]] = {}
+        # Failed writes come back through the loop, so nothing is retried here.
+        self._queue: RateLimitingQueue[str] = RateLimitingQueue(
+            clock,
+            RateLimiter(0.0, 0.0),
+            name="gang-writer",
+            group_of=namespace_of,
+            most_of_group=most_of_namespace(threads),
+        )
+        self._workers = QueueWorkers("gang-writer", self._queue, self._process, count=threads, clock=clock)
 
-    def stop(self) -> None:
-        """Start no further write."""
-        self._stopped.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def start(self) -> None:
+        self._workers.start()
 
-    def read(self, namespace: str, name: str) -> None:
-        """Read a Gang into the cache without waiting for the watch. Raises ApiError."""
-        self._gangs.assume(self._client.get(namespace, name))
+    def stop(self, timeout_seconds: float) -> bool:
+        """Begin no further request, and wait for those that have begun. Returns False if one has not ended in time."""
+        return self._workers.stop(timeout_seconds)
 
-    def write(self, updates: Sequence[StatusUpdate]) -> Iterator[tuple[StatusUpdate, ApiError | None]]:
-        """Write all updates and return each with its error, in order. Writes nothing after `stop`."""
+    @property
+    def restarts(self) -> int:
+        """How often its threads were restarted."""
+        return sum(self._workers.restarts().values())
+
+    def statistics(self) -> QueueStatistics:
+        return self._queue.statistics()
+
+    def submit(self, update: StatusUpdate) -> None:
+        """Write a status as soon as a thread is free. Nothing of the gang may be under way; ignored after `stop`."""
+        self._submit(key_of(update.gang), update)
+
+    def read(self, key: str) -> None:
+        """Read a Gang into the cache, without waiting for the watch. Ignored while a request for it is under way."""
+        if key not in self.under_way():
+            self._submit(key, None)
+
+    def withdraw(self, key: str) -> bool:
+        """Withdraw the gang's report if its request has not begun. Returns whether nothing is under way then."""
+        with self._lock:
+            pending = self._pending.get(key)
+            if pending is not None and pending.is_report:
+                del self._pending[key]
+            return key not in self._pending and key not in self._begun
+
+    def under_way(self) -> set[str]:
+        """Returns the gangs with a request that is under way."""
+        with self._lock:
+            return self._begun | self._pending.keys()
+
+    def outcomes(self) -> Sequence[WriteOutcome]:
+        """Take the outcomes of ended requests, in the order of their ends."""
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, []
+            self._begun.difference_update(outcome.key for outcome in outcomes)
+        return outcomes
+
+    def wake_pod(self, pod: ScheduledPod, node: str, gang: str) -> None:
+        """Make kube-scheduler retry a pod of the gang: an update of an unschedulable pod moves it to its queue."""
+        with self._lock:
+            self._pods_to_wake.setdefault(gang, []).append((pod, node))
+        self._queue.add(gang, _CHANGE)
+
+    def _submit(self, key: str, update: StatusUpdate | None) -> None:
+        with self._lock:
+            self._pending[key] = update
+        self._queue.add(key, _CHANGE if update is None else update.priority)
+
+    def _process(self, key: str) -> None:
+        with self._lock:
+            is_pending = key in self._pending
+            update = self._pending.pop(key, None)
+            pods = self._pods_to_wake.pop(key, [])
+            if is_pending:
+                self._begun.add(key)
+        with new_trace(key):
+            if is_pending:
+                pods += self._request(key, update)
+            for pod, node in pods:
+                self._wake_pod(pod, node)
+
+    def _request(self, key: str, update: StatusUpdate | None) -> list[tuple[ScheduledPod, str]]:
+        """Carry out a request, and return the pods to wake after it."""
+        # That of an unexpected exception, which does not say whether the status was written.
+        error: ApiError | None = ApiError(NO_RESPONSE, "InternalError", "the writer failed", outcome_unknown=True)
         try:
-            errors = list(self._pool.map(self._write_traced, updates))
-        except (RuntimeError, CancelledError):
-            # The pool was shut down.
-            if not self._stopped.is_set():
-                raise
-            return iter(())
-        return zip(updates, errors, strict=True)
+            error = self._read(key) if update is None else self._write(update)
+        finally:
+            with self._lock:
+                self._outcomes.append(WriteOutcome(key, update, error))
+            self._wake()
+        if update is None or error is not None:
+            return []
+        nodes = placed_nodes(update.status) if update.pods_to_wake else {}
+        return [(pod, nodes.get(member_of(pod.metadata), "")) for pod in update.pods_to_wake]
 
-    def _write_traced(self, update: StatusUpdate) -> ApiError | None:
-        with new_trace(key_of(update.gang)):
-            return self._write(update)
+    def _read(self, key: str) -> ApiError | None:
+        try:
+            self._gangs.assume(self._client.get(*split_key(key)))
+        except ApiError as error:
+            return error
+        return None
 
     def _write(self, update: StatusUpdate) -> ApiError | None:
         meta = update.gang.metadata
@@ -144,9 +263,6 @@ class StatusWriter:
                 message=written.status.message,
             )
         self._record_event(update, written)
-        nodes = placed_nodes(written.status) if update.pods_to_wake else {}
-        for pod in update.pods_to_wake:
-            self.wake_pod(pod, nodes.get(member_of(pod.metadata), ""))
         return None
 
     def _record_event(self, update: StatusUpdate, gang: Gang) -> None:
@@ -172,8 +288,7 @@ class StatusWriter:
         type_ = "Warning" if update.change in (StatusChange.REQUEUED, StatusChange.UNSCHEDULABLE) else "Normal"
         self._recorder.event(regarding, type_, reason, note, "Schedule")
 
-    def wake_pod(self, pod: ScheduledPod, node: str) -> None:
-        """Make kube-scheduler retry the pod: an update of an unschedulable pod moves it to the active queue."""
+    def _wake_pod(self, pod: ScheduledPod, node: str) -> None:
         if self._pod_client is None:
             return
         meta = pod.metadata

@@ -256,7 +256,7 @@ def test_while_nobody_knows_whether_an_admission_was_written_its_capacity_stays_
     world.add_gang("one", worker=6)
     world.add_gang("two", worker=6)
     world.api.script.append(no_answer(applied=applied))
-    world.admission.run_once()
+    world.run_pass()
     assert world.state.view.statistics().reserved_members == 6
     world.clock.advance(1)
     for _ in range(3):
@@ -419,7 +419,7 @@ def test_a_status_that_cannot_be_written_is_not_tried_without_a_pause(world: Gan
     world.api.always = refusal(403, "Forbidden")
     before = len(world.api.written("PATCH"))
     for _ in range(20):
-        world.admission.run_once()
+        world.run_pass()
     assert len(world.api.written("PATCH")) == before + 1
     world.api.always = None
     world.clock.advance(1)

@@ -7,7 +7,7 @@ compared with each other one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -22,14 +22,15 @@ ETCD_LIMIT = 1_500_000
 
 
 @pytest.fixture
-def large() -> GangWorld:
+def large() -> Iterator[GangWorld]:
     """Admitted, one member a node; the nodes have names as those of a cloud."""
     world = GangWorld(is_indexed=True)
     for index in range(MEMBERS):
         world.put_node(f"ip-10-{index // 250}-{index % 250}-7.eu-central-1.compute.internal", 2)
     world.add_gang("large", cpu=2, node=MEMBERS)
     world.run()
-    return world
+    yield world
+    world.stop_writing()
 
 
 def cpu_seconds(act: Callable[[], object]) -> float:

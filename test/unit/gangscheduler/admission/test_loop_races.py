@@ -146,7 +146,7 @@ def test_a_bound_gang_that_is_suspended_binds_no_replacement_any_more(world: Gan
 
 def test_a_bound_gang_that_is_suspended_and_resumed_at_once_goes_on(world: GangWorld) -> None:
     gone = suspend_under_a_binding(world)
-    world.admission.run_once()
+    world.run_pass()
     world.change_gang("one", {"spec": {"suspend": None}})
     fail_bindings(world)
     world.run()
@@ -247,11 +247,11 @@ def test_a_member_that_was_moved_is_not_put_back_by_what_was_read_before(world: 
     world.api.script.append(
         refusal(409, "Conflict") if fault == "conflict" else no_answer(applied=fault == "lost after")
     )
-    world.admission.run_once()
+    world.run_pass()
     seats: list[Mapping[str, str]] = []
     world.permit.set_placement = spied(world.permit.set_placement, seats)  # type: ignore[method-assign]  # to see what the gate is told
     world.clock.advance(1)
-    world.admission.run_once()
+    world.run_pass()
     assert seats
     assert all(set(nodes.values()) == {good} for nodes in seats)
     world.deliver()
@@ -281,7 +281,7 @@ def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_count
         world.state.node_rejected(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), node)
 
     world.api.script.append(Fault(after=refuse))
-    world.admission.run_once()
+    world.run_pass()
     for _ in range(2):
         world.run()
     assert refused
@@ -370,7 +370,7 @@ def test_a_gang_that_is_recreated_between_decision_and_write_is_admitted_by_a_de
 ) -> None:
     world.add_gang("two", worker=4)
     world.api.script.append(Fault(before=lambda request: world.remake_gang("two")))
-    world.admission.run_once()
+    world.run_pass()
     assert world.gang("two").status.phase == ""
     assert world.state.view.statistics().reserved_members == 3, "what was reserved for it is given back"
     world.clock.advance(1)
@@ -389,7 +389,7 @@ def test_an_admission_that_arrives_long_after_it_was_given_up_uses_no_capacity_t
         raise ApiError(0, "Timeout", "no answer in time", outcome_unknown=True)
 
     world.api.script.append(Fault(before=hold_back))
-    world.admission.run_once()
+    world.run_pass()
     world.change_gang("two", {"spec": {"priority": -1}})
     world.add_gang("three", worker=5)
     world.clock.advance(1)

@@ -1,0 +1,72 @@
+"""A real HTTP server in front of an API server in memory, which does not answer requests of some namespaces."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection
+from typing import Self
+
+from helpers.httpserver import Answer, HttpServer, Request, status_answer
+from helpers.memoryapi import MemoryApi
+from tfjob_controller.kube.errors import ApiError
+
+_JSON = {"Content-Type": "application/json"}
+
+
+class HangingApi:
+    """Use as a context manager. Writes in the namespaces of `hanging` get no answer before `release`."""
+
+    def __init__(self, *hanging: str) -> None:
+        self.api = MemoryApi()
+        self._hanging: Collection[str] = hanging
+        self._server = HttpServer(self._respond)
+        self._released = threading.Event()
+        self._lock = threading.Lock()
+        # By path, the writes that got no answer yet, and the most that there ever were at the same time.
+        self.unanswered: Counter[str] = Counter()
+        self.most_at_once: Counter[str] = Counter()
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def __enter__(self) -> Self:
+        self._server.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+        self._server.__exit__()
+
+    def release(self) -> None:
+        """Answer what hangs, and all later requests at once."""
+        self._released.set()
+
+    def writes(self, namespace: str) -> int:
+        """Returns how many writes have come, answered or not."""
+        return sum(each.method == "PATCH" and _namespace_of(each) == namespace for each in self._server.requests)
+
+    def _respond(self, request: Request) -> Answer:
+        if request.method != "PATCH":
+            return self._answer(request)
+        with self._lock:
+            self.unanswered[request.path] += 1
+            self.most_at_once |= self.unanswered
+        if _namespace_of(request) in self._hanging:
+            self._released.wait()
+        with self._lock:
+            self.unanswered[request.path] -= 1
+        return self._answer(request)
+
+    def _answer(self, request: Request) -> Answer:
+        content_type = request.headers.get("content-type", "")
+        try:
+            body = self.api.request(request.method, request.path, body=request.body, content_type=content_type)
+        except ApiError as error:
+            return status_answer(error.status, error.reason, error.message)
+        return Answer(200, body, _JSON)
+
+
+def _namespace_of(request: Request) -> str:
+    return request.path.partition("/namespaces/")[2].partition("/")[0]
