@@ -35,11 +35,11 @@ def audit_log(
         )
 
 
-def entries_of(log: Path, namespace: str) -> Iterator[Object]:
-    """What was asked for in that namespace, without events and watches."""
+def entries_of(log: Path, namespace: str, *, with_events: bool = False) -> Iterator[Object]:
+    """The requests in a namespace without watches, and without those of events unless they are asked for."""
     for line in log.read_text().splitlines():
         entry: Object = json.loads(line)
         reference = entry.get("objectRef") or {}
-        is_counted = entry["verb"] != "watch" and reference.get("resource") != "events"
+        is_counted = entry["verb"] != "watch" and (with_events or reference.get("resource") != "events")
         if is_counted and reference.get("namespace") == namespace:
             yield entry

@@ -14,7 +14,7 @@
 - `pods_exist_jobs`: the same, against bare POSTs of the 1,000 child Jobs and Services, until the Job controller has
   made the pods: what is left when the controller costs nothing.
 - `requests_per_job`, `first_child_p99`: see bench.single.
-- `trainjob_children_per_second`: as the first, of 200 TrainJobs with 8 nodes each, for torch.
+- TrainJobs: see bench.trainjobs.
 
 The controller has its own defaults, but for `--qps=0`.
 """
@@ -38,17 +38,15 @@ from bench.jobs import (
     PODS,
     SERVICES,
     TFJOBS,
-    TRAINJOBS,
     Object,
     children_of,
-    children_of_trainjob,
     master_and_workers,
     pods_of,
-    trainjob,
 )
 from bench.report import Reach, alternate, progress, report, size
 from bench.single import report_single
 from bench.stage import Stage, in_parallel, namespace, stage, unique
+from bench.trainjobs import report_trainjob_pods
 from bench.watcher import Watcher
 from localcluster.programs import Options
 from tfjob_controller.kube.requester import MERGE_PATCH
@@ -56,8 +54,6 @@ from tfjob_controller.options import RunOptions
 
 JOB_COUNT = size(200, tiny=3)
 REPLICAS = size(5, tiny=2)
-# Of a TrainJob.
-NODES = size(8, tiny=2)
 CHILDREN = JOB_COUNT * REPLICAS
 # Workers write too, see controller.writer: so many requests can be under way at once.
 THREADS = RunOptions().workers + RunOptions().concurrent_writes
@@ -131,14 +127,6 @@ def report_children(stage: Stage, name: str) -> bool:
     return ok & report(f"{name}_contract", "1/s", values, baselines=least, reach=reach, **extra)
 
 
-def report_trainjobs(stage: Stage) -> bool:
-    """Print the figure; False if it missed what it must reach. A TrainJob's names follow from its UID: no PATCH."""
-    values, posted = alternate(*_on_load(stage, TRAINJOB_LOAD, by_controller, by_posts))
-    extra = {"jobs": JOB_COUNT, "nodes": NODES, "threads": THREADS}
-    name = "trainjob_children_per_second"
-    return report(name, "1/s", values, baselines=posted, reach=Reach(min_ratio=0.9), **extra)
-
-
 def report_pods(stage: Stage) -> bool:
     """Print `pods_exist` and its costs; they have no reach."""
     cpu_seconds: list[float] = []
@@ -209,9 +197,6 @@ def _manifest(number: int, named: bool) -> Object:
 
 
 TFJOB_LOAD = Load(TFJOBS, REPLICAS, _manifest, children_of)
-TRAINJOB_LOAD = Load(
-    TRAINJOBS, NODES, lambda number, named: trainjob(f"train-{number:03d}", NODES), children_of_trainjob
-)
 
 
 def _child_posts(space: str, load: Load, owner: Object) -> Iterator[Write]:
@@ -251,11 +236,11 @@ def main() -> int:
     progress("children, with the API server alone")
     with stage(QUIET) as quiet:
         ok = report_children(quiet, "children_per_second")
-        ok &= report_trainjobs(quiet)
     progress("children and pods, with all controllers of Kubernetes")
     with stage() as busy:
         ok &= report_children(busy, "children_per_second_busy")
         ok &= report_pods(busy)
+        ok &= report_trainjob_pods(busy)
     ok &= report_single()
     return 0 if ok else 1
 

@@ -20,6 +20,7 @@ from bench.controller import controller
 from bench.jobs import JOBS, TFJOBS, Object, master_and_workers, replica_spec, tfjob
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import Stage, namespace, stage, unique
+from bench.trainjobs import report_trainjob_requests
 from bench.watcher import Watcher
 from localcluster import stack
 from localcluster.api import Api
@@ -45,6 +46,7 @@ def report_single() -> bool:
         if audit is None:
             progress("requests are counted only on a control plane of the benchmark, with the API server's audit log")
             return ok
+        ok &= report_trainjob_requests(ready, audit)
         with FakeKubelet(ready.api):
             return ok & report_requests(ready, audit)
 

@@ -10,6 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from tfjob_controller.trainer.naming import replica_id_of
+
 Object = Mapping[str, Any]
 
 REMOVED = "removed"
@@ -42,8 +44,7 @@ class Row:
 
 def replica_of(pod: Object) -> str:
     """`worker-0`, from the labels that every child carries."""
-    labels = pod["metadata"].get("labels", {})
-    return f"{labels.get('job_type', '?').lower()}-{labels.get('task_index', '?')}"
+    return replica_id_of(pod["metadata"].get("labels", {})) or "?"
 
 
 def state_of(pod: Object) -> str:

@@ -27,7 +27,7 @@ SAMPLE = Path("manifests/samples/trainjob-torch.yaml")
 RUNTIMES = Path("manifests/base/runtimes")
 JOB = "trainjob-torch"
 SUBJECT = Subject("trainjob", JOB, "train_job_name")
-NODE_0 = f"train_job_name={JOB},job_type=node,task_index=0"
+NODE_0 = f"train_job_name={JOB},job_type=node,batch.kubernetes.io/job-completion-index=0"
 JOB_TIMEOUT_SECONDS = 300
 SAMPLE_IMAGE = "localhost/torch"
 # So that there is something to look at: the sample alone is done in a second.

@@ -37,7 +37,7 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.gang import Gang
+from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL, Gang
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJob
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.actions.model import Actions, Patch
@@ -46,6 +46,7 @@ from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
+from tfjob_controller.trainer.state.indexedjobs import completed_indexes
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle, Reading, TrainingJob
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.trainer.status.summary import StatusEvent
@@ -163,7 +164,13 @@ class World:
         return next(replica for replica in plan.replicas.candidates or plan.replicas.all if replica.id == replica_id)
 
     def name(self, replica_id: str) -> str:
-        return self.replica(replica_id).name
+        """Of the child Job that runs it."""
+        return self.replica(replica_id).job_name
+
+    def pods_of(self, replica_id: str) -> list[Pod]:
+        """The oldest first."""
+        replica = self.replica(replica_id)
+        return [pod for pod in self.pods.get(replica.job_name, ()) if _runs(pod, replica)]
 
     # Steps of the controller
 
@@ -308,38 +315,56 @@ class World:
         self.jobs[name] = replace(job, status=replace(job.status, **status))
 
     def job_ends(self, replica_id: str, outcome: str, message: str = "") -> None:
+        """Of an Indexed Job, all pods end with a failed one, and it is complete with the last index."""
+        replica = self.replica(replica_id)
+        if replica.role.job_name and outcome == "Failed":
+            self.pods[replica.job_name] = [
+                pod if _has_finished(pod) or _runs(pod, replica) else self._going(pod)
+                for pod in self.pods.get(replica.job_name, [])
+            ]
+        elif replica.role.job_name and outcome == "Complete":
+            done = completed_indexes(self.jobs[replica.job_name]) | {replica.index}
+            self.job_status(replica_id, completed_indexes=",".join(map(str, sorted(done))))
+            if len(done) < replica.role.replicas:
+                return
         condition = Condition(outcome, "True", message=message, last_transition_time=format_time(self.now))
         self.job_status(replica_id, conditions=(condition,), active=0)
 
     def pod(self, replica_id: str, *, newest: bool = False, **status: Any) -> Pod:
         """Sets the status of a replica's pod; creates the pod if there is none, or if it should be the newest."""
-        name = self.name(replica_id)
-        pods = self.pods.setdefault(name, [])
-        if newest or not pods or not self._is_of_job(pods[-1], name):
-            pods.append(self._new_pod(name))
-        given = {"start_time": format_time(self.now), **status} if not pods[-1].status.start_time else status
-        pods[-1] = replace(pods[-1], status=replace(pods[-1].status, **given))
-        return pods[-1]
+        replica, pods = self.replica(replica_id), self.pods_of(replica_id)
+        if newest or not pods or not self._is_of_job(pods[-1], replica.job_name):
+            pods = [self._new_pod(replica)]
+            self.pods.setdefault(replica.job_name, []).append(pods[-1])
+        old = pods[-1]
+        given = {"start_time": format_time(self.now), **status} if not old.status.start_time else status
+        return self._replace_pod(replica, old, replace(old, status=replace(old.status, **given)))
+
+    def _replace_pod(self, replica: Replica, old: Pod, new: Pod) -> Pod:
+        self.pods[replica.job_name] = [new if pod is old else pod for pod in self.pods[replica.job_name]]
+        return new
 
     def _is_of_job(self, pod: Pod, name: str) -> bool:
         return name not in self.jobs or pod.metadata.owner_references[0].uid == self.jobs[name].metadata.uid
 
-    def _new_pod(self, name: str) -> Pod:
+    def _new_pod(self, replica: Replica) -> Pod:
+        name = replica.job_name
         owner = OwnerReference(kind="Job", name=name, uid=self.jobs[name].metadata.uid, controller=True)
         uid = f"uid-{next(_uids)}"
+        index = {COMPLETION_INDEX_LABEL: str(replica.index)} if replica.role.job_name else {}
         meta = PodMeta(
-            name=f"{name}-{uid}",
+            name=f"{replica.name}-{uid}",
             uid=uid,
             creation_timestamp=format_time(self.now),
-            labels=self.jobs[name].metadata.labels,
+            labels={**self.jobs[name].metadata.labels, **index},
             owner_references=(owner,),
         )
         return Pod(meta, status=PodStatus(phase="Pending"))
 
     def pod_deleted(self, replica_id: str) -> None:
         """A user deletes the pod, which is being deleted from now on."""
-        pods = self.pods[self.name(replica_id)]
-        pods[-1] = self._going(pods[-1])
+        old = self.pods_of(replica_id)[-1]
+        self._replace_pod(self.replica(replica_id), old, self._going(old))
 
     def runs(self, replica_id: str, *, newest: bool = False, restart_count: int = 0) -> None:
         last = self._last(replica_id) if restart_count else ContainerState()
@@ -354,7 +379,7 @@ class World:
         return self.replica(replica_id).role.container
 
     def _last(self, replica_id: str) -> ContainerState:
-        pods = self.pods.get(self.name(replica_id)) or [Pod(PodMeta())]
+        pods = self.pods_of(replica_id) or [Pod(PodMeta())]
         statuses = pods[-1].status.container_statuses or (ContainerStatus(),)
         return statuses[0].state if statuses[0].state.terminated else statuses[0].last_state
 
@@ -375,7 +400,7 @@ class World:
 
     def all_run(self) -> None:
         for replica in self.state.plan.replicas.all:
-            if replica.id not in self.status.succeeded_indexes and replica.name in self.jobs:
+            if replica.id not in self.status.succeeded_indexes and replica.job_name in self.jobs:
                 self.runs(replica.id)
 
 
@@ -385,6 +410,10 @@ def _merged(old: Any, patch: Any) -> Any:
     kept = dict(old) if isinstance(old, dict) else {}
     merged = kept | {name: _merged(kept.get(name), value) for name, value in patch.items()}
     return {name: value for name, value in merged.items() if name not in patch or patch[name] is not None}
+
+
+def _runs(pod: Pod, replica: Replica) -> bool:
+    return not replica.role.job_name or pod.metadata.labels.get(COMPLETION_INDEX_LABEL) == str(replica.index)
 
 
 def _has_finished(pod: Pod) -> bool:

@@ -140,7 +140,8 @@ class LaggingCluster:
             self._run(replica_id, job, pods)
 
     def _run(self, replica_id: str, job: BatchJob, pods: Sequence[Pod]) -> None:
-        outcome = self._outcome(pods)
+        own = self.truth.pods_of(replica_id)
+        outcome = self._outcome(own)
         if outcome:
             self.truth.job_ends(replica_id, outcome)
         elif job.spec.suspend:
@@ -149,7 +150,7 @@ class LaggingCluster:
             self._says_suspended(replica_id, job)
         else:
             self.truth.job_status(replica_id, conditions=())
-            if all(is_finished(pod) for pod in pods):
+            if all(is_finished(pod) for pod in own):
                 self.truth.pod(replica_id, newest=True, phase="Pending")
 
     def _says_suspended(self, replica_id: str, job: BatchJob) -> None:
@@ -176,7 +177,7 @@ class LaggingCluster:
     def kubelet(self, replica_id: str) -> None:
         """Takes one step with each pod of a replica: starts it, ends a terminating one, or removes an ended one."""
         name = self.truth.name(replica_id)
-        for pod in list(self.truth.pods.get(name, ())):
+        for pod in self.truth.pods_of(replica_id):
             if pod.metadata.deletion_timestamp is None:
                 if not is_finished(pod):
                     self.truth.runs(replica_id)
@@ -193,8 +194,7 @@ class LaggingCluster:
 
     def is_killed(self, replica_id: str) -> None:
         """The replica's program is killed if it runs, for example by the kernel."""
-        pods = self._pods_of(self.truth.name(replica_id))
-        running = [pod for pod in pods if not is_finished(pod) and _has_run(pod)]
+        running = [pod for pod in self.truth.pods_of(replica_id) if not is_finished(pod) and _has_run(pod)]
         if running and all(pod.metadata.deletion_timestamp is None for pod in running):
             self.truth.exits(replica_id, 137, "Error")
             self.failures += 1

@@ -11,6 +11,7 @@ from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from localcluster import nodes as nodes_module
+from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 
 # Several interpreters with large libraries start on two processors that may be busy.
 PATIENCE_SECONDS = 240.0
@@ -48,5 +49,6 @@ class TrainJobs:
         return status
 
     def log(self, name: str, role: str = "node", index: int = 0, container: str = "") -> str:
-        labels = f"train_job_name={name},job_type={role},task_index={index}"
+        of_index = COMPLETION_INDEX_LABEL if role == "node" else "task_index"
+        labels = f"train_job_name={name},job_type={role},{of_index}={index}"
         return self.kubectl.must("logs", "-l", labels, "-c", container or role, "--tail=-1")

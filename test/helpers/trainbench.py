@@ -128,7 +128,8 @@ class TrainBench:
     def child(self, replica: str) -> str:
         """Returns the name of the Job of a replica such as `node-1`."""
         role, _, index = replica.rpartition("-")
-        return f"example-train-{role}-{runtime_id_of(self.job['metadata']['uid'])}-{index}"
+        name = f"example-train-{role}-{runtime_id_of(self.job['metadata']['uid'])}"
+        return name if role == "node" else f"{name}-{index}"
 
     def runs(self, *replicas: str) -> None:
         for each in replicas:
@@ -138,8 +139,15 @@ class TrainBench:
         """The replica's pod ends, and its Job."""
         ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "finishedAt": SEEN_AT}
         self._pod(replica, "Failed" if exit_code else "Succeeded", {"terminated": ended}, ready=False)
+        path = f"{JOB_PATH}/{self.child(replica)}"
+        job = self.api.objects[path]
+        done = {*filter(None, job.get("status", {}).get("completedIndexes", "").split(","))}
+        if not exit_code:
+            done.add(replica.rpartition("-")[2])
         condition = {"type": "Failed" if exit_code else "Complete", "status": "True"}
-        self.api.change(f"{JOB_PATH}/{self.child(replica)}", {"status": {"conditions": [condition]}})
+        is_over = exit_code != 0 or len(done) == job["spec"]["completions"]
+        changed = {"completedIndexes": ",".join(sorted(done)), "conditions": [condition] if is_over else []}
+        self.api.change(path, {"status": changed})
 
     def pods_go(self) -> None:
         for path in self.api.paths("/pods/"):
@@ -149,9 +157,11 @@ class TrainBench:
         name = self.child(replica)
         job = self.api.objects[f"{JOB_PATH}/{name}"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True}
+        index = replica.rpartition("-")[2]
+        by_controller = {"batch.kubernetes.io/job-name": name, "batch.kubernetes.io/job-completion-index": index}
         metadata = {
-            "name": f"{name}-x",
-            "labels": {**job["spec"]["template"]["metadata"]["labels"], "batch.kubernetes.io/job-name": name},
+            "name": f"{name}-{index}-x",
+            "labels": job["spec"]["template"]["metadata"]["labels"] | by_controller,
             "ownerReferences": [{**owner, "uid": job["metadata"]["uid"]}],
         }
         container = {"name": replica.rpartition("-")[0], "ready": ready, "restartCount": 0, "state": state}

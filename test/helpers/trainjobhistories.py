@@ -11,6 +11,7 @@ from helpers.clusterinmemory import World
 from helpers.trainworld import admit, ends, train_world, world_in_steps
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.state.indexedjobs import completed_indexes
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.util.timestamps import format_time
 
@@ -24,14 +25,14 @@ IDS = st.sampled_from((*NODES, *NODES, "launcher-0", *CARRIERS))
 def _makes_pods(cluster: World, replica_id: str) -> bool:
     """Whether the Job controller would create pods."""
     found = [each for each in cluster.plan.replicas.all if each.id == replica_id]
-    job = cluster.jobs.get(found[0].name) if found else None
-    if job is None or job.metadata.deletion_timestamp is not None:
+    job = cluster.jobs.get(found[0].job_name) if found else None
+    if job is None or job.metadata.deletion_timestamp is not None or found[0].index in completed_indexes(job):
         return False
     return not job.spec.suspend and not job_outcome(job)
 
 
 def _has_pod(cluster: World, replica_id: str) -> bool:
-    return _makes_pods(cluster, replica_id) and bool(cluster.pods.get(cluster.name(replica_id)))
+    return _makes_pods(cluster, replica_id) and bool(cluster.pods_of(replica_id))
 
 
 def runs(replica_id: str) -> Step:
@@ -125,7 +126,7 @@ def goes(replica_id: str) -> Step:
     """A Job that is being deleted is removed with its pods, or a pod without a Job is removed."""
 
     def step(cluster: World) -> None:
-        name = next((each.name for each in cluster.plan.replicas.all if each.id == replica_id), "")
+        name = next((each.job_name for each in cluster.plan.replicas.all if each.id == replica_id), "")
         if name in cluster.jobs and cluster.jobs[name].metadata.deletion_timestamp is not None:
             cluster.delete_job(name)
         elif name not in cluster.jobs:

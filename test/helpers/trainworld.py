@@ -120,7 +120,7 @@ def admit(cluster: World) -> None:
 
 def jobs(cluster: World) -> list[str]:
     """Returns the ids of the replicas that have a child Job now, including Jobs that are being deleted."""
-    return [each.id for each in cluster.plan.replicas.all if each.name in cluster.jobs]
+    return [each.id for each in cluster.plan.replicas.all if each.job_name in cluster.jobs]
 
 
 def generations(cluster: World) -> set[str]:

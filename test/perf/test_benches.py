@@ -86,7 +86,6 @@ FIGURES = {
     "create": {
         "children_per_second": True,
         "children_per_second_contract": True,
-        "trainjob_children_per_second": True,
         "children_per_second_busy": True,
         "children_per_second_busy_contract": True,
         "pods_exist": True,

@@ -78,8 +78,9 @@ def a_suspended_job_starts_nothing(state: JobState, actions: Actions, result: St
 
 
 def only_what_may_run_is_created(state: JobState, actions: Actions, result: StatusResult) -> None:
-    created = {each.name for each in actions.creates if each.resource is JOBS}
-    assert created <= state.plan.replicas.by_name.keys()
+    jobs = {each.name for each in actions.creates if each.resource is JOBS}
+    created = {each.name for each in state.plan.replicas.all if each.job_name in jobs}
+    assert jobs == {state.plan.replicas.by_name[name].job_name for name in created}
     assert not created & state.observed.jobs.keys()
     assert not created & {view.replica.name for view in state.replica_states if view.state == SUCCEEDED}
     assert not {state.plan.replicas.by_name[name].id for name in created} & set(result.status.succeeded_indexes)
@@ -104,7 +105,7 @@ def what_runs_stays(state: JobState, actions: Actions) -> None:
             is_beside_a_stopped_one = state.plan.replicas.restarts_together and any(
                 each.job is not None and each.job.spec.suspend for each in state.step.replica_states
             )
-            assert name not in touched or is_beside_a_stopped_one
+            assert view.replica.job_name not in touched or is_beside_a_stopped_one
 
 
 def a_job_is_recreated_only_once_its_failures_are_counted(
@@ -125,11 +126,13 @@ def a_restart_deletes_exactly_the_set(cluster: World, state: JobState, result: S
     cluster.job = cluster.kind.written(cluster.job, result.status)
     deletes = plan_actions(cluster.state).deletes
     cluster.job = before
-    together = {each.name for each in state.plan.replicas.all if each.role.restarts_together}
+    together = {each.job_name for each in state.plan.replicas.all if each.role.restarts_together}
     here = {
-        name
-        for name, job in state.observed.jobs.items()
-        if name in together and job.metadata.deletion_timestamp is None
+        each.job_name
+        for each in state.plan.replicas.all
+        if each.role.restarts_together
+        and each.name in state.observed.jobs
+        and state.observed.jobs[each.name].metadata.deletion_timestamp is None
     }
     deleted = {each.name for each in deletes if each.resource is JOBS}
     assert here == deleted & together

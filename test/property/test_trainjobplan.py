@@ -17,6 +17,7 @@ from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
 from tfjob_controller.trainer.gang.terms import ALWAYS, NO_GANGS, GangPolicy
+from tfjob_controller.trainer.naming import INDEX_REFERENCE
 from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 
@@ -63,7 +64,12 @@ def test_every_valid_job_is_planned_or_refused_in_one_line(spec: Any, its: Any, 
 def env_of(plan: Plan, replica: Replica) -> dict[str, str]:
     containers = build_job(plan, replica)["spec"]["template"]["spec"]["containers"]
     (training,) = (each for each in containers if each["name"] == replica.role.name)
-    return {each["name"]: each["value"] for each in training["env"]}
+    values = {each["name"]: each["value"] for each in training["env"] if "value" in each}
+    return {name: value.replace(INDEX_REFERENCE, str(replica.index)) for name, value in values.items()}
+
+
+def address_of(replica: Replica) -> str:
+    return f"{replica.name}.{replica.role.service_name}"
 
 
 def nodes_of(plan: Plan) -> list[Replica]:
@@ -98,8 +104,8 @@ def test_where_nodes_meet_there_is_a_service(name: str, nodes: int, framework: s
         "jax": lambda: env["JAX_COORDINATOR_ADDRESS"].split(":"),
         "xgboost": lambda: (env["DMLC_TRACKER_URI"], env["DMLC_TRACKER_PORT"]),
     }[framework]()
-    assert address == plan.replicas.chief.name
-    assert known[address] == int(port)
+    assert address == address_of(plan.replicas.chief)
+    assert known == {plan.replicas.chief.role.service_name: int(port)}
 
 
 @given(name=names, nodes=st.integers(1, 12))
@@ -108,7 +114,8 @@ def test_each_node_of_tensorflow_finds_itself_among_all(name: str, nodes: int) -
     known = services(plan)
     configs = [json.loads(env_of(plan, each)["TF_CONFIG"]) for each in nodes_of(plan)]
     assert all(each["cluster"] == configs[0]["cluster"] for each in configs)
-    assert configs[0]["cluster"]["worker"] == [f"{each.name}:{known[each.name]}" for each in nodes_of(plan)]
+    (port,) = known.values()
+    assert configs[0]["cluster"]["worker"] == [f"{address_of(each)}:{port}" for each in nodes_of(plan)]
     assert [each["task"]["index"] for each in configs] == list(range(nodes))
 
 
@@ -116,8 +123,8 @@ def test_each_node_of_tensorflow_finds_itself_among_all(name: str, nodes: int) -
 def test_the_launcher_gets_the_name_of_each_node(name: str, nodes: int, slots: int) -> None:
     plan = train_plan(name=name, framework="mpi", nodes=nodes, trainer={"numProcPerNode": slots})
     lines = build_config_map(plan)["data"]["hostfile"].splitlines()
-    assert lines == [f"{each.name} slots={slots}" for each in nodes_of(plan)]
-    assert {line.split()[0] for line in lines} == set(services(plan))
+    assert lines == [f"{address_of(each)} slots={slots}" for each in nodes_of(plan)]
+    assert {line.split()[0].partition(".")[2] for line in lines} == set(services(plan))
 
 
 @given(name=names, framework=frameworks, nodes=st.integers(1, 30), in_steps=st.booleans())
@@ -131,7 +138,8 @@ def test_names_are_valid_and_steps_are_parts_of_the_whole(
     for each in plan.replicas.all:
         assert DNS_1035.fullmatch(each.name)
         job = build_job(plan, each)
-        assert job["metadata"]["name"] == each.name
+        assert job["metadata"]["name"] == each.job_name
+        assert each.name == (f"{each.job_name}-{each.index}" if each.role.job_name else each.job_name)
         assert job["spec"]["template"]["spec"]["restartPolicy"] in ("Never", "OnFailure")
     parts = [each.name for step in plan.steps for each in step.replicas.all]
     assert sorted(parts) == (sorted(plan.replicas.by_name) if in_steps else [])

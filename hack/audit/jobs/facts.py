@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from audit.jobs.history import CHILDREN, JOBS, OWNERS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
+from tfjob_controller.api.gang import index_of, kind_of
+from tfjob_controller.trainer.naming import replica_id_of
 
 EXPECTS = "chaos.kubeflow.org/expects"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
@@ -88,11 +90,9 @@ def job_uid_of(history: History, life: Life) -> str:
 
 def replica_of(history: History, life: Life) -> Replica | None:
     """Whose child this is, by owner references and labels."""
-    uid, labels = job_uid_of(history, life), labels_of(life.last)
-    index = labels.get("task_index", "")
-    if not uid or not index.isdigit():
-        return None
-    return Replica(uid, labels.get("job_type", "").lower(), int(index))
+    uid, replica = job_uid_of(history, life), replica_id_of(labels_of(life.last))
+    index = index_of(replica)
+    return Replica(uid, kind_of(replica), index) if uid and index is not None else None
 
 
 def pods_of(history: History) -> Iterator[tuple[Replica, Life]]:

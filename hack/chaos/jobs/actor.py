@@ -10,6 +10,7 @@ from typing import Any
 from chaos.jobs.plan import KILLED, JobPlan, Part
 from localcluster.fakekubelet import by_annotations
 from localcluster.podstatus import Outcome
+from tfjob_controller.trainer.naming import replica_id_of
 
 Object = dict[str, Any]
 
@@ -29,7 +30,7 @@ class Actor:
         part = next((each for each in plan.parts if each.role == labels.get("job_type")), None) if plan else None
         if part is None:
             return by_annotations(pod, attempt)
-        return self._outcome(part, (job, part.role, labels.get("task_index", "")))
+        return self._outcome(part, (job, part.role, replica_id_of(labels).rpartition("-")[2]))
 
     def _outcome(self, part: Part, key: tuple[str, str, str]) -> Outcome:
         with self._lock:

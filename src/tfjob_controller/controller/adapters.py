@@ -33,6 +33,7 @@ from tfjob_controller.trainer.naming import new_runtime_id, runtime_id_of
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
+from tfjob_controller.trainer.state.indexedjobs import pods_of
 from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
 from tfjob_controller.trainer.state.pods import all_containers_ended, newest, was_started
 from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
@@ -249,7 +250,7 @@ class TrainJobAdapter:
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the chief's log. A job does not end before the log of its ended chief is read."""
-        pod = newest(observed.pods.get(plan.replicas.chief.name, ()))
+        pod = newest(pods_of(plan.replicas.chief, observed))
         names = metric_names_of(job.spec)
         if pod is None or not names or not was_started(pod, plan.replicas.chief.role.container):
             return observed

@@ -192,8 +192,9 @@ def tfjobs(line: Line) -> Iterable[str]:
 def replicas(line: Line) -> Iterable[str]:
     """The replicas that have a pod, their types, and `all`."""
     from tfjob_controller.api.common.core import PODS
+    from tfjob_controller.api.gang import index_of, kind_of
     from tfjob_controller.client.kinds import KINDS
-    from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, name_value
+    from tfjob_controller.trainer.naming import name_value, replica_id_of
 
     if not line.positional:
         return ()
@@ -203,8 +204,9 @@ def replicas(line: Line) -> Iterable[str]:
         for kind in (each for each in KINDS if wanted.kind in ("", each.word)):
             selector = f"{kind.name_label}={name_value(wanted.name)}"
             for meta in _metadata(session, PODS, session.namespace, selector):
-                labels = meta.get("labels") or {}
-                found.add((labels[JOB_TYPE].lower(), int(labels[TASK_INDEX])))
+                replica = replica_id_of(meta.get("labels") or {})
+                if (index := index_of(replica)) is not None:
+                    found.add((kind_of(replica), index))
     types = sorted({role for role, _ in found})
     return ["all", *types, *(f"{role}-{index}" for role, index in sorted(found))]
 

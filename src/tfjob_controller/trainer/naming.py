@@ -15,6 +15,8 @@ import re
 import string
 from collections.abc import Container, Mapping
 
+from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
+
 JOB_NAME_CUT = 40
 MAX_LABEL = 63
 RUNTIME_ID_LENGTH = 4
@@ -36,6 +38,11 @@ def child_name(job_name: str, role: str, runtime_id: str, index: int) -> str:
     return name_prefix(job_name, min(JOB_NAME_CUT, MAX_LABEL - len(tail))) + tail
 
 
+def indexed_job_name(job_name: str, role: str, runtime_id: str) -> str:
+    """Name of the Indexed Job that runs all replicas of a role: with an index it is the name of a replica."""
+    return child_name(job_name, role, runtime_id, 0).removesuffix("-0")
+
+
 def gang_name(job_name: str, runtime_id: str) -> str:
     """Name of the job's Gang: that of its children without role and index."""
     return f"{name_prefix(job_name)}-{runtime_id}"
@@ -49,6 +56,15 @@ def config_map_name(runtime_id: str) -> str:
 def replica_id(role: str, index: int) -> str:
     """What a replica is called in status, reasons and events: `worker-3`."""
     return f"{role}-{index}"
+
+
+def replica_id_of(labels: Mapping[str, str]) -> str:
+    """The replica that a child with these labels belongs to: `worker-3`. Without an index, which all children but those
+    of an Indexed Job as a whole have, only its role; empty without a role.
+    """
+    role = labels.get(JOB_TYPE, "").lower()
+    index = labels.get(TASK_INDEX) or labels.get(COMPLETION_INDEX_LABEL)
+    return replica_id(role, int(index)) if role and index and index.isdecimal() else role
 
 
 def new_runtime_id(taken: Container[str], rng: random.Random) -> str:
@@ -88,6 +104,9 @@ RESTART_ATTEMPT = "kubeflow.org/generation"
 
 # Put on pods by the Job controller: the name of the child Job that made the pod.
 POD_JOB_NAME = "batch.kubernetes.io/job-name"
+# The variable that the Job controller sets in each container of an Indexed Job, and how others refer to it.
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+INDEX_REFERENCE = f"$({INDEX_VARIABLE})"
 
 # Selects every child of every job: what the informers of Jobs, Services, Pods and ConfigMaps watch.
 CHILD_SELECTOR = KUBEFLOW

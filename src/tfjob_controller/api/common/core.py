@@ -109,6 +109,8 @@ class JobStatus(_Value, frozen=True):
     ready: int = 0
     succeeded: int = 0
     failed: int = 0
+    # Of an Indexed Job: `0-2,5`.
+    completed_indexes: str = ""
     conditions: tuple[Condition, ...] = ()
 
 

@@ -24,6 +24,7 @@ from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.evaluation import replica_states as views_of_plan
+from tfjob_controller.trainer.state.indexedjobs import by_replica
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.status import trainjob
@@ -47,6 +48,7 @@ def replica_views(job: TFJob | TrainJob, observed: ObservedState, now: datetime)
     if plan is None:
         return ()
     status = status_of(job)
+    observed = by_replica(plan, observed, now)
     return views_of_plan(effective_plan(plan, observed, status), observed, status, now)
 
 
@@ -67,7 +69,7 @@ def _trainjob_plan(job: TrainJob) -> Plan | None:
 def _shape(has_launcher: bool) -> ByEnvironment:
     """Returns a framework that determines only which pods exist."""
 
-    def nothing(setting: Setting, index: int) -> Mapping[str, str]:
+    def nothing(setting: Setting, index: str) -> Mapping[str, str]:
         return {}
 
     return ByEnvironment("unknown", "", frozenset(), nothing, lambda setting: None, has_launcher=has_launcher)

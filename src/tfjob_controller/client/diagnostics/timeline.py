@@ -20,7 +20,7 @@ from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
-from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX
+from tfjob_controller.trainer.naming import replica_id_of
 from tfjob_controller.trainer.state.pods import shortened
 
 CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
@@ -70,8 +70,7 @@ def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
 
 def replica_of(child: Object) -> str:
     """The replica of a child, such as worker-3; empty if it has none."""
-    labels = child["metadata"].get("labels", {})
-    return f"{labels[JOB_TYPE].lower()}-{labels.get(TASK_INDEX, '')}" if JOB_TYPE in labels else ""
+    return replica_id_of(child["metadata"].get("labels", {}))
 
 
 def _of_job(case: Diagnostics) -> Iterator[TimelineEntry]:

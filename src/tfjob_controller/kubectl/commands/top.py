@@ -24,13 +24,13 @@ from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import requests_of
 from tfjob_controller.api.common.quantity import CPU, MEMORY, amount_from, quantity_of
 from tfjob_controller.api.common.quantity import PODS as POD_COUNT
-from tfjob_controller.api.gang import parse_index
+from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
-from tfjob_controller.trainer.naming import CHILD_SELECTOR, JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
+from tfjob_controller.trainer.naming import CHILD_SELECTOR, TF_JOB_NAME, TRAIN_JOB_NAME, replica_id_of
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
 _MEBIBYTE = 2**20
@@ -90,9 +90,8 @@ def job_of(pod: ScheduledPod) -> str:
 
 
 def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
-    labels = [pod.metadata.labels for pod in pods]
-    found = {(each.get(JOB_TYPE, "").lower(), parse_index(each.get(TASK_INDEX, "")) or 0) for each in labels}
-    return [f"{role}-{index}" for role, index in sorted(found)]
+    found = {replica_id_of(pod.metadata.labels) for pod in pods}
+    return sorted(found, key=lambda replica: (kind_of(replica), index_of(replica) or 0))
 
 
 def _node_usage(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:

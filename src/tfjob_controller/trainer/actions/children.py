@@ -11,7 +11,7 @@ Kubernetes has since 1.35: retryable exit codes are the kubelet's, permanent one
 OnFailure, and the controller stops the Job as soon as it sees the error.
 
 Where all replicas are restarted together, nothing restarts one alone: its first end is its Job's, and the controller
-recreates all Jobs.
+recreates all Jobs. Of a role that one Indexed Job carries, the first end of a pod is that of all.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SECRETS, SERVICES
+from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.trainer.gang.admission import MemberAssignment, apply_assignment
-from tfjob_controller.trainer.naming import RESTART_ATTEMPT, replica_labels
+from tfjob_controller.trainer.gang.admission import MemberAssignment, apply_assignment, apply_to_set, set_labels
+from tfjob_controller.trainer.naming import (
+    INDEX_VARIABLE,
+    RESTART_ATTEMPT,
+    replica_labels,
+    replica_type_labels,
+)
 from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica
 from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.trainer.state.pods import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
@@ -39,6 +45,8 @@ TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
 # The end of the log stays with the pod's status: it tells why a program failed, and how many steps it has done, also
 # when the log is gone.
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+_INDEX_FIELD = f"metadata.labels['{COMPLETION_INDEX_LABEL}']"
+_INDEX = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_FIELD}}}
 # The largest that batch/v1 takes (int32): with the default of 6 a crashing worker would be given up within the hour.
 BACKOFF_LIMIT = 2**31 - 1
 
@@ -46,7 +54,12 @@ BACKOFF_LIMIT = 2**31 - 1
 def build_job(
     plan: Plan, replica: Replica, *, suspend: bool = False, assignment: MemberAssignment | None = None
 ) -> Body:
-    """The batch/v1 Job that runs one replica; `assignment` is its member of a gang and its node."""
+    """The batch/v1 Job that runs a replica; `assignment` is its member of a gang and its node.
+
+    Of a role that one Indexed Job carries, the answer is the same for all replicas.
+    """
+    if replica.role.job_name:
+        return _indexed_job(plan, replica, suspend, assignment)
     attempt = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_attempt(plan, replica) else {}
     labels = _labels(plan, replica) | attempt | (assignment.labels if assignment is not None else {})
     together = replica.role.restarts_together
@@ -71,21 +84,51 @@ def build_job(
     return {**_head(plan, JOBS, replica.name, labels), "spec": spec}
 
 
+def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: MemberAssignment | None) -> Body:
+    role = replica.role
+    labels = replica_type_labels(plan.identity.labels, role.replica_type)
+    labels |= {RESTART_ATTEMPT: str(plan.restart_attempt)}
+    if assignment is not None:
+        labels |= set_labels(assignment, role.name)
+    template = _template(plan, replica, labels, NEVER, in_place=False)
+    if role.service_name:
+        template["spec"]["subdomain"] = role.service_name
+    if assignment is not None:
+        apply_to_set(template["spec"], assignment)
+    if plan.scheduling.pod_group is not None:
+        labels = labels | pod_group_label(plan.scheduling.pod_group)
+        join_pod_group(template, plan.scheduling.pod_group)
+    spec: Body = {
+        "completionMode": "Indexed",
+        "completions": role.replicas,
+        "parallelism": role.replicas,
+        # A failure restarts the whole set, and a pod that replaces one alone would meet others that began without it.
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+        "template": template,
+    }
+    if suspend:
+        spec["suspend"] = True
+    return {**_head(plan, JOBS, role.job_name, labels), "spec": spec}
+
+
 def _has_attempt(plan: Plan, replica: Replica) -> bool:
     return replica.role.restarts_together or plan.scaling.resize == BY_RESTART
 
 
 def build_service(plan: Plan, replica: Replica) -> Body:
-    """The headless Service that gives one replica its name."""
-    labels = _labels(plan, replica)
+    """The headless Service that gives a replica its name; the pods of an Indexed Job share one."""
+    role = replica.role
+    labels = replica_type_labels(plan.identity.labels, role.replica_type) if role.job_name else _labels(plan, replica)
+    name = role.service_name or replica.name
     spec: Body = {
         "clusterIP": "None",
         # Programs look for their fellows long before they could be ready.
         "publishNotReadyAddresses": True,
         "selector": labels,
-        "ports": [{"name": replica.role.port_name, "port": replica.role.port}],
+        "ports": [{"name": role.port_name, "port": role.port}],
     }
-    return {**_head(plan, SERVICES, replica.name, labels), "spec": spec}
+    return {**_head(plan, SERVICES, name, labels), "spec": spec}
 
 
 def build_config_map(plan: Plan) -> Body:
@@ -149,6 +192,9 @@ def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_pl
     own_rules = "restartPolicy" in container
     rules = _restart_rules() if in_place and not own_rules else {}
     env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.progress.shares is not None)]
+    if replica.role.job_name:
+        # First of all, since a variable can only use what stands before it; the Job controller would add it at the end.
+        env = [_INDEX, *(each for each in env if not isinstance(each, dict) or each.get("name") != INDEX_VARIABLE)]
     return {**_LAST_WORDS, **container, **rules, "env": env}
 
 

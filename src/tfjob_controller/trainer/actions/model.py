@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer.actions.children import Body
+from tfjob_controller.trainer.state.observed import ObservedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,19 @@ def merge(first: Actions, second: Actions) -> Actions:
         suspends=(*first.suspends, *second.suspends),
         patches=(*first.patches, *second.patches),
     )
+
+
+def combined(observed: ObservedState, actions: Actions) -> Actions:
+    """The actions with one write for each Indexed Job, of those for its replicas."""
+    names = observed.indexed_jobs
+    if not names:
+        return actions
+    deletes = (
+        replace(each, name=names.get(each.name, each.name)) if each.resource == JOBS else each
+        for each in actions.deletes
+    )
+    suspends = (replace(each, name=names.get(each.name, each.name)) for each in actions.suspends)
+    return replace(actions, deletes=tuple(dict.fromkeys(deletes)), suspends=tuple(dict.fromkeys(suspends)))
 
 
 def build_delete(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:

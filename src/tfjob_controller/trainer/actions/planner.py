@@ -27,6 +27,7 @@ from tfjob_controller.trainer.actions.model import (
     Patch,
     SetSuspend,
     build_delete,
+    combined,
     merge,
 )
 from tfjob_controller.trainer.actions.suspension import (
@@ -73,12 +74,14 @@ def plan_actions(job_state: JobState) -> Actions:
     if job_state.job.metadata.deletion_timestamp is not None or is_finished(job_state.status):
         return NO_ACTIONS
     if job_state.status.phase == PHASE_CLEAN_UP:
-        return _clean_up(job_state) or NO_ACTIONS
+        return combined(job_state.observed, _clean_up(job_state)) or NO_ACTIONS
     if job_state.completion is not None or job_state.must_restart_all:
         # The status must say so first.
         return NO_ACTIONS
     current = _suspended(job_state) if job_state.step.plan.policy.suspend else _running(job_state)
-    return merge(_pod_group(job_state), merge(current, _obsolete(job_state))) or NO_ACTIONS
+    return (
+        combined(job_state.observed, merge(_pod_group(job_state), merge(current, _obsolete(job_state)))) or NO_ACTIONS
+    )
 
 
 def _suspended(job_state: JobState) -> Actions:
@@ -200,14 +203,36 @@ def _creates(job_state: JobState) -> Iterator[Create]:
         return
     yield from _mounted_creates(plan, observed)
     announced = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
+    yield from _indexed_creates(job_state, announced)
     for state in job_state.step.replica_states:
         replica, is_done = state.replica, state.state == replica_state.SUCCEEDED
+        if replica.role.job_name:
+            continue
         assignment = admission.assignments.get(replica.name) if admission is not None else None
         is_assigned = admission is None or assignment is not None
         if is_assigned and not is_done and can_create_job(observed, replica.name):
             yield Create(JOBS, replica.name, build_job(announced, replica, assignment=assignment))
         if (is_assigned or is_done) and _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
+
+
+def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
+    """The Indexed Jobs and their Services that are missing: a Job once all of its replicas may run."""
+    observed, admission = job_state.step.observed, job_state.admission
+    for role in plan.replicas.roles:
+        states = [state for state in job_state.step.replica_states if state.replica.role is role]
+        if not role.job_name or not states:
+            continue
+        first = states[0].replica
+        assignments = admission.assignments if admission is not None else None
+        if assignments is not None and any(state.replica.name not in assignments for state in states):
+            continue
+        is_done = all(state.state == replica_state.SUCCEEDED for state in states)
+        if not is_done and all(can_create_job(observed, state.replica.name) for state in states):
+            assignment = assignments[first.name] if assignments is not None else None
+            yield Create(JOBS, role.job_name, build_job(plan, first, assignment=assignment))
+        if _lacks_service(first, observed):
+            yield Create(SERVICES, role.service_name, build_service(plan, first))
 
 
 def _must_wait(job_state: JobState) -> bool:

@@ -44,7 +44,7 @@ def suspension_changes(states: Sequence[ReplicaState], suspend: bool) -> Iterato
 
 def _would_run_again(state: ReplicaState) -> bool:
     """The program has succeeded but not its pod, which another container kept alive until it went away."""
-    if state.state != replica_state.SUCCEEDED:
+    if state.state != replica_state.SUCCEEDED or state.replica.role.job_name:
         return False
     container = training_container(state.pod, state.replica.role.container) if state.pod is not None else None
     exited = last_exit(container) if container is not None else None
@@ -105,14 +105,15 @@ def _is_stopping(state: ReplicaState, pod: Pod, lost_before: str) -> bool:
 
 def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> list[str]:
     """Names of the child Jobs that must be suspended, in order."""
-    ending = {state.replica.name for state in states if _ends_by_itself(state)}
+    ending = {state.job.metadata.uid for state in states if state.job is not None and _ends_by_itself(state)}
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         candidates = [
             state.replica.name for state in states if state.replica.decides and state.state == replica_state.FAILED
         ]
     else:
         candidates = list(observed.jobs)
-    return [name for name in candidates if name not in ending and is_active(observed.jobs.get(name))]
+    jobs = ((name, observed.jobs.get(name)) for name in candidates)
+    return [name for name, job in jobs if job is not None and job.metadata.uid not in ending and is_active(job)]
 
 
 def active_jobs(jobs: Iterable[BatchJob]) -> list[str]:
@@ -132,7 +133,7 @@ def _ends_by_itself(state: ReplicaState) -> bool:
     after its containers have ended, and until then the Job controller deletes it.
     """
     pod = state.pod
-    if pod is None or not all_containers_ended(pod):
+    if pod is None or not all_containers_ended(pod) or (state.replica.role.job_name and is_finished(pod)):
         return False
     if state.state == replica_state.SUCCEEDED:
         return pod.status.phase != FAILED

@@ -39,7 +39,7 @@ class Setting:
 
     job_name: str
     num_nodes: int
-    # DNS names of the nodes by index: names of headless Services in the job's namespace.
+    # DNS names of the nodes by index, valid in the job's namespace.
     nodes: tuple[str, ...]
     # `auto`, `cpu`, `gpu` or a whole number; empty if not set.
     num_proc_per_node: str = ""
@@ -78,8 +78,12 @@ class Framework(Protocol):
     def problem(self, setting: Setting) -> str | None:
         """Why such a job cannot run: one sentence that names the field and the remedy. `nodes` may be empty."""
 
-    def environment(self, setting: Setting, role: str, index: int) -> Mapping[str, str]:
-        """The variables of one training container. Called only if there is no problem."""
+    def environment(self, setting: Setting, role: str, index: str) -> Mapping[str, str]:
+        """The variables of the training containers of a role. Called only if there is no problem.
+
+        All nodes have one pod template, so `index` is a reference that Kubernetes replaces by the node's index:
+        `$(JOB_COMPLETION_INDEX)`. It may stand anywhere in a value, but nothing can be computed from it.
+        """
 
     def files(self, setting: Setting) -> Mapping[str, str]:
         """The data of the ConfigMap that `equip` mounts; empty if it needs none."""
@@ -132,8 +136,8 @@ class ByEnvironment:
     name: str
     runtime: str
     reserved: frozenset[str]
-    # Returns the variables of a node, given the setting and the node's index.
-    variables: Callable[[Setting, int], Mapping[str, str]]
+    # Returns the variables of a node, given the setting and the reference to the node's index.
+    variables: Callable[[Setting, str], Mapping[str, str]]
     check: Callable[[Setting], str | None]
     port: int = DEFAULT_PORT
     commands: tuple[str, ...] = ()
@@ -142,7 +146,7 @@ class ByEnvironment:
     def problem(self, setting: Setting) -> str | None:
         return self.check(setting)
 
-    def environment(self, setting: Setting, role: str, index: int) -> Mapping[str, str]:
+    def environment(self, setting: Setting, role: str, index: str) -> Mapping[str, str]:
         return self.variables(setting, index) if role == NODE else {}
 
     def files(self, setting: Setting) -> Mapping[str, str]:

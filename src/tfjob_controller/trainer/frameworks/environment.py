@@ -49,25 +49,25 @@ def processes_per_node(setting: Setting) -> str:
     return wanted
 
 
-def _torch_variables(setting: Setting, index: int) -> Mapping[str, str]:
+def _torch_variables(setting: Setting, index: str) -> Mapping[str, str]:
     first, nodes, port = setting.nodes[0], str(setting.num_nodes), str(DEFAULT_PORT)
     return {
         "PET_NNODES": nodes,
         "PET_NPROC_PER_NODE": processes_per_node(setting),
-        "PET_NODE_RANK": str(index),
+        "PET_NODE_RANK": index,
         "PET_MASTER_ADDR": first,
         "PET_MASTER_PORT": port,
         "MASTER_ADDR": first,
         "MASTER_PORT": port,
         "WORLD_SIZE": nodes,
-        "RANK": str(index),
+        "RANK": index,
     }
 
 
 TORCH = ByEnvironment(
     name="torch",
     runtime="torch-distributed",
-    reserved=frozenset(_torch_variables(_SAMPLE, 0)),
+    reserved=frozenset(_torch_variables(_SAMPLE, "")),
     variables=_torch_variables,
     check=processes_problem,
     commands=("torchrun", "torch.distributed.run"),
@@ -77,7 +77,7 @@ TF_CONFIG = "TF_CONFIG"
 TENSORFLOW_PORT = 2222
 
 
-def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[str, int], Mapping[str, str]]:
+def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[str, str], Mapping[str, str]]:
     """Returns the variables of a replica by its role and index, given the addresses (`host:port`) of all by role.
 
     Addresses are in the order of the indexes. Role names are in lower case. The part that all replicas share is
@@ -85,7 +85,7 @@ def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[str
     """
     shared = json.dumps(dict(sorted(cluster.items())), separators=(",", ":"))
 
-    def environment(role: str, index: int) -> Mapping[str, str]:
+    def environment(role: str, index: str) -> Mapping[str, str]:
         own = f'"task":{{"type":"{role}","index":{index}}}'
         return {TF_CONFIG: f'{{"cluster":{shared},{own},"environment":"cloud"}}'}
 
@@ -94,7 +94,7 @@ def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[str
 
 # Formats the addresses of all nodes once per job instead of once per node. Few jobs are compiled at a time.
 @lru_cache(maxsize=16)
-def _of_workers(nodes: tuple[str, ...]) -> Callable[[str, int], Mapping[str, str]]:
+def _of_workers(nodes: tuple[str, ...]) -> Callable[[str, str], Mapping[str, str]]:
     return tf_config_environment({"worker": [f"{node}:{TENSORFLOW_PORT}" for node in nodes]})
 
 
@@ -108,11 +108,11 @@ TENSORFLOW = ByEnvironment(
 )
 
 
-def _jax_variables(setting: Setting, index: int) -> Mapping[str, str]:
+def _jax_variables(setting: Setting, index: str) -> Mapping[str, str]:
     values = {
         "COORDINATOR_ADDRESS": f"{setting.nodes[0]}:{DEFAULT_PORT}",
         "NUM_PROCESSES": str(setting.num_nodes),
-        "PROCESS_ID": str(index),
+        "PROCESS_ID": index,
     }
     return {prefix + name: value for prefix in ("JAX_", "") for name, value in values.items()}
 
@@ -120,7 +120,7 @@ def _jax_variables(setting: Setting, index: int) -> Mapping[str, str]:
 JAX = ByEnvironment(
     name="jax",
     runtime="jax-distributed",
-    reserved=frozenset(_jax_variables(_SAMPLE, 0)),
+    reserved=frozenset(_jax_variables(_SAMPLE, "")),
     variables=_jax_variables,
     check=partial(single_process_problem, "jax"),
 )
@@ -130,11 +130,11 @@ def workers_per_node(setting: Setting) -> int:
     return setting.gpus or 1
 
 
-def _xgboost_variables(setting: Setting, index: int) -> Mapping[str, str]:
+def _xgboost_variables(setting: Setting, index: str) -> Mapping[str, str]:
     return {
         "DMLC_TRACKER_URI": setting.nodes[0],
         "DMLC_TRACKER_PORT": str(DEFAULT_PORT),
-        "DMLC_TASK_ID": str(index),
+        "DMLC_TASK_ID": index,
         "DMLC_NUM_WORKER": str(setting.num_nodes * workers_per_node(setting)),
     }
 
@@ -153,7 +153,7 @@ def _xgboost_problem(setting: Setting) -> str | None:
 XGBOOST = ByEnvironment(
     name="xgboost",
     runtime="xgboost-distributed",
-    reserved=frozenset(_xgboost_variables(_SAMPLE, 0)),
+    reserved=frozenset(_xgboost_variables(_SAMPLE, "")),
     variables=_xgboost_variables,
     check=_xgboost_problem,
 )

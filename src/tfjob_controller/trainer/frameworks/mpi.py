@@ -145,7 +145,7 @@ class _Mpi:
     def problem(self, setting: Setting) -> str | None:
         return processes_problem(setting)
 
-    def environment(self, setting: Setting, role: str, index: int) -> Mapping[str, str]:
+    def environment(self, setting: Setting, role: str, index: str) -> Mapping[str, str]:
         if role != LAUNCHER:
             return {}
         return {

@@ -39,8 +39,10 @@ from tfjob_controller.api.gang import (
     GANG_LABEL,
     GANGS,
     MAX_MEMBERS,
+    MEMBER_KIND_LABEL,
     MEMBER_LABEL,
     ON_TIMEOUT_WAIT,
+    PLACEMENT_GATE,
     RELEASED,
     REQUIRED_NODE_AFFINITY,
     Gang,
@@ -263,6 +265,7 @@ def is_misplaced(state: ReplicaState, assignment: MemberAssignment) -> bool:
     if (
         not assignment.node
         or state.job is None
+        or state.replica.role.job_name
         or state.is_up
         or state.must_redo
         or state.state == replica_state.SUCCEEDED
@@ -372,6 +375,23 @@ class MemberAssignment:
     def labels(self) -> dict[str, str]:
         pinned = {NODE_LABEL: node_value(self.node)} if self.node else {}
         return {GANG_LABEL: self.gang, MEMBER_LABEL: self.member, ATTEMPT_LABEL: str(self.attempt), **pinned}
+
+
+def set_labels(assignment: MemberAssignment, kind: str) -> dict[str, str]:
+    """The labels of the Indexed Job that runs all members of a kind: a pod's completion index says which one it is."""
+    return {GANG_LABEL: assignment.gang, MEMBER_KIND_LABEL: kind, ATTEMPT_LABEL: str(assignment.attempt)}
+
+
+def apply_to_set(pod_spec: dict[str, Any], assignment: MemberAssignment) -> None:
+    """Changes the pod spec of an Indexed Job in place. Its pods differ in their nodes, which one template cannot say:
+
+    where they are pinned, each waits behind a scheduling gate until the gang scheduler has pinned it.
+    """
+    if assignment.scheduler_name:
+        pod_spec["schedulerName"] = assignment.scheduler_name
+    if assignment.node:
+        gates = [each for each in pod_spec.get("schedulingGates") or () if each.get("name") != PLACEMENT_GATE]
+        pod_spec["schedulingGates"] = [*gates, {"name": PLACEMENT_GATE}]
 
 
 def wanted_role_members(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:

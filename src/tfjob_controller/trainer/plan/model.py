@@ -60,11 +60,14 @@ class Role:
     port_name: str = "tf-port"
     # Training cannot go on without a member: one that fails and may be tried again takes all others with it.
     restarts_together: bool = False
+    # The Indexed Job that runs all replicas, and the Service that gives them their names. Empty: each has its own.
+    job_name: str = ""
+    service_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica: `id` is for people (`worker-3`), `name` that of its child Job and Service.
+    """One replica: `id` is for people (`worker-3`), `name` that of its child Job and Service, or of its pod's host.
 
     `decides`: its permanent error is the job's (the chief; every replica under `failurePolicy: AnyReplica`).
     `fails_itself`: its child Job has a podFailurePolicy, so that a permanent error ends it without our help.
@@ -77,6 +80,11 @@ class Replica:
     is_chief: bool = False
     decides: bool = False
     fails_itself: bool = False
+
+    @property
+    def job_name(self) -> str:
+        """The name of the child Job that runs it."""
+        return self.role.job_name or self.name
 
     @property
     def serves(self) -> bool:
@@ -237,4 +245,4 @@ def environment_of(replicas: Iterable[Replica]) -> Callable[[Replica], Mapping[s
     for replica in sorted(replicas, key=lambda replica: replica.index):
         cluster.setdefault(replica.role.name, []).append(f"{replica.name}:{replica.role.port}")
     variables = tf_config_environment(cluster)
-    return lambda replica: variables(replica.role.name, replica.index)
+    return lambda replica: variables(replica.role.name, str(replica.index))

@@ -36,7 +36,16 @@ from tfjob_controller.api.trainjob.types import (
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
-from tfjob_controller.trainer.naming import TRAIN_JOB_NAME, child_name, gang_name, job_labels, replica_id, runtime_id_of
+from tfjob_controller.trainer.naming import (
+    INDEX_REFERENCE,
+    TRAIN_JOB_NAME,
+    child_name,
+    gang_name,
+    indexed_job_name,
+    job_labels,
+    replica_id,
+    runtime_id_of,
+)
 from tfjob_controller.trainer.plan.model import (
     GeneratedSecret,
     JobIdentity,
@@ -92,7 +101,7 @@ class Recipe:
         return Setting(
             job_name=self.job.metadata.name,
             num_nodes=count,
-            nodes=tuple(self.name(NODE, index) for index in range(count)),
+            nodes=tuple(self._address(index) for index in range(count)),
             num_proc_per_node=str(num_proc_per_node_of(spec, self.runtime)),
             gpus=gpus,
             cpus=cpus,
@@ -107,6 +116,14 @@ class Recipe:
 
     def name(self, role: str, index: int) -> str:
         return child_name(self.job.metadata.name, role, self.runtime_id, index)
+
+    def _address(self, index: int) -> str:
+        """The host name of a node's pod, in the Service of all nodes."""
+        return f"{self.name(NODE, index)}.{self.service_name}" if self.framework.port else self.name(NODE, index)
+
+    @property
+    def service_name(self) -> str:
+        return gang_name(self.job.metadata.name, self.runtime_id)
 
     def _base(self, role: str) -> Mapping[str, Any]:
         return (self.runtime.templates.get(role) or {}) if self.runtime is not None else {}
@@ -181,9 +198,8 @@ def _planned(roles: Iterable[Role], replicas: tuple[Replica, ...], needed: tuple
 def _environment(framework: Framework, setting: Setting, replica: Replica) -> Mapping[str, str]:
     if replica.role.name not in (NODE, LAUNCHER):
         return {}
-    return _answer(
-        framework, "environment", lambda: dict(framework.environment(setting, replica.role.name, replica.index))
-    )
+    index = INDEX_REFERENCE if replica.role.job_name else str(replica.index)
+    return _answer(framework, "environment", lambda: dict(framework.environment(setting, replica.role.name, index)))
 
 
 def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
@@ -255,6 +271,8 @@ def _training_role(recipe: Recipe, setting: Setting, workspace: JobWorkspace, ro
         container=role,
         port_name=framework.name,
         restarts_together=True,
+        job_name=indexed_job_name(recipe.job.metadata.name, NODE, recipe.runtime_id) if role == NODE else "",
+        service_name=recipe.service_name if role == NODE and framework.port else "",
     )
 
 

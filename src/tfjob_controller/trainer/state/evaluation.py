@@ -31,6 +31,7 @@ from tfjob_controller.trainer.state.completion import (
     restart_causes,
     unfinished_replicas,
 )
+from tfjob_controller.trainer.state.indexedjobs import by_replica
 from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob
 from tfjob_controller.trainer.state.replica_state import (
     RUNNING,
@@ -109,6 +110,7 @@ class JobState:
 def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetime) -> JobState:
     """Returns the state of a job. `plan` is what the job was compiled into."""
     status = job.status
+    observed = by_replica(plan, observed, now)
     plan = effective_plan(plan, observed, status)
     states = replica_states(plan, observed, status, now)
     unfinished = unfinished_replicas(plan, states)

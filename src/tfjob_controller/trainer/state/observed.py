@@ -54,6 +54,10 @@ class ObservedState:
     is_unread: bool = False
     # By the name of the child Job that they had: pods that nobody controls any more. They are not the job's.
     orphans: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    # By the name of each replica that an Indexed Job carries: the Job's name. `jobs` has it under each of the replicas.
+    indexed_jobs: Mapping[str, str] = field(default_factory=dict)
+    # Replicas whose pods their Indexed Job ended because others had failed: see `indexedjobs`.
+    interrupted: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:

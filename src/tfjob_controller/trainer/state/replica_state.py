@@ -95,11 +95,22 @@ def classify_replicas(
         lost_before=lost_before(now),
         no_pod_before="" if (started or "") > format_time(no_pod_before) else format_time(no_pod_before),
     )
-    done = frozenset(succeeded)
+    done = _remembered(plan, observed, succeeded)
     states = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas.all)
     if not plan.replicas.restarts_together:
         return tuple(states)
     return tuple(as_restarting(state) if _may_be_tried_again(state) else state for state in states)
+
+
+def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str]) -> frozenset[str]:
+    """The ids on record, without those of an Indexed Job that has to be created once more: it runs all its replicas."""
+    done = frozenset(succeeded)
+    for role in plan.replicas.roles:
+        ids = {each.id for each in plan.replicas.all if each.role is role} if role.job_name else set()
+        has_job = any(each.name in observed.jobs for each in plan.replicas.all if each.role is role)
+        if ids and not has_job and not ids <= done:
+            done -= ids
+    return done
 
 
 def _may_be_tried_again(state: ReplicaState) -> bool:
@@ -156,6 +167,8 @@ def _view(
     pod = newest(pods)
     if is_remembered:
         return ReplicaState(replica, SUCCEEDED, job, pod, pods)
+    if replica.name in observed.interrupted:
+        return ReplicaState(replica, RUNNING, job, pod, pods)
     outcome = "" if job is None or _is_ahead(job, pod, times.lost_before) else job_outcome(job)
     state = _view_without_pod(replica, job, outcome, times) if pod is None else _look(replica, job, pod, pods, times)
     if outcome == JOB_FAILED and replica.decides:
@@ -201,15 +214,15 @@ def _owned_by(pod: Pod, uid: str) -> bool:
 def _view_without_pod(replica: Replica, job: BatchJob | None, outcome: str, times: _Times) -> ReplicaState:
     if outcome:
         return ReplicaState(replica, RUNNING, job, is_restarting=True, must_redo=True)
-    return ReplicaState(replica, RUNNING, job, pending=_why_no_pod(job, times))
+    return ReplicaState(replica, RUNNING, job, pending=_why_no_pod(replica, job, times))
 
 
-def _why_no_pod(job: BatchJob | None, times: _Times) -> str:
-    if job is None or job.spec.suspend or job.status.failed or job.status.active:
+def _why_no_pod(replica: Replica, job: BatchJob | None, times: _Times) -> str:
+    if job is None or job.spec.suspend or job.status.failed or (job.status.active and not replica.role.job_name):
         return ""
     if (job.metadata.creation_timestamp or "") >= times.no_pod_before:
         return ""
-    return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {job.metadata.name}` says why (quota?)"
+    return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {replica.job_name}` says why (quota?)"
 
 
 def _look(replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> ReplicaState:

@@ -24,7 +24,7 @@ FILES = dict(re.findall(r"^```\w+ title=(\S+)\n(.*?)^```$", PAGE, re.MULTILINE |
 
 def rows(framework: Framework) -> list[str]:
     setting = setting_of(3, cpus=2.5)
-    role, index = (LAUNCHER, 0) if framework.has_launcher else (NODE, 2)
+    role, index = (LAUNCHER, "0") if framework.has_launcher else (NODE, "2")
     environment = framework.environment(setting, role, index)
     return [f"| {framework.name} | `{name}` | `{value}` |" for name, value in environment.items()]
 
@@ -58,12 +58,12 @@ def test_the_example_framework_is_found_and_gives_nodes_each_others_addresses(ri
     setting = setting_of(2)
     assert ring.problem(setting) is None
     assert ring.problem(setting_of(1)) == "spec.numNodes: framework ring needs at least 2 nodes"
-    told = [ring.environment(setting, NODE, index) for index in range(2)]
-    assert told == [
-        {"RING_RANK": "0", "RING_NEXT": "mnist-node-a6no-1:7000"},
-        {"RING_RANK": "1", "RING_NEXT": "mnist-node-a6no-0:7000"},
-    ]
-    assert set(told[0]) == ring.reserved
+    told = ring.environment(setting, NODE, "1")
+    assert told == {
+        "RING_RANK": "1",
+        "RING_NODES": "mnist-node-a6no-0.mnist-a6no:7000,mnist-node-a6no-1.mnist-a6no:7000",
+    }
+    assert set(told) == ring.reserved
 
 
 def test_the_examples_runtime_is_the_one_that_it_names(ring: Framework) -> None:

@@ -28,7 +28,7 @@ Environment = Mapping[str, str]
 
 
 def environments(framework: Framework, setting: Setting) -> list[Environment]:
-    return [framework.environment(setting, NODE, index) for index in range(setting.num_nodes)]
+    return [framework.environment(setting, NODE, str(index)) for index in range(setting.num_nodes)]
 
 
 def roles(framework: Framework) -> tuple[str, ...]:
@@ -44,14 +44,14 @@ def test_every_job_is_refused_in_one_line_or_described_as_text(framework: Framew
         assert "\n" not in problem
         return
     for role in roles(framework):
-        environment = framework.environment(setting, role, 0)
+        environment = framework.environment(setting, role, "0")
         assert set(environment) <= framework.reserved
         assert all(isinstance(value, str) and value for value in environment.values())
 
 
 @every_framework
 def test_everything_reserved_is_set_by_somebody(framework: Framework) -> None:
-    told = {name for role in roles(framework) for name in framework.environment(setting_of(2), role, 0)}
+    told = {name for role in roles(framework) for name in framework.environment(setting_of(2), role, "0")}
     assert told == framework.reserved
 
 
@@ -107,5 +107,5 @@ def test_all_nodes_see_one_tensorflow_cluster(setting: Setting) -> None:
 @given(setting=SETTINGS)
 def test_the_hostfile_names_every_node_once_with_its_slots(setting: Setting) -> None:
     mpi = BY_NAME["mpi"]
-    slots = mpi.environment(setting, LAUNCHER, 0)["OMPI_MCA_orte_set_default_slots"]
+    slots = mpi.environment(setting, LAUNCHER, "0")["OMPI_MCA_orte_set_default_slots"]
     assert mpi.files(setting)["hostfile"].splitlines() == [f"{node} slots={slots}" for node in setting.nodes]

@@ -16,6 +16,7 @@ from tfjob_controller.trainer.actions.children import build_config_map, build_jo
 from tfjob_controller.trainer.frameworks import environment, mpi
 from tfjob_controller.trainer.frameworks.base import Setting
 from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.naming import INDEX_REFERENCE, INDEX_VARIABLE
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.trainjob import build_train_plan
 from tfjob_controller.trainer.podtemplate.trainjob import NO_WORKSPACE
@@ -42,7 +43,13 @@ def container_of(plan: Plan, replica_id: str) -> Mapping[str, Any]:
 
 
 def env_of(plan: Plan, replica_id: str) -> dict[str, Any]:
-    return {each["name"]: each.get("value") for each in container_of(plan, replica_id)["env"]}
+    """As the program finds it: Kubernetes has replaced the reference to the node's index."""
+    index = replica_id.rpartition("-")[2]
+    env = {each["name"]: each.get("value") for each in container_of(plan, replica_id)["env"]}
+    if INDEX_VARIABLE in env:
+        assert next(iter(env)) == INDEX_VARIABLE, "a variable can only use those before it"
+        del env[INDEX_VARIABLE]
+    return {name: value and value.replace(INDEX_REFERENCE, index) for name, value in env.items()}
 
 
 # Roles and replicas
@@ -181,7 +188,7 @@ def test_the_frameworks_variables_come_after_the_users_and_win_over_the_runtimes
     plan = train_plan(runtime=runtime, command=["torchrun", "x"], trainer={"env": [{"name": "A", "value": "b"}]})
     assert env_of(plan, "node-1")["RANK"] == "1"
     names = [each["name"] for each in container_of(plan, "node-1")["env"]]
-    assert names[0] == "A"
+    assert names[:2] == [INDEX_VARIABLE, "A"]
     assert len(names) == len(set(names))
 
 
@@ -191,6 +198,9 @@ def test_a_framework_gets_the_resources_of_a_node() -> None:
     assert (setting.gpus, setting.cpus, setting.num_proc_per_node, setting.num_nodes) == (4, 7.5, "2", 2)
     plan = train_plan(nodes=2)
     assert setting.nodes == tuple(each.name for each in plan.replicas.all)
+    assert plan.replicas.chief.role.service_name == ""
+    with_service = recipe(nodes=2, command=["torchrun", "x"])
+    assert with_service.setting.nodes[1] == f"{with_service.name('node', 1)}.{with_service.service_name}"
 
 
 @pytest.mark.parametrize("trainer", [{"env": [{"name": "OF_MINE", "value": "1"}]}])
@@ -215,7 +225,8 @@ def test_mpi_creates_a_hostfile_and_keys_that_its_pods_mount() -> None:
         "kubernetes.io/ssh-auth",
     )
     hostfile = build_config_map(plan)["data"]["hostfile"]
-    assert hostfile == "".join(f"{each.name} slots=1\n" for each in plan.replicas.all if each.role.name == "node")
+    nodes = [each for each in plan.replicas.all if each.role.name == "node"]
+    assert hostfile == "".join(f"{each.name}.{each.role.service_name} slots=1\n" for each in nodes)
     volumes = json.dumps(pod_of(plan, "node-0")["volumes"])
     assert plan.mounts.secret.name in volumes
     assert plan.mounts.config_map in volumes
@@ -328,8 +339,8 @@ class Plugin:
     def problem(self, setting: Setting) -> str | None:
         return None
 
-    def environment(self, setting: Setting, role: str, index: int) -> Mapping[str, str]:
-        return {"OF_MINE": str(index)}
+    def environment(self, setting: Setting, role: str, index: str) -> Mapping[str, str]:
+        return {"OF_MINE": index}
 
     def files(self, setting: Setting) -> Mapping[str, str]:
         return {}
@@ -378,15 +389,11 @@ def test_a_framework_that_cannot_answer_ends_the_job_with_one_sentence_that_name
     assert refused.value.seconds_left == 0
 
 
-def _refuses_the_second(setting: Setting, role: str, index: int) -> Mapping[str, str]:
-    return {"OF_MINE": ("first",)[index]}
-
-
 def test_a_framework_that_fails_later_ends_the_job_in_the_same_way() -> None:
-    plan = train_plan(plugin=Plugin(environment=_refuses_the_second))
-    assert env_of(plan, "node-0")["OF_MINE"] == "first"
-    with pytest.raises(UnplannableError, match="mine cannot plan this job: environment: IndexError"):
-        build_job(plan, plan.replicas.all[1])
+    answers = iter(({"OF_MINE": "first"},))
+    plan = train_plan(plugin=Plugin(environment=lambda setting, role, index: next(answers)))
+    with pytest.raises(UnplannableError, match="mine cannot plan this job: environment: StopIteration"):
+        build_job(plan, plan.replicas.all[0])
 
 
 @pytest.mark.parametrize("make", [_raises, _none, lambda: {"key": "text"}], ids=["raises", "nothing", "no-bytes"])
@@ -402,15 +409,15 @@ def test_a_working_framework_is_called_for_each_pod() -> None:
     assert [env_of(plan, each)["OF_MINE"] for each in ids(plan)] == ["0", "1", "2"]
 
 
-def test_planning_computes_the_environment_of_one_node_only() -> None:
-    asked: list[int] = []
+def test_planning_computes_the_environment_of_all_nodes_once() -> None:
+    asked: list[str] = []
 
-    def environment(setting: Setting, role: str, index: int) -> Mapping[str, str]:
+    def environment(setting: Setting, role: str, index: str) -> Mapping[str, str]:
         asked.append(index)
         return {}
 
     train_plan(plugin=Plugin(environment=environment), nodes=1000)
-    assert asked == [0]
+    assert asked == [INDEX_REFERENCE]
 
 
 def test_frameworks_set_nothing_in_initializers_and_exporter() -> None:

@@ -15,11 +15,9 @@ from tfjob_controller.trainer.state.completion import (
     GRACE_SECONDS,
     Completion,
     Step,
-    current_step,
     has_succeeded,
     job_completion,
 )
-from tfjob_controller.trainer.state.evaluation import replica_states
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 
 
@@ -136,8 +134,7 @@ INITIALIZERS = ("dataset-initializer-0", "model-initializer-0")
 
 
 def due(cluster: World) -> Step:
-    plan, observed = cluster.plan, cluster.observed
-    return current_step(plan, replica_states(plan, observed, cluster.status, cluster.now), observed)
+    return cluster.state.step
 
 
 def ids(step: Step) -> list[str]:
@@ -185,7 +182,7 @@ def test_a_step_sees_its_own_children_alone() -> None:
     cluster.settle()
     cluster.all_run()
     step = due(cluster)
-    names = {cluster.name("node-0"), cluster.name("node-1")}
+    names = {cluster.replica(each).name for each in ("node-0", "node-1")}
     assert set(step.observed.jobs) == set(step.observed.pods) == names
 
 

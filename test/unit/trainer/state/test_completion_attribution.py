@@ -39,10 +39,12 @@ def test_a_replica_that_fails_after_a_peer_was_killed_is_not_the_cause(seconds: 
 
 def test_that_is_so_in_whichever_order_the_kubelets_tell_it() -> None:
     cluster = running_train_world()
+    cluster.advance(1)
     ends(cluster, "node-0", exit_code=1)
     cluster.settle()
-    ends(cluster, "node-1", exit_code=137)
-    cluster.advance(GRACE_SECONDS - 1)
+    cluster.advance(-1)
+    cluster.exits("node-1", 137)
+    cluster.advance(GRACE_SECONDS)
     cluster.sync()
     assert (cluster.job.status.phase, cluster.status.restarts) == ("Running", 1)
 

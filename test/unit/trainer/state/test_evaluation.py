@@ -10,15 +10,12 @@ from helpers.clusterinmemory import World, running_world
 from helpers.manifests import master, workers
 from helpers.trainworld import ends, running_train_world, train_world
 from tfjob_controller.api.common.core import Condition
-from tfjob_controller.trainer.scaling.effective_plan import effective_plan
-from tfjob_controller.trainer.state.evaluation import replica_states
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.util.timestamps import format_time
 
 
 def views(cluster: World) -> Mapping[str, ReplicaState]:
-    plan = effective_plan(cluster.plan, cluster.observed, cluster.status)
-    return {view.replica.id: view for view in replica_states(plan, cluster.observed, cluster.status, cluster.now)}
+    return {state.replica.id: state for state in cluster.state.replica_states}
 
 
 def restarting(cluster: World) -> set[str]:
@@ -38,13 +35,13 @@ def vanishes(cluster: World, with_pods: bool) -> None:
 def test_a_node_whose_job_somebody_deleted_is_to_be_started_again(with_pods: bool) -> None:
     cluster = running_train_world()
     vanishes(cluster, with_pods)
-    assert restarting(cluster) == {"node-1"}
+    assert restarting(cluster) == {"node-0", "node-1"}
 
 
 def test_a_job_that_is_being_deleted_counts_as_deleted() -> None:
     cluster = running_train_world()
     cluster._begin_deletion(cluster.name("node-1"))
-    assert restarting(cluster) == {"node-1"}
+    assert restarting(cluster) == {"node-0", "node-1"}
 
 
 def test_jobs_that_were_never_made_are_missed_by_nobody() -> None:
@@ -56,12 +53,20 @@ def test_jobs_that_were_never_made_are_missed_by_nobody() -> None:
     assert restarting(cluster) == set()
 
 
-def test_one_that_has_succeeded_needs_its_job_no_more() -> None:
+def test_a_set_that_has_succeeded_needs_its_job_no_more() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-0", "node-1")
+    cluster.settle()
+    vanishes(cluster, with_pods=True)
+    assert restarting(cluster) == set()
+
+
+def test_of_a_set_that_has_lost_its_job_those_that_succeeded_run_again_as_well() -> None:
     cluster = running_train_world()
     ends(cluster, "node-1")
     cluster.settle()
     vanishes(cluster, with_pods=True)
-    assert restarting(cluster) == set()
+    assert restarting(cluster) == {"node-0", "node-1"}
 
 
 def test_of_a_tfjob_a_job_that_is_gone_is_simply_recreated() -> None:

@@ -26,7 +26,7 @@ def test_a_restart_of_all_replicas_is_reported_once_with_the_failed_one_and_the_
     cluster.settle()
     ((kind, note),) = notes(cluster)
     assert kind == "Warning"
-    assert note.startswith("Restarting all replicas: node-1 failed: exit code 143")
+    assert note.startswith("Restarting all replicas: node-2 failed: exit code 137")
     assert note.endswith(f" ({count})")
 
 

@@ -1,0 +1,113 @@
+"""How fast TrainJobs become pods, and what that costs: figures of `make bench-create`.
+
+- `trainjobs_pods_exist`: seconds from the first POST of 100 TrainJobs of 8 nodes until all 800 pods, which the Job
+  controller creates, exist. Baseline: bare POSTs of the same Indexed Jobs by as many threads. `trainjobs_cpu` is the CPU
+  time of the controller from its start until then.
+- `trainjob_1x500_pods_exist`: the same for one TrainJob of 500 nodes.
+- `requests_per_trainjob`: all requests in the namespace of one TrainJob of 8 nodes until its pods exist, of all clients
+  and with events, but without watches. Counted by the API server, in its audit log. No scheduler or kubelet runs.
+
+The controller has its own defaults, but for `--qps=0`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.auditlog import entries_of
+from bench.bare import posts, send_all
+from bench.controller import controller
+from bench.jobs import JOBS, PODS, TRAINJOBS, Object, children_of_trainjob, trainjob
+from bench.report import ROUNDS, Reach, alternate, progress, report, size
+from bench.stage import Stage, in_parallel, namespace, unique
+from bench.watcher import Watcher
+from tfjob_controller.options import RunOptions
+from tfjob_controller.util.timestamps import format_micro_time
+
+JOB_COUNT = size(100, tiny=3)
+NODES = size(8, tiny=2)
+NODES_OF_LARGE = size(500, tiny=5)
+THREADS = RunOptions().workers + RunOptions().concurrent_writes
+LIMIT_SECONDS = 300.0
+# A TrainJob's own object, statuses and events, and those of its Job.
+ALLOWED_BEYOND_PODS = 12
+# What follows after the pods exist counts, too.
+AFTERWARDS_SECONDS = 2.0
+
+_numbers = itertools.count()
+
+
+def report_trainjob_pods(stage: Stage) -> bool:
+    """Print the figures of speed and CPU time; False if one missed what it must reach."""
+    cpu_seconds: list[float] = []
+    many = alternate(
+        lambda: _by_controller(stage, JOB_COUNT, NODES, cpu_seconds), lambda: _by_posts(stage, JOB_COUNT, NODES)
+    )
+    extra = {"jobs": JOB_COUNT, "nodes": NODES, "threads": THREADS}
+    ok = report("trainjobs_pods_exist", "s", many[0], baselines=many[1], reach=Reach(max_ratio=1.6), **extra)
+    ok &= report("trainjobs_cpu", "s", cpu_seconds, reach=Reach(max_value=2.5), **extra)
+    large = alternate(lambda: _by_controller(stage, 1, NODES_OF_LARGE, []), lambda: _by_posts(stage, 1, NODES_OF_LARGE))
+    reach = Reach(max_ratio=1.3)
+    return ok & report(
+        "trainjob_1x500_pods_exist", "s", large[0], baselines=large[1], reach=reach, nodes=NODES_OF_LARGE
+    )
+
+
+def report_trainjob_requests(stage: Stage, audit: Path) -> bool:
+    """Print `requests_per_trainjob`; False if it is too many."""
+    counts = [_requests(stage, audit) for _ in range(ROUNDS)]
+    reach = Reach(max_value=2 * NODES + ALLOWED_BEYOND_PODS)
+    return report("requests_per_trainjob", "requests", counts, reach=reach, nodes=NODES)
+
+
+def _by_controller(stage: Stage, jobs: int, nodes: int, cpu_seconds: list[float]) -> float:
+    with namespace(stage.api, _name()) as space, ExitStack() as open_:
+        watcher = open_.enter_context(Watcher(stage.api, PODS.format(space), "kubeflow.org"))
+        running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}", "--qps=0"))
+        running.wait_ready()
+        begin = time.monotonic()
+        path = TRAINJOBS.format(space)
+        in_parallel(lambda number: stage.api.create(path, trainjob(f"train-{number:03d}", nodes)), range(jobs))
+        last = watcher.wait_for(jobs * nodes, LIMIT_SECONDS)
+        cpu_seconds.append(running.cpu_seconds())
+        return last - begin
+
+
+def _by_posts(stage: Stage, jobs: int, nodes: int) -> float:
+    with namespace(stage.api, _name()) as space, Watcher(stage.api, PODS.format(space), "kubeflow.org") as watcher:
+        bodies = [_bare_job(space, number, nodes) for number in range(jobs)]
+        sent = send_all(stage.kubeconfig, posts(JOBS.format(space), bodies), THREADS)
+        return watcher.wait_for(jobs * nodes, LIMIT_SECONDS) - sent.begin
+
+
+def _bare_job(space: str, number: int, nodes: int) -> Object:
+    """The Indexed Job of a TrainJob that is on no server; its owner does not exist, so it has none."""
+    manifest = trainjob(f"train-{number:03d}", nodes)
+    manifest["metadata"] |= {"namespace": space, "uid": f"00000000-0000-4000-8000-{number:012d}"}
+    job: Object = children_of_trainjob(manifest)[0][0]
+    return {**job, "metadata": {name: value for name, value in job["metadata"].items() if name != "ownerReferences"}}
+
+
+def _requests(stage: Stage, audit: Path) -> float:
+    with namespace(stage.api, _name()) as space, ExitStack() as open_:
+        watcher = open_.enter_context(Watcher(stage.api, PODS.format(space), "kubeflow.org"))
+        running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}"))
+        running.wait_ready()
+        # Not what the controllers of Kubernetes write into every new namespace.
+        begin = format_micro_time(datetime.now(UTC))
+        stage.api.create(TRAINJOBS.format(space), trainjob("train", NODES))
+        watcher.wait_for(NODES, LIMIT_SECONDS)
+        time.sleep(AFTERWARDS_SECONDS)
+    sent = [each for each in entries_of(audit, space, with_events=True) if each["requestReceivedTimestamp"] >= begin]
+    counts = Counter(f"{each['verb']} {each['objectRef']['resource']}" for each in sent)
+    progress(", ".join(f"{count} {what}" for what, count in counts.most_common()))
+    return len(sent)
+
+
+def _name() -> str:
+    return unique(f"bench-trainjobs-{next(_numbers)}")

@@ -1,0 +1,116 @@
+"""One Indexed Job is shown as a Job for each of its replicas, and a failed one blames those who failed."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.clusterinmemory import World
+from helpers.trainworld import ends, running_train_world, train_plan, train_world
+from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, ObjectMeta, Service
+from tfjob_controller.trainer.actions.children import build_job, build_service
+from tfjob_controller.trainer.state.completion import GRACE_SECONDS
+from tfjob_controller.trainer.state.indexedjobs import LOST_AFTER_SECONDS, by_replica, completed_indexes
+from tfjob_controller.trainer.state.replica_state import job_outcome
+from tfjob_controller.util.timestamps import format_time
+
+INDEXES = [("", set()), ("0", {0}), ("0-2", {0, 1, 2}), ("1,3-5,7", {1, 3, 4, 5, 7})]
+
+
+@pytest.mark.parametrize(("text", "expected"), INDEXES, ids=[text or "none" for text, _ in INDEXES])
+def test_completed_indexes_are_parsed(text: str, expected: set[int]) -> None:
+    job = BatchJob(ObjectMeta(name="j"), status=JobStatus(completed_indexes=text))
+    assert completed_indexes(job) == expected
+
+
+def test_a_set_is_one_indexed_job_and_one_service() -> None:
+    plan = train_plan(nodes=500, command=["torchrun", "x"])
+    jobs, services = zip(
+        *((build_job(plan, each), build_service(plan, each)) for each in plan.replicas.all), strict=True
+    )
+    assert all(each == jobs[0] for each in jobs)
+    assert all(each == services[0] for each in services)
+    spec = jobs[0]["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 500, 500)
+    assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (0, "Failed")
+    assert spec["template"]["spec"]["subdomain"] == services[0]["metadata"]["name"]
+    selector = services[0]["spec"]["selector"]
+    assert selector.items() <= spec["template"]["metadata"]["labels"].items()
+    assert "task_index" not in selector
+
+
+def test_each_replica_has_the_outcome_of_its_index() -> None:
+    cluster = running_train_world(nodes=3)
+    cluster.job_ends("node-1", "Complete")
+    jobs = by_replica(cluster.plan, cluster.observed, cluster.now).jobs
+    assert [job_outcome(jobs[each.name]) for each in cluster.plan.replicas.all] == ["", "Complete", ""]
+    assert [each.metadata.name for each in jobs.values()] == [each.name for each in cluster.plan.replicas.all]
+
+
+def interrupted(cluster: World) -> set[str]:
+    names = by_replica(cluster.plan, cluster.observed, cluster.now).interrupted
+    return {each.id for each in cluster.plan.replicas.all if each.name in names}
+
+
+def test_those_that_their_job_ended_are_no_causes_of_its_failure() -> None:
+    cluster = running_train_world(nodes=3)
+    assert interrupted(cluster) == set()
+    ends(cluster, "node-1", exit_code=1)
+    assert interrupted(cluster) == {"node-0", "node-2"}
+    # They end with an error as they are told to end.
+    cluster.exits("node-0", 143)
+    cluster.settle()
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
+
+
+def test_a_pod_that_was_deleted_before_its_job_failed_is_a_cause() -> None:
+    cluster = running_train_world(nodes=3)
+    cluster.pod_deleted("node-2")
+    cluster.advance(5)
+    cluster.pods[cluster.name("node-2")].remove(cluster.pods_of("node-2")[0])
+    cluster.job_ends("node-2", "Failed")
+    assert interrupted(cluster) == {"node-0", "node-1"}
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+
+
+def test_no_cause_is_named_before_one_is_seen_and_then_all_are() -> None:
+    """The watch of Jobs is ahead of that of pods, for a moment or, if it is broken, for longer."""
+    cluster = running_train_world()
+    failed = Condition("FailureTarget", "True", last_transition_time=format_time(cluster.now))
+    cluster.job_status("node-0", conditions=(failed,))
+    assert interrupted(cluster) == {"node-0", "node-1"}
+    cluster.settle()
+    assert cluster.job.status.restarts == 0
+    cluster.advance(LOST_AFTER_SECONDS + 1)
+    assert interrupted(cluster) == set()
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+
+
+def as_of_before(cluster: World, *nodes: str) -> None:
+    """The children are those of an earlier release: a Job and a Service for each of these nodes."""
+    (set_name,) = cluster.jobs
+    old = cluster.jobs.pop(set_name)
+    cluster.services.clear()
+    for each in nodes:
+        name = cluster.replica(each).name
+        cluster.jobs[name] = replace(old, metadata=replace(old.metadata, name=name, uid=f"uid-{name}"))
+        cluster.services[name] = Service(ObjectMeta(name=name))
+
+
+def test_a_set_of_an_earlier_release_stays_until_it_is_restarted() -> None:
+    cluster = train_world(command=["torchrun", "x"])
+    cluster.settle()
+    as_of_before(cluster, "node-0", "node-1")
+    before = set(cluster.jobs)
+    cluster.settle()
+    assert set(cluster.jobs) == set(cluster.services) - {cluster.replica("node-0").role.service_name} == before
+    cluster.delete_job(cluster.replica("node-1").name)
+    for _ in range(3):
+        cluster.settle()
+        cluster.reap()
+    assert list(cluster.jobs) == [cluster.name("node-0")]
+    assert list(cluster.services) == [cluster.replica("node-0").role.service_name]
