@@ -78,7 +78,7 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
         "master-0: Running on node-",
         f"{RIGHT_SUM}\n",
         f"{ALL_WORKERS}\n",
-        "Created job: example-job-ps-",
+        " 4 Jobs",
         "✓ the job ended Done/Succeeded: master-0 succeeded",
         "✓ its pods ran on 2 nodes: node-1, node-2",
         f"export KUBECONFIG={folder / 'kubeconfig'}",

@@ -63,7 +63,7 @@ class EventContract:
         written: Wait,
     ) -> None:
         child = ObjectReference("batch/v1", "Job", job.namespace, "train-worker-0", "uid-2")
-        recorder.event(job, "Normal", "SuccessfulCreate", "Created job: train-worker-0", "Create", related=child)
+        recorder.event(job, "Normal", "SuccessfulCreate", "Created Job train-worker-0", "Create", related=child)
         written(1)
         (event,) = events()
         metadata = event.pop("metadata")
@@ -80,7 +80,7 @@ class EventContract:
             "action": "Create",
             "reason": "SuccessfulCreate",
             "type": "Normal",
-            "note": "Created job: train-worker-0",
+            "note": "Created Job train-worker-0",
             "regarding": {
                 "apiVersion": "kubeflow.org/v1alpha1",
                 "kind": "TFJob",

@@ -63,7 +63,7 @@ def test_kubectl_shows_type_reason_object_count_and_note(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "thing"}},
     )
     thing = ObjectReference("v1", "ConfigMap", namespace, "thing", made["metadata"]["uid"])
-    real_recorder.event(thing, "Normal", "SuccessfulCreate", "Created job: thing-worker-0", "Create")
+    real_recorder.event(thing, "Normal", "SuccessfulCreate", "Created Job thing-worker-0", "Create")
     for count in range(1, 4):
         real_recorder.event(thing, "Warning", "FailedCreate", "exceeded quota: count/jobs.batch", "Create")
         eventually(lambda count=count: real_recorder.statistics().pending == 0 or count == 3)
@@ -78,11 +78,11 @@ def test_kubectl_shows_type_reason_object_count_and_note(
     assert re.match(r"\d+s +Warning +FailedCreate +configmap/thing ", warning)
     assert "tfjob-controller, tfjob-controller-7d9f_abc" in warning
     assert re.search(r"exceeded quota: count/jobs.batch +\d+s +3 +thing\.", warning)
-    assert re.search(r"Created job: thing-worker-0 +\d+s +1 +thing\.", normal)
+    assert re.search(r"Created Job thing-worker-0 +\d+s +1 +thing\.", normal)
 
     described = kubectl.must("describe", "configmap", "thing")
     assert re.search(r"Warning +FailedCreate +\d+s \(x3 over \d+s\) +tfjob-controller +exceeded quota", described)
-    assert re.search(r"Normal +SuccessfulCreate +\d+s +tfjob-controller +Created job: thing-worker-0", described)
+    assert re.search(r"Normal +SuccessfulCreate +\d+s +tfjob-controller +Created Job thing-worker-0", described)
     assert "FailedCreate" in kubectl.must("events", "--for", "configmap/thing", "--types=Warning")
 
 

@@ -144,7 +144,7 @@ def test_events_are_written_after_the_status_they_speak_of(
     proxy.next(Reply(500, "InternalError"), method="PATCH", path="/status", times=1000)
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace):
         jobs.submit(tfjob(master()))
-        eventually(lambda: len(told(jobs)) >= 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: told(jobs), PATIENCE_SECONDS, PERIOD_SECONDS)
         eventually(lambda: any(each.fault for each in proxy.seen), PATIENCE_SECONDS, PERIOD_SECONDS)
         assert set(told(jobs)) == {"SuccessfulCreate"}
         proxy.clear()

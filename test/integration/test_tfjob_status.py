@@ -242,14 +242,13 @@ def test_a_failure_is_reported_as_a_warning_with_its_reason(trial: Trial) -> Non
     )
 
 
-def test_every_child_has_an_event_with_upstreams_message(trial: Trial) -> None:
+def test_the_children_that_a_sync_creates_have_one_event(trial: Trial) -> None:
     trial.submit(master(), workers(1), parameter_servers(1))
     trial.await_phase("Running")
     names = [trial.child(replica) for replica in ("master-0", "worker-0", "ps-0")]
-    wanted = {f"Created {kind}: {name}" for kind in ("job", "service") for name in names}
-    wanted.add(f"Created config map: cm-ps-{trial.runtime_id}")
-    eventually(lambda: set(trial.notes("SuccessfulCreate")) == wanted, PATIENCE_SECONDS, PERIOD_SECONDS)
-    told = trial.await_event("SuccessfulCreate")
+    told = trial.await_event("SuccessfulCreate", "3 Jobs", "3 Services", "1 ConfigMap", *names)
+    assert f"cm-ps-{trial.runtime_id}" in told["note"]
+    assert len(trial.notes("SuccessfulCreate")) == 1
     assert (told["type"], told["action"], told["reportingController"]) == ("Normal", "Create", "tfjob-controller")
     regarding = told["regarding"]
     assert (regarding["kind"], regarding["apiVersion"], regarding["name"]) == (
@@ -259,12 +258,11 @@ def test_every_child_has_an_event_with_upstreams_message(trial: Trial) -> None:
     )
 
 
-def test_of_many_created_children_the_first_have_an_event_each_and_the_others_a_combined_one(trial: Trial) -> None:
-    trial.submit(master(), workers(9))
-    trial.await_status(lambda status: status.get("ready", {}).get("worker") == "9/9")
-    trial.await_event("SuccessfulCreate", "(combined from similar events): ")
-    told = [each for each in trial.events() if each["reason"] == "SuccessfulCreate"]
-    assert len(told) == 10
+def test_many_created_children_have_one_event_with_ten_names(trial: Trial) -> None:
+    trial.submit(master(), workers(11))
+    trial.await_status(lambda status: status.get("ready", {}).get("worker") == "11/11")
+    trial.await_event("SuccessfulCreate", "12 Jobs", "12 Services", ", and 2 more")
+    assert len(trial.notes("SuccessfulCreate")) == 1
 
 
 def test_a_restart_is_reported_once(trial: Trial) -> None:
@@ -281,8 +279,7 @@ def test_the_deletion_of_a_child_is_reported(trial: Trial) -> None:
     trial.await_phase("Running")
     name = trial.child("worker-0")
     trial.change(workerReplicas=0)
-    trial.await_event("SuccessfulDelete", f"Deleted job: {name}")
-    trial.await_event("SuccessfulDelete", f"Deleted service: {name}")
+    trial.await_event("SuccessfulDelete", "1 Job", "1 Service", name)
 
 
 def test_suspension_and_resumption_have_events(trial: Trial) -> None:
@@ -299,7 +296,7 @@ def test_kubectl_describe_shows_the_events(trial: Trial, administrator: Kubectl)
     trial.await_phase("Running")
     trial.await_event("Running")
     shown = administrator.must("describe", "tfj", trial.name, f"--namespace={trial.namespace}")
-    assert re.search(r"Normal\s+SuccessfulCreate\s+\S+\s+tfjob-controller\s+Created job: trial-", shown)
+    assert re.search(r"Normal\s+SuccessfulCreate\s+\S+\s+tfjob-controller\s+Created 1 Job and 1 Service: trial-", shown)
 
 
 # Metrics

@@ -11,17 +11,20 @@ Threads: a `StatusDebounce` belongs to one job and is used by one thread at a ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
 import structlog
 
 from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.actions.model import Create, Delete
 from tfjob_controller.trainer.state import observed
 from tfjob_controller.trainer.state.observed import PlainTrainingJob, TrainingJob
 from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
@@ -52,20 +55,20 @@ class Reporter:
             log.info("event", type=event.type, reason=event.reason, note=event.note)
 
     def report_writes(self, job: Object, result: WriteResult) -> None:
-        """Reports the children that were created, deleted or refused by the API server."""
+        """Emits one event for all created children, one for all deleted ones, and one for each cause of failed creates."""
         if not (result.created or result.deleted or result.failed_creates):
             return
         reference = self._reference(job)
         counts = {"created": len(result.created), "deleted": len(result.deleted)}
         log.info("children written", **counts, refused=len(result.failed_creates))
-        for create in result.created:
-            note = f"Created {_display_kind(create.resource)}: {create.name}"
+        if result.created:
+            note = f"Created {_list_children(result.created)}"
             self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_CREATE, note, "Create")
-        for delete in result.deleted:
-            note = f"Deleted {_display_kind(delete.resource)}: {delete.name}"
+        if result.deleted:
+            note = f"Deleted {_list_children(result.deleted)}"
             self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_DELETE, note, "Delete")
-        for fault in result.failed_creates:
-            self._recorder.event(reference, WARNING, reasons.FAILED_CREATE, fault.message, "Create")
+        for note in _failure_notes(result.failed_creates):
+            self._recorder.event(reference, WARNING, reasons.FAILED_CREATE, note, "Create")
 
     def _reference(self, job: Object) -> ObjectReference:
         meta, resource = job.metadata, self._resource
@@ -79,9 +82,34 @@ class Reporter:
         )
 
 
-def _display_kind(resource: Resource) -> str:
-    """`job`, `service`, `config map`, as in the events of upstream controllers."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in resource.kind).strip()
+# An event's note has at most 1,024 bytes, and a name up to 63.
+_MAX_NAMES = 10
+
+
+def _list_children(children: Sequence[Create | Delete]) -> str:
+    """`Job a`, or `2 Jobs and 2 Services: a, b`: a name that several kinds share is listed once."""
+    if len(children) == 1:
+        return f"{children[0].resource.kind} {children[0].name}"
+    counts = Counter(child.resource.kind for child in children)
+    (*first, last) = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()]
+    kinds = f"{', '.join(first)} and {last}" if first else last
+    return f"{kinds}: {_list_names(dict.fromkeys(child.name for child in children))}"
+
+
+def _list_names(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = len(listed) - _MAX_NAMES
+    return ", ".join(listed[:_MAX_NAMES]) + (f", and {more} more" if more > 0 else "")
+
+
+def _failure_notes(failed: Iterable[tuple[Create, Fault]]) -> Iterator[str]:
+    """One note for each cause. Messages that differ only in the name of the child have the same cause."""
+    causes: dict[str, list[tuple[Create, Fault]]] = {}
+    for create, fault in failed:
+        causes.setdefault(fault.message.replace(create.name, ""), []).append((create, fault))
+    for (_, first), *others in causes.values():
+        names = _list_names(create.name for create, _ in others)
+        yield f"{first.message} (also for {names})" if others else first.message
 
 
 MAX_DEBOUNCE_SECONDS = 8.0

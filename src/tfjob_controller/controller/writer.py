@@ -94,8 +94,8 @@ class WriteResult:
     created: list[Create] = field(default_factory=list)
     deleted: list[Delete] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    # The faults of creates, for events.
-    failed_creates: list[Fault] = field(default_factory=list)
+    # The creates that failed, for events.
+    failed_creates: list[tuple[Create, Fault]] = field(default_factory=list)
     # Reports whether the writes were stopped before the last one.
     is_partial: bool = False
 
@@ -220,7 +220,7 @@ def _report(actions: Sequence[Action], results: Sequence[_Result]) -> WriteResul
             if result.done:
                 report.created.append(action)
             elif result.fault is not None:
-                report.failed_creates.append(result.fault)
+                report.failed_creates.append((action, result.fault))
         elif isinstance(action, Delete) and result.done:
             report.deleted.append(action)
     return report

@@ -50,9 +50,12 @@ TIMED_OUT = "TimedOut"
 GANG_SCHEDULING_OFF = "GangSchedulingOff"
 
 DESCRIPTIONS: dict[str, str] = {
-    SUCCESSFUL_CREATE: "A child Job, Service, ConfigMap or Gang was created.",
-    FAILED_CREATE: "The API server refused to create a child, or something else has its name; the message says which.",
-    SUCCESSFUL_DELETE: "A child was deleted: a worker too many, or a Job that must be recreated.",
+    SUCCESSFUL_CREATE: "Children were created: one event for all Jobs, Services, ConfigMaps and Gangs of a sync. "
+    "The message has their numbers and at most ten names.",
+    FAILED_CREATE: "The API server refused to create children, or something else has their name; the message says "
+    "which. There is one event for each cause.",
+    SUCCESSFUL_DELETE: "Children were deleted: workers too many, or Jobs that must be recreated. There is one event "
+    "for all of a sync.",
     INVALID_SPEC: "The job cannot be run as it is; the message says which field and why.",
     RESTARTED: "Replicas ended with an error, or were lost, and are restarted.",
     SUSPENDED: "spec.suspend is true: all pods are stopped, Services and child Jobs stay.",

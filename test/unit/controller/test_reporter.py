@@ -36,18 +36,38 @@ def told(report: WriteResult) -> list[tuple[str, str, str, str]]:
     return recorded.events
 
 
-def test_each_created_deleted_or_refused_child_has_an_event_with_upstreams_message() -> None:
+def test_creates_deletions_and_failures_have_one_event_each() -> None:
     report = WriteResult(
-        created=[Create(JOBS, "a", {}), Create(CONFIG_MAPS, "b", {})],
+        created=[
+            Create(CONFIG_MAPS, "b", {}),
+            *(Create(kind, name, {}) for name in ("a", "c") for kind in (JOBS, SERVICES)),
+        ],
         deleted=[Delete(SERVICES, "c", "u3")],
         faults=[Fault("no"), Fault("neither")],
-        failed_creates=[Fault("no")],
+        failed_creates=[(Create(JOBS, "d", {}), Fault("no"))],
     )
     assert told(report) == [
-        ("Normal", "SuccessfulCreate", "Created job: a", "Create"),
-        ("Normal", "SuccessfulCreate", "Created config map: b", "Create"),
-        ("Normal", "SuccessfulDelete", "Deleted service: c", "Delete"),
+        ("Normal", "SuccessfulCreate", "Created 1 ConfigMap, 2 Jobs and 2 Services: b, a, c", "Create"),
+        ("Normal", "SuccessfulDelete", "Deleted Service c", "Delete"),
         ("Warning", "FailedCreate", "no", "Create"),
+    ]
+
+
+def test_an_event_lists_at_most_ten_names() -> None:
+    ((_, _, note, _),) = told(WriteResult(deleted=[Delete(JOBS, f"w-{number}", "u") for number in range(22)]))
+    assert note == f"Deleted 22 Jobs: {', '.join(f'w-{number}' for number in range(10))}, and 12 more"
+
+
+def test_creates_that_fail_alike_have_one_event() -> None:
+    def failed(name: str, cause: str) -> tuple[Create, Fault]:
+        return Create(JOBS, name, {}), Fault(f'cannot create Job {name}: Job "{name}" is {cause}')
+
+    refused = [failed(f"w-{number}", "invalid") for number in range(50)]
+    notes = [note for _, _, note, _ in told(WriteResult(failed_creates=[*refused, failed("m-0", "forbidden")]))]
+    names = ", ".join(f"w-{number}" for number in range(1, 11))
+    assert notes == [
+        f'cannot create Job w-0: Job "w-0" is invalid (also for {names}, and 39 more)',
+        'cannot create Job m-0: Job "m-0" is forbidden',
     ]
 
 

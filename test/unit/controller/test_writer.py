@@ -117,7 +117,7 @@ def test_a_foreign_object_under_a_childs_name_is_reported_and_not_changed(
 ) -> None:
     world.there(JOBS, found)
     report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
-    assert [fault.message for fault in report.failed_creates] == [words]
+    assert [fault.message for _, fault in report.failed_creates] == [words]
     assert not report.faults[0].permanent
     assert world.jobs.get("team/a") is None
     assert world.methods() == ["POST", "GET"]
@@ -127,7 +127,7 @@ def test_a_look_at_what_is_there_that_fails_is_a_fault_of_the_create(world: Worl
     world.there(JOBS, body("a"))
     world.api.script.extend([refusal(409, "AlreadyExists"), refusal(403, "Forbidden", "no")])
     report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
-    assert [fault.message for fault in report.failed_creates] == ["cannot create Job a: no"]
+    assert [fault.message for _, fault in report.failed_creates] == ["cannot create Job a: no"]
 
 
 @pytest.mark.parametrize("is_suspended", [True, False])

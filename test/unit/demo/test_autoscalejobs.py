@@ -140,7 +140,7 @@ def test_each_resize_is_reported_once_and_in_order() -> None:
         "1", "Resized", "shrunk 4 → 2 workers: capacity for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z"
     )
     up = event("2", "Resized", "grown 2 → 3 workers: the cluster has free capacity", "2026-11-21T20:00:09.0Z")
-    other = event("3", "SuccessfulCreate", "Created job: first-worker-0")
+    other = event("3", "SuccessfulCreate", "Created Job first-worker-0")
     assert seen.news([other]) == []
     assert seen.news([up, other, down]) == [f"Resized first: {each['note']}" for each in (down, up)]
     assert seen.news([up, down]) == []
