@@ -55,7 +55,7 @@ class Reporter:
             log.info("event", type=event.type, reason=event.reason, note=event.note)
 
     def report_writes(self, job: Object, result: WriteResult) -> None:
-        """Emits one event for all created children, one for all deleted ones, and one for each cause of failed creates."""
+        """Emits one event for created children, one for deleted ones, and one for each cause of failed creates."""
         if not (result.created or result.deleted or result.failed_creates):
             return
         reference = self._reference(job)
