@@ -1,8 +1,8 @@
 """How fast TrainJobs become pods, and what that costs: figures of `make bench-create`.
 
 - `trainjobs_pods_exist`: seconds from the first POST of 100 TrainJobs of 8 nodes until all 800 pods, which the Job
-  controller creates, exist. Baseline: bare POSTs of the same Indexed Jobs by as many threads. `trainjobs_cpu` is the CPU
-  time of the controller from its start until then.
+  controller creates, exist. Baseline: bare POSTs of the same Indexed Jobs by as many threads. `trainjobs_cpu` is the
+  CPU time of the controller from its start until then.
 - `trainjob_1x500_pods_exist`: the same for one TrainJob of 500 nodes.
 - `requests_per_trainjob`: all requests in the namespace of one TrainJob of 8 nodes until its pods exist, of all clients
   and with events, but without watches. Counted by the API server, in its audit log. No scheduler or kubelet runs.
@@ -18,6 +18,7 @@ from collections import Counter
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from bench.auditlog import entries_of
 from bench.bare import posts, send_all
@@ -48,7 +49,7 @@ def report_trainjob_pods(stage: Stage) -> bool:
     many = alternate(
         lambda: _by_controller(stage, JOB_COUNT, NODES, cpu_seconds), lambda: _by_posts(stage, JOB_COUNT, NODES)
     )
-    extra = {"jobs": JOB_COUNT, "nodes": NODES, "threads": THREADS}
+    extra: dict[str, Any] = {"jobs": JOB_COUNT, "nodes": NODES, "threads": THREADS}
     ok = report("trainjobs_pods_exist", "s", many[0], baselines=many[1], reach=Reach(max_ratio=1.6), **extra)
     ok &= report("trainjobs_cpu", "s", cpu_seconds, reach=Reach(max_value=2.5), **extra)
     large = alternate(lambda: _by_controller(stage, 1, NODES_OF_LARGE, []), lambda: _by_posts(stage, 1, NODES_OF_LARGE))

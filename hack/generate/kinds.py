@@ -148,8 +148,8 @@ GANG = CustomKind(
             ("Member", "resources"): {"additionalProperties": _QUANTITY},
             ("Member", "tolerations"): {"items": {"type": "object", **_OPEN}},
             ("Member", "node_affinity"): _NODE_AFFINITY,
-            # A list by node would cost the API server seconds for each write of thousands of nodes, and the owner of an
-            # entry would double the object.
+            # A list by node would cost the API server seconds for each write of thousands of nodes, and would double
+            # the object, since each entry would have an owner.
             ("GangStatus", "placement"): {"x-kubernetes-list-type": "atomic"},
             ("GangStatus", "missing"): keyed("resource"),
             ("GangStatus", "conditions"): keyed("type"),

@@ -416,9 +416,10 @@ class GangWorld:
         cpu: int = 1,
         priority: int = 0,
         limits: tuple[int, int] | None = None,
+        is_indexed: bool = False,
         **members: int,
     ) -> None:
-        """Creates a gang; `limits` are the minimum and the maximum of its workers."""
+        """Creates a gang; `limits` are the minimum and the maximum of its workers, and `is_indexed` allows no gaps."""
         least, most = ({}, {}) if limits is None else ({"worker": limits[0]}, {"worker": limits[1]})
         body = {
             "metadata": {
@@ -432,7 +433,8 @@ class GangWorld:
                 "minMembers": least,
                 "maxMembers": most,
                 "members": [
-                    {"name": kind, "count": count, "resources": {"cpu": str(cpu)}} for kind, count in members.items()
+                    {"name": kind, "count": count, "resources": {"cpu": str(cpu)}, "indexed": is_indexed}
+                    for kind, count in members.items()
                 ],
             },
         }

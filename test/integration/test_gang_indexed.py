@@ -78,7 +78,7 @@ def test_an_elastic_indexed_job_loses_its_highest_indexes_and_gets_them_back(gan
     owner.await_phase("elastic", "Bound", 30)
 
     def resize(count: int) -> None:
-        members = [{"name": "node", "count": count, "resources": {"cpu": "1"}}]
+        members = [{"name": "node", "count": count, "resources": {"cpu": "1"}, "indexed": True}]
         api.patch(f"{GANGS.format('gangs')}/elastic", {"spec": {"members": members}})
         api.patch(f"{JOBS}/elastic", {"spec": {"completions": count, "parallelism": count}})
         eventually(lambda: owner.nodes("elastic") == placed(owner.status("elastic")), 30)

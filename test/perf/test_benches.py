@@ -92,6 +92,9 @@ FIGURES = {
         "pods_exist_jobs": True,
         "pods_exist_cpu": False,
         "pods_exist_rss": False,
+        "trainjobs_pods_exist": True,
+        "trainjobs_cpu": False,
+        "trainjob_1x500_pods_exist": True,
         "first_child_p99": False,
     },
 }

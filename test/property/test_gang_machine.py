@@ -7,16 +7,19 @@ no resize request is out of bounds.
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from helpers.examples import examples
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
-from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, BOUND, MAX_MEMBERS, WAITING, placed_nodes
 from tfjob_controller.gangscheduler.admission.loop import RETRY_SECONDS
 from tfjob_controller.gangscheduler.status.lifecycle import pods_by_member
+from tfjob_controller.scheduling.autoscaling.elasticgang import member_index
 
 NODES = ("a", "b", "c")
 CPUS = 4
@@ -60,7 +63,7 @@ class GangMachine(RuleBasedStateMachine):
             self.indexed.add(name)
         self.more[name] = cpu + more if more else 0
         limits = None if elastic is None else (max(workers - elastic[0], 0), workers + elastic[1])
-        self.world.add_gang(name, cpu=cpu, priority=priority, limits=limits, worker=workers)
+        self.world.add_gang(name, cpu=cpu, priority=priority, limits=limits, is_indexed=is_indexed, worker=workers)
 
     @precondition(lambda self: self.world.names())
     @rule(data=st.data())
@@ -85,7 +88,7 @@ class GangMachine(RuleBasedStateMachine):
     def a_gang_grows_or_shrinks(self, data: st.DataObject, count: int, least: int | None) -> None:
         name = data.draw(st.sampled_from(self.world.names()))
         (member,) = self.world.gang(name).spec.members
-        members = [{"name": "worker", "count": count, "resources": dict(member.resources)}]
+        members = [msgspec.to_builtins(replace(member, count=count))]
         lower = None if least is None else {"worker": min(least, count)}
         upper = {kind: max(most, count) for kind, most in self.world.gang(name).spec.max_members.items()}
         self.world.change_gang(name, {"spec": {"members": members, "minMembers": lower, "maxMembers": upper}})
@@ -220,7 +223,7 @@ class GangMachine(RuleBasedStateMachine):
         gang = self.world.gang(name)
         (member,) = gang.spec.members
         target = gang.status.target_members.get("worker", member.count)
-        members = [{"name": "worker", "count": target, "resources": dict(member.resources)}]
+        members = [msgspec.to_builtins(replace(member, count=target))]
         self.world.change_gang(name, {"spec": {"members": members}})
 
     def _come_to_rest(self) -> None:
@@ -255,6 +258,9 @@ class GangMachine(RuleBasedStateMachine):
         assert status.phase == BOUND
         assert spec.min_members["worker"] <= status.target_members["worker"] <= spec.max_members["worker"]
         assert set(status.leaving) <= placed_nodes(status).keys()
+        if spec.members[0].indexed:
+            staying = placed_nodes(status).keys() - set(status.leaving)
+            assert max(map(member_index, staying)) < min(map(member_index, status.leaving), default=MAX_MEMBERS)
 
     def _check_whole_or_nothing(self, name: str) -> None:
         gang = self.world.gang(name)

@@ -33,9 +33,10 @@ class Shape:
     has_ps: bool
     priority: int
     is_elastic: bool = True
+    is_indexed: bool = False
 
     def members(self) -> list[Member]:
-        return [*([PS] if self.has_ps else []), workers(self.count, str(self.cpu))]
+        return [*([PS] if self.has_ps else []), workers(self.count, str(self.cpu), indexed=self.is_indexed)]
 
     def limits(self) -> dict[str, dict[str, int]]:
         return elastic(min(self.least, self.count), self.count + 2) if self.is_elastic else {}
@@ -49,6 +50,7 @@ shapes = st.builds(
     st.booleans(),
     st.integers(0, 1),
     st.sampled_from([True, True, True, False]),
+    st.booleans(),
 )
 clusters = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 
@@ -76,8 +78,13 @@ def fits(world: ScalingWorld, gone: Sequence[tuple[ElasticGang, str]]) -> bool:
 
 def fewer_of(gang: ElasticGang) -> Iterator[tuple[tuple[ElasticGang, str], ...]]:
     """All sets of members that it may lose."""
-    may_go = [(gang, member) for member in gang.nodes if member != "worker-0"]
+    may_go = sorted(
+        ((gang, member) for member in gang.nodes if member != "worker-0"), key=lambda each: -int(each[1][7:])
+    )
     for count in range(min(len(gang.nodes) - gang.min_members, len(may_go)) + 1):
+        if gang.is_indexed:
+            yield tuple(may_go[:count])
+            continue
         yield from itertools.combinations(may_go, count)
 
 
@@ -114,8 +121,16 @@ def test_there_is_a_plan_where_there_is_a_way_and_it_keeps_all_rules(
         assert len(each.leaving) == len(gang.nodes) - each.target > 0
         assert set(each.leaving) <= gang.nodes.keys() - {"worker-0"}
         assert gang.priority <= head.priority
+        if gang.is_indexed:
+            assert each.leaving == tuple(f"worker-{index}" for index in range(each.target, len(gang.nodes)))
     gone = gone_with(world, plan.resizes)
-    assert not any(fits(world, [*gone[:index], *gone[index + 1 :]]) for index in range(len(gone)))
+    # Of an Indexed Job only the member of the lowest index can be left out.
+    spared = [
+        index
+        for index, (gang, member) in enumerate(gone)
+        if not gang.is_indexed or member == f"worker-{gangs[gang.key].count - sum(each is gang for each, _ in gone)}"
+    ]
+    assert not any(fits(world, [*gone[:index], *gone[index + 1 :]]) for index in spared)
     assert world.plan() == plan
     world.follow(plan.resizes)
     assert bool(world.admit()) == (way or is_fitting)

@@ -135,6 +135,13 @@ class Member(_Value, frozen=True):
         ),
     ] = None
     priority_class_name: Annotated[str, describe("The PriorityClass of the pods.")] = ""
+    indexed: Annotated[
+        bool,
+        describe(
+            "If true, the pods are those of one Indexed Job, whose indexes have no gaps: when members are removed, the "
+            "highest indexes are removed first."
+        ),
+    ] = False
 
 
 class GangSpec(_Value, frozen=True):
@@ -243,7 +250,8 @@ class GangStatus(_Value, frozen=True):
         tuple[str, ...],
         describe(
             "The members to remove, such as worker-3, to reach targetMembers. Once the count is lower, they are "
-            "removed first, and then those of the highest index."
+            "removed first, and then those of the highest index. Of an indexed kind they are those of the highest "
+            "indexes."
         ),
     ] = ()
     position: Annotated[
@@ -335,7 +343,8 @@ def wanted_members(gang: Gang) -> tuple[str, ...]:
 
     Members with an assignment come first, so that a resized gang keeps its members on their nodes: of each kind those
     that are not `leaving`, then those that are, by index, and at most `count` in all. Missing members get the lowest
-    free indexes. Indexes may therefore have gaps (worker-0, worker-3); without a placement they are 0 to count - 1.
+    free indexes. Indexes may therefore have gaps (worker-0, worker-3); without a placement they are 0 to count - 1, and
+    those of indexed kinds always are.
     """
     placed = _placed_indexes(gang.status)
     leaving = frozenset(gang.status.leaving)
@@ -357,6 +366,8 @@ def _placed_indexes(status: GangStatus) -> dict[str, set[int]]:
 
 
 def _wanted_indexes(member: Member, placed: set[int], leaving: frozenset[str]) -> list[int]:
+    if member.indexed:
+        return list(range(max(member.count, 0)))
     stay = sorted(placed, key=lambda index: (f"{member.name}-{index}" in leaving, index))[: max(member.count, 0)]
     free = (index for index in itertools.count() if index not in placed)
     return sorted([*stay, *itertools.islice(free, max(member.count - len(stay), 0))])

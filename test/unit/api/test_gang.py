@@ -63,6 +63,16 @@ def test_a_kind_that_the_spec_does_not_have_is_left_out() -> None:
     assert wanted_members(placed("worker-0", "ps-0", count=1)) == ("worker-0",)
 
 
+@pytest.mark.parametrize("leaving", [(), ("worker-0",)])
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_an_indexed_kind_has_its_lowest_indexes_whatever_is_placed_or_leaving(
+    count: int, leaving: tuple[str, ...]
+) -> None:
+    status = GangStatus(placement=(NodePlacement("n1", ("worker-0", "worker-3")),), leaving=leaving)
+    gang = a_gang("a", workers(count, indexed=True), status=status)
+    assert wanted_members(gang) == tuple(f"worker-{index}" for index in range(count))
+
+
 def test_members_of_all_nodes_count() -> None:
     nodes: Mapping[str, tuple[str, ...]] = {"n1": ("worker-4",), "n2": ("worker-0", "worker-2")}
     status = GangStatus(placement=tuple(NodePlacement(name, members) for name, members in nodes.items()))

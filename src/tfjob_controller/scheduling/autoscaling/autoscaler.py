@@ -272,8 +272,9 @@ def _shrinking_gangs(running: Iterable[ElasticGang], head: _Head) -> list[Elasti
 
 def _is_valid(shrinking: ElasticGang) -> bool:
     """Whether the request could be made now: statuses are edited by hand, and members come and go."""
-    leaving = set(shrinking.leaving)
-    is_possible = leaving <= set(shrinking.removal_order()) and 0 < len(leaving) <= shrinking.removable_count()
+    leaving, order = set(shrinking.leaving), shrinking.removal_order()
+    removable = order[: len(leaving)] if shrinking.is_indexed else order
+    is_possible = leaving <= set(removable) and 0 < len(leaving) <= shrinking.removable_count()
     return is_possible and len(shrinking.nodes) - len(leaving) == shrinking.target
 
 

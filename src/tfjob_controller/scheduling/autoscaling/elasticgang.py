@@ -56,6 +56,8 @@ class ElasticGang:
     target: int = 0
     leaving: tuple[str, ...] = ()
     reason: str = ""
+    is_indexed: bool = False
+    """The pods are those of an Indexed Job: members are removed strictly from the highest index on."""
 
     @property
     def is_shrinking(self) -> bool:
@@ -68,9 +70,13 @@ class ElasticGang:
         return self.target > self.count
 
     def removal_order(self) -> Sequence[str]:
-        """Returns the removable members, first those off the preferred nodes, then those with the highest index."""
+        """Returns the removable members, first those off the preferred nodes, then those with the highest index.
+
+        Of an indexed kind the preferred nodes do not matter, and only the first members of this order may be removed.
+        """
         removable = [member for member in self.nodes if member_index(member)]
-        removable.sort(key=lambda member: (self.nodes[member] in self.preferred_nodes, -member_index(member)))
+        preferred = frozenset[str]() if self.is_indexed else self.preferred_nodes
+        removable.sort(key=lambda member: (self.nodes[member] in preferred, -member_index(member)))
         return removable
 
     def removable_count(self) -> int:
@@ -128,6 +134,7 @@ def elastic_gang_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool
         target=target,
         leaving=status.leaving if target < member.count else (),
         reason=status.target_reason if target != member.count else "",
+        is_indexed=member.indexed,
     )
 
 

@@ -10,6 +10,9 @@ which it still fits. Three orders are tried until one gives a plan:
    the first order removes one member here and one there;
 3. all combinations within a budget, which is enough for small clusters and gangs.
 
+Gangs of an Indexed Job lose their highest indexes only: in each order they lose members in their removal order, and a
+victim is spared only if it is the last one of its gang.
+
 Nothing is tried if the total of any resource is too small; most calls end there.
 """
 
@@ -108,10 +111,11 @@ class VictimSelector:
         return _Search(self.candidates, self.try_placement, budget).find(0, [])
 
     def _node_order(self, all_victims: Iterable[Victim]) -> list[Victim]:
-        """Returns the victims node by node, no more members of each gang than it may lose."""
+        """Returns the victims node by node, no more members of each gang than it may lose; at last those by index."""
         by_node: dict[str, list[Victim]] = {}
         for victim in all_victims:
-            by_node.setdefault(victim.node, []).append(victim)
+            if not victim.gang.is_indexed:
+                by_node.setdefault(victim.node, []).append(victim)
         with_all = self._what_if(each for some in by_node.values() for each in some)
 
         def gain(node: str) -> float:
@@ -128,7 +132,7 @@ class VictimSelector:
                 if left[victim.gang.key]:
                     left[victim.gang.key] -= 1
                     line.append(victim)
-        return line
+        return line + _policy_order([gang for gang in self.candidates if gang.is_indexed])
 
     def _spare(self, found: VictimSelection) -> VictimSelection:
         """Drops victims that are not needed, the last ones first."""
@@ -137,26 +141,37 @@ class VictimSelector:
         if placement is None:
             # Packing is not exact for several kinds of pods: what fits into more capacity may not be found in less.
             victims, placement = list(found.victims), found.placement
+        kept: set[str] = set()
         for victim in list(reversed(victims))[:_SPARED_ONE_BY_ONE]:
+            if victim.gang.key in kept:
+                continue
             others = [each for each in victims if each is not victim]
             without = self.try_placement(others)
             if without is not None:
                 victims, placement = others, without
+            elif victim.gang.is_indexed:
+                kept.add(victim.gang.key)
         return VictimSelection(victims, placement)
 
     def _used_victims(self, found: VictimSelection) -> list[Victim]:
         """Returns the victims whose capacity the placement uses."""
         left = self._free_after_placement(found)
         used: list[Victim] = []
+        kept: set[str] = set()
         for victim in reversed(found.victims):
             free = left.get(victim.node)
             amounts = victim.gang.pod_set.requests
+            if victim.gang.key in kept:
+                used.append(victim)
+                continue
             if free is None:
                 continue
             if all(free.get(name, 0) >= value for name, value in amounts):
                 add_amounts(free, dict(amounts), -1)
             else:
                 used.append(victim)
+                if victim.gang.is_indexed:
+                    kept.add(victim.gang.key)
         return used[::-1]
 
     def _free_after_placement(self, found: VictimSelection) -> dict[str, dict[str, int]]:
@@ -240,6 +255,9 @@ class _Search:
 
 def _choices(gang: ElasticGang) -> Iterator[Sequence[str]]:
     """How many of each node: which members of one node are removed makes no difference."""
+    if gang.is_indexed:
+        order = gang.removal_order()
+        return (order[:count] for count in range(gang.removable_count(), -1, -1))
     by_node: dict[str, list[str]] = {}
     for member in gang.removal_order():
         by_node.setdefault(gang.nodes[member], []).append(member)

@@ -532,3 +532,68 @@ def test_nothing_is_due_where_nobody_is_elastic() -> None:
     busy.arrives("next", workers(2))
     busy.advance(DOWN)
     assert busy.plan() == ResizePlan()
+
+
+# Indexed Jobs, whose indexes have no gaps: the highest leave first, whatever else would be better.
+
+NODES_OF_FIVE = [("n0", members(0, 1, 2, 3)), ("n1", members(4))]
+
+
+@pytest.mark.parametrize(
+    ("is_indexed", "leaving"),
+    [pytest.param(False, (3, "2 3"), id="a Job each"), pytest.param(True, (2, "2 3 4"), id="one Indexed Job")],
+)
+def test_of_an_indexed_job_those_above_the_ones_that_are_needed_leave_as_well(
+    is_indexed: bool, leaving: tuple[int, str]
+) -> None:
+    crowded = world(4, 1)
+    crowded.runs("big", NODES_OF_FIVE, workers(5, indexed=is_indexed), **elastic(1, 5))
+    crowded.arrives("next", workers(1, "2"))
+    crowded.advance(DOWN)
+    assert wishes(crowded.plan()) == {"big": leaving}
+
+
+@pytest.mark.parametrize(
+    ("is_indexed", "leaving"),
+    [pytest.param(False, (3, "2"), id="a Job each"), pytest.param(True, (3, "3"), id="one Indexed Job")],
+)
+def test_an_indexed_job_keeps_its_lowest_indexes_wherever_its_servers_are(
+    is_indexed: bool, leaving: tuple[int, str]
+) -> None:
+    crowded = world(3, 2)
+    crowded.runs(
+        "big",
+        [("n0", members(0, 1, 2)), ("n1", ["ps-0", "worker-3"])],
+        PS,
+        workers(4, indexed=is_indexed),
+        **elastic(2, 4),
+    )
+    crowded.arrives("next", workers(1))
+    crowded.advance(DOWN)
+    assert wishes(crowded.plan()) == {"big": leaving}
+
+
+@pytest.mark.parametrize(
+    ("is_indexed", "expected"),
+    [pytest.param(False, {"big": (2, "1 2")}, id="a Job each"), pytest.param(True, {}, id="one Indexed Job")],
+)
+def test_no_plan_takes_members_from_the_middle_of_an_indexed_job(
+    is_indexed: bool, expected: dict[str, tuple[int, str]]
+) -> None:
+    crowded = world(3, 1)
+    crowded.runs("big", [("n0", members(0, 1, 2)), ("n1", members(3))], workers(4, indexed=is_indexed), **elastic(2, 4))
+    crowded.arrives("next", workers(1, "2"))
+    crowded.advance(DOWN)
+    assert wishes(crowded.plan()) == expected
+
+
+def test_a_request_that_is_no_suffix_of_an_indexed_job_is_replaced() -> None:
+    crowded = world(4)
+    crowded.runs("big", [("n0", members(0, 1, 2, 3))], workers(4, indexed=True), **elastic(2, 4))
+    crowded.arrives("next", workers(2))
+    crowded.advance(DOWN)
+    assert wishes(crowded.plan()) == {"big": (2, "2 3")}
+    gang = crowded.running["ns/big"]
+    edited = replace(gang.status, leaving=("worker-1", "worker-2"))
+    crowded.running["ns/big"] = replace(gang, status=edited)
+    assert wishes(crowded.plan()) == {"big": (2, "2 3")}
