@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
+
 from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.common.schema import MAX_NAME
@@ -236,7 +238,10 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
         problem = member_problem(role.template["spec"])
         if problem is not None:
             raise UnplannableError(f"the pods of {role.name}: {problem}")
-    members = tuple(member_of(role.name, role.replicas, role.template["spec"]) for role in of_gang)
+    members = tuple(
+        msgspec.structs.replace(member_of(role.name, role.replicas, role.template["spec"]), indexed=bool(role.job_name))
+        for role in of_gang
+    )
     return terms_of(gang_name(recipe.job.metadata.name, recipe.runtime_id), recipe.gangs, spec.gang, members)
 
 
