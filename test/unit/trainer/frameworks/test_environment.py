@@ -73,7 +73,9 @@ def test_torchruns_processes_per_node(wanted: str, gpus: int, cpus: float, proce
     ("setting", "index", "workers"),
     [
         pytest.param(setting_of(1), 0, ["mnist-node-a6no-0.mnist-a6no:2222"], id="1 node"),
-        pytest.param(setting_of(3, gpus=2), 1, [f"mnist-node-a6no-{each}:2222" for each in range(3)], id="3 nodes"),
+        pytest.param(
+            setting_of(3, gpus=2), 1, [f"mnist-node-a6no-{each}.mnist-a6no:2222" for each in range(3)], id="3 nodes"
+        ),
         pytest.param(setting_of(1, LONG_NAME), 0, [f"{LONG_NODE}:2222"], id="long name"),
     ],
 )
