@@ -20,7 +20,7 @@ FALSE = "False"
 
 
 class Conditions:
-    """The conditions of one status while the next is made. Not thread-safe; lives for one call."""
+    """The conditions of a status while the next status is built. Not thread-safe."""
 
     def __init__(self, present: tuple[JobCondition, ...], now_text: str, generation: int) -> None:
         self._by_type = {condition.type: condition for condition in present}
@@ -28,14 +28,14 @@ class Conditions:
         self._generation = generation
 
     def set(self, condition_type: str, is_true: bool, reason: str, message: str, *, anew: bool = False) -> None:
-        """`anew`: it has happened once more, so its time is now, though the status may be the same."""
+        """Sets a condition. With `anew` its transition time is now, even if its status does not change."""
         status = TRUE if is_true else FALSE
         old = self._by_type.get(condition_type)
         since = old.last_transition_time if old is not None and old.status == status and not anew else self._now
         self._by_type[condition_type] = JobCondition(condition_type, status, reason, message, since, self._generation)
 
     def clear(self, condition_type: str, reason: str, message: str) -> None:
-        """Set to False what was ever said; a condition that never came up is not mentioned."""
+        """Sets a condition to False if the status has it."""
         if condition_type in self._by_type:
             self.set(condition_type, False, reason, message)
 

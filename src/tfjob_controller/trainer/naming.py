@@ -1,10 +1,10 @@
-"""What children are called.
+"""Names and labels of children.
 
 A child Job and its Service share the name `<job:.40>-<role>-<RuntimeId>-<index>`. A Service's name is a DNS-1035 label
 (letter first, no dots, at most 63), a job's name is a DNS-1123 subdomain (dots, a digit first, at most 253): so dots
 become `-` and a name that does not start with a letter gets one. What makes names unique is the RuntimeId, not the cut.
 
-Labels of children. Names and values are upstream's: people select their pods by them.
+Names and values of labels are upstream's, since users select pods by them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 JOB_NAME_CUT = 40
 MAX_LABEL = 63
 RUNTIME_ID_LENGTH = 4
-# Put before a job name that starts with no letter.
+# Precedes a job name that does not start with a letter.
 _FIRST_LETTER = "j"
 
 
@@ -54,13 +54,14 @@ def config_map_name(runtime_id: str) -> str:
 
 
 def replica_id(role: str, index: int) -> str:
-    """What a replica is called in status, reasons and events: `worker-3`."""
+    """Returns the id of a replica in status, reasons and events, such as `worker-3`."""
     return f"{role}-{index}"
 
 
 def replica_id_of(labels: Mapping[str, str]) -> str:
-    """The replica that a child with these labels belongs to: `worker-3`. Without an index, which all children but those
-    of an Indexed Job as a whole have, only its role; empty without a role.
+    """Returns the id of the replica that a child with these labels belongs to, such as `worker-3`.
+
+    Without an index, as an Indexed Job has none, it returns the role; without a role, the empty string.
     """
     role = labels.get(JOB_TYPE, "").lower()
     index = labels.get(TASK_INDEX) or labels.get(COMPLETION_INDEX_LABEL)
@@ -78,9 +79,9 @@ def new_runtime_id(taken: Container[str], rng: random.Random) -> str:
 
 
 def runtime_id_of(uid: str) -> str:
-    """That of a job whose kind has no field for it: 4 characters as above, which follow from its UID.
+    """Returns the RuntimeId of a job whose kind has no field for it: 4 characters as above, derived from its UID.
 
-    Two jobs may have the same one: what is found by it is looked at twice, by its name.
+    Two jobs may have the same one, so objects that are found by it are also compared by name or owner.
     """
     number = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big")
     digits = string.digits + string.ascii_lowercase
@@ -99,16 +100,16 @@ TF_JOB_NAME = "tf_job_name"
 TRAIN_JOB_NAME = "train_job_name"
 TASK_INDEX = "task_index"
 
-# On the Jobs and pods of a job that is resized by a restart: how often it was before they were made.
+# On the Jobs and pods of a job with restart attempts: the attempt in which they were created.
 RESTART_ATTEMPT = "kubeflow.org/generation"
 
-# Put on pods by the Job controller: the name of the child Job that made the pod.
+# The Job controller sets this label on pods: the name of the child Job that created the pod.
 POD_JOB_NAME = "batch.kubernetes.io/job-name"
 # The variable that the Job controller sets in each container of an Indexed Job, and how others refer to it.
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 INDEX_REFERENCE = f"$({INDEX_VARIABLE})"
 
-# Selects every child of every job: what the informers of Jobs, Services, Pods and ConfigMaps watch.
+# Selects every child of every job, for the informers of Jobs, Services, Pods and ConfigMaps.
 CHILD_SELECTOR = KUBEFLOW
 
 
@@ -118,12 +119,12 @@ def name_value(job_name: str) -> str:
 
 
 def job_labels(job_name: str, runtime_id: str, name_label: str = TF_JOB_NAME) -> dict[str, str]:
-    """What all children of one job carry; `name_label` differs by kind."""
+    """Returns the labels of all children of one job; `name_label` differs by kind."""
     return {KUBEFLOW: "", RUNTIME_ID: runtime_id, name_label: name_value(job_name)}
 
 
 def replica_labels(job: Mapping[str, str], replica_type: str, index: int) -> dict[str, str]:
-    """What one replica's Job, pod template and Service carry, and what its Service selects."""
+    """Returns the labels of a replica's Job, pod template and Service, which are also the selector of the Service."""
     return {**job, JOB_TYPE: replica_type, TASK_INDEX: str(index)}
 
 
@@ -133,5 +134,5 @@ def selector_string(labels: dict[str, str]) -> str:
 
 
 def replica_type_labels(job: Mapping[str, str], replica_type: str) -> dict[str, str]:
-    """What all replicas of one type carry, and no others."""
+    """Returns the labels that all replicas of one type have, and no others."""
     return {**job, JOB_TYPE: replica_type}

@@ -1,6 +1,6 @@
-"""Every reason of a condition and of an event, in one place; the reference in docs/ is generated from this.
+"""The reasons of all conditions and events. The reference in docs/ is generated from this module.
 
-Machine words are CamelCase and never change; sentences are for people.
+Programs may rely on reasons, which never change; messages are for people.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ SUCCESSFUL_CREATE = "SuccessfulCreate"
 FAILED_CREATE = "FailedCreate"
 SUCCESSFUL_DELETE = "SuccessfulDelete"
 
-# Events that follow from the status; those of a phase have its name as reason. Some are conditions' reasons too.
+# Events that follow from the status. Those of a phase have its name as reason. Some are also reasons of conditions.
 INVALID_SPEC = "InvalidSpec"
 RESTARTED = "Restarted"
 SUSPENDED = "Suspended"
@@ -34,12 +34,12 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 CREATE_REFUSED = "CreateRefused"
 
-# What a TrainJob calls JobCreated, InvalidSpec and ChiefSucceeded.
+# The names of JobCreated, InvalidSpec and ChiefSucceeded in a TrainJob.
 JOBS_CREATION_SUCCEEDED = "JobsCreationSucceeded"
 JOBS_BUILD_FAILED = "JobsBuildFailed"
 ALL_JOBS_COMPLETED = "AllJobsCompleted"
 
-# Of the condition Scheduled; all but the first two are events too.
+# Reasons of the condition Scheduled. All but the first two are also events.
 WAITING_FOR_SCHEDULER = "WaitingForScheduler"
 NOT_WAITING = "NotWaiting"
 GANG_ADMITTED = "GangAdmitted"

@@ -1,17 +1,17 @@
-"""Bodies of children, ready for JSON. Each call builds new dicts but shares what it takes over from the template.
+"""Builds the bodies of children, ready for JSON. Each call builds new dicts that share parts of the template.
 
-How a child Job restarts. It never gives up early: `backoffLimit` is as large as it can be, restarts are counted in the
-TFJob's status. Where an error is the replica's own affair (workers, parameter servers), the template's restartPolicy is
-all there is: the kubelet restarts for OnFailure, the Job controller for Never, whatever the exit code.
+How a child Job restarts. Its `backoffLimit` is as large as possible, since the status of the TFJob counts restarts. If
+an error does not end the job (workers, parameter servers), only the template's restartPolicy applies: the kubelet
+restarts the container for OnFailure and the Job controller the pod for Never, whatever the exit code.
 
-Where a permanent error ends the TFJob (the chief, or all under AnyReplica), nobody may start the replica again
-after one, and its log must stay. batch/v1 has `podFailurePolicy` for that, which asks for restartPolicy Never. A
-template with OnFailure keeps its restarts in place all the same, through the container-level restart rules that
-Kubernetes has since 1.35: retryable exit codes are the kubelet's, permanent ones fail the Job. Older servers get plain
+If a permanent error ends the TFJob (the chief's, or any under AnyReplica), the replica must not start again after it,
+and its log must be kept. The `podFailurePolicy` of batch/v1 does this, but requires restartPolicy Never. A template
+with OnFailure keeps its restarts in place with the container-level restart rules of Kubernetes 1.35 and later: the
+kubelet restarts after retryable exit codes, and permanent ones fail the Job. On older servers the policy stays
 OnFailure, and the controller stops the Job as soon as it sees the error.
 
-Where all replicas are restarted together, nothing restarts one alone: its first end is its Job's, and the controller
-recreates all Jobs. Of a role that one Indexed Job carries, the first end of a pod is that of all.
+If all replicas restart together, no replica is restarted alone: its Job fails with its first error, and the controller
+recreates all Jobs. An Indexed Job that runs all replicas of a role fails with the first error of a pod.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from tfjob_controller.trainer.state.pods import PERMANENT_EXIT_CODES, RETRYABLE_
 
 Body = dict[str, Any]
 
-# For the training containers of a job with autoscaling.totalSteps: all there are to do, and a worker's share.
+# Variables of the training containers of a job with autoscaling.totalSteps: the total, and the share of this worker.
 TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
-# The end of the log stays with the pod's status: it tells why a program failed, and how many steps it has done, also
-# when the log is gone.
+# The kubelet copies the end of the log into the pod's status. It says why a program failed and how many steps it had
+# completed, also when the log is gone.
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 _INDEX_FIELD = f"metadata.labels['{COMPLETION_INDEX_LABEL}']"
 _INDEX = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_FIELD}}}
-# The largest that batch/v1 takes (int32): with the default of 6 a crashing worker would be given up within the hour.
+# The maximum of batch/v1 (int32). With the default of 6 the Job of a crashing worker would fail within an hour.
 BACKOFF_LIMIT = 2**31 - 1
 
 
 def build_job(
     plan: Plan, replica: Replica, *, suspend: bool = False, assignment: MemberAssignment | None = None
 ) -> Body:
-    """The batch/v1 Job that runs a replica; `assignment` is its member of a gang and its node.
+    """Returns the batch/v1 Job that runs a replica; `assignment` is its member of a gang and its node.
 
-    Of a role that one Indexed Job carries, the answer is the same for all replicas.
+    For a role that one Indexed Job runs, the result is the same for all replicas.
     """
     if replica.role.job_name:
         return _indexed_job(plan, replica, suspend, assignment)
@@ -102,7 +102,7 @@ def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: Member
         "completionMode": "Indexed",
         "completions": role.replicas,
         "parallelism": role.replicas,
-        # A failure restarts the whole set, and a pod that replaces one alone would meet others that began without it.
+        # A failure restarts all replicas. A pod that replaced one alone would join peers that had started without it.
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
         "template": template,
@@ -117,13 +117,13 @@ def _has_attempt(plan: Plan, replica: Replica) -> bool:
 
 
 def build_service(plan: Plan, replica: Replica) -> Body:
-    """The headless Service that gives a replica its name; the pods of an Indexed Job share one."""
+    """Returns the headless Service that gives a replica its DNS name; the pods of an Indexed Job share one."""
     role = replica.role
     labels = replica_type_labels(plan.identity.labels, role.replica_type) if role.job_name else _labels(plan, replica)
     name = role.service_name or replica.name
     spec: Body = {
         "clusterIP": "None",
-        # Programs look for their fellows long before they could be ready.
+        # Programs resolve the names of their peers before any of them is ready.
         "publishNotReadyAddresses": True,
         "selector": labels,
         "ports": [{"name": role.port_name, "port": role.port}],
@@ -132,12 +132,12 @@ def build_service(plan: Plan, replica: Replica) -> Body:
 
 
 def build_config_map(plan: Plan) -> Body:
-    """The ConfigMap with files that pods mount (`plan.mounts.config_map` is its name)."""
+    """Returns the ConfigMap with files that pods mount (`plan.mounts.config_map` is its name)."""
     return {**_head(plan, CONFIG_MAPS, plan.mounts.config_map, plan.identity.labels), "data": dict(plan.mounts.files)}
 
 
 def build_secret(plan: Plan, secret: GeneratedSecret) -> Body:
-    """Its data is made here, so this is not pure: called only when it is to be written."""
+    """Returns a Secret with newly generated data. It is called only when the Secret must be created."""
     data = {name: b64encode(value).decode() for name, value in secret.make().items()}
     return {
         **_head(plan, SECRETS, secret.name, plan.identity.labels),
@@ -186,20 +186,20 @@ def _pod_metadata(plan: Plan, metadata: Mapping[str, Any], labels: Mapping[str, 
 
 
 def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_place: bool) -> Mapping[str, Any]:
-    """Only the training container learns of the cluster; the others keep what OnFailure meant to them."""
+    """Returns the container as the pod runs it. Only the training container gets the variables of the framework."""
     if container.get("name") != replica.role.container:
         return {"restartPolicy": ON_FAILURE, **container} if in_place else container
     own_rules = "restartPolicy" in container
     rules = _restart_rules() if in_place and not own_rules else {}
     env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.progress.shares is not None)]
     if replica.role.job_name:
-        # First of all, since a variable can only use what stands before it; the Job controller would add it at the end.
+        # First, since a variable can only refer to earlier ones, and the Job controller would append it at the end.
         env = [_INDEX, *(each for each in env if not isinstance(each, dict) or each.get("name") != INDEX_VARIABLE)]
     return {**_LAST_WORDS, **container, **rules, "env": env}
 
 
 def _steps(plan: Plan, replica: Replica) -> list[Any]:
-    """First of all, since a variable can only use what stands before it."""
+    """Returns the variables with the steps, which come first, since a variable can only refer to earlier ones."""
     if plan.progress.shares is None:
         return []
     values = {TOTAL_STEPS: plan.progress.shares.total}
@@ -209,7 +209,7 @@ def _steps(plan: Plan, replica: Replica) -> list[Any]:
 
 
 def _env(container: Mapping[str, Any], added: Mapping[str, str], *, shares: bool) -> list[Any]:
-    """The user's variables, then ours; one of the same name is ours alone, so that nobody wonders which one counts."""
+    """Returns the user's variables, then the controller's, which replace the user's of the same name."""
     ours = {*added, TOTAL_STEPS, STEPS} if shares else added
     own = [each for each in container.get("env") or () if not isinstance(each, dict) or each.get("name") not in ours]
     return own + [{"name": name, "value": value} for name, value in added.items()]
@@ -225,7 +225,7 @@ def _pod_failure_policy(container: str) -> Body:
     codes = {"containerName": container, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
     return {
         "rules": [
-            # First: what a disrupted container exits with says nothing about the program.
+            # This rule comes first, since the exit code of a disrupted container says nothing about the program.
             {"action": "Ignore", "onPodConditions": [disrupted]},
             {"action": "FailJob", "onExitCodes": codes},
         ]

@@ -76,7 +76,7 @@ def merge(first: Actions, second: Actions) -> Actions:
 
 
 def combined(observed: ObservedState, actions: Actions) -> Actions:
-    """The actions with one write for each Indexed Job, of those for its replicas."""
+    """Returns the actions with one write for each Indexed Job instead of one for each of its replicas."""
     names = observed.indexed_jobs
     if not names:
         return actions
@@ -89,10 +89,11 @@ def combined(observed: ObservedState, actions: Actions) -> Actions:
 
 
 def build_delete(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
-    """A child Job goes only as it was seen: a cache that is behind may not know that its replica has succeeded.
+    """Returns the deletion of an object. A child Job is deleted only in the version that was seen.
 
-    One that is going already goes anyway; and a delete that takes its last finalizer would meet a conflict for ever, if
-    it named a version (apiserver 1.36, registry/store.go: it compares that with an empty object's).
+    A cache that is behind may not show yet that its replica has succeeded. A Job that is being deleted already is
+    deleted without a version: if the request removes its last finalizer, the API server compares the version with that
+    of an empty object, and the conflict would never end (apiserver 1.36, registry/store.go).
     """
     is_being_deleted = obj.metadata.deletion_timestamp is not None
     version = obj.metadata.resource_version if resource == JOBS and not is_being_deleted else ""

@@ -1,13 +1,13 @@
-"""What must be written so that the cluster holds what the plan says. Pure; the reconciler sends the writes.
+"""Plans the writes that make the cluster match the plan. Pure; the reconciler sends the writes.
 
 Contract with the reconciler:
 
-- The end of a job is acted on only once it stands in `status`: so a job is cleaned up after its end is on record, and a
-  crash in between loses nothing. As long as an end is due but not recorded, there are no actions at all. Likewise a
-  child Job is deleted, to be recreated, only after its failure has been counted.
-- All actions of one answer are independent of one another and may be carried out in any order, at the same time.
-- Each is idempotent: the same input gives the same answer until the caches show the effect.
-- A child that must be recreated is deleted here, and created by a later sync once the cache shows it gone.
+- The end of a job leads to actions only once it is written to `status`: the job is cleaned up after that, so a crash in
+  between loses nothing. While an end is due but not written, there are no actions. Likewise a child Job that must be
+  recreated is deleted only after its failure is counted in the status.
+- All actions of a result are independent of each other and may be sent concurrently, in any order.
+- Actions are idempotent: the same input gives the same result until the caches show the effect.
+- A child that must be recreated is deleted first, and created by a later sync once the cache shows that it is deleted.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ from tfjob_controller.trainer.status.counts import unrecorded_successes
 
 
 def plan_actions(job_state: JobState) -> Actions:
-    """The writes that bring the cluster to the plan; `NO_ACTIONS` (the same object) if there are none."""
+    """Returns the writes that make the cluster match the plan; `NO_ACTIONS` (the same object) if there are none."""
     if job_state.job.metadata.deletion_timestamp is not None or is_finished(job_state.status):
         return NO_ACTIONS
     if job_state.status.phase == PHASE_CLEAN_UP:
         return combined(job_state.observed, _clean_up(job_state)) or NO_ACTIONS
     if job_state.completion is not None or job_state.must_restart_all:
-        # The status must say so first.
+        # The status must be written first.
         return NO_ACTIONS
     current = _suspended(job_state) if job_state.step.plan.policy.suspend else _running(job_state)
     return (
@@ -85,9 +85,9 @@ def plan_actions(job_state: JobState) -> Actions:
 
 
 def _suspended(job_state: JobState) -> Actions:
-    """The actions in the current step of a suspended job.
+    """Returns the actions in the current step of a suspended job.
 
-    Its Jobs stay, whatever their attempt: they have no pods. Stale Jobs are deleted when the job is resumed.
+    Stale Jobs have no pods and stay. They are deleted when the job is resumed.
     """
     step = job_state.step
     return Actions(
@@ -98,7 +98,7 @@ def _suspended(job_state: JobState) -> Actions:
 
 
 def _running(job_state: JobState) -> Actions:
-    """The actions in the current step of a job that is not suspended."""
+    """Returns the actions in the current step of a job that is not suspended."""
     return Actions(
         creates=tuple(_creates(job_state)),
         deletes=(*_deletes(job_state), *_stale_deletes(job_state)),
@@ -108,7 +108,7 @@ def _running(job_state: JobState) -> Actions:
 
 
 def _deletes(job_state: JobState) -> tuple[Delete, ...]:
-    """The children to delete whether or not the job is suspended."""
+    """Returns the children to delete whether or not the job is suspended."""
     step, current = job_state.step, _without_stale(job_state)
     return (
         *_surplus_deletes(step.plan, step.observed),
@@ -132,7 +132,7 @@ def _resumes(job_state: JobState) -> Iterable[SetSuspend]:
 
 
 def _obsolete(job_state: JobState) -> Actions:
-    """The children outside of the current step: surplus ones, lost ones, and active ones of completed steps."""
+    """Returns the writes for surplus children, Jobs of lost pods, and Jobs of completed steps that are still active."""
     surplus = _surplus_deletes(job_state.plan, job_state.observed) if job_state.plan.steps else ()
     return Actions(
         deletes=(*surplus, *_lost_deletes(job_state)),
@@ -143,7 +143,7 @@ def _obsolete(job_state: JobState) -> Actions:
 
 
 def _pod_group(job_state: JobState) -> Actions:
-    """The object that represents the gang to another scheduler. One that is being deleted is recreated afterwards."""
+    """Returns the writes of the object that represents the gang to another scheduler."""
     plan, step, states = job_state.plan, job_state.step, job_state.replica_states
     terms, group = plan.scheduling.pod_group, step.observed.pod_group
     if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
@@ -160,7 +160,7 @@ def _pod_group(job_state: JobState) -> Actions:
 
 
 def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
-    """For a job that is refused, and so has no plan: whatever child Jobs it has stop, and its Gang lets go."""
+    """Returns the writes for an invalid job, which has no plan: its Jobs and its Gang are suspended."""
     return Actions(
         deletes=tuple(build_delete(*group) for group in groups),
         suspends=tuple(SetSuspend(name, True) for name in active_jobs(jobs)),
@@ -190,10 +190,10 @@ def _suspend_gang(gang: Gang) -> Patch:
 
 
 def _creates(job_state: JobState) -> Iterator[Create]:
-    """The missing children, those of the chief first. Of a gang, only the Gang until it is placed, and then the
-    children of all replicas that have an assignment.
+    """Yields the missing children, those of the chief first.
 
-    A succeeded replica keeps its name, but never runs again.
+    For a gang this is only the Gang until it is placed, and then the children of all replicas with an assignment. A
+    replica that has succeeded never runs again, but keeps its Service.
     """
     plan, observed, admission = job_state.step.plan, job_state.step.observed, job_state.admission
     terms = plan.scheduling.gang
@@ -217,7 +217,7 @@ def _creates(job_state: JobState) -> Iterator[Create]:
 
 
 def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
-    """The Indexed Jobs and their Services that are missing: a Job once all of its replicas may run."""
+    """Yields the missing Indexed Jobs and their Services. A Job is created once all of its replicas may run."""
     observed, admission = job_state.step.observed, job_state.admission
     for role in plan.replicas.roles:
         states = [state for state in job_state.step.replica_states if state.replica.role is role]
@@ -236,8 +236,10 @@ def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
 
 
 def _must_wait(job_state: JobState) -> bool:
-    """Reports whether no child may be created yet: the gang has no place, children of an earlier attempt are left, the
-    set was restarted only just now, or the status must say first for how many workers it is.
+    """Reports whether no child may be created yet.
+
+    This is so while the gang is not placed, children of an earlier attempt exist, the back-off of a restart lasts, or
+    the status does not have the number of workers yet.
     """
     plan = job_state.step.plan
     if (job_state.admission is not None and not job_state.admission.is_admitted) or not job_state.stale.are_deleted:
@@ -248,7 +250,7 @@ def _must_wait(job_state: JobState) -> bool:
 
 
 def _gang_patches(job_state: JobState) -> Iterator[Patch]:
-    """What the Gang should ask for and does not yet."""
+    """Yields the patch that makes the Gang request what the job needs, if it does not."""
     plan, gang, admission = job_state.step.plan, job_state.step.observed.gang, job_state.admission
     terms = plan.scheduling.gang
     if terms is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
@@ -259,9 +261,9 @@ def _gang_patches(job_state: JobState) -> Iterator[Patch]:
 
 
 def _stale_deletes(job_state: JobState) -> Iterator[Delete]:
-    """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last.
+    """Yields the deletions of stale Jobs, in the foreground, so that no pod of the next attempt runs beside theirs.
 
-    Not before it is on record that its replica has succeeded: with the Job goes the pod, and nobody would know.
+    If the replica has succeeded, this must be recorded first, since the pod, which shows it, is deleted with the Job.
     """
     unrecorded = {state.replica.name for state in unrecorded_successes(job_state.step.replica_states, job_state.status)}
     for job in job_state.stale.jobs:
@@ -270,7 +272,7 @@ def _stale_deletes(job_state: JobState) -> Iterator[Delete]:
 
 
 def _reassigned_deletes(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> Iterator[Delete]:
-    """Jobs that are pinned to a node that is not theirs any more."""
+    """Yields the deletions of Jobs that are pinned to another node than the assigned one."""
     for state in states if admission is not None else ():
         assignment = admission.assignments.get(state.replica.name) if admission is not None else None
         if state.job is not None and assignment is not None and is_misplaced(state, assignment):
@@ -278,10 +280,10 @@ def _reassigned_deletes(admission: GangAdmission | None, states: Sequence[Replic
 
 
 def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
-    """What a suspended job must stop.
+    """Yields the Jobs that must be suspended because the job is.
 
-    That includes the Jobs from before a restart that is on record, if they have not been deleted yet: no state shows
-    them any more, but their pods run.
+    They include Jobs of an earlier attempt that have not been deleted yet. No replica state has them, but their pods
+    run.
     """
     yield from suspension_changes(states, suspend=True)
     for state in states:
@@ -291,7 +293,7 @@ def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterat
 
 
 def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
-    """What pods mount: they wait for it, so it may come at the same time as they."""
+    """Yields the objects that pods mount. They may be created together with the pods, which wait for them."""
     if plan.mounts.config_map and not observed.has_config_map:
         yield Create(CONFIG_MAPS, plan.mounts.config_map, build_config_map(plan))
     if plan.mounts.secret is not None and not observed.has_secret:
@@ -303,9 +305,9 @@ def _lacks_service(replica: Replica, observed: ObservedState) -> bool:
 
 
 def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
-    """Children of replicas that the job does not want any more.
+    """Yields the deletions of children that are not in the plan, such as those of removed workers.
 
-    If one is wanted again, its new pod must not run beside the old one, so its Job stays as long as that does.
+    Jobs are deleted in the foreground: a worker that is added again must not run beside its old pod.
     """
     for name, job in observed.jobs.items():
         if name not in plan.replicas.by_name and job.metadata.deletion_timestamp is None:
@@ -316,7 +318,10 @@ def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
 
 
 def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
-    """Jobs of before whose pod is lost with its node: not in the foreground, where they would wait for it for ever."""
+    """Yields the deletions of Jobs of earlier attempts whose pods were lost with their node.
+
+    They are not deleted in the foreground, where they would wait for these pods for ever.
+    """
     if job_state.reachable is job_state.observed:
         return
     for name, pods in job_state.observed.pods.items():
@@ -330,7 +335,7 @@ def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
 
 
 def _recreated_deletes(plan: Plan, states: Sequence[ReplicaState], status: TrainingStatus) -> Iterator[Delete]:
-    """Their pods have ended, or are lost with their node and would keep a Job for ever."""
+    """Yields the deletions of Jobs that must be recreated, and whose pods have ended or were lost with their node."""
     for state in states:
         if state.job is None or not state.must_redo or state.job.metadata.deletion_timestamp is not None:
             continue
@@ -344,7 +349,9 @@ def _recreated_deletes(plan: Plan, states: Sequence[ReplicaState], status: Train
 
 
 def _is_recreated_alone(plan: Plan, state: ReplicaState, job: BatchJob, status: TrainingStatus) -> bool:
-    """Of one that is recreated with all others otherwise. Not before its pods are gone and the status tells of it, or
-    it would be taken for one that somebody deleted.
+    """Reports whether a Job of a set that restarts together may be recreated alone: it failed because it was stopped.
+
+    Its pods must be gone and the status must show its replica as not created; otherwise its deletion would look like
+    that of a user, which restarts the whole set.
     """
     return has_failed_while_suspended(job) and not state.pods and not had_all_jobs(plan, status)

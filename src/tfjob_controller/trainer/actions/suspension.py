@@ -1,8 +1,8 @@
 """Which child Jobs are suspended and resumed, and what is cleaned up after the end of a job.
 
 The clean-up policy `Running` (the default) stops running pods by suspending their child Job: the Job controller then
-deletes the pod, and the Job stays for inspection. `All` deletes the finished pods too. `None` leaves all as it is,
-except for a replica that ended the job with an error and would only be restarted. Child Jobs and Services always stay.
+deletes the pod, and the Job stays for inspection. `All` also deletes finished pods. `None` stops nothing but a replica
+that ended the job with an error and would be restarted. Child Jobs and Services always stay.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tfjob_controller.util.timestamps import format_time, seconds_until
 
 
 def suspension_changes(states: Sequence[ReplicaState], suspend: bool) -> Iterator[SetSuspend]:
-    """`suspend`: nothing of the job may run. Jobs that are over, or will be recreated, stay as they are."""
+    """Yields the Jobs to suspend or resume. Jobs that have ended or must be recreated are left unchanged."""
     for state in states:
         job = state.job
         if job is None or job_outcome(job) or (state.must_redo and not state.replica.role.restarts_together):
@@ -43,7 +43,10 @@ def suspension_changes(states: Sequence[ReplicaState], suspend: bool) -> Iterato
 
 
 def _would_run_again(state: ReplicaState) -> bool:
-    """The program has succeeded but not its pod, which another container kept alive until it went away."""
+    """Reports whether the Job of a successful replica would run it again.
+
+    This happens if another container kept the pod running until the pod was deleted.
+    """
     if state.state != replica_state.SUCCEEDED or state.replica.role.job_name:
         return False
     container = training_container(state.pod, state.replica.role.container) if state.pod is not None else None
@@ -52,10 +55,11 @@ def _would_run_again(state: ReplicaState) -> bool:
 
 
 def active_beside_suspended(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Iterator[SetSuspend]:
-    """Of a job that is not suspended: those of a set that go on since before one of their fellows was stopped.
+    """Yields the Jobs to suspend because their pods are older than the suspension of a peer that restarts with them.
 
-    The controller may have been killed, or a write refused, when only some were stopped, and the job be resumed by
-    then; or somebody stopped one alone. So all are stopped first, and none goes on beside one that starts anew.
+    Only some Jobs may have been suspended, because the controller was killed or a write was refused, or because a user
+    suspended one. All of them are suspended before they are resumed, so that no pod runs beside a peer that starts
+    again.
     """
     together = [state for state in states if plan.replicas.restarts_together and state.replica.role.restarts_together]
     stopped = max((_stopped_at(state, now) for state in together), default="")
@@ -65,7 +69,10 @@ def active_beside_suspended(plan: Plan, states: Sequence[ReplicaState], now: dat
 
 
 def _stopped_at(state: ReplicaState, now: datetime) -> str:
-    """When the Job controller stopped it: now, if it has not looked yet. Empty if it was not, or has succeeded."""
+    """Returns when the Job controller suspended the Job, or `now` if it has not yet; empty if the Job is not suspended.
+
+    The Job of a successful replica counts as not suspended.
+    """
     job = state.job
     if (
         job is None
@@ -83,9 +90,9 @@ def _began_before(pod: Pod, moment: str) -> bool:
 
 
 def is_any_stopping(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> bool:
-    """Those that go on together are resumed together, once no pod of before is left to be taken for a failed one.
+    """Reports whether a pod of a suspended set still stops, or is not being stopped yet by the Job controller.
 
-    The Job controller may not have looked at a suspended Job yet: then its pod does not even know that it must go.
+    The Jobs of a set are resumed together after that. A pod that stops beside a resumed Job would count as failed.
     """
     if not plan.replicas.restarts_together:
         return False
@@ -94,9 +101,7 @@ def is_any_stopping(plan: Plan, states: Sequence[ReplicaState], now: datetime) -
 
 
 def _is_stopping(state: ReplicaState, pod: Pod, lost_before: str) -> bool:
-    """Also a pod that was deleted and has ended, until it is gone or given up for lost: beside a Job that goes on
-    again it would be taken for its failure.
-    """
+    """Reports whether the pod is being deleted, also if it has ended, unless it counts as lost."""
     deleted = pod.metadata.deletion_timestamp
     if deleted is not None:
         return deleted >= lost_before
@@ -104,7 +109,7 @@ def _is_stopping(state: ReplicaState, pod: Pod, lost_before: str) -> bool:
 
 
 def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> list[str]:
-    """Names of the child Jobs that must be suspended, in order."""
+    """Returns the names of the child Jobs that the clean-up policy suspends."""
     ending = {state.job.metadata.uid for state in states if state.job is not None and _ends_by_itself(state)}
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         candidates = [
@@ -117,20 +122,20 @@ def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[Replic
 
 
 def active_jobs(jobs: Iterable[BatchJob]) -> list[str]:
-    """Names of the child Jobs to suspend where no plan says more of them: nobody will look after their pods."""
+    """Returns the names of the Jobs that are active."""
     return [job.metadata.name for job in jobs if is_active(job)]
 
 
 def is_active(job: BatchJob | None) -> bool:
-    """It is neither suspended nor over."""
+    """Reports whether the Job exists, is not suspended and has not ended."""
     return job is not None and not job.spec.suspend and not job_outcome(job)
 
 
 def _ends_by_itself(state: ReplicaState) -> bool:
-    """All is over in the pod, and what is still to be said of it is left to the kubelet and the Job controller.
+    """Reports whether all containers of the pod have ended and the Job will end without being suspended.
 
-    To suspend such a Job would lose its result, and the pod with its log: a kubelet reports a pod as failed some time
-    after its containers have ended, and until then the Job controller deletes it.
+    Suspending such a Job would lose its result, and the pod with its log: a kubelet reports the phase of a pod some
+    time after its containers have ended, and until then the Job controller would delete the pod.
     """
     pod = state.pod
     if pod is None or not all_containers_ended(pod) or (state.replica.role.job_name and is_finished(pod)):
@@ -141,22 +146,22 @@ def _ends_by_itself(state: ReplicaState) -> bool:
 
 
 def _fails_its_job(state: ReplicaState) -> bool:
-    """The Job ends with this pod: it makes no other one after an error that is permanent, or after any error."""
+    """Reports whether the Job creates no other pod after this one."""
     permanent = state.exited is not None and state.exited.exit_code in PERMANENT_EXIT_CODES
     return state.replica.role.restarts_together or (state.replica.fails_itself and permanent)
 
 
 def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:
-    """Finished pods that are to go as well."""
+    """Returns the finished pods that the clean-up policy deletes."""
     if plan.policy.clean_pod_policy != CLEAN_ALL:
         return []
     return [pod for pod in _pods(observed) if is_finished(pod) and pod.metadata.deletion_timestamp is None]
 
 
 def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> bool:
-    """Nothing is left to stop or delete, and what was stopped is gone or on its way out.
+    """Reports whether nothing is left to suspend or delete, and all stopped pods are deleted or being deleted.
 
-    A pod that is left to fail by itself must have done so: one of its containers might be started again instead.
+    A pod that will fail by itself must have done so, since one of its containers might be restarted instead.
     """
     if jobs_to_suspend(plan, observed, states) or any(_is_about_to_fail(state) for state in states):
         return False
@@ -172,7 +177,7 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
 
 
 def _is_about_to_fail(state: ReplicaState) -> bool:
-    """Its containers have ended and are not restarted, but the kubelet has not reported the pod as failed yet."""
+    """Reports whether the pod's containers have ended for good, but its phase is not Failed yet."""
     pod = state.pod
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
@@ -186,9 +191,9 @@ def _pods(observed: ObservedState) -> Iterator[Pod]:
 
 
 def ttl_seconds_left(limit: int | None, ended: str | None, now: datetime) -> float | None:
-    """How long a finished job is still kept; 0 or less: it must go. None: for ever.
+    """Returns how long a finished job is still kept; 0 or less if it must be deleted, None if it is kept for ever.
 
-    A limit that validation refuses is none: whoever wrote it should be able to read why the job failed.
+    An invalid limit counts as none, so that the user can read why the job failed.
     """
     if limit is None or not 0 <= limit <= INT32_MAX or ended is None:
         return None

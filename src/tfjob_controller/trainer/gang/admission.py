@@ -84,14 +84,14 @@ class GangAdmission:
 
 
 def is_run_as_gang(plan: Plan, observed: ObservedState) -> bool:
-    """Is the job run as a gang?"""
+    """Reports whether the job runs as a gang."""
     if plan.scheduling.gang is None:
         return False
     return all(ATTEMPT_LABEL in job.metadata.labels for job in observed.jobs.values())
 
 
 def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> GangAdmission | None:
-    """None for a job that is no gang."""
+    """Returns what the gang permits; None for a job that is no gang."""
     terms, gang = plan.scheduling.gang, observed.gang
     if terms is None or not is_run_as_gang(plan, observed):
         return None
@@ -112,7 +112,7 @@ def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[Replica
 
 
 def is_placed(gang: Gang) -> bool:
-    """Its pods may exist. Released with a placement: all have ended, and one that runs again keeps its node."""
+    """Reports whether the gang's pods may exist. Pods of a Released gang with a placement restart on their nodes."""
     status = gang.status
     if gang.spec.suspend or gang.metadata.deletion_timestamp is not None:
         return False
@@ -120,9 +120,9 @@ def is_placed(gang: Gang) -> bool:
 
 
 def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
-    """Without Jobs that are on their way out, and without pods that go with theirs, but for those that have succeeded.
+    """Returns the state without Jobs that are being deleted and without their pods, unless these have succeeded.
 
-    A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
+    A program that is stopped may exit with an error, which its Job counts until it is deleted.
     """
     if (plan.scheduling.gang is None and plan.scaling.resize != BY_RESTART) or not _has_deletions(observed):
         return observed
@@ -140,9 +140,9 @@ def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
 def _counts(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: str) -> bool:
     """Reports whether a pod counts whose Job is being deleted or is deleted.
 
-    Jobs and pods are seen by watches of their own: a Job that was deleted with its pod may be gone while the pod still
-    looks as if it stayed. Where all replicas are restarted together, it counts only if it is of the attempt that runs:
-    we have deleted the Jobs of any other one.
+    Jobs and pods arrive by different watches, so the cache may show a pod unchanged after its Job was deleted with it.
+    If all replicas restart together, only pods of the running attempt count, since the controller has deleted the Jobs
+    of all other attempts.
     """
     replica = plan.replicas.by_name.get(name)
     if replica is not None and not replica.role.serves and has_succeeded(pod, replica.role.container):
@@ -153,14 +153,14 @@ def _counts(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: s
 
 
 def _attempt_of(plan: Plan, observed: ObservedState) -> str:
-    """Where all are restarted because one has failed: the attempt that runs. Else, and while none does, it is empty."""
+    """Returns the running attempt of a gang whose replicas restart together; otherwise, and if none runs, empty."""
     gang = observed.gang
     runs = plan.replicas.restarts_together and gang is not None and is_placed(gang)
     return str(gang.status.attempt) if runs and gang is not None else ""
 
 
 def _is_taken_by_others(job: BatchJob, attempt: str) -> bool:
-    """We delete none of the attempt that runs, except for a restart: others who do so have ended a member."""
+    """Reports whether another client deletes the Job. The controller deletes no Job of the running attempt."""
     return attempt != "" and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
 
 
@@ -172,7 +172,7 @@ def _has_deletions(observed: ObservedState) -> bool:
 
 
 def desired_gang_spec(plan: Plan, terms: GangTerms, admission: GangAdmission) -> GangSpec:
-    """What the Gang should ask for now."""
+    """Returns the spec that the Gang should have now."""
     count = admission.member_counts.get(WORKER_ROLE, 0)
     least = {} if terms.min_workers is None else {WORKER_ROLE: min(terms.min_workers, count)}
     most = {WORKER_ROLE: max(terms.max_workers, count)} if terms.max_workers else {}
@@ -191,12 +191,11 @@ def desired_gang_spec(plan: Plan, terms: GangTerms, admission: GangAdmission) ->
 
 
 def plan_for_admitted(plan: Plan, admission: GangAdmission, states: Sequence[ReplicaState]) -> Plan:
-    """The plan for children that are made now: of a gang that starts with a part of its workers, TF_CONFIG names those
-    that have a place, or have had one.
+    """Returns the plan for new children. If a gang starts with some of its workers, TF_CONFIG lists only assigned ones.
 
-    TensorFlow waits until all that it was told of have come, and some may have no room for long. A role that serves is
-    told of all: parameter servers wait for nobody, and could not send to a worker that they do not know when it comes.
-    Where workers come and go all are told of all, and wait for nobody.
+    TensorFlow waits for all tasks in TF_CONFIG, and some workers may not be assigned for a long time. Workers that were
+    assigned before stay listed. Roles that serve get the full list: parameter servers wait for no task, and could not
+    send to an unlisted worker. With `resize: InPlace` all replicas get the full list and wait for none.
     """
     if plan.scaling.resize == IN_PLACE or plan.replicas.restarts_together:
         return plan
@@ -207,7 +206,7 @@ def plan_for_admitted(plan: Plan, admission: GangAdmission, states: Sequence[Rep
     ]
     if len(known) == len(plan.replicas.all):
         return plan
-    # The place in the list is a replica's index, so none before the last one can be left out.
+    # The position in the list is the index of a replica, so no replica before the last one can be left out.
     counts: dict[str, int] = {}
     for each in known:
         counts[each.role.name] = max(counts.get(each.role.name, 0), each.index + 1)
@@ -220,7 +219,7 @@ def _is_done(state: ReplicaState) -> bool:
 
 
 def build_gang(plan: Plan, spec: GangSpec) -> Body:
-    """The Gang, ready for JSON."""
+    """Returns the Gang, ready for JSON."""
     metadata: Body = {
         "name": plan.scheduling.gang.name if plan.scheduling.gang is not None else "",
         "namespace": plan.identity.namespace,
@@ -236,10 +235,10 @@ def build_gang(plan: Plan, spec: GangSpec) -> Body:
 
 
 def gang_spec_patch(gang: Gang, wanted: GangSpec, terms: GangTerms) -> Body | None:
-    """The merge patch that makes the Gang ask for what is wanted; None if it does.
+    """Returns the merge patch that gives the Gang the wanted spec; None if it has it.
 
-    Its queue is the user's, and so are the most that its members may go to, where the job says nothing of that; but
-    what is wanted is never more than that.
+    The queue belongs to the user. So do the maximums of members if the job specifies none, but they are raised to the
+    number that the job needs.
     """
     counts = {each.name: each.count for each in wanted.members}
     kept = msgspec.structs.replace(wanted, queue=gang.spec.queue)
@@ -252,9 +251,9 @@ def gang_spec_patch(gang: Gang, wanted: GangSpec, terms: GangTerms) -> Body | No
 
 
 def must_suspend_gang(observed: ObservedState) -> bool:
-    """For a job that is over: would its Gang go on to wait for room, or hold some that nobody will use?
+    """Reports whether the Gang of a job that has ended still waits for capacity, or holds some.
 
-    One that is Bound is released by the gang scheduler as its pods end.
+    A Gang that is Bound is released by the gang scheduler when its pods end.
     """
     gang = observed.gang
     return gang is not None and not gang.spec.suspend and gang.status.phase not in (BOUND, RELEASED)
@@ -277,7 +276,7 @@ def is_misplaced(state: ReplicaState, assignment: MemberAssignment) -> bool:
 def _taken_members(
     plan: Plan, observed: ObservedState, done: set[str], now: CurrentAttempt, gang: Gang | None
 ) -> dict[str, str]:
-    """The member of each replica that takes one, by the replica's name. `gang` is None while it has no placement."""
+    """Returns the member of each replica that needs one, by its name. `gang` is None while it has no placement."""
     members = {
         name: job.metadata.labels.get(MEMBER_LABEL, "")
         for name, job in observed.jobs.items()
@@ -295,7 +294,7 @@ def _taken_members(
 
 
 def _free_members(role: str, taken: set[str], lacking: int, gang: Gang | None) -> Iterator[str]:
-    """First those that the gang should have."""
+    """Yields members that are not taken, first those that the gang should have."""
     own = sum(kind_of(member) == role for member in taken)
     wanted = [member for member in wanted_role_members(gang, role, own + lacking) if member not in taken]
     yield from wanted
@@ -304,23 +303,23 @@ def _free_members(role: str, taken: set[str], lacking: int, gang: Gang | None) -
 
 
 def _sizes(members: Iterable[str], gang: Gang | None) -> dict[str, int]:
-    """How many members of each role the gang must have so that these are among them."""
+    """Returns how many members of each role the gang must have to include these members."""
     by_role: dict[str, set[int]] = {}
     for member in members:
         index = index_of(member)
-        # Labels are edited by hand, too.
+        # Users may edit labels.
         if index is not None and index < MAX_MEMBERS:
             by_role.setdefault(kind_of(member), set()).add(index)
     return {role: _size(role, indexes, gang) for role, indexes in by_role.items()}
 
 
 def _size(role: str, indexes: set[int], gang: Gang | None) -> int:
-    """Without holes it is plain."""
+    """Returns how many members the role needs. If indexes are missing, the Gang tells which members a size includes."""
     most = max(indexes) + 1
     if len(indexes) == most or gang is None:
         return most
     needed = {replica_id(role, index) for index in indexes}
-    # Who is wanted in a smaller gang is wanted in a larger one.
+    # The members of a smaller gang are also members of a larger one.
     sizes = range(len(indexes), most)
     return sizes.start + bisect_left(
         sizes, True, key=lambda size: needed.issubset(wanted_role_members(gang, role, size))
@@ -333,7 +332,7 @@ def _assignment(terms: GangTerms, member: str, attempt: int, node: str) -> Membe
 
 @dataclass(frozen=True, slots=True)
 class CurrentAttempt:
-    """The attempts that children may be of, as in their labels; an empty attempt is none."""
+    """The attempts of gang and plan that the labels of current children have. If it is empty, no child is current."""
 
     plan: Plan
     attempt: str
@@ -378,14 +377,15 @@ class MemberAssignment:
 
 
 def set_labels(assignment: MemberAssignment, kind: str) -> dict[str, str]:
-    """The labels of the Indexed Job that runs all members of a kind: a pod's completion index says which one it is."""
+    """Returns the labels of the Indexed Job that runs all members of a kind, identified by their completion indexes."""
     return {GANG_LABEL: assignment.gang, MEMBER_KIND_LABEL: kind, ATTEMPT_LABEL: str(assignment.attempt)}
 
 
 def apply_to_set(pod_spec: dict[str, Any], assignment: MemberAssignment) -> None:
-    """Changes the pod spec of an Indexed Job in place. Its pods differ in their nodes, which one template cannot say:
+    """Changes the pod spec of an Indexed Job in place.
 
-    where they are pinned, each waits behind a scheduling gate until the gang scheduler has pinned it.
+    One template cannot pin its pods to different nodes. If pods are pinned, each waits behind a scheduling gate until
+    the gang scheduler has pinned it.
     """
     if assignment.scheduler_name:
         pod_spec["schedulerName"] = assignment.scheduler_name
@@ -395,7 +395,7 @@ def apply_to_set(pod_spec: dict[str, Any], assignment: MemberAssignment) -> None
 
 
 def wanted_role_members(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:
-    """The members of a role with `count` members, by index. `gang` is None while there is no placement."""
+    """Returns the members of a role with `count` members, by index. `gang` is None while there is no placement."""
     if gang is None:
         return tuple(replica_id(role, index) for index in range(count))
     own = next((each for each in gang.spec.members if each.name == role), Member(role, count))
@@ -404,7 +404,7 @@ def wanted_role_members(gang: Gang | None, role: str, count: int) -> tuple[str, 
 
 
 def node_value(node: str) -> str:
-    """The hash of a node's name, for a label."""
+    """Returns the hash of a node's name, for a label."""
     return hashlib.sha256(node.encode()).hexdigest()[:16]
 
 

@@ -25,15 +25,15 @@ from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.environment import tf_config_environment
 from tfjob_controller.trainer.gang.terms import OFF, GangTerms, PodGroupTerms
 
-# The role of workers, whom a gang knows as a member of that name.
+# The role of workers, which is also the name of their members in a gang.
 WORKER_ROLE = WORKER.lower()
 
 
 class UnplannableError(Exception):
-    """The job refers to what is not there, or cannot be run as that says: one sentence. Raised when a plan is made, or
-    when it says what a child is made of.
+    """The job refers to a missing object, or cannot run with the object that it refers to. `words` is one sentence.
 
-    It may come yet in `seconds_left`; 0: no waiting can help.
+    Raised when a plan or the environment of a child is built. `seconds_left` is how long the job should wait for the
+    object; 0 if waiting cannot help.
     """
 
     def __init__(self, words: str, seconds_left: float = 0.0) -> None:
@@ -43,11 +43,11 @@ class UnplannableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A set of like replicas. `name` is in lower case (`ps`), `replica_type` is what the API calls it (`PS`).
+    """A set of replicas with the same template. `name` is in lower case (`ps`), `replica_type` as in the API (`PS`).
 
-    `serves` is True for roles that run until they are stopped: one that ends with success is started again.
-    `template` is the user's PodTemplateSpec with all filled in that is the same for all; shared, never mutated.
-    `container` is the one whose exit code counts. Without a port there is no Service.
+    `serves` is True for roles that run until they are stopped: a replica that exits with success is started again.
+    `template` is the user's PodTemplateSpec completed with everything that is the same for all replicas. It is shared
+    and never changed. `container` is the one whose exit code counts. A role with port 0 has no Service.
     """
 
     name: str
@@ -58,19 +58,19 @@ class Role:
     serves: bool = False
     container: str = CONTAINER_NAME
     port_name: str = "tf-port"
-    # Training cannot go on without a member: one that fails and may be tried again takes all others with it.
+    # Training cannot continue without a replica: a retryable failure of one restarts all.
     restarts_together: bool = False
-    # The Indexed Job that runs all replicas, and the Service that gives them their names. Empty: each has its own.
+    # The Indexed Job that runs all replicas, and their Service. Empty if each replica has its own.
     job_name: str = ""
     service_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica: `id` is for people (`worker-3`), `name` that of its child Job and Service, or of its pod's host.
+    """One replica. `id` is shown to users (`worker-3`); `name` is that of its child Job and Service, or its host name.
 
-    `decides`: its permanent error is the job's (the chief; every replica under `failurePolicy: AnyReplica`).
-    `fails_itself`: its child Job has a podFailurePolicy, so that a permanent error ends it without our help.
+    `decides` reports whether its permanent error fails the job (the chief; every replica under `failurePolicy:
+    AnyReplica`), `fails_itself` whether its child Job has a podFailurePolicy that ends it after a permanent error.
     """
 
     role: Role
@@ -83,26 +83,26 @@ class Replica:
 
     @property
     def job_name(self) -> str:
-        """The name of the child Job that runs it."""
+        """The name of the child Job that runs the replica."""
         return self.role.job_name or self.name
 
     @property
     def serves(self) -> bool:
-        """Its success does not count: it runs until the job ends. The chief's always counts."""
+        """Reports whether the replica runs until the job ends, so that its success does not count."""
         return self.role.serves and not self.is_chief
 
 
 @dataclass(frozen=True, slots=True)
 class JobIdentity:
-    """What the children of a job are named after, and what they carry."""
+    """What the names, labels and owner references of children are built from."""
 
     namespace: str
     job_name: str
     runtime_id: str
     owner: OwnerReference
-    # All children carry these labels, and are found by them.
+    # The labels of all children, by which they are watched.
     labels: Mapping[str, str]
-    # The user's, for all children and their pods.
+    # The user's labels and annotations for all children and their pods.
     added_labels: Mapping[str, str] = field(default_factory=dict)
     added_annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -115,7 +115,7 @@ class RunPolicy:
     suspend: bool = False
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
-    # The scheduler of its gang wants no pods now: this sets `suspend`, rather than the user.
+    # Reports whether `suspend` is True because the scheduler of the gang permits no pods now.
     is_held: bool = False
 
     @property
@@ -153,7 +153,7 @@ class PodScheduling:
     gang: GangTerms | None = None
     # The gang, if another scheduler runs it.
     pod_group: PodGroupTerms | None = None
-    # The job requests gang scheduling, which the controller's flags turn off.
+    # Reports whether the job requests gang scheduling although the controller's flags turn it off.
     is_gang_refused: bool = False
 
 

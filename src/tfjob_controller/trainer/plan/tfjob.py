@@ -65,9 +65,9 @@ from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, SCRIPT_
 def build_plan(
     job: TFJob, config: ControllerConfig, *, restart_rules: bool = False, gangs: GangPolicy = NO_GANGS
 ) -> Plan:
-    """Compile a *valid* TFJob that has its RuntimeId (validation is the caller's). Cacheable by (uid, generation).
+    """Compiles a *valid* TFJob that has its RuntimeId. The plan may be cached by (uid, generation).
 
-    `restart_rules`: the server knows container-level restart rules (Kubernetes 1.35 and later).
+    `restart_rules` reports whether the server supports container-level restart rules (Kubernetes 1.35 and later).
     """
     spec = job.spec
     roles = tuple(_role(spec, entry, config) for entry in spec.replica_specs)
@@ -127,7 +127,7 @@ def _gang(job: TFJob, policy: GangPolicy, roles: Sequence[Role]) -> GangTerms | 
 
 
 def _most_wished(spec: TFJobSpec, policy: GangPolicy) -> int | None:
-    """0: nobody resizes it, so it is written down for nobody."""
+    """Returns the maximum of workers for the Gang; 0 if autoscaling is off, None if the job requests none."""
     if spec.autoscaling is None:
         return None
     return 0 if policy.autoscaling == OFF else spec.autoscaling.max_workers
@@ -141,7 +141,7 @@ def _pod_spec(template: Mapping[str, Any], spec: TFJobSpec) -> Mapping[str, Any]
 
 
 def gang_problem(spec: TFJobSpec, policy: GangPolicy) -> str | None:
-    """Why what the templates of a gang ask of a node cannot be told, if so."""
+    """Returns why the requests of a gang's templates are invalid; None if they are valid."""
     if not policy.covers(gang_enabled(spec)):
         return None
     for index, entry in enumerate(spec.replica_specs):
@@ -152,7 +152,7 @@ def gang_problem(spec: TFJobSpec, policy: GangPolicy) -> str | None:
 
 
 def owner_of(job: TFJob) -> OwnerReference:
-    """The reference that every child carries: the garbage collector deletes children with their job."""
+    """Returns the owner reference of every child, by which the garbage collector deletes it with its job."""
     return OwnerReference(
         api_version=TFJOBS.api_version,
         kind=TFJOBS.kind,
@@ -208,7 +208,7 @@ def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Itera
 
 
 def _most_of(spec: TFJobSpec, role: Role) -> int:
-    """How many of a role there may ever be: workers that come and go are known to all from the start."""
+    """Returns how many replicas a role may ever have. TF_CONFIG lists all of them if workers come and go."""
     if role.replica_type != WORKER or spec.autoscaling is None or resize_of(spec) != IN_PLACE:
         return role.replicas
     return max(role.replicas, spec.autoscaling.max_workers)

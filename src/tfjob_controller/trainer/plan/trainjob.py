@@ -2,13 +2,11 @@
 
     runtime's template → podSpecOverrides → trainer → workspace → framework → accelerators
 
-What comes later wins. The steps are initializers, nodes (with the launcher), exporter; where the nodes initialize for
-themselves, and nothing is exported, there is one step.
+Later ones override earlier ones. The steps are the initializers, the nodes (with the launcher) and the exporter. If the
+nodes run the initializers themselves and nothing is exported, there is one step.
 
-What a framework answers of a job. One of another package may raise anything, or answer nonsense: that is the end of
-its own jobs, in one sentence that names it, and no other's.
-
-The contract of the questions is `frameworks.base`.
+A framework of another package may raise anything, or return invalid results. This fails the jobs of that framework with
+a message that names it, and affects no other job. `frameworks.base` has the contract of frameworks.
 """
 
 from __future__ import annotations
@@ -82,7 +80,7 @@ _KEYS_NAME, _KEYS_TYPE = "{}-mpi-ssh-auth", "kubernetes.io/ssh-auth"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A *valid* job with all that it refers to. `runtime` is None where there is none."""
+    """A *valid* job with everything that it refers to. `runtime` is None if the job has none."""
 
     job: TrainJob
     framework: Framework
@@ -112,7 +110,7 @@ class Recipe:
     def _node_resources(self) -> tuple[int, float]:
         try:
             return node_resources(self.job.spec, self._base(NODE), self.config.accelerators)
-        # The CRD leaves a runtime's templates open.
+        # The CRD does not validate the templates of a runtime.
         except ValueError as error:
             raise UnplannableError(f"the pods of {NODE}: {error}") from error
 
@@ -120,7 +118,7 @@ class Recipe:
         return child_name(self.job.metadata.name, role, self.runtime_id, index)
 
     def _address(self, index: int) -> str:
-        """The host name of a node's pod, in the Service of all nodes."""
+        """Returns the DNS name of a node's pod in the Service of all nodes."""
         return f"{self.name(NODE, index)}.{self.service_name}" if self.framework.port else self.name(NODE, index)
 
     @property
@@ -132,7 +130,10 @@ class Recipe:
 
 
 def build_train_plan(recipe: Recipe) -> Plan:
-    """Raises UnplannableError for what the API server cannot know. Cacheable as long as job and runtime stay."""
+    """Returns the plan, which may be cached as long as job and runtime are unchanged.
+
+    Raises UnplannableError for faults that the API server cannot find.
+    """
     job, setting = recipe.job, recipe.setting
     workspace = job_workspace(job.spec, recipe.runtime, gang_name(job.metadata.name, recipe.runtime_id))
     problem = (
@@ -155,12 +156,13 @@ def build_train_plan(recipe: Recipe) -> Plan:
 
 
 def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: tuple[Replica, ...]) -> Plan:
-    """All in one step."""
+    """Returns the plan with the replicas of all steps."""
     job, framework = recipe.job, recipe.framework
     spec, name = job.spec, job.metadata.name
     files = _answer(framework, "files", lambda: dict(framework.files(setting)))
     make = _framework_secret(framework, setting)
-    # Of the first ones, to see that it can be told. The others are asked about as they are made: they may be many.
+    # An invalid environment should fail the job before anything is created. There may be many replicas, so only the
+    # first of each role is tried.
     for replica in replicas:
         if replica.index == 0:
             _environment(framework, setting, replica)
@@ -171,7 +173,7 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
             runtime_id=recipe.runtime_id,
             owner=OwnerReference(TRAINJOBS.api_version, TRAINJOBS.kind, name, job.metadata.uid, True, True),
             labels=job_labels(name, recipe.runtime_id, TRAIN_JOB_NAME),
-            # Kueue would suspend each child that names a queue by itself, and we resume it.
+            # Kueue would suspend each child that names a queue, and the controller would resume it.
             added_labels={name: value for name, value in spec.labels.items() if name != QUEUE_LABEL},
             added_annotations=spec.annotations,
         ),
@@ -205,7 +207,7 @@ def _environment(framework: Framework, setting: Setting, replica: Replica) -> Ma
 
 
 def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
-    """Whose success is the training's."""
+    """Returns the replicas whose success completes the training."""
     role = LAUNCHER if framework.has_launcher else NODE
     return tuple(each for each in replicas if each.role.name == role)
 
@@ -215,13 +217,13 @@ def _config_map(recipe: Recipe) -> str:
 
 
 def _secret(recipe: Recipe) -> str:
-    """Cut where the name of a Secret ends, which a job's may reach by itself."""
+    """Returns the Secret's name, with the job's name cut so that it is no longer than a name may be."""
     room = MAX_NAME - len(_KEYS_NAME.format(""))
     return _KEYS_NAME.format(recipe.job.metadata.name[:room].rstrip("-."))
 
 
 def _reserved_problem(recipe: Recipe) -> str | None:
-    """Of frameworks that the CRD does not know."""
+    """Returns why a variable of the job is refused; the CRD knows only those that built-in frameworks reserve."""
     for index, variable in enumerate(recipe.job.spec.trainer.env):
         if variable.get("name") in recipe.framework.reserved:
             return f"spec.trainer.env[{index}].name: {variable['name']} is set by the controller: leave it out"
@@ -229,7 +231,10 @@ def _reserved_problem(recipe: Recipe) -> str | None:
 
 
 def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
-    """Of the nodes and the launcher: initializers run before, and hold no room for them."""
+    """Returns the gang of the nodes and the launcher; None if the job is no gang.
+
+    Initializers run before the gang exists, so that it reserves no capacity for their time.
+    """
     spec = recipe.job.spec
     if not recipe.gangs.covers(gang_enabled(spec)):
         return None
@@ -282,7 +287,7 @@ def _training_role(recipe: Recipe, setting: Setting, workspace: JobWorkspace, ro
 
 
 def _container_base(recipe: Recipe, carrier: StorageContainer) -> Mapping[str, Any]:
-    """Of an init container: the runtime's, with overrides; what else a pod may have is the node's."""
+    """Returns the fields of an init container from the runtime's template of its role, with overrides."""
     template = trainer_template(
         recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False
     )
@@ -355,7 +360,7 @@ def _framework_secret(framework: Framework, setting: Setting) -> Callable[[], Ma
 def _equipped_pod_spec(
     framework: Framework, setting: Setting, role: str, pod_spec: Mapping[str, Any], *, config_map: str, secret: str
 ) -> dict[str, Any]:
-    """The pod spec with what the framework adds; the training container is still in it."""
+    """Returns the pod spec with the framework's additions, in which the training container must remain."""
 
     def ask() -> dict[str, Any]:
         equipped = dict(framework.equip(setting, role, pod_spec, config_map=config_map, secret=secret))
@@ -369,7 +374,7 @@ def _equipped_pod_spec(
 def _answer(framework: Framework, question: str, ask: Callable[[], _T]) -> _T:
     try:
         return ask()
-    # A stranger's code.
+    # Code of another package may raise anything.
     except Exception as error:
         words = f"spec.framework: {framework.name} cannot plan this job: {question}: {type(error).__name__}: {error}"
         raise UnplannableError(shortened(words)) from error

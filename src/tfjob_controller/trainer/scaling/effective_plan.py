@@ -1,13 +1,13 @@
-"""The plan as it is just now: which workers a job has that come and go, and of which restart attempt its children are.
+"""Adapts a plan to the cluster: the workers that a resized job has now, and the restart attempt of its children.
 
 Theory of operation. With `resize: InPlace` a job has as many workers as its spec says, but not always the first ones:
-somebody names those that leave (the Gang's status), and a worker that comes takes the lowest free index. Nothing is
-remembered of that. Which there should be follows from the Jobs that there are: those stay, as far as they are wanted
-(of too many the highest indexes leave, of a gang those whose member was removed), and the lowest free indexes make
-up for what is lacking. A Job on its way out is there no longer, so that the answer is the same before, while and after
-it goes. Worker 0 always stays. A replica that has succeeded keeps its index.
+the status of the Gang names the workers that leave, and a new worker takes the lowest free index. No field records
+which indexes are in use. They follow from the existing Jobs. If there are too many, the highest indexes leave, or in a
+gang those whose member was removed; if there are too few, the lowest free indexes are added. A Job that is being
+deleted counts as deleted, so the result does not change when its deletion ends. Worker 0 always stays. A replica that
+has succeeded keeps its index.
 
-Every decision is made on a plan that went through `effective_plan`.
+All decisions read the plan that `effective_plan` returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tfjob_controller.trainer.state.observed import ObservedState
 
 
 def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
-    """The same plan if there is nothing to fit."""
+    """Returns the plan adapted to the cluster; the same object if nothing differs."""
     return with_shares(_with_present(plan_for_pod_group(plan, observed), observed, status), observed, status)
 
 
@@ -76,7 +76,7 @@ def _chosen(
 def _chosen_of_gang(
     gang: Gang | None, jobs: dict[int, BatchJob], done: set[int], by_index: dict[int, Replica], wanted: int
 ) -> set[int]:
-    """Replicas that have succeeded need no member, unless their Job still has one."""
+    """Returns the indexes of a gang's workers. Those that have succeeded need no member, unless their Job has one."""
     attempt = str(gang.status.attempt) if gang is not None else ""
     held = {
         index: job.metadata.labels.get(MEMBER_LABEL, "")
@@ -93,7 +93,7 @@ def _chosen_of_gang(
 
 
 def _filled(staying: Sequence[int], indexes: Iterable[int], wanted: int) -> set[int]:
-    """With the first free ones, until there are enough."""
+    """Returns the staying indexes with the first free ones, so that there are `wanted`."""
     kept = set(staying)
     free = (index for index in indexes if index not in kept)
     return kept | set(islice(free, max(wanted - len(kept), 0)))

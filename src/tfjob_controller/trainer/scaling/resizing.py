@@ -34,7 +34,7 @@ _NO_REASON = "the gang scheduler requests it"
 
 @dataclass(frozen=True, slots=True)
 class RequestedWorkers:
-    """Of the gang scheduler, in workers of the job."""
+    """The number of workers that the gang scheduler requests."""
 
     workers: int
     reason: str
@@ -50,7 +50,7 @@ class ScalingDecision:
 
 
 def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
-    """For a job that goes on; sets the condition Resizing."""
+    """Returns the decision for a job that has not ended, and sets the condition Resizing."""
     wanted = _workers_of(job_state.plan)
     if wanted is None:
         return ScalingDecision(None)
@@ -74,7 +74,7 @@ def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
 
 
 def resize_message(before: int, after: int, reason: str, by: str = "spec.workerReplicas") -> str:
-    """`reason` is empty where it was not the autoscaler."""
+    """Returns a message for a resize. `reason` is the autoscaler's, or empty if another writer changed the number."""
     if not reason:
         return f"scaled {before} → {after} workers by {by}"
     return f"{'shrunk' if after < before else 'grown'} {before} → {after} workers: {reason}"
@@ -85,7 +85,7 @@ def _workers_of(plan: Plan) -> int | None:
 
 
 def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:
-    """Who asked for this many workers is known by the request on record."""
+    """Returns the status for the present number of workers, which was the autoscaler's if it equals its target."""
     new = old
     if old.workers != wanted:
         reason = old.target_reason if old.target == wanted else ""
@@ -112,7 +112,7 @@ def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[St
 
 
 def _overruled(old: ScalingStatus, wanted: int) -> int:
-    """The number that the autoscaler asks for, or set last, where this goes against it; else 0."""
+    """Returns the autoscaler's number if `wanted` contradicts it; else 0."""
     if old.target:
         return old.target
     turns_back = (wanted - old.workers) * (old.workers - old.before) < 0
@@ -120,9 +120,10 @@ def _overruled(old: ScalingStatus, wanted: int) -> int:
 
 
 def _request(job_state: JobState, wanted: int) -> RequestedWorkers | None:
-    """What the gang scheduler has on record of a gang that runs, within the job's own bounds.
+    """Returns the gang scheduler's request for a running gang, within the job's own bounds; None if there is none.
 
-    Not one of before the Gang's spec was changed: whoever wrote the workers since then would be overruled by it.
+    A request for an earlier generation of the Gang is ignored, since it would override whoever changed the number of
+    workers since.
     """
     gang, bounds = job_state.observed.gang, job_state.plan.scaling.worker_bounds
     if (
@@ -148,7 +149,7 @@ def _count_of(gang: Gang) -> int:
 
 
 def _is_finishing(job_state: JobState) -> bool:
-    """A worker has done its part: the others will soon."""
+    """Reports whether a worker has succeeded, so that the others will soon end as well."""
     return any(
         state.state == replica_state.SUCCEEDED
         for state in job_state.replica_states
@@ -159,7 +160,7 @@ def _is_finishing(job_state: JobState) -> bool:
 def _recommendations(
     job_state: JobState, wanted: int, request: RequestedWorkers | None, said: Conditions
 ) -> Iterator[StatusEvent]:
-    """One event for each request. The condition is cleared when there is no request any more."""
+    """Yields an event for each new request. The condition is cleared when there is no request any more."""
     before = said.find(conditions.RESIZING)
     if request is None or job_state.plan.scaling.autoscaling == ON or said.is_true(conditions.RESIZING):
         if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
@@ -184,7 +185,7 @@ def _set_resizing(job_state: JobState, scaling: ScalingStatus, said: Conditions,
 def _lags(job_state: JobState) -> bool:
     """Reports whether the children do not match the number of workers yet."""
     if job_state.plan.policy.suspend:
-        # Nobody follows before it is resumed.
+        # Children change only once the job is resumed.
         return False
     if _is_resizing(job_state):
         return True

@@ -1,7 +1,8 @@
 """Decides whether a job has ended, and how, and which of its steps is due.
 
-The replicas that must succeed decide (the chief alone, unless the plan names others), after a refused write, a deadline
-or a limit. A job without steps is one step: its plan as a whole.
+A job succeeds when the replicas that must succeed have done so: the chief alone, unless the plan names others. It fails
+when a replica fails for good, a write can never succeed, or a deadline or limit is exceeded. A job without steps has
+one step, which is its whole plan.
 
 Failure attribution. In synchronous training a replica that loses a peer usually fails as well, often within a second
 and with an ordinary error. Only the first failure is the cause. If the first replica to end was killed, evicted or lost
@@ -11,10 +12,10 @@ schedule, so a permanent error is attributed only after `GRACE_SECONDS`. Termina
 second; a tie is decided in favor of the retryable failure, because `maxRestarts` bounds restarts, whereas a failed job
 cannot be undone.
 
-Initializers and exporters may neither wait nor be retried for ever. The kubelet waits without limit for a Secret or
-ConfigMap that a container lacks, since it may be created later, and a pod of its own is retried after each retryable
-error. What the nodes' own containers wait for is not limited here. No Secret is read for that; the kubelet's message
-names what is missing.
+Initializers and exporters neither wait nor are retried without limit. The kubelet waits for ever for a Secret or
+ConfigMap that a container lacks, since it may be created later, and a pod that only transfers data is retried after
+each retryable error. The containers of nodes have no such limits. The controller does not read Secrets to find out what
+is missing, since the kubelet's message names it.
 
 All functions are pure. Times are RFC 3339 strings as kubelets write them; `now` is timezone-aware.
 """
@@ -43,7 +44,7 @@ from tfjob_controller.util.timestamps import seconds_until
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """How the job ended: `reason` from reasons.py for its condition, `message` for its `reason`."""
+    """How the job ended. `reason` is that of its condition (reasons.py), `message` is shown in `status.reason`."""
 
     succeeded: bool
     reason: str
@@ -59,9 +60,9 @@ def job_completion(
     started: str | None,
     now: datetime,
 ) -> Completion | None:
-    """The end of the job, None while it goes on. `views` are in the plan's order: the chief's is the first.
+    """Returns how the job ended; None while it goes on. `states` are in the plan's order, the chief's first.
 
-    `unfinished`: those of steps that are not completed; `causes`: those for which all must be started again.
+    `unfinished` are the states of steps that are not completed, `causes` those of replicas that restart the whole set.
     """
     if has_succeeded(plan, states):
         return Completion(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, states))
@@ -78,7 +79,7 @@ def job_completion(
 
 
 def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
-    """Have all that must? `views` may be of more replicas than the plan's."""
+    """Reports whether all replicas that must succeed have. `states` may include replicas of other steps."""
     if not plan.replicas.needed:
         return states[0].state == replica_state.SUCCEEDED
     names = {replica.name for replica in plan.replicas.needed}
@@ -93,7 +94,7 @@ def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
 
 
 def restart_causes(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
-    """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
+    """Returns the replicas whose failure restarts the whole set; none while the job is suspended and nothing runs."""
     if not plan.replicas.restarts_together or plan.policy.suspend:
         return ()
     left = [state for state in unfinished if state.replica.role.restarts_together]
@@ -103,13 +104,13 @@ def restart_causes(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence[R
 
 
 def unfinished_replicas(plan: Plan, states: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
-    """Without those of steps that are done: what becomes of a node once the launcher has succeeded is no matter."""
+    """Returns the states without those of completed steps. A node may fail after its launcher has succeeded."""
     done = {name for step in plan.steps if has_succeeded(step, states) for name in step.replicas.by_name}
     return [state for state in states if state.replica.name not in done] if done else states
 
 
 def _is_over(state: ReplicaState) -> bool:
-    """Not because its Job is suspended, or was until now."""
+    """Reports whether the replica must run again for another reason than that its Job is, or was, suspended."""
     if not (state.is_restarting or state.must_redo):
         return False
     is_suspended = state.job is not None and state.job.spec.suspend
@@ -128,7 +129,7 @@ def _failed_replica(
 
 
 def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Completion | None:
-    """What brings or takes data neither starts nor succeeds."""
+    """Fails the job if a container that transfers data cannot start, or has failed too often."""
     if words := config_timeout_message(plan, states, now):
         return Completion(False, reasons.REPLICA_FAILED, shortened(words))
     if words := retry_limit_message(plan, states):
@@ -137,7 +138,7 @@ def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> C
 
 
 def failure_message(state: ReplicaState) -> str:
-    """A clause: which replica failed, or cannot start, and why."""
+    """Returns a clause that says which replica failed or cannot start, and why."""
     words = why_never_started(state.exited) if state.exited is not None else ""
     if not words:
         return f"{state.replica.id} failed: {_why_failed(state)}"
@@ -146,7 +147,7 @@ def failure_message(state: ReplicaState) -> str:
 
 
 def _why_failed(state: ReplicaState) -> str:
-    """In words: the exit code, and what the program said last."""
+    """Returns the exit code and termination message of the container, or what else the replica failed for."""
     if state.is_restarting and (state.job is None or state.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
     if state.exited is not None and state.exited.exit_code:
@@ -173,7 +174,7 @@ def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) 
 
 
 def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
-    """The end of a job of which a write can never succeed."""
+    """Returns the end of the job if one of its writes can never succeed; else None."""
     words = next((obstacle.words for obstacle in obstacles if obstacle.permanent), None)
     return None if words is None else Completion(False, reasons.CREATE_REFUSED, shortened(words))
 
@@ -195,7 +196,7 @@ def _too_late(plan: Plan, started: str | None, now: datetime) -> Completion | No
 
 
 def seconds_until_deadline(plan: Plan, started: str | None, now: datetime) -> float | None:
-    """None without a deadline, and while the job is suspended: then it has no start time."""
+    """Returns how much time the job has left; None without a deadline, and while the job is suspended."""
     limit = plan.policy.active_deadline_seconds
     if limit is None or started is None or plan.policy.suspend:
         return None
@@ -204,9 +205,9 @@ def seconds_until_deadline(plan: Plan, started: str | None, now: datetime) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The plan, the states and the children of the step that is due. `completed`: states of those that are over.
+    """The plan, states and children of the step that is due.
 
-    `is_first`: nothing came before it.
+    `completed` has the states of the replicas of earlier steps; `is_first` reports whether there is no earlier step.
     """
 
     plan: Plan
@@ -217,7 +218,7 @@ class Step:
 
 
 def current_step(plan: Plan, states: Sequence[ReplicaState], observed: ObservedState) -> Step:
-    """The first one that is not done; the last one of a job that is."""
+    """Returns the first step that is not completed, or the last step if all are."""
     if not plan.steps:
         return Step(plan, states, observed)
     completed: list[ReplicaState] = []
@@ -263,16 +264,16 @@ def _finish_time(state: ReplicaState) -> str:
 
 # Long enough for a Secret that is applied together with its job, or that another controller makes.
 CONFIG_WAIT_SECONDS = 300
-# Each goes on where the last one ended, has tried for a minute or so by itself, and comes after the kubelet's back-off
-# of up to 5 minutes: half an hour in all of a source that does not answer once.
+# Each attempt retries for about a minute by itself and continues where the one before ended. With the back-off of the
+# kubelet, up to 5 minutes, a source that never answers fails the job after about half an hour.
 MAX_ATTEMPTS = 10
 
-# The kubelet's word for a Secret, ConfigMap or key that is not there (pkg/kubelet/kuberuntime).
+# The kubelet's reason for a Secret, ConfigMap or key that is not there (pkg/kubelet/kuberuntime).
 _NO_CONFIG = "CreateContainerConfigError"
 
 
 def config_timeout_message(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> str:
-    """In words who has waited too long for what; empty if none has."""
+    """Returns which replica has waited too long for which Secret or ConfigMap; empty if none has."""
     for state, container, left in _without_config(plan, states, now):
         waiting = container.state.waiting
         if left <= 0 and waiting is not None:
@@ -283,14 +284,14 @@ def config_timeout_message(plan: Plan, states: Sequence[ReplicaState], now: date
 
 
 def seconds_until_config_timeout(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> float | None:
-    """Until the first one that waits has done so too long; None if none waits."""
+    """Returns when the first wait for a Secret or ConfigMap becomes too long; None if no container waits for one."""
     return min((left for _, _, left in _without_config(plan, states, now) if left > 0), default=None)
 
 
 def _without_config(
     plan: Plan, states: Sequence[ReplicaState], now: datetime
 ) -> Iterator[tuple[ReplicaState, ContainerStatus, float]]:
-    """With the seconds that are left to it."""
+    """Yields the containers that wait for a Secret or ConfigMap, and how many seconds each has left."""
     for state in states if plan.mounts.data_containers else ():
         if state.pod is None or state.state != RUNNING or state.pod.metadata.deletion_timestamp is not None:
             continue
@@ -302,7 +303,10 @@ def _without_config(
 
 
 def _since(pod: Pod, container: ContainerStatus) -> str:
-    """The kubelet does not say since when a container waits: since its pod has begun, or the last end of any in it."""
+    """Returns since when a container waits: since its pod started, or since a container before it last ended.
+
+    The kubelet does not report this time.
+    """
     ended = (
         each.finished_at or ""
         for status in (*pod.status.init_container_statuses, container)
@@ -313,7 +317,7 @@ def _since(pod: Pod, container: ContainerStatus) -> str:
 
 
 def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
-    """In words who, and how it ended last; empty if none has."""
+    """Returns which container that transfers data has failed too often, and how it ended last; empty if none has."""
     for state in states:
         exited = state.exited
         if state.replica.role.container in plan.mounts.data_containers and exited is not None and exited.exit_code:
@@ -324,7 +328,7 @@ def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
 
 
 def _attempts(state: ReplicaState) -> int:
-    """That have failed. An eviction is none, and the count begins anew with the pod after it."""
+    """Returns how many attempts have failed. An eviction is no failure; the pod after it counts from 0."""
     pod = state.pod
     failed = state.job.status.failed if state.job is not None else 0
     if pod is None or is_finished(pod):

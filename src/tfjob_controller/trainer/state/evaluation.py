@@ -6,8 +6,6 @@
 
 Both functions are pure and read only the state, so they cannot disagree about a replica, a gang or the end of a job.
 The reconciler evaluates a job again only after writes have changed what is observed.
-
-The one way from what is observed to states: decisions and words must see the same.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ class JobState:
     now: datetime
     # One for each replica of the plan, the chief's first.
     replica_states: Sequence[ReplicaState]
-    # Those of steps that are not completed.
+    # The states of replicas of steps that are not completed.
     unfinished: Sequence[ReplicaState]
     # Replicas whose failure restarts the whole set.
     restart_causes: Sequence[ReplicaState]
@@ -162,7 +160,7 @@ def _tf_config_workers(plan: Plan, states: Sequence[ReplicaState], admission: Ga
 def replica_states(
     plan: Plan, observed: ObservedState, status: TrainingStatus, now: datetime
 ) -> tuple[ReplicaState, ...]:
-    """A state of each replica of an effective plan, without what says nothing of the program any more."""
+    """Returns the state of each replica of an effective plan, ignoring children of earlier attempts."""
     seen = of_current_attempt(plan, without_deleted(plan, observed))
     seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, status.start_time)
     states = tuple(as_restarting(state) if _was_to_run_again(state, status) else state for state in seen_now)
@@ -173,11 +171,11 @@ def replica_states(
 
 
 def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
-    """Is it on record that its Job must be recreated, although the Job, whose pod has gone since, says Complete?
+    """Reports whether the status says that the replica must run again, although its Job is Complete.
 
-    An evicted program may end with 0, and a kubelet deletes its pod in the moment after that. The count of restarts,
-    which is written before the Job is deleted, still tells that this was no success: it counts more failures of the
-    Job than the Job itself.
+    An evicted program may exit with 0, and the kubelet may delete its pod a moment later, so that only the Job is left.
+    The count of restarts in the status was written before and shows that this was no success: it has more failures
+    than the Job.
     """
     job = state.job
     if job is None or state.pod is not None or state.state != SUCCEEDED or state.replica.id in status.succeeded_indexes:
@@ -186,9 +184,10 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
 
 
 def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:
-    """Somebody deleted it. Recreated alone, its replica would meet others that had begun without it.
+    """Reports whether somebody deleted the replica's Job. The whole set restarts then.
 
-    A gang's Jobs are deleted by us as well, whenever it goes back to the queue, or gets another place.
+    Recreated alone, the replica would join peers that have started without it. Jobs of a gang are not considered, since
+    the controller deletes them as well, when the gang returns to the queue or its placement changes.
     """
     if not state.replica.role.restarts_together or state.state != RUNNING:
         return False
@@ -198,7 +197,7 @@ def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:
 
 
 def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
-    """Had all replicas of the present set their Jobs when the status was written? See `counts._reported_state`."""
+    """Reports whether all replicas of this attempt had Jobs when the status was written. See `counts`."""
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
     together = {role.replica_type for role in plan.replicas.roles if role.restarts_together}

@@ -1,9 +1,4 @@
-"""What the cluster holds of one job: the snapshot that decisions are made on.
-
-A job of any kind, as far as the trainer must know it beyond its plan.
-
-Where a job is on its way, in one word: upstream's, and on the wire.
-"""
+"""What decisions are made on beside the plan: a snapshot of a job's children, and the job itself, whatever its kind."""
 
 from __future__ import annotations
 
@@ -21,9 +16,9 @@ from tfjob_controller.kube.meta import ObjectMeta
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What stood in the group of `progress.pattern` in the last line of a worker's log that it matched.
+    """The text that the group of `progress.pattern` matched in the last matching line of a worker's log.
 
-    `is_last`: no more is to be expected, the worker has ended.
+    `is_last` reports whether the worker has ended, so that no later line follows.
     """
 
     replica: str = ""
@@ -43,25 +38,25 @@ class ObservedState:
     services: Mapping[str, Service] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     has_config_map: bool = False
-    # Only of a job that is one.
+    # None unless this project's gang scheduler runs the job as a gang.
     gang: Gang | None = None
-    # Only of a job whose gang another scheduler runs.
+    # None unless another scheduler runs the job as a gang.
     pod_group: PodGroup | None = None
-    # What the logs of workers say, by UID of the pod, for a while also of pods that are gone; None where nobody reads.
+    # By the UID of the worker's pod. They are kept for a while after the pod is deleted. None if no logs are read.
     readings: Mapping[str, Reading] | None = None
     has_secret: bool = False
-    # A log that tells how training goes has an end that was not read yet.
+    # Reports whether the chief's container has ended and the end of its log has not been read yet.
     is_unread: bool = False
-    # By the name of the child Job that they had: pods that nobody controls any more. They are not the job's.
+    # Pods without a controller, by the name of the child Job that they had. They are not counted as children.
     orphans: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
-    # By the name of each replica that an Indexed Job carries: the Job's name. `jobs` has it under each of the replicas.
+    # The name of the Indexed Job that runs a replica, by the replica's name. `jobs` has this Job once for each replica.
     indexed_jobs: Mapping[str, str] = field(default_factory=dict)
-    # Replicas whose pods their Indexed Job ended because others had failed: see `indexedjobs`.
+    # The names of replicas whose pods the Job controller ended because other replicas had failed: see `indexedjobs`.
     interrupted: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:
-        """How many children there are; pods are not ours."""
+        """The number of children, without pods, which are children of Jobs."""
         single = (self.has_config_map, self.has_secret, self.gang is not None, self.pod_group is not None)
         return len(self.jobs) + len(self.services) + sum(single)
 
@@ -69,7 +64,7 @@ class ObservedState:
         return replace(self, is_unread=True)
 
     def only(self, names: Container[str]) -> ObservedState:
-        """Without the children of other names."""
+        """Returns the state with only the Jobs, Services and pods of these names."""
         return replace(
             self,
             jobs={name: job for name, job in self.jobs.items() if name in names},
@@ -81,10 +76,10 @@ class ObservedState:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a write was refused, or why nothing should be written, in words for the user.
+    """Why a write was refused, or why nothing should be written. `words` is a message for the user.
 
-    `permanent`: no retry can help (422, a foreign object under a child's name): the job fails with these words.
-    Passing ones (quota, rights, overload) only show as a reason.
+    If it is `permanent`, a retry cannot help (422, another owner's object has the child's name) and the job fails with
+    this message. Any other obstacle (quota, rights, overload) is only shown as the reason for which the job waits.
     """
 
     words: str
@@ -92,7 +87,7 @@ class Obstacle:
 
 
 class TrainingJob(Protocol):
-    """A TFJob is one by itself."""
+    """A job of any kind, with what decisions need of it beside its plan. A TFJob has these properties itself."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -103,7 +98,7 @@ class TrainingJob(Protocol):
 
 
 class PlainTrainingJob(msgspec.Struct, frozen=True):
-    """A job whose own status is told in other words."""
+    """A job of a kind whose own status has another form, such as a TrainJob."""
 
     metadata: ObjectMeta
     status: TrainingStatus
@@ -118,5 +113,5 @@ PHASE_FAILED = "Failed"
 
 
 def is_finished(status: TrainingStatus) -> bool:
-    """Phase Done or Failed: nothing will ever be written again, but for the time to live."""
+    """Reports whether the job has ended. Nothing is written for it any more, until its time to live is over."""
     return status.phase in (PHASE_DONE, PHASE_FAILED)

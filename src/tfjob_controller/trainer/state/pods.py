@@ -1,4 +1,4 @@
-"""What one pod tells of its replica: the last exit of the training container, whether it runs, and why it does not.
+"""What the status of a pod says about its replica: how the training container ended, or why it does not run.
 
 Exit codes. 0 is success, 1 to 127 a permanent error, 128 to 255 (killed by a signal) a retryable one. Two errors are
 permanent although their exit codes are not: a container that ran out of memory, and one that can never start, because
@@ -11,8 +11,8 @@ on the runtime:
 - CRI-O looks for the program when it creates the container, which then waits with CreateContainerError
   (pkg/kubelet/kuberuntime/kuberuntime_container.go).
 
-The reason alone does not tell the cause: a busy runtime, or a node without memory, has the same one, and a retry helps
-there. So only messages count that follow from the image and the command alone.
+The reason alone does not identify the cause: a busy runtime or a node without memory has the same reason, and a retry
+helps there. So only messages count that depend on the image and the command alone.
 """
 
 from __future__ import annotations
@@ -30,29 +30,32 @@ from tfjob_controller.util.timestamps import format_time, parse_time
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 
-# What a container waits for in the ordinary course of things.
+# The reasons for which each container waits before it starts.
 _ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
 _CRASH_LOOP = "CrashLoopBackOff"
-# The kubelet alternates between these two while an image cannot be pulled; one word keeps the reason still.
+# The kubelet alternates between these two while an image cannot be pulled. Reporting one of them saves status writes.
 _PULL_FAILED = frozenset(("ErrImagePull", "ImagePullBackOff"))
 _PULL_WORD = "ImagePullBackOff"
 _PULL_DETAIL = ": ErrImagePull: "
-# Reasons of pods whose node or kubelet gave them up; those that servers before 1.26 wrote without a condition.
+# Reasons of pods that ended with their node or kubelet. Servers before 1.26 set them without a condition.
 _DISRUPTED_REASONS = frozenset(("Evicted", "NodeLost", "Preempting", "NodeShutdown", "Terminated"))
-# A termination message may have 4 KiB, a scheduler's a line per node: a reason is read in one look.
+# A termination message may have 4 KiB, and a scheduler's message more. A reason should be readable at a glance.
 MAX_WORDS = 1000
 # A reason also names the replica, its exit code and the number of restarts.
 _MAX_LAST_WORDS = 800
 
 
 def child_job_of(pod: Pod) -> str:
-    """The name of the child Job that made it; empty for what no Job controls, since anybody can set a label."""
+    """Returns the name of the pod's child Job; empty if no Job controls the pod, since anybody can set the label."""
     owner, name = controller_of(pod), pod.metadata.labels.get(POD_JOB_NAME, "")
     return name if owner is not None and (owner.kind, owner.name) == (JOBS.kind, name) else ""
 
 
 def newest(pods: Sequence[Pod]) -> Pod | None:
-    """The pod that started last. One that has not started yet is as new as its creation; of two, the unfinished one."""
+    """Returns the pod that started last; a pod that has not started counts from its creation.
+
+    Of two that started at the same time, the unfinished one is returned.
+    """
     if len(pods) <= 1:
         return pods[0] if pods else None
     return max(pods, key=_age_key)
@@ -68,7 +71,7 @@ def is_finished(pod: Pod) -> bool:
 
 
 def training_container(pod: Pod, name: str = CONTAINER_NAME) -> ContainerStatus | None:
-    """The status of the container whose exit code counts, found by its name."""
+    """Returns the status of the container whose exit code counts."""
     for status in pod.status.container_statuses:
         if status.name == name:
             return status
@@ -76,10 +79,10 @@ def training_container(pod: Pod, name: str = CONTAINER_NAME) -> ContainerStatus 
 
 
 def failed_before_training(pod: Pod, name: str) -> tuple[str, Terminated] | None:
-    """Which container kept the training container of that name from ever running, and how it ended; None if none did.
+    """Returns the name of the container because of which training can never start, and how it ended; else None.
 
-    That is an init container that ended with an error in a pod that is over, or one of them, or the training container
-    itself, that can never start.
+    This is an init container that failed in a pod that has failed, or an init container or the training container
+    itself that can never start.
     """
     status = pod.status
     if status.phase != FAILED:
@@ -93,12 +96,12 @@ def failed_before_training(pod: Pod, name: str) -> tuple[str, Terminated] | None
 
 
 def last_exit(status: ContainerStatus) -> Terminated | None:
-    """How the container ended last: a past end counts until it has ended again, even while it runs."""
+    """Returns how the container ended last, also while it runs again; None if it has never ended."""
     return status.state.terminated or status.last_state.terminated
 
 
 def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
-    """Was the pod taken from its program: evicted, preempted, lost with its node? Not if it had ended before that."""
+    """Reports whether the pod was evicted, preempted or lost with its node before its program had ended."""
     if pod.status.reason in _DISRUPTED_REASONS and pod.status.phase == FAILED:
         return True
     condition = _true_condition(pod, "DisruptionTarget")
@@ -109,7 +112,7 @@ def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
 
 
 def was_told_to_end(pod: Pod, exited: Terminated) -> bool:
-    """Did the container end because somebody deleted its pod, or in the same second?"""
+    """Reports whether the container ended after its pod was deleted, or in the same second."""
     deleted = pod.metadata.deletion_timestamp
     if deleted is None:
         return False
@@ -118,7 +121,7 @@ def was_told_to_end(pod: Pod, exited: Terminated) -> bool:
 
 
 def has_succeeded(pod: Pod, name: str) -> bool:
-    """Has the training container ended with 0 before anybody requested it to end?"""
+    """Reports whether the training container exited with 0 before its pod was deleted."""
     container = training_container(pod, name)
     exited = last_exit(container) if container is not None else None
     return exited is not None and exited.exit_code == 0 and not was_told_to_end(pod, exited)
@@ -132,7 +135,7 @@ def _true_condition(pod: Pod, condition_type: str) -> Condition | None:
 
 
 def was_started(pod: Pod, name: str = CONTAINER_NAME) -> bool:
-    """Has the training container run? There is no log before that."""
+    """Reports whether the training container has ever run, so that it has a log."""
     container = training_container(pod, name)
     if container is None:
         return False
@@ -140,13 +143,13 @@ def was_started(pod: Pod, name: str = CONTAINER_NAME) -> bool:
 
 
 def all_containers_ended(pod: Pod) -> bool:
-    """Nothing in the pod runs or will: it only waits to be counted."""
+    """Reports whether no container of the pod runs or will run. The Job controller may not have counted it yet."""
     statuses = pod.status.container_statuses
     return is_finished(pod) or (bool(statuses) and all(each.state.terminated for each in statuses))
 
 
 def why_pending(pod: Pod) -> str:
-    """Why the pod does not run its program, in words; empty in the ordinary course of things."""
+    """Returns why the pod does not run its program; empty if it runs, or is starting without a problem."""
     status = pod.status
     if status.phase == FAILED and status.reason:
         return _words(status.reason, status.message)
@@ -160,7 +163,7 @@ def why_pending(pod: Pod) -> str:
 
 
 def _why_not_started(statuses: Iterable[ContainerStatus]) -> str:
-    """Of a pod that is over, and will have another one after it."""
+    """Returns why a container of a failed pod could not start; empty if all could."""
     ended = (each.state.terminated for each in statuses)
     words = (why_never_started(each) for each in ended if each is not None)
     return next((_words("cannot start", each) for each in words if each), "")
@@ -175,7 +178,7 @@ def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
         if exited is not None and (words := why_never_started(exited)):
             return _words("cannot start", words)
         if waiting.reason == _CRASH_LOOP:
-            # Its own message tells of a back-off that changes each time.
+            # The kubelet's message names a back-off that changes each time.
             ended = f" after {in_words(exited)}" if exited else ""
             return f"{_CRASH_LOOP}: container {status.name} is restarted with back-off{ended}"
         if waiting.reason in _PULL_FAILED:
@@ -196,16 +199,13 @@ def _words(reason: str, message: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """On one line, and not longer than a reason should be."""
+    """Returns the text on one line of at most `MAX_WORDS` characters."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
 
 
 def how_it_ended(exited: Terminated) -> str:
-    """The exit code, and what the program said last, on one line.
-
-    Of more than fits into a reason the end is kept: the error is there.
-    """
+    """Returns the exit code and the termination message on one line. Of a long message the end is kept."""
     line = " ".join(exited.message.split())
     last_words = line if len(line) <= _MAX_LAST_WORDS else "…" + line[1 - _MAX_LAST_WORDS :]
     return f"{in_words(exited)}: {last_words}" if last_words else in_words(exited)
@@ -224,7 +224,7 @@ def is_retryable_exit_code(exit_code: int) -> bool:
 
 
 def is_retryable_termination_state(terminated: Terminated) -> bool:
-    """May it end otherwise next time?"""
+    """Reports whether the container may end differently if it runs again."""
     if terminated.reason == OOM_KILLED or why_never_started(terminated):
         return False
     return is_retryable_exit_code(terminated.exit_code)
@@ -235,23 +235,23 @@ def is_permanent_error(terminated: Terminated) -> bool:
 
 
 def in_words(terminated: Terminated) -> str:
-    """`exit code 137 (OOMKilled)`; the kubelet's word for an ordinary error says nothing and is left out."""
+    """Returns text such as `exit code 137 (OOMKilled)`, without the reasons `Error` and `Completed`."""
     word = "" if terminated.reason in ("", "Error", "Completed") else f" ({terminated.reason})"
     return f"exit code {terminated.exit_code}{word}"
 
 
 # containerd's exit code of a container that did not start.
 START_FAILED_EXIT_CODE = 128
-# `ContainerCannotRun`: of Docker, by cri-dockerd.
+# cri-dockerd reports `ContainerCannotRun`.
 _TERMINATED_REASONS = frozenset(("StartError", "ContainerCannotRun"))
 _WAITING_REASONS = frozenset(("RunContainerError", "CreateContainerError"))
-# The kubelet cuts messages of terminated containers at 4 KiB; nobody cuts those of waiting ones.
+# The kubelet cuts the messages of terminated containers at 4 KiB, but not those of waiting containers.
 _MAX_READ = 4096
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _PERMANENT = re.compile(
     "|".join(
         (
-            # Go's os/exec, by which runc looks for the program (libcontainer/standard_init_linux.go).
+            # Go's os/exec, with which runc looks for the program (libcontainer/standard_init_linux.go).
             rf"exec: {_QUOTED}: (?:executable file not found in \$PATH|is a directory|permission denied)",
             rf"exec: {_QUOTED}: (?:stat [^:]*: )?no such file or directory",
             # crun (src/libcrun/utils.c, in older releases container.c).
@@ -269,12 +269,12 @@ _PERMANENT = re.compile(
 
 
 def why_never_started(ended: Terminated) -> str:
-    """The runtime's words for what keeps a container from ever starting; empty if it started, or may start later."""
+    """Returns the runtime's message if the container can never start; empty if it has started or may start later."""
     return _permanent_words(ended.message) if ended.reason in _TERMINATED_REASONS else ""
 
 
 def start_failure(statuses: Iterable[ContainerStatus]) -> tuple[str, Terminated] | None:
-    """The name of the first container that waits and can never start, and how it would have ended; None if all can."""
+    """Returns the name of the first waiting container that can never start, and how it ended; None if all can."""
     for status in statuses:
         waiting, last = status.state.waiting, status.last_state.terminated
         if waiting is None:

@@ -1,16 +1,17 @@
-"""Classifies each replica of a plan once; every decision after that reads these states.
+"""Classifies each replica of a plan once per sync. Every other decision reads these states.
 
-A replica's state comes from what the status remembers, then from what its child Job ended as, then from its newest pod,
-of which the last exit of the training container counts (exit_codes.py). A replica that waits, is being restarted or has
-no pod yet is Running.
+The state of a replica follows from the successes in the job's status, then from the condition of its child Job, then
+from the last exit of the training container in its newest pod (pods.py). A replica that waits, is being restarted or
+has no pod yet is Running.
 
-What a pod exits with while it is being deleted says nothing about the program: somebody else ended it (a suspended Job,
-kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition; but for a Job that
-is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that). What it
-had ended with before it was deleted still counts: 0 always, an error where the Job is gone, and nobody judges it.
+The exit code of a pod that is being deleted says nothing about the program, since a suspended Job, kubectl or a drained
+node ended it. The Job controller decides about such an end with the Job's condition. A suspended Job is the exception:
+its podFailurePolicy counts the error with which the program exits when it is stopped, so its failure is ignored. An
+exit before the deletion counts: success always, and an error if the Job is gone, so that no condition can tell.
 
-Jobs and pods are seen by watches of their own, and a Job's end may be seen before its pod's. It counts only when the
-pod's is: that alone tells exit code, last words and restarts, and what a finished job says is never written again.
+Jobs and pods arrive by different watches, and the end of a Job may be seen before that of its pod. It counts only once
+the end of the pod is seen, since only the pod has the exit code, termination message and restart count, and the status
+of a finished job is never written again.
 """
 
 from __future__ import annotations
@@ -49,19 +50,21 @@ JOB_FAILED = "Failed"
 JOB_SUSPENDED = "Suspended"
 _OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
 
-# A Job with a podFailurePolicy makes no new pod before the old one has really ended, and one on a lost node never does:
-# it is given up this long after the end of its grace period. Nor is a pod's end waited for longer after its Job's.
+# A Job with a podFailurePolicy creates no new pod before the old one has ended, which is never reported for a pod on a
+# lost node. Such a pod counts as lost this long after its grace period. This is also how long the end of a Job waits
+# for the end of its pod.
 LOST_AFTER_SECONDS = 30
-# The Job controller makes pods within moments; where it cannot (quota, admission), only the Job's events say why.
+# The Job controller creates pods within moments. If it cannot (quota, admission), only events of the Job say why.
 NO_POD_AFTER_SECONDS = 30
 
 
 class ReplicaState(msgspec.Struct, frozen=True):
-    """One replica as it is now.
+    """One replica at the moment of the evaluation.
 
-    `exited`: how its container ended last, whether that counts or not; `is_up`: its container runs now;
-    `is_restarting`: it ended and is to run again; `must_redo`: its child Job is over, or stuck, and must be recreated.
-    `ended_in`: which container it is that ended, where that is not the training container.
+    `exited` is how its container ended last, whether or not this counts; `is_up` reports whether the container runs;
+    `is_restarting` that it ended and will run again; `must_redo` that its child Job has ended, or is stuck, and must be
+    recreated. `pending` says why its pod does not run. `ended_in` names the container that ended if it is not the
+    training container.
     """
 
     replica: Replica
@@ -80,7 +83,7 @@ class ReplicaState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Moments as texts, made once per snapshot."""
+    """Moments as RFC 3339 strings, which are formatted once per evaluation."""
 
     lost_before: str
     no_pod_before: str
@@ -89,7 +92,10 @@ class _Times:
 def classify_replicas(
     plan: Plan, observed: ObservedState, succeeded: Collection[str], now: datetime, started: str | None = None
 ) -> tuple[ReplicaState, ...]:
-    """A state of each replica in the plan's order. `succeeded`: ids on record; `started`: the status' startTime."""
+    """Returns the state of each replica in the plan's order.
+
+    `succeeded` are the ids of successful replicas in the status, and `started` is its startTime.
+    """
     no_pod_before = now - timedelta(seconds=NO_POD_AFTER_SECONDS)
     times = _Times(
         lost_before=lost_before(now),
@@ -103,7 +109,7 @@ def classify_replicas(
 
 
 def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str]) -> frozenset[str]:
-    """The ids on record, without those of an Indexed Job that has to be created once more: it runs all its replicas."""
+    """Returns the recorded successes, without those of an Indexed Job that must be recreated: it runs all replicas."""
     done = frozenset(succeeded)
     for role in plan.replicas.roles:
         ids = {each.id for each in plan.replicas.all if each.role is role} if role.job_name else set()
@@ -114,7 +120,7 @@ def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str])
 
 
 def _may_be_tried_again(state: ReplicaState) -> bool:
-    """Of one whose Job does not do so by itself: was it not its program that failed for good?"""
+    """Reports whether a replica that its Job does not restart failed without a permanent error of its program."""
     if state.state != FAILED or not state.replica.role.restarts_together:
         return False
     return state.exited is None or not is_permanent_error(state.exited) or _was_taken(state)
@@ -130,13 +136,13 @@ def as_restarting(state: ReplicaState) -> ReplicaState:
 
 
 def job_outcome(job: BatchJob) -> str:
-    """`Complete`, `Failed` (also once it is decided but pods still end), or empty while the Job goes on."""
+    """Returns `Complete`, `Failed` (also while pods of a Job that is bound to fail still end), or empty if neither."""
     condition = _ending(job)
     return "" if condition is None else _OUTCOMES[condition.type]
 
 
 def _ending(job: BatchJob) -> Condition | None:
-    """The condition that says how the Job ended."""
+    """Returns the condition that says how the Job ended."""
     for condition in job.status.conditions:
         if condition.status == "True" and condition.type in _OUTCOMES:
             return condition
@@ -144,9 +150,9 @@ def _ending(job: BatchJob) -> Condition | None:
 
 
 def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
-    """Has the Job ended, after that moment (`lost_before`), and its pod not yet, as far as the cache knows?
+    """Reports whether the cache shows the end of the Job, after `moment` (`lost_before`), but not that of its pod yet.
 
-    The Job controller ends no Job before its pods have ended or were deleted, so the cache will know, too.
+    The Job controller ends a Job only after its pods have ended or were deleted, so the cache will soon show this too.
     """
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
@@ -155,7 +161,10 @@ def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
 
 
 def has_failed_while_suspended(job: BatchJob) -> bool:
-    """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be recreated."""
+    """Reports whether the Job failed because its program exits with an error when it is stopped.
+
+    This is no failure of the replica, but the Job has ended and must be recreated.
+    """
     return job.spec.suspend and job_outcome(job) == JOB_FAILED
 
 
@@ -183,19 +192,19 @@ def _view(
 
 
 def _was_stopped(state: ReplicaState) -> bool:
-    """Did it fail because its Job was suspended, and not before?"""
+    """Reports whether the replica failed because its Job was suspended, and not before that."""
     if state.job is None or not has_failed_while_suspended(state.job):
         return False
     return state.pod is None or not has_ended_by_itself(state.pod)
 
 
 def has_ended_by_itself(pod: Pod) -> bool:
-    """Not because somebody deleted it."""
+    """Reports whether the pod has ended and was not deleted."""
     return is_finished(pod) and pod.metadata.deletion_timestamp is None
 
 
 def _pods_of(job: BatchJob | None, pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Without those of an earlier Job of the same name. Once the Job is gone, what its pods said still counts."""
+    """Returns the pods of the Job, without those of an earlier Job of the same name; all pods if the Job is gone."""
     if job is None or not pods:
         return pods
     uid = job.metadata.uid
@@ -226,7 +235,7 @@ def _why_no_pod(replica: Replica, job: BatchJob | None, times: _Times) -> str:
 
 
 def _look(replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> ReplicaState:
-    """What the newest pod says by itself."""
+    """Classifies a replica by its newest pod alone."""
     container = training_container(pod, replica.role.container)
     is_up = container is not None and container.state.running is not None
     exited = last_exit(container) if container is not None else None
@@ -251,7 +260,7 @@ def _look(replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod],
 
 
 def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
-    """Of a pod that ended at least once, or goes away."""
+    """Classifies a replica whose pod has ended at least once, or is being deleted."""
     replica, exited = state.replica, state.exited
     is_over = (
         state.job is not None and job_outcome(state.job) != "" and not _is_ahead(state.job, pod, times.lost_before)
@@ -266,8 +275,8 @@ def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
             )
         must_redo = is_over or exited.exit_code == 0
     else:
-        # Ended with 0 only because it was told to end: its Job will be complete at any moment, but the replica is not.
-        # A pod that the kubelet itself gave up has failed all the same, and its Job makes the next one.
+        # The program exited with 0 because it was stopped. Its Job completes at any moment, but the replica has not
+        # succeeded. If the kubelet ended the pod, the pod has failed in any case, and its Job creates the next one.
         ended_well = exited is not None and exited.exit_code == 0 and pod.status.phase != POD_FAILED
         ended_early = ended_well and is_disrupted(pod, exited)
         must_redo = is_over or ended_early or (replica.decides and is_lost(pod, times.lost_before))
@@ -275,7 +284,10 @@ def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
 
 
 def _counts(state: ReplicaState, pod: Pod, exited: Terminated) -> bool:
-    """What it ended with before it was deleted does, but for an error that its Job is there to judge."""
+    """Reports whether the exit says something about the program.
+
+    An exit before the pod's deletion does, except for an error about which the Job controller still decides.
+    """
     is_judged = exited.exit_code != 0 and state.job is not None and pod.metadata.deletion_timestamp is not None
     return not (is_judged or was_told_to_end(pod, exited) or is_disrupted(pod, exited))
 
@@ -285,13 +297,13 @@ def lost_before(now: datetime) -> str:
 
 
 def is_lost(pod: Pod, moment: str) -> bool:
-    """Was it to be gone before that moment (`lost_before`), and nobody has said that it is?"""
+    """Reports whether the pod should have ended before `moment` (`lost_before`), and its end was not reported."""
     deleted = pod.metadata.deletion_timestamp
     return deleted is not None and deleted < moment and not is_finished(pod)
 
 
 def seconds_until_change(states: Sequence[ReplicaState], started: str | None, now: datetime) -> float | None:
-    """When a state will change by the passing of time alone; None if none will."""
+    """Returns when the first of the states will change by the passing of time alone; None if none will."""
     looks = (look for state in states if (look := _next_look(state, started or "", now)) is not None)
     return min(looks, default=None)
 
@@ -302,7 +314,7 @@ def _next_look(state: ReplicaState, started: str, now: datetime) -> float | None
         if job is None or state.pending or state.state != RUNNING or job.spec.suspend or job.status.failed:
             return None
         since = max(job.metadata.creation_timestamp or "", started)
-        # One more: times are whole seconds.
+        # One second is added, since timestamps have whole seconds.
         return _positive(seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)) if since else None
     deleted = pod.metadata.deletion_timestamp
     if deleted is None:
@@ -311,7 +323,7 @@ def _next_look(state: ReplicaState, started: str, now: datetime) -> float | None
 
 
 def _end_of_wait(job: BatchJob | None, pod: Pod, now: datetime) -> float | None:
-    """When the Job's end will count even if its pod's is never seen."""
+    """Returns when the end of the Job will count although the end of its pod was not seen."""
     ending = _ending(job) if job is not None and not is_finished(pod) else None
     if ending is None or not ending.last_transition_time:
         return None

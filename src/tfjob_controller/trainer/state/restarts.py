@@ -1,29 +1,29 @@
 """Restarts: how many there were, how long the next one waits, and which children are of an earlier attempt.
 
-Counts. The status maps the UID of a pod (restarts in place) or child Job (failed pods) to the highest count seen of it;
-the sum never falls. UIDs of deleted objects keep their entry until there are many, and are then summed up under one
-empty key: not at once, since a cache that starts again may show an object once more.
+Counts. The status maps the UID of a pod (restarts in place) or child Job (failed pods) to the highest count seen of it,
+so their sum never decreases. UIDs of deleted objects keep their entries until there are many, and are then added up
+under one empty key. They are kept at first because a restarted cache may show a deleted object once more.
 
-Back-off. The first restart of all replicas waits for nothing: most failures are a lost node, or an eviction. Each
-further one waits twice as long as the one before, up to the cap, counted from the failure: that is when the condition
-Restarting became True, or was set again for a set that failed before all of it ran.
+Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
+further restart waits twice as long as the one before, up to a cap. The wait starts at the failure: when the condition
+Restarting became True, or was set again because replicas failed before all of them ran.
 
 Attempts. With `resize: Restart` every replica must know the exact cluster, so the Jobs and pods of such a job carry the
 restart attempt in a label, and the status has the current one and the number of workers that TF_CONFIG lists in it
 (`scaling.generation`, `scaling.members`). When another number of workers is due, the status is written first, with the
 next attempt. Children of another attempt are stale: they are deleted with their pods, their exit codes do not count,
-and no child is created before all of them are gone. A resize during a resize is only one attempt more. Services stay,
-and so do the Jobs of replicas that have succeeded: they run nothing, and keep the logs. Jobs whose replicas restart
-together do the same after a retryable failure: their attempt is the count of their restarts, and earlier successes
-count no more. A gang counts the workers that have an assignment, so one that starts with a part of them is restarted
-when more come.
+and no child is created before all of them are gone. A resize during a resize is one more attempt. Services stay, and so
+do the Jobs of replicas that have succeeded, since they run nothing and keep the logs. Jobs whose replicas restart
+together do the same after a retryable failure: their attempt is the number of their restarts, and earlier successes do
+not count any more. A gang counts the workers that have an assignment, so one that started with some of its workers is
+restarted when more are assigned.
 
-A replica never has two pods that run: its next Job is created once the pods of the one before have ended or are gone.
-A Job that is deleted in the foreground stays as long as its pods do. One that is deleted otherwise is gone at once, and
-the garbage collector deletes its pods some time later, so these are waited for by themselves; but not pods that were
-lost with their node (`without_lost_pods`), whose end nobody will report. A pod that its Job left behind
-(`kubectl delete job --cascade=orphan`) is neither counted nor deleted. But it runs under the replica's name, and so it
-is waited for as well, as a StatefulSet waits for a pod of that name.
+A replica never has two running pods: its next Job is created once the pods of the Job before have ended or are gone. A
+Job that is deleted in the foreground exists as long as its pods. A Job that is deleted otherwise is gone at once, and
+the garbage collector deletes its pods some time later, so the controller waits for these pods, too. It does not wait
+for pods that were lost with their node (`without_lost_pods`), whose end no kubelet reports. A pod without its Job
+(`kubectl delete job --cascade=orphan`) is neither counted nor deleted, but the controller waits for its end, since it
+runs under the replica's name. A StatefulSet waits for a foreign pod of that name in the same way.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from tfjob_controller.trainer.state.replica_state import (
 from tfjob_controller.util.timestamps import seconds_until
 
 GONE = ""
-# An entry takes some 50 bytes of the status; a job's status should not grow with its age.
+# An entry takes about 50 bytes of the status, which should not grow with the age of the job.
 MAX_GONE = 32
 
 
 def next_restart_counts(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts on record, raised by what is seen now."""
+    """Returns the recorded counts, raised to those of the present objects."""
     raised = dict(counts)
     for state in states:
         for uid, count in _seen(state):
@@ -75,17 +75,17 @@ def next_restart_counts(states: Sequence[ReplicaState], counts: Mapping[str, int
 
 
 def are_failures_recorded(state: ReplicaState, counts: Mapping[str, int]) -> bool:
-    """Do the counts on record know all failures of this replica's child Job?"""
+    """Reports whether the recorded counts include all failures of the replica's child Job."""
     return state.job is None or counts.get(state.job.metadata.uid, 0) >= _failures(state, state.job)
 
 
 def restarted_ids(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> list[str]:
-    """The replicas that were restarted since `counts` were recorded, in the plan's order."""
+    """Returns the replicas that were restarted since `counts` were recorded, in the plan's order."""
     return [state.replica.id for state in states if any(count > counts.get(uid, 0) for uid, count in _seen(state))]
 
 
 def _seen(state: ReplicaState) -> list[tuple[str, int]]:
-    """Counts above 0 of one replica, by UID."""
+    """Returns the counts above 0 of one replica, by UID."""
     seen = []
     if state.job is not None and (failed := _failures(state, state.job)):
         seen.append((state.job.metadata.uid, failed))
@@ -101,14 +101,14 @@ def _seen(state: ReplicaState) -> list[tuple[str, int]]:
 
 
 def _failures(state: ReplicaState, job: BatchJob) -> int:
-    """Pods of a Job that failed and were, or will be, replaced: not the one that it failed with."""
+    """Returns how many failed pods of a Job were or will be replaced, without the pod with which the Job failed."""
     if has_failed_while_suspended(job):
         return job.status.failed
     return job.status.failed + state.must_redo - (job_outcome(job) == JOB_FAILED and not state.must_redo)
 
 
 def fold_counts(counts: dict[str, int], present: Collection[str]) -> dict[str, int]:
-    """Those that are gone in one sum, once there are many."""
+    """Returns the counts with one sum for deleted objects, if there are many of these."""
     deleted = [uid for uid in counts if uid not in present and uid != GONE]
     if len(deleted) <= MAX_GONE:
         return counts
@@ -116,21 +116,21 @@ def fold_counts(counts: dict[str, int], present: Collection[str]) -> dict[str, i
     return {GONE: counts.get(GONE, 0) + sum(counts[uid] for uid in deleted), **kept}
 
 
-# As the kubelet's own for containers (pkg/kubelet, MaxContainerBackOff).
+# Those of the kubelet for containers (pkg/kubelet, MaxContainerBackOff).
 BASE_SECONDS, CAP_SECONDS = 10, 300
-# More than this comes to the cap.
+# With more doublings the cap applies.
 _DOUBLINGS = 10
 
 
 def backoff_seconds(restarts: int) -> int:
-    """Before that restart."""
+    """Returns the delay before the restart of that number."""
     if restarts < 2:
         return 0
     return min(BASE_SECONDS << min(restarts - 2, _DOUBLINGS), CAP_SECONDS)
 
 
 def seconds_until_restart(plan: Plan, status: TrainingStatus, now: datetime) -> float:
-    """Until replicas may be made; 0 if they may be now."""
+    """Returns when replicas may be created; 0 if they may be created now."""
     restarting = conditions.find(status.conditions, conditions.RESTARTING)
     if not plan.replicas.restarts_together or restarting is None or restarting.status != conditions.TRUE:
         return 0.0
@@ -139,7 +139,7 @@ def seconds_until_restart(plan: Plan, status: TrainingStatus, now: datetime) -> 
 
 @dataclass(frozen=True, slots=True)
 class StaleChildren:
-    """Children of earlier attempts. `jobs` are to be deleted; `are_deleted` if neither Jobs nor pods are left."""
+    """Children of earlier attempts: the `jobs` to delete; `are_deleted` if neither Jobs nor pods are left."""
 
     jobs: Sequence[BatchJob]
     are_deleted: bool
@@ -150,7 +150,7 @@ def is_of_attempt(plan: Plan, obj: Object) -> bool:
 
 
 def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> ObservedState:
-    """Without pods of before whose node is gone: nobody will ever say that they have ended, so nobody waits for it."""
+    """Returns the state without pods of earlier Jobs that were lost with their node, whose end nobody will report."""
     moment = replica_state.lost_before(now)
     going = {name for name, some in observed.pods.items() if any(replica_state.is_lost(pod, moment) for pod in some)}
     if not going:
@@ -167,14 +167,14 @@ def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> Obs
 
 
 def _is_of_before(plan: Plan, observed: ObservedState, name: str, pod: Pod) -> bool:
-    """Its Job is gone, or is of another attempt where all are restarted together."""
+    """Reports whether the pod's Job is gone, or is of an earlier attempt of a set that restarts together."""
     return name not in observed.jobs or (
         plan.replicas.restarts_together and plan.restart_attempt > 0 and not _is_now(plan, pod)
     )
 
 
 def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -> float | None:
-    """When the first pod of before will be given up for lost; None if none can be."""
+    """Returns when the first pod of an earlier Job will count as lost; None if there is none."""
     going = (
         pod.metadata.deletion_timestamp
         for name, some in observed.pods.items()
@@ -183,13 +183,13 @@ def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -
         and not is_finished(pod)
         and _is_of_before(plan, observed, name, pod)
     )
-    # One more: times are whole seconds.
+    # One second is added, since timestamps have whole seconds.
     left = (seconds_until(each, replica_state.LOST_AFTER_SECONDS + 1, now) for each in going)
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
 def of_current_attempt(plan: Plan, observed: ObservedState) -> ObservedState:
-    """Where all are restarted because one has failed: without those of before, who have had their say."""
+    """Returns the state without Jobs and pods of earlier attempts, if all replicas are restarted after a failure."""
     if not plan.replicas.restarts_together or not plan.restart_attempt:
         return observed
     return dataclasses.replace(
@@ -200,12 +200,12 @@ def of_current_attempt(plan: Plan, observed: ObservedState) -> ObservedState:
 
 
 def _is_now(plan: Plan, obj: Object) -> bool:
-    """What has no attempt belongs to a step that is not restarted with the others."""
+    """Reports whether the object is of the current attempt, or of a step that is not restarted with the others."""
     return RESTART_ATTEMPT not in obj.metadata.labels or is_of_attempt(plan, obj)
 
 
 def stale_children(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> StaleChildren:
-    """For a job that is no gang."""
+    """Returns the stale children of a job that is no gang."""
     done = {state.replica.name for state in states if state.state == replica_state.SUCCEEDED}
     stale = [
         job
@@ -220,10 +220,10 @@ def stale_children(plan: Plan, observed: ObservedState, states: Sequence[Replica
 
 
 def tf_config_workers(plan: Plan, states: Sequence[ReplicaState], assigned: Collection[str] | None) -> int:
-    """How many workers TF_CONFIG should list. `assigned`: the names of replicas with an assignment; None if they need
-    none.
+    """Returns how many workers TF_CONFIG should list.
 
-    One that was known in this attempt stays so: nobody is restarted because a node was lost.
+    `assigned` has the names of replicas with an assignment; None if replicas need none. A worker that was listed in
+    this attempt stays listed, so that no worker is restarted because a node was lost.
     """
     workers = [state for state in states if state.replica.role.replica_type == WORKER]
     if assigned is None:
@@ -237,18 +237,18 @@ def _was_known(plan: Plan, state: ReplicaState) -> bool:
 
 
 def is_scaling_unrecorded(plan: Plan, scaling: ScalingStatus | None, members: int) -> bool:
-    """Must the status be written first? Nothing is created before it knows for how many workers."""
+    """Reports whether the status must have the number of workers before children are created for them."""
     return plan.scaling.resize == BY_RESTART and (scaling is None or scaling.members != members)
 
 
 def next_attempt(scaling: ScalingStatus, members: int) -> ScalingStatus:
-    """What is on record when the children for so many workers may be made."""
+    """Returns the status that must be written before children for this number of workers may be created."""
     was_made = scaling.members > 0
     return replace(scaling, generation=scaling.generation + was_made, members=members)
 
 
 def can_create_job(observed: ObservedState, name: str) -> bool:
-    """May a Job be made under that name? `observed` is without lost pods."""
+    """Reports whether a Job of that name may be created. `observed` has no lost pods."""
     return name not in observed.jobs and _in_the_way(observed, name) is None
 
 
@@ -258,7 +258,7 @@ def _in_the_way(observed: ObservedState, name: str) -> Pod | None:
 
 
 def blocking_pod_message(observed: ObservedState, state: ReplicaState) -> str:
-    """What a replica without a Job waits for, in words; empty if there is no such pod."""
+    """Returns for which pod a replica without a Job waits; empty if there is none."""
     name = state.replica.name
     pod = _in_the_way(observed, name) if name not in observed.jobs and state.state != replica_state.SUCCEEDED else None
     if pod is None:

@@ -1,4 +1,4 @@
-"""What a status counts: replicas by role and job_state, restarts, who has succeeded."""
+"""The counts in a status: replicas by role and state, restarts, and the replicas that have succeeded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfjob_controller.util.timestamps import format_time
 
 
 def with_counts(job_state: JobState) -> TrainingStatus:
-    """The old status with all that is simply counted brought up to date."""
+    """Returns the old status with all counts updated."""
     old, plan, states = job_state.status, job_state.plan, job_state.replica_states
     return replace(
         old,
@@ -39,7 +39,7 @@ def with_counts(job_state: JobState) -> TrainingStatus:
 
 
 def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
-    """Where all are started again: those who have succeeded are so, too, and nothing of the new set is there yet."""
+    """Returns the status with one more restart if all replicas are restarted, also those that have succeeded."""
     if not job_state.must_restart_all:
         return status
     states = job_state.replica_states
@@ -53,7 +53,7 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
 
 
 def _by_role(plan: Plan, states: Sequence[ReplicaState]) -> dict[str, Any]:
-    """What the status says of each role."""
+    """Returns the fields of the status that have an entry for each role."""
     statuses = tuple(_role_status(plan, role, states) for role in plan.replicas.roles)
     return {"replica_statuses": statuses, "ready": {role.name: _ready(role, states) for role in plan.replicas.roles}}
 
@@ -68,7 +68,7 @@ def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> Repl
 
 
 def _reported_state(plan: Plan, state: ReplicaState) -> str:
-    """Where more than the chief counts, nothing runs that was not made yet."""
+    """Returns the state to count. Unless the chief alone decides, a replica without a Job counts as Unknown."""
     return (
         replica_state.UNKNOWN
         if plan.replicas.needed and state.job is None and state.state == replica_state.RUNNING
@@ -77,7 +77,7 @@ def _reported_state(plan: Plan, state: ReplicaState) -> str:
 
 
 def role_state(counts: dict[str, int]) -> str:
-    """Failed if any index failed, else Running if any runs, else Succeeded if all did, else Unknown."""
+    """Returns Failed if any index failed, else Running if any runs, else Succeeded if all did, else Unknown."""
     if replica_state.FAILED in counts:
         return replica_state.FAILED
     if replica_state.RUNNING in counts:
@@ -86,7 +86,7 @@ def role_state(counts: dict[str, int]) -> str:
 
 
 def _ready(role: Role, states: Sequence[ReplicaState]) -> str:
-    """`1/2`: a replica that succeeded needs to be no more than that."""
+    """Returns text such as `1/2`; replicas that have succeeded count as ready."""
     ready = sum(
         state.is_ready or state.state == replica_state.SUCCEEDED for state in states if state.replica.role is role
     )
@@ -94,13 +94,13 @@ def _ready(role: Role, states: Sequence[ReplicaState]) -> str:
 
 
 def _succeeded(old: tuple[str, ...], states: Sequence[ReplicaState]) -> tuple[str, ...]:
-    """What succeeded once is remembered for ever, also when the replica is not wanted any more."""
+    """Returns the ids of all replicas that ever succeeded, including those that a resize has removed since."""
     new = {state.replica.id for state in states if state.state == replica_state.SUCCEEDED}.difference(old)
     return tuple(sorted(new.union(old), key=_natural)) if new else old
 
 
 def unrecorded_successes(states: Sequence[ReplicaState], status: TrainingStatus) -> Sequence[ReplicaState]:
-    """Those that have succeeded, and of which the status does not know yet."""
+    """Returns the replicas whose success the status does not have yet."""
     known = frozenset(status.succeeded_indexes)
     return [state for state in states if state.state == replica_state.SUCCEEDED and state.replica.id not in known]
 

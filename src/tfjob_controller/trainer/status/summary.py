@@ -1,7 +1,7 @@
-"""What a status says of a job (phase, state, reason and conditions), and the events that follow from it.
+"""Fills in the phase, state, reason and conditions of a status, and returns the events that follow from it.
 
-The figures are filled in already (`counts`). `said` are the conditions so far, which are updated in place. Events of a
-status are emitted once it is written; the reporter emits those of writes.
+`figures` is the status with its counts (`counts.py`). `said` has the conditions, which are updated in place. Events of
+a status are emitted once it is written. `controller.reporter` emits those of writes.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tfjob_controller.trainer.state.pods import shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import blocking_pod_message, restarted_ids
 
-# The summary of a job that does not run yet, in kubectl's word for pods. A job whose phase stays Running while all of
-# its replicas are started again is pending for that time.
+# The summary of a job that does not run yet, as kubectl calls such pods. While all replicas of a job are restarted, its
+# phase stays Running and its summary is Pending.
 PENDING = "Pending"
 
 
 def ended_status(
     figures: TrainingStatus, completion: Completion, said: Conditions, now_text: str, *, nothing_to_clean: bool
 ) -> TrainingStatus:
-    """The phase CleanUp is passed over where nothing is to be cleaned: one write less."""
+    """Returns the status of a job that has ended. With nothing to clean up, the phase CleanUp is skipped."""
     said.clear(conditions.RUNNING, completion.reason, completion.message)
     said.clear(conditions.RESTARTING, completion.reason, completion.message)
     if said.is_true(conditions.RESIZING):
@@ -108,14 +108,14 @@ def active_status(
 
 
 def _runner(chief: ReplicaState, step: Step) -> ReplicaState:
-    """Who says whether the job runs: the chief, and once that has succeeded whoever goes on beside it or after it."""
+    """Returns the replica that tells whether the job runs: the chief, or once it has succeeded one that still runs."""
     if chief.state != replica_state.SUCCEEDED:
         return chief
     return next((state for state in step.replica_states if state.is_up), step.replica_states[0])
 
 
 def _state_of(plan: Plan, phase: str, chief: ReplicaState) -> str:
-    """The chief's, where it decides alone."""
+    """Returns the chief's state if the chief alone decides, and otherwise the state that the phase implies."""
     if not plan.replicas.needed:
         return chief.state
     return replica_state.RUNNING if phase == PHASE_RUNNING else replica_state.UNKNOWN
@@ -126,7 +126,7 @@ def _say_restarting(job_state: JobState, said: Conditions) -> None:
     restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
     if restarting:
         words = f"{join_ids(restarting)} will be restarted"
-        # Of a set, each restart waits from its own time on, also where one follows on the other: see `restarts`.
+        # The back-off of each restart starts at its own failure, also if the condition is True already (`restarts.py`).
         said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not _is_still_restarting(job_state, said):
         said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits for a restart")
@@ -144,7 +144,7 @@ def _are_up_together(states: Sequence[ReplicaState]) -> bool:
 
 
 def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: GangWait | None) -> Iterator[str]:
-    """Passing obstacles, then what the job as a whole or else the first replica waits for beyond its turn."""
+    """Yields the obstacles that may pass, then why the job as a whole waits, or else why its first replica does."""
     yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
     if wait is not None and wait.words:
         yield shortened(wait.words)
@@ -171,7 +171,7 @@ class StatusEvent:
     note: str
 
 
-# How many replicas a sentence names.
+# The number of replicas that a message names.
 _SHOWN = 5
 
 
@@ -182,7 +182,7 @@ def phase_event(status: TrainingStatus) -> StatusEvent:
 
 
 def join_ids(ids: Sequence[str]) -> str:
-    """A few by name, the rest as a number."""
+    """Returns the first ids, and the number of the others."""
     shown = ", ".join(ids[:_SHOWN])
     return f"{shown} and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else shown
 
@@ -215,7 +215,7 @@ _SCHEDULING_EVENTS = {
 
 
 def _scheduling_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
-    """One for each change of what stands in the way, not of how much of it."""
+    """Yields an event if the reason of the condition Scheduled has changed; a changed message is no event."""
     before, now = (conditions.find(each.conditions, conditions.SCHEDULED) for each in (old, new))
     if now is not None and (before is None or before.reason != now.reason) and now.reason in _SCHEDULING_EVENTS:
         yield StatusEvent(_SCHEDULING_EVENTS[now.reason], now.reason, now.message)

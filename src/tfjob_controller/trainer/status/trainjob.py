@@ -1,7 +1,7 @@
-"""A TrainJob's status in the words of its API, and back: what is decided is decided in those of `TrainingStatus`.
+"""Converts between `TrainingStatus`, on which decisions are made, and the status of a TrainJob.
 
-Nothing that is remembered gets lost on the way there and back, so a status that is read again is the one that was
-written: a job with nothing to do costs no request.
+No field that decisions read is lost in either direction, so a status that is read back equals the written one, and a
+job with nothing to do costs no request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, SUCCEE
 from tfjob_controller.trainer.status.counts import role_state
 
 COMPLETE = "Complete"
-# What this API calls otherwise; no two are called the same, so that they can be told back.
+# The names that differ in this API. Each has one counterpart, so that they can be converted back.
 TYPES = {conditions.SUCCEEDED: COMPLETE}
 REASONS = {
     reasons.JOB_CREATED: reasons.JOBS_CREATION_SUCCEEDED,
@@ -33,7 +33,7 @@ _OWN_STATES = {theirs: ours for ours, theirs in _STATES.items()}
 
 
 def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
-    """`before`: what it follows on, for what the trainer does not decide (metrics, runtime)."""
+    """Returns the status of the TrainJob. `before` supplies the fields that TrainingStatus lacks (metrics, runtime)."""
     jobs = tuple(_jobs_status(each, status) for each in status.replica_statuses)
     return replace(
         before,
@@ -54,7 +54,7 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
 
 
 def from_wire(status: TrainJobStatus) -> TrainingStatus:
-    """What was written by `to_wire`."""
+    """Returns the status from which `to_wire` made this one."""
     return TrainingStatus(
         phase=status.phase,
         state=_OWN_STATES.get(status.state, "") if status.phase else "",
@@ -98,7 +98,7 @@ def _jobs_status(role: ReplicaStatus, status: TrainingStatus) -> JobsStatus:
 
 
 def _replica_status(jobs: JobsStatus) -> ReplicaStatus:
-    """Whoever is in none of the other states is in no known one."""
+    """Counts replicas that are in none of the other states as Unknown."""
     counts = {SUCCEEDED: jobs.succeeded, RUNNING: jobs.active, FAILED: jobs.failed}
     counts[replica_state.UNKNOWN] = jobs.replicas - sum(counts.values())
     states = {state: count for state, count in counts.items() if count}

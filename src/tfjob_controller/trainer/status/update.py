@@ -1,13 +1,9 @@
-"""What the controller says of a job: the next status, the events to emit, and when to look again.
+"""Decides the next status of a job, the events to emit, and when to sync the job again.
 
-Contract with the reconciler: call `next_status` after the writes of a sync, with what the caches then hold. If the
-answer's status `is` the job's own, nothing is written. Emit the events only after the status write succeeded. Look
-again after `wake_after_seconds`, even if nothing happens; 0 says that there are actions that only waited for this
-status to be on record.
-
-Here is decided which status is due; `counts` counts for it, `summary` writes it.
-
-Whether a change of the status may wait: mere figures, and words that change as replicas come up one by one.
+Contract with the reconciler: call `next_status` after the writes of a sync, with the state that the caches then hold.
+If the status of the result `is` that of the job, nothing is written. Emit the events only after the write of the status
+has succeeded. Sync the job again after `wake_after_seconds`, even if nothing happens; 0 means that actions which waited
+only for the write of this status are due now.
 """
 
 from __future__ import annotations
@@ -57,16 +53,18 @@ from tfjob_controller.trainer.status.summary import (
 )
 from tfjob_controller.util.timestamps import format_time
 
-# A job that has ended says so once the logs of its workers are read; whoever reads them tells, this is for the worst.
+# The status of a job that has ended waits for the logs of its workers. Their reader queues the job; this is a fallback.
 _UNREAD_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class StatusResult:
-    """`delete_job`: the job's time to live is over, delete it (Background, with its UID as precondition).
+    """The next status, and what the reconciler does after its write.
 
-    `is_urgent`: it holds what nobody can find out again, so the write must not wait. `suspend_job`: set its
-    spec.suspend, once this status is on record; `scale_to`: likewise its workers, if nobody has changed its spec since.
+    `delete_job` requests the deletion of the job, whose time to live is over (Background, with its UID as
+    precondition). `is_urgent` means that the status has facts that cannot be observed again, so that its write must
+    not wait. Once the status is written, `suspend_job` requests that spec.suspend is set, and `scale_to` that the
+    number of workers is, unless the spec has changed since it was read.
     """
 
     status: TrainingStatus
@@ -79,19 +77,19 @@ class StatusResult:
 
 
 def next_status(job_state: JobState, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
-    """The status that follows from the job_state. A fixed point: given its own answer, it returns that object."""
+    """Returns the status that follows from the state. Given the status that it returned, it returns the same object."""
     job = job_state.job
     if is_finished(job.status):
         return finished_status(job, job_state.now)
     if job.status.phase == PHASE_CLEAN_UP:
-        # The verdict stands; all that is left is to see the pods go.
+        # The job has ended, and only its clean-up is left.
         is_over = is_cleaned_up(job_state.plan, job_state.observed, job_state.replica_states)
         return _finished(job, job_state.now) if is_over else StatusResult(job.status)
     return _active(job_state, obstacles)
 
 
 def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
-    """The status of a job whose spec is refused: Failed at once, `invalid job spec: <why>`, one Warning event."""
+    """Returns the status of a job with an invalid spec: Failed, `invalid job spec: <why>`, and one Warning event."""
     if is_finished(job.status):
         return finished_status(job, now)
     if job.status.phase == PHASE_CLEAN_UP:
@@ -115,7 +113,7 @@ def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
 
 
 def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
-    """Of a job that cannot be planned yet."""
+    """Returns the status of a job that cannot be planned yet."""
     said = _seen(job, now)
     status = replace(
         job.status,
@@ -130,7 +128,7 @@ def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
 
 
 def finished_status(job: TrainingJob, now: datetime) -> StatusResult:
-    """For a finished job, without a plan: its own status, and when or whether its time to live is over."""
+    """Returns the unchanged status of a finished job, and when its time to live is over."""
     left = ttl_seconds_left(job.ttl_seconds_after_finished, job.status.completion_time, now)
     if left is None:
         return StatusResult(job.status)
@@ -138,7 +136,7 @@ def finished_status(job: TrainingJob, now: datetime) -> StatusResult:
 
 
 def _result(job: TrainingJob, status: TrainingStatus, events: tuple[StatusEvent, ...], now: datetime) -> StatusResult:
-    """For a job that has just finished: its time to live begins."""
+    """Returns the result for a job that has just finished, whose time to live begins."""
     left = ttl_seconds_left(job.ttl_seconds_after_finished, status.completion_time, now)
     return StatusResult(status, events, left)
 
@@ -155,7 +153,7 @@ def _seen(job: TrainingJob, now: datetime) -> Conditions:
 
 
 def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
-    """The job goes on, or ends here."""
+    """Returns the next status of a job that had not ended."""
     plan, wait, old = job_state.plan, job_state.wait, job_state.status
     said = _seen(job_state.job, job_state.now)
     if wait is not None and not plan.policy.is_suspended_by_user:
@@ -179,7 +177,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
 def _told(
     job_state: JobState, status: TrainingStatus, resizing: ScalingDecision, *, suspends: bool = False
 ) -> StatusResult:
-    """The status with all that follows from it."""
+    """Returns the result for the status, with its events and when to sync the job again."""
     old = job_state.status
     if status == old:
         wake_after_seconds = _wake_after(job_state, old)
@@ -201,7 +199,7 @@ def _told(
 
 
 def _waits_for_the_record(job_state: JobState, status: TrainingStatus) -> bool:
-    """Are there actions that may follow as soon as this status is written?"""
+    """Reports whether actions are due as soon as this status is written."""
     plan, old = job_state.plan, job_state.status
     if status.phase == PHASE_CLEAN_UP or any(state.must_redo for state in job_state.replica_states):
         return True
@@ -211,7 +209,7 @@ def _waits_for_the_record(job_state: JobState, status: TrainingStatus) -> bool:
 
 
 def _is_last_sight(job_state: JobState) -> bool:
-    """Has a replica succeeded whose Job is gone, or goes once that is on record?"""
+    """Reports whether the Job of a replica whose success is not recorded yet is gone, or will be deleted next."""
     stale = {job.metadata.name for job in job_state.stale.jobs}
     return any(
         state.job is None or state.replica.name in stale or not is_of_attempt(job_state.plan, state.job)
@@ -234,7 +232,7 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
 
 
 def is_minor(old: TrainingStatus, result: StatusResult) -> bool:
-    """Only figures differ, and nothing is lost if they are written later."""
+    """Reports whether the write may be delayed: only counts and messages differ, which can be observed again."""
     if result.events or result.is_urgent:
         return False
     return _of_substance(old) == _of_substance(result.status)
