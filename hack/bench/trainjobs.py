@@ -5,7 +5,8 @@
   CPU time of the controller from its start until then.
 - `trainjob_1x500_pods_exist`: the same for one TrainJob of 500 nodes.
 - `requests_per_trainjob`: all requests in the namespace of one TrainJob of 8 nodes until its pods exist, of all clients
-  and with events, but without watches. Counted by the API server, in its audit log. No scheduler or kubelet runs.
+  and with events, but without watches. Counted by the API server, in its audit log. No kubelet runs, and the pods name
+  a scheduler that does not exist.
 
 The controller has its own defaults, but for `--qps=0`.
 """
@@ -101,7 +102,9 @@ def _requests(stage: Stage, audit: Path) -> float:
         running.wait_ready()
         # Not what the controllers of Kubernetes write into every new namespace.
         begin = format_micro_time(datetime.now(UTC))
-        stage.api.create(TRAINJOBS.format(space), trainjob("train", NODES))
+        job = trainjob("train", NODES)
+        job["spec"]["podSpecOverrides"] = [{"targetJobs": [{"name": "node"}], "schedulerName": "none"}]
+        stage.api.create(TRAINJOBS.format(space), job)
         watcher.wait_for(NODES, LIMIT_SECONDS)
         time.sleep(AFTERWARDS_SECONDS)
     sent = [each for each in entries_of(audit, space, with_events=True) if each["requestReceivedTimestamp"] >= begin]
