@@ -72,13 +72,23 @@ class Story:
         meta = {"name": name, "labels": self._labels(replica) | labels, "ownerReferences": [self.owner()]}
         self.put(kind, uid or f"{kind}-{replica}", metadata=meta)
 
+    def indexed(self, kind: str, role: str = "node", uid: str = "", name: str = "", **more: Any) -> None:
+        """Sends the Job or Service that all replicas of a role share; `more` are labels, and `completions`."""
+        completions = more.pop("completions", 2)
+        labels = {name: text for name, text in self._labels(f"{role}-0").items() if name != "task_index"}
+        name = name or (f"job-{role}-{RUNTIME_ID}" if kind == JOBS else f"job-{RUNTIME_ID}")
+        meta = {"name": name, "labels": labels | more, "ownerReferences": [self.owner()]}
+        self.put(kind, uid or f"{kind}-{role}", metadata=meta, spec={"completions": completions})
+
     def pod(
         self, replica: str, uid: str = "", job: str = "", *, phase: str = "Running", node: str = "node", **labels: str
     ) -> None:
         uid = uid or f"pod-{replica}"
         role, _, index = replica.rpartition("-")
-        name = f"job-{role}-{RUNTIME_ID}-{index}"
-        owner = {"kind": "Job", "name": name, "uid": job or f"{JOBS}-{replica}", "controller": True}
+        job = job or f"{JOBS}-{replica}"
+        made = self._objects.get(job)
+        name = made["metadata"]["name"] if made is not None else f"job-{role}-{RUNTIME_ID}-{index}"
+        owner = {"kind": "Job", "name": name, "uid": job, "controller": True}
         meta = {"labels": self._labels(replica) | labels, "ownerReferences": [owner]}
         self.put(PODS, uid, metadata=meta, status={"phase": phase}, spec={"nodeName": node} if node else {})
 
@@ -152,6 +162,18 @@ def running(kind: str = TFJOBS, expects: str = "") -> Story:
             story.child(child, replica)
         story.pod(replica)
     story.job(phase="Running", state="Running" if kind == TFJOBS else "RUNNING")
+    return story
+
+
+def indexed_running() -> Story:
+    """The two nodes of a TrainJob run, in one Indexed Job."""
+    story = Story(TRAINJOBS)
+    story.job()
+    for kind in (JOBS, SERVICES):
+        story.indexed(kind, **{"kubeflow.org/generation": "0"})
+    for replica in NODES:
+        story.pod(replica, job=f"{JOBS}-node", **{"kubeflow.org/generation": "0"})
+    story.job(phase="Running", state="RUNNING")
     return story
 
 

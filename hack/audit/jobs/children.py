@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from audit.jobs.facts import (
     Replica,
     controller_of,
+    indexed_role_of,
     is_finished,
     is_managed,
     is_ours,
@@ -33,7 +34,11 @@ def duplicates(history: History) -> Iterator[str]:
     the surplus away.
     """
     for kind in (JOBS, SERVICES):
-        yield from _overlaps(history.of(kind), lambda life: replica_of(history, life), "for one replica")
+        yield from _overlaps(
+            history.of(kind),
+            lambda life: replica_of(history, life) or indexed_role_of(history, life),
+            "for one replica",
+        )
     for kind in (CONFIG_MAPS, SECRETS, GANGS):
         yield from _overlaps(history.of(kind), lambda life: job_uid_of(history, life) or None, "for one job")
     yield from _overlapping_pods(history)
@@ -117,11 +122,24 @@ def _beyond_the_plan(history: History) -> Iterator[str]:
         job = jobs.get(job_uid_of(history, life))
         if job is None:
             continue
+        if (shared := indexed_role_of(history, life)) is not None:
+            yield from _beyond_the_role(job, life, shared[1])
+            continue
         replica = replica_of(history, life)
         if replica is None or not life.name.endswith(_tail(replica, life)):
             yield f"{life} is named for no replica of {job}"
         elif not is_planned(job, replica):
             yield f"{life} is for {replica.id}, which the plan of {job} does not have"
+
+
+def _beyond_the_role(job: Life, life: Life, role: str) -> Iterator[str]:
+    """Checks the Job or Service of all replicas of a role."""
+    runtime_id = labels_of(life.last).get("runtime_id", "")
+    tail = f"-{role}-{runtime_id}" if life.kind == JOBS else f"-{runtime_id}"
+    if not life.name.endswith(tail):
+        yield f"{life} is named for no role of {job}"
+    elif life.kind == JOBS and not is_planned(job, Replica(job.uid, role, life.last["spec"]["completions"] - 1)):
+        yield f"{life} has {life.last['spec']['completions']} completions, more than the plan of {job}"
 
 
 def _tail(replica: Replica, life: Life) -> str:

@@ -95,6 +95,12 @@ def replica_of(history: History, life: Life) -> Replica | None:
     return Replica(uid, kind_of(replica), index) if uid and index is not None else None
 
 
+def indexed_role_of(history: History, life: Life) -> tuple[str, str] | None:
+    """Returns job and role of a Job or Service that all replicas of a role share; None for a child of one replica."""
+    uid, role = job_uid_of(history, life), replica_id_of(labels_of(life.last))
+    return (uid, role) if uid and role and index_of(role) is None else None
+
+
 def pods_of(history: History) -> Iterator[tuple[Replica, Life]]:
     for pod in history.of(PODS):
         if (replica := replica_of(history, pod)) is not None:
@@ -251,12 +257,30 @@ def job_outcome(job: Object) -> str:
     return next((words[each] for each in true if each in words), "")
 
 
-def completion_of(job: Life) -> Ended | None:
-    """When a child Job first said that it was complete."""
+def completions_of(history: History, job: Life) -> Iterator[tuple[Replica, Ended]]:
+    """Yields when a child Job first reported the success of each of its replicas."""
+    seen: set[Replica] = set()
     for version, at in zip(job.versions, job.times, strict=True):
-        if job_outcome(version) == SUCCEEDED:
-            return Ended(version_of(version), at, 0, "", "", generation_of(version))
-    return None
+        for replica in _succeeded(history, job, version):
+            if replica not in seen:
+                seen.add(replica)
+                yield replica, Ended(version_of(version), at, 0, "", "", generation_of(version))
+
+
+def _succeeded(history: History, job: Life, version: Object) -> Iterator[Replica]:
+    shared = indexed_role_of(history, job)
+    if shared is not None:
+        indexes = _indexes(str(status_of(version).get("completedIndexes", "")))
+        yield from (Replica(*shared, index) for index in indexes)
+    elif job_outcome(version) == SUCCEEDED and (replica := replica_of(history, job)) is not None:
+        yield replica
+
+
+def _indexes(text: str) -> Iterator[int]:
+    """Parses the completed indexes of a Job, such as `0-2,5`."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 def successes(history: History, *, also_told_late: bool = False) -> dict[Replica, list[Ended]]:
@@ -266,9 +290,8 @@ def successes(history: History, *, also_told_late: bool = False) -> dict[Replica
         ends = ends_of(pod, also_told_late=also_told_late)
         found.setdefault(replica, []).extend(each for each in ends if each.exit_code == 0)
     for job in history.of(JOBS):
-        of_job, ended = replica_of(history, job), completion_of(job)
-        if of_job is not None and ended is not None:
-            found.setdefault(of_job, []).append(ended)
+        for replica, ended in completions_of(history, job):
+            found.setdefault(replica, []).append(ended)
     return {replica: sorted(ends, key=lambda each: each.version) for replica, ends in found.items() if ends}
 
 

@@ -24,13 +24,12 @@ from dataclasses import dataclass
 from audit.jobs.facts import (
     Ended,
     Replica,
-    completion_of,
+    completions_of,
     controller_of,
     ends_of,
     generation_of,
     owners,
     pods_of,
-    replica_of,
     status_of,
 )
 from audit.jobs.history import JOBS, TFJOBS, TRAINJOBS, History, Life, version_of
@@ -87,9 +86,8 @@ def _successes(history: History) -> dict[Replica, list[_Success]]:
         ends = (each for each in ends_of(pod) if each.exit_code == 0)
         found.setdefault(replica, []).extend(_Success(each, *_leaves(pod)) for each in ends)
     for job in history.of(JOBS):
-        of_job, ended = replica_of(history, job), completion_of(job)
-        if of_job is not None and ended is not None:
-            found.setdefault(of_job, []).append(_Success(ended, *_leaves(job)))
+        for replica, ended in completions_of(history, job):
+            found.setdefault(replica, []).append(_Success(ended, *_leaves(job)))
     return found
 
 

@@ -33,7 +33,8 @@ def trimmed(kind: str, obj: Mapping[str, Any]) -> Object:
     if kind in OWNERS:
         kept["spec"] = _owner_spec(obj.get("spec") or {})
     if kind == JOBS:
-        kept["spec"] = {"suspend": bool((obj.get("spec") or {}).get("suspend"))}
+        spec = obj.get("spec") or {}
+        kept["spec"] = {"suspend": bool(spec.get("suspend")), "completions": int(spec.get("completions") or 1)}
     if kind == GANGS:
         kept["spec"] = obj.get("spec") or {}
     if kind == PODS:

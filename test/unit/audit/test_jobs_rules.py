@@ -20,6 +20,7 @@ from helpers.jobstory import (
     done,
     ended,
     failed,
+    indexed_running,
     running,
     stop,
     trained,
@@ -102,6 +103,46 @@ def set_restarted_for_a_job(is_succeeded: bool, *, in_time: bool = True) -> Stor
     story.job(phase="Creating", restarts=1)
     if not in_time:
         story.delete(JOBS, f"{JOBS}-node-1")
+    return story
+
+
+def indexed_job_completes() -> Story:
+    """The nodes of an Indexed Job succeed one after the other; their pods are deleted before the status is written."""
+    story = indexed_running()
+    for replica, completed in zip(NODES, ("0", "0,1"), strict=True):
+        story.exits(f"pod-{replica}", 0)
+        story.put(JOBS, f"{JOBS}-node", status={"completedIndexes": completed})
+    story.put(
+        JOBS, f"{JOBS}-node", status={"completedIndexes": "0,1", "conditions": [{"type": "Complete", "status": "True"}]}
+    )
+    story.job(**COMPLETE)
+    return story
+
+
+def indexed_job_is_restarted() -> Story:
+    """A node fails after the other one has succeeded, and the next Indexed Job runs both."""
+    story = indexed_running()
+    story.exits("pod-node-0", 0)
+    story.put(JOBS, f"{JOBS}-node", status={"completedIndexes": "0"})
+    story.exits("pod-node-1", 137)
+    conditions = [{"type": "Failed", "status": "True"}]
+    story.put(JOBS, f"{JOBS}-node", status={"completedIndexes": "0", "failed": 1, "conditions": conditions})
+    story.job(phase="Running", state="RUNNING", restarts=1)
+    for replica in NODES:
+        story.delete(PODS, f"pod-{replica}")
+    story.delete(JOBS, f"{JOBS}-node")
+    story.indexed(JOBS, uid="new-job", **{"kubeflow.org/generation": "1"})
+    for replica in NODES:
+        story.pod(replica, uid=f"new-{replica}", job="new-job", **{"kubeflow.org/generation": "1"})
+    return story
+
+
+def completed_index_runs_again() -> Story:
+    """The Job has counted the success of a node whose pod nobody saw end, and another pod of it appears."""
+    story = indexed_running()
+    story.put(JOBS, f"{JOBS}-node", status={"completedIndexes": "0"})
+    story.delete(PODS, "pod-node-0")
+    story.pod("node-0", uid="second", job=f"{JOBS}-node", **{"kubeflow.org/generation": "0"})
     return story
 
 
@@ -350,6 +391,8 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a set of which somebody deletes a Job that had succeeded": lambda: set_restarted_for_a_job(is_succeeded=True),
     "a TrainJob that succeeded after a restart": trained_after_a_restart,
     "a worker that had succeeded when its pod was deleted": lambda: succeeds_as_it_is_deleted("2026-01-01T00:00:09Z"),
+    "an Indexed Job that completes": indexed_job_completes,
+    "an Indexed Job that is recreated after a failure": indexed_job_is_restarted,
     "a deadline": deadline_exceeded,
     "a job that cannot be run": invalid,
     "a suspended job, for long": suspended,
@@ -535,6 +578,26 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "duplicates",
         "for node-2, which the plan",
         after(lambda: running(TRAINJOBS), lambda story: story.child(SERVICES, "node-2")),
+    ),
+    "an Indexed Job beyond the plan": (
+        "duplicates",
+        "has 3 completions, more than the plan",
+        after(indexed_running, lambda story: story.indexed(JOBS, completions=3)),
+    ),
+    "a second Indexed Job under another name": (
+        "duplicates",
+        "for one replica at once",
+        after(indexed_running, lambda story: story.indexed(JOBS, uid="second", name="job-2-node-k3f9")),
+    ),
+    "a Service of a name for no role": (
+        "duplicates",
+        "is named for no role",
+        after(indexed_running, lambda story: story.indexed(SERVICES, name="other")),
+    ),
+    "a completed index that runs again": (
+        "reruns",
+        "had succeeded",
+        completed_index_runs_again,
     ),
     "a child of a name for no replica": (
         "duplicates",
