@@ -29,7 +29,8 @@ from localcluster.podstatus import Outcome
 from tfjob_controller.api.controllerconfig import parse_controller_config
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.programs.manager import Manager
-from tfjob_controller.trainer.naming import MAX_LABEL, runtime_id_of
+from tfjob_controller.trainer.frameworks.base import NODE
+from tfjob_controller.trainer.naming import MAX_LABEL, POD_JOB_NAME, replica_id_of, runtime_id_of
 
 Object = dict[str, Any]
 
@@ -103,7 +104,7 @@ class Script:
 
     def __call__(self, pod: Object, attempt: int) -> Outcome:
         labels = pod["metadata"]["labels"]
-        key = job_name_of(labels), f"{labels['job_type'].lower()}-{labels['task_index']}"
+        key = job_name_of(labels), replica_id_of(labels)
         with self._lock:
             self._starts[key] += 1
             scenes = self._scenes.get(key)
@@ -196,9 +197,15 @@ class Trial:
         return str(eventually(lambda: self.get()["spec"].get("RuntimeId"), PATIENCE_SECONDS, PERIOD_SECONDS))
 
     def child(self, replica: str) -> str:
-        """Returns the name of the Job and Service of a replica such as `worker-3`."""
+        """Returns the name of the Job that runs a replica such as `worker-3`; all nodes of a TrainJob share one."""
         role, _, index = replica.rpartition("-")
-        return f"{self.name}-{role}-{self.runtime_id}-{index}"
+        job = f"{self.name}-{role}-{self.runtime_id}"
+        return job if self.jobs.resource is TRAINJOBS and role == NODE else f"{job}-{index}"
+
+    @property
+    def node_service(self) -> str:
+        """The name of the Service that all nodes of a TrainJob share."""
+        return f"{self.name}-{self.runtime_id}"
 
     def children(self, plural: str) -> dict[str, Object]:
         """Returns the children by name; `plural` is jobs, services, pods or configmaps."""
@@ -232,11 +239,8 @@ class Trial:
     def pods(self, replica: str) -> list[Object]:
         """Returns the pods of one replica, including terminating ones."""
         name = self.child(replica)
-        return [
-            pod
-            for pod in self.children("pods").values()
-            if pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == name
-        ]
+        found = [(pod["metadata"]["labels"], pod) for pod in self.children("pods").values()]
+        return [pod for labels, pod in found if labels[POD_JOB_NAME] == name and replica_id_of(labels) == replica]
 
     def await_pod(self, replica: str, but: str = "") -> Object:
         """Waits for a pod of that replica that has started (or waits for the test), other than the pod of that name."""

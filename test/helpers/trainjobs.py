@@ -41,7 +41,7 @@ def step_of(status: Object, name: str = "node") -> Mapping[str, Any]:
 
 
 def generations(trial: Trial, plural: str = "jobs", role: str = "node") -> dict[str, str]:
-    """Returns the restart attempt of each child of that role, by name."""
+    """Returns the restart attempt of each child of that role, by name: the nodes have one Job, and a pod each."""
     found = trial.children(plural).items()
     labels = {name: each["metadata"]["labels"] for name, each in found}
     return {name: each.get(GENERATION, "") for name, each in labels.items() if each["job_type"] == role}
@@ -56,8 +56,9 @@ def await_restart(trial: Trial, restarts: int = 1, count: int = 2) -> Object:
         return is_over and status.get("restarts") == restarts and step.get("ready") == count
 
     status = trial.await_status(is_up)
-    made = generations(trial)
-    assert sorted(made.values()) == [str(restarts)] * count, made
+    for plural, made in (("jobs", 1), ("pods", count)):
+        found = generations(trial, plural)
+        assert list(found.values()) == [str(restarts)] * made, found
     return status
 
 
