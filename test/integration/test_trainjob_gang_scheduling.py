@@ -26,6 +26,7 @@ from helpers.trainjobs import (
 )
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
+from tfjob_controller.trainer.naming import replica_id_of
 
 pytestmark = pytest.mark.cluster
 
@@ -79,9 +80,7 @@ def placement(trial: Trial) -> dict[str, str]:
 def whereabouts(trial: Trial) -> dict[str, str]:
     """The node of each member's pod."""
     pods = [pod for pod in trial.children("pods").values() if "deletionTimestamp" not in pod["metadata"]]
-    return {
-        pod["metadata"]["labels"]["scheduling.kubeflow.org/member"]: pod["spec"].get("nodeName", "") for pod in pods
-    }
+    return {replica_id_of(pod["metadata"]["labels"]): pod["spec"].get("nodeName", "") for pod in pods}
 
 
 def test_of_two_jobs_that_do_not_fit_one_runs_whole_also_once_more_and_the_other_waits_whole(

@@ -1,4 +1,7 @@
-"""The controller is killed during a restart of all nodes: the next one completes the restart."""
+"""The controller is killed during a restart of all nodes: the next one completes the restart.
+
+The nodes have one Job; with MPI the launcher has another one, so that a restart can be half done.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,12 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Late, LoseRequest
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.trainer.naming import replica_id_of
 
 pytestmark = pytest.mark.cluster
 
 NAME, NODES, ALWAYS = "job", 3, 10**6
+TORCHRUN, MPIRUN = ("torchrun",), ("mpirun",)
 
 Object = dict[str, Any]
 
@@ -45,13 +50,13 @@ def has_tried(proxy: FaultProxy, method: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "passing", "left"),
+    ("command", "method", "path", "passing", "left"),
     [
-        pytest.param("PATCH", f"/{NAME}/status", 0, ["0", "0", "0"], id="before it is counted"),
-        pytest.param("DELETE", "/jobs/", 0, ["0", "0", "0"], id="before the first is deleted"),
-        pytest.param("DELETE", "/jobs/", 1, ["0", "0"], id="when one is deleted"),
-        pytest.param("POST", "/jobs", 0, [], id="before the first is made"),
-        pytest.param("POST", "/jobs", 1, ["1"], id="when one is made"),
+        pytest.param(TORCHRUN, "PATCH", f"/{NAME}/status", 0, ["0"], id="before it is counted"),
+        pytest.param(TORCHRUN, "DELETE", "/jobs/", 0, ["0"], id="before the nodes are deleted"),
+        pytest.param(TORCHRUN, "POST", "/jobs", 0, [], id="before the nodes are made"),
+        pytest.param(MPIRUN, "DELETE", "/jobs/", 1, ["0"], id="when one of two Jobs is deleted"),
+        pytest.param(MPIRUN, "POST", "/jobs", 1, ["1"], id="when one of two Jobs is made"),
     ],
 )
 def test_a_set_that_is_restarted_becomes_whole_whenever_its_controller_is_killed(
@@ -61,22 +66,25 @@ def test_a_set_that_is_restarted_becomes_whole_whenever_its_controller_is_killed
     api: Api,
     namespace: str,
     tmp_path: Path,
+    command: tuple[str],
     method: str,
     path: str,
     passing: int,
     left: list[str],
 ) -> None:
     jobs = Jobs(api, namespace, TRAINJOBS)
+    wanted = {"node": NODES} if command == TORCHRUN else {"launcher": 1, "node": NODES}
 
     def is_whole() -> bool:
         status = jobs.status(NAME)
-        return step_of(status).get("ready") == NODES and condition(status, "Restarting")["status"] != "True"
+        is_ready = all(step_of(status, role).get("ready") == count for role, count in wanted.items())
+        return is_ready and condition(status, "Restarting")["status"] != "True"
 
     with FaultProxy(control_plane.own.server) as proxy:
         through = proxy.kubeconfig(tmp_path, control_plane.own.token)
         with controller_process(through, namespace, tmp_path / "first", "--qps=0") as controller:
             controller.await_log(WORKING)
-            jobs.submit(trainjob(NAME, NODES, command=("torchrun",), metrics={"names": []}))
+            jobs.submit(trainjob(NAME, NODES, command=command, metrics={"names": []}))
             eventually(is_whole, PATIENCE_SECONDS, PERIOD_SECONDS)
             lose(proxy, method, path, passing)
             (pod,) = [name for name in jobs.children("pods") if name.startswith(f"{NAME}-node-") and "-1-" in name]
@@ -84,8 +92,9 @@ def test_a_set_that_is_restarted_becomes_whole_whenever_its_controller_is_killed
             eventually(lambda: has_tried(proxy, method) and generations(jobs) == left, PATIENCE_SECONDS, PERIOD_SECONDS)
             controller.kill()
     with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second"):
-        eventually(lambda: is_whole() and generations(jobs) == ["1"] * NODES, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: is_whole() and generations(jobs) == ["1"] * len(wanted), PATIENCE_SECONDS, PERIOD_SECONDS)
     status = jobs.status(NAME)
     assert status["restarts"] == 1
     pods = [each["metadata"]["labels"] for each in jobs.children("pods").values()]
-    assert sorted((each["task_index"], each[GENERATION]) for each in pods) == [(str(index), "1") for index in range(3)]
+    replicas = [f"{role}-{index}" for role, count in wanted.items() for index in range(count)]
+    assert sorted((replica_id_of(each), each[GENERATION]) for each in pods) == [(each, "1") for each in replicas]

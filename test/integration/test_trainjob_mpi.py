@@ -32,9 +32,10 @@ def secret_of(api: Api, namespace: str, job: str) -> Object:
 def test_launcher_and_nodes_get_hostfile_and_keys(train: Trial) -> None:
     job = train.train(2, trainer={"numProcPerNode": 2}, **MPIRUN)
     await_ready(train)
-    first, second = (train.child(f"node-{index}") for index in (0, 1))
+    first, second = (f"{train.child('node-0')}-{index}" for index in (0, 1))
+    service = train.node_service
     (config_map,) = train.children("configmaps").values()
-    assert config_map["data"]["hostfile"] == f"{first} slots=2\n{second} slots=2\n"
+    assert config_map["data"]["hostfile"] == f"{first}.{service} slots=2\n{second}.{service} slots=2\n"
     secret = secret_of(train.jobs.api, train.namespace, train.name)
     assert (secret["type"], secret["immutable"]) == ("kubernetes.io/ssh-auth", True)
     assert b"PRIVATE KEY" in base64.b64decode(secret["data"]["ssh-privatekey"])
@@ -50,8 +51,9 @@ def test_launcher_and_nodes_get_hostfile_and_keys(train: Trial) -> None:
     assert [each["name"] for each in launcher["spec"]["initContainers"]] == ["await-nodes"]
     for index in (0, 1):
         (node,) = train.pods(f"node-{index}")
+        assert (node["spec"]["hostname"], node["spec"]["subdomain"]) == ((first, second)[index], service)
         assert "sshd" in " ".join(node["spec"]["containers"][0]["command"])
-    assert set(train.children("services")) == {first, second}
+    assert set(train.children("services")) == {service}
     assert {port["port"] for each in train.children("services").values() for port in each["spec"]["ports"]} == {2222}
 
 

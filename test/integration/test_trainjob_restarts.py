@@ -52,7 +52,18 @@ def delete_job_after_its_pods(trial: Trial) -> None:
     trial.jobs.api.delete(trial.child_path("jobs", trial.child("node-1")), propagationPolicy="Foreground")
 
 
-@pytest.mark.parametrize("failure", [kill, evict, delete_pod, delete_job, delete_job_after_its_pods])
+# What each is called in the event.
+FAILURES: dict[Callable[[Trial], None], str] = {
+    kill: "node-1 failed: exit code 137: a signal",
+    evict: "node-1 failed: ",
+    delete_pod: "node-1 failed: ",
+    # All nodes have lost it.
+    delete_job: "node-0 failed: its Job was deleted",
+    delete_job_after_its_pods: "node-0 failed: its Job was deleted",
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
 def test_one_nodes_passing_failure_restarts_all_nodes(train: Trial, failure: Callable[[Trial], None]) -> None:
     train.train(2, **TORCHRUN)
     await_ready(train)
@@ -69,7 +80,8 @@ def test_one_nodes_passing_failure_restarts_all_nodes(train: Trial, failure: Cal
     assert status["restarts"] == 1
     status = train.await_status(lambda status: condition(status, "Restarting")["status"] == "False")
     assert condition(status, "Running")["status"] == "True"
-    train.await_event("Restarted", "Restarting all replicas: node-1 failed")
+    train.await_event("Restarted", f"Restarting all replicas: {FAILURES[failure]}")
+    assert len(train.notes("Restarted")) == 1
     for node in nodes(2):
         train.end(node)
     assert train.await_end()["state"] == "SUCCESS"
@@ -153,7 +165,7 @@ def test_a_lost_node_holds_up_a_restart_no_longer_than_half_a_minute(train: Tria
 
 
 def test_no_new_node_is_made_while_an_old_one_may_still_run(train: Trial) -> None:
-    """Also under a name that is free already."""
+    """Also when the name of their Job is free already."""
     with cluster_runtime(train.jobs.api, templates={"node": on_nobodys_node()}) as name:
         await_cached(train, name)
         train.train(2, runtimeRef={"name": name})
@@ -161,13 +173,21 @@ def test_no_new_node_is_made_while_an_old_one_may_still_run(train: Trial) -> Non
             set_pod_running(train.jobs.api, train.namespace, train.await_pod(node)["metadata"]["name"])
         await_ready(train)
         (last,) = train.pods("node-0")
+        job = train.child("node-1")
         train.end("node-1", 137)
-        eventually(lambda: train.child("node-1") not in train.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+        # The controller deletes it after its pods.
+        eventually(
+            lambda: "deletionTimestamp" in train.child_job("node-1")["metadata"], PATIENCE_SECONDS, PERIOD_SECONDS
+        )
         never(lambda: "1" in generations(train).values(), 1, 0.1)
+        train.jobs.api.delete(train.child_path("jobs", job), propagationPolicy="Background")
+        eventually(lambda: job not in train.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+        never(lambda: generations(train), 1, 0.1)
+        assert [pod["metadata"]["uid"] for pod in train.pods("node-0")] == [last["metadata"]["uid"]]
         removed = podstatus.now()
         train.remove_pod(last)
-        eventually(lambda: list(generations(train).values()) == ["1", "1"], PATIENCE_SECONDS, PERIOD_SECONDS)
-        assert min(job["metadata"]["creationTimestamp"] for job in train.children("jobs").values()) >= removed
+        eventually(lambda: list(generations(train).values()) == ["1"], PATIENCE_SECONDS, PERIOD_SECONDS)
+        assert train.child_job("node-1")["metadata"]["creationTimestamp"] >= removed
         assert train.status()["restarts"] == 1
 
 
