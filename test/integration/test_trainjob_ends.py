@@ -79,7 +79,7 @@ def test_a_job_and_a_tfjob_of_the_same_name_do_not_disturb_each_other(train: Tri
     try:
         await_ready(train)
         tfjobs.await_phase("Running", train.name, PATIENCE_SECONDS)
-        assert len(train.children("jobs")) == 2
+        assert len(train.children("jobs")) == 1
         tfjobs.delete(train.name)
         gone = f"{train.name}-master-"
         eventually(lambda: not [each for each in tfjobs.children("pods") if each.startswith(gone)], 60, 0.1)

@@ -62,39 +62,39 @@ def test_a_job_succeeds_only_when_all_of_its_nodes_have(train: Trial) -> None:
     assert train.await_end()["state"] == "SUCCESS"
 
 
-def test_children_have_the_jobs_name_role_and_index_and_its_labels(train: Trial) -> None:
+def test_children_have_the_jobs_name_and_role_and_its_labels(train: Trial) -> None:
     job = train.train(2, labels={"team": "vision", "job_type": "mine"}, annotations={"note": "any text"}, **TORCHRUN)
     await_ready(train)
     meta = job["metadata"]
-    names = {child_name(train.name, "node", train.runtime_id, index) for index in (0, 1)}
-    assert names == {f"{train.name}-node-{train.runtime_id}-{index}" for index in (0, 1)}
-    for plural in ("jobs", "services"):
-        found = train.children(plural)
-        assert set(found) == names
-        for name, each in found.items():
-            (owner,) = each["metadata"]["ownerReferences"]
-            assert (owner["kind"], owner["name"], owner["uid"]) == ("TrainJob", train.name, meta["uid"])
-            assert (owner["controller"], owner["blockOwnerDeletion"]) == (True, True)
-            assert each["metadata"]["annotations"]["note"] == "any text"
-            assert each["metadata"]["labels"].items() >= labels_of(train, name[-1]).items()
-    for pod in train.children("pods").values():
-        labels = pod["metadata"]["labels"]
-        assert labels.items() >= labels_of(train, labels["task_index"]).items()
+    names = {"jobs": f"{train.name}-node-{train.runtime_id}", "services": f"{train.name}-{train.runtime_id}"}
+    for plural, name in names.items():
+        ((found, child),) = train.children(plural).items()
+        assert found == name
+        (owner,) = child["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["uid"]) == ("TrainJob", train.name, meta["uid"])
+        assert (owner["controller"], owner["blockOwnerDeletion"]) == (True, True)
+        assert child["metadata"]["annotations"]["note"] == "any text"
+        assert child["metadata"]["labels"].items() >= labels_of(train).items()
+    pods = [*train.children("pods").values()]
+    hosts = {f"{names['jobs']}-{index}" for index in (0, 1)}
+    assert {pod["spec"]["hostname"] for pod in pods} == hosts
+    for pod in pods:
+        assert pod["spec"]["subdomain"] == names["services"]
+        assert pod["metadata"]["labels"].items() >= labels_of(train).items()
         assert pod["metadata"]["annotations"]["note"] == "any text"
-    service = train.children("services")[min(names)]
+    (service,) = train.children("services").values()
     assert service["spec"]["clusterIP"] == "None"
     assert [port["port"] for port in service["spec"]["ports"]] == [29500]
-    assert service["spec"]["selector"].items() <= labels_of(train, "0").items()
+    assert service["spec"]["selector"].items() <= labels_of(train).items()
 
 
-def labels_of(trial: Trial, index: str) -> dict[str, str]:
+def labels_of(trial: Trial) -> dict[str, str]:
     """The user's own, but for those that belong to the controller."""
     return {
         "kubeflow.org": "",
         "train_job_name": trial.name,
         "runtime_id": trial.runtime_id,
         "job_type": "node",
-        "task_index": index,
     }
 
 
@@ -108,20 +108,32 @@ def test_torchrun_finds_its_nodes_in_the_environment_of_each_pod(train: Trial) -
     mine = {"env": [{"name": "MINE", "value": "yes"}], "resourcesPerNode": {"requests": {"cpu": "1500m"}}}
     train.train(2, trainer={"command": ["torchrun", "train.py"], **mine})
     await_ready(train)
-    first = child_name(train.name, "node", train.runtime_id, 0)
+    first = f"{child_name(train.name, 'node', train.runtime_id, 0)}.{train.name}-{train.runtime_id}"
+    rank = "$(JOB_COMPLETION_INDEX)"
     for index in (0, 1):
         (pod,) = train.pods(f"node-{index}")
+        # Kubernetes replaces the reference in the others by this variable, which stands first.
+        assert pod["spec"]["containers"][0]["env"][0] == {
+            "name": "JOB_COMPLETION_INDEX",
+            "valueFrom": {
+                "fieldRef": {
+                    "apiVersion": "v1",
+                    "fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']",
+                }
+            },
+        }
         assert env_of(pod) == {
+            "JOB_COMPLETION_INDEX": "",
             "MINE": "yes",
             "PET_NNODES": "2",
             "PET_NPROC_PER_NODE": "2",
-            "PET_NODE_RANK": str(index),
+            "PET_NODE_RANK": rank,
             "PET_MASTER_ADDR": first,
             "PET_MASTER_PORT": "29500",
             "MASTER_ADDR": first,
             "MASTER_PORT": "29500",
             "WORLD_SIZE": "2",
-            "RANK": str(index),
+            "RANK": rank,
         }
         assert pod["spec"]["containers"][0]["command"] == ["torchrun", "train.py"]
     assert train.status()["runtime"] == "torch-distributed"
@@ -134,7 +146,7 @@ def test_a_long_name_with_dots_is_cut_in_the_names_of_children(train: Trial) -> 
         train.jobs.await_phase("Running", name)
         found = [each for each in train.jobs.children("services") if each.startswith("j1-aaa")]
         assert len(found) == 1
-        assert re.fullmatch(r"j1-a{37}-node-[a-z][a-z0-9]{3}-0", found[0]), found
+        assert re.fullmatch(r"j1-a{37}-[a-z][a-z0-9]{3}", found[0]), found
     finally:
         train.jobs.delete(name)
 

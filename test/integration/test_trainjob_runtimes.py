@@ -84,8 +84,8 @@ def test_what_comes_later_wins_runtime_overrides_trainer_framework(train: Trial)
     ) as name:
         await_cached(train, name)
         train.train(2, trainer=mine, runtimeRef={"name": name}, podSpecOverrides=[changed])
-        jobs = train.await_children("jobs", 2)
-    template = jobs[train.child("node-1")]["spec"]["template"]
+        (job,) = train.await_children("jobs", 1).values()
+    template = job["spec"]["template"]
     node, sidecar = template["spec"]["containers"]
     assert (node["image"], node["command"], node["args"]) == (
         "localhost/of-the-job",
@@ -94,7 +94,7 @@ def test_what_comes_later_wins_runtime_overrides_trainer_framework(train: Trial)
     )
     assert node["resources"] == {"requests": {"cpu": "2", "memory": "1Gi"}}
     env = env_of(template)
-    assert (env["A"], env["B"], env["C"], env["RANK"]) == ("runtime", "override", "trainer", "1")
+    assert (env["A"], env["B"], env["C"], env["RANK"]) == ("runtime", "override", "trainer", "$(JOB_COMPLETION_INDEX)")
     assert env["PET_NPROC_PER_NODE"] == "3"
     assert sidecar["env"] == [{"name": "S", "value": "override"}]
     assert template["spec"]["nodeSelector"] == {"a": "runtime", "b": "override"}

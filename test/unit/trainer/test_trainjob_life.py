@@ -843,6 +843,9 @@ def test_a_program_that_the_image_does_not_have_fails_the_job_without_a_restart(
     cluster.settle()
     cluster.advance(GRACE_SECONDS)
     cluster.settle()
+    cluster.job_ends("node-0", "Failed")
+    cluster.pod_deleted("node-1")
+    cluster.settle()
     assert end_of(cluster) == ("Failed", "FAILED", CANNOT_START)
     assert cluster.job.status.restarts == 0
 

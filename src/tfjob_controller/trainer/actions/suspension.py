@@ -110,7 +110,7 @@ def _is_stopping(state: ReplicaState, pod: Pod, lost_before: str) -> bool:
 
 def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> list[str]:
     """Returns the names of the child Jobs that the clean-up policy suspends."""
-    ending = {state.job.metadata.uid for state in states if state.job is not None and _ends_by_itself(state)}
+    ending = _jobs_that_end(states)
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         candidates = [
             state.replica.name for state in states if state.replica.decides and state.state == replica_state.FAILED
@@ -119,6 +119,19 @@ def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[Replic
         candidates = list(observed.jobs)
     jobs = ((name, observed.jobs.get(name)) for name in candidates)
     return [name for name, job in jobs if job is not None and job.metadata.uid not in ending and is_active(job)]
+
+
+def _jobs_that_end(states: Sequence[ReplicaState]) -> set[str]:
+    """Returns the UIDs of Jobs that end without being suspended: a replica fails its Job, or all have succeeded."""
+    ends: dict[str, list[ReplicaState | None]] = {}
+    for state in states:
+        if state.job is not None:
+            ends.setdefault(state.job.metadata.uid, []).append(state if _ends_by_itself(state) else None)
+    return {
+        uid
+        for uid, replicas in ends.items()
+        if all(replicas) or any(each is not None and each.state != replica_state.SUCCEEDED for each in replicas)
+    }
 
 
 def active_jobs(jobs: Iterable[BatchJob]) -> list[str]:
@@ -138,7 +151,7 @@ def _ends_by_itself(state: ReplicaState) -> bool:
     time after its containers have ended, and until then the Job controller would delete the pod.
     """
     pod = state.pod
-    if pod is None or not all_containers_ended(pod) or (state.replica.role.job_name and is_finished(pod)):
+    if pod is None or not all_containers_ended(pod):
         return False
     if state.state == replica_state.SUCCEEDED:
         return pod.status.phase != FAILED
