@@ -1,1 +1,1 @@
-"""Watches a cluster in which gangs are scheduled, from outside, and says what went wrong: see `audit.__main__`."""
+"""Watches a cluster in which gangs are scheduled, from outside, and reports violations: see `audit.__main__`."""

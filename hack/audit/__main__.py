@@ -1,14 +1,14 @@
-"""`python -m audit --kubeconfig PATH`: watches pods, nodes and gangs until SIGTERM, and says what it saw.
+"""`python -m audit --kubeconfig PATH`: watches pods, nodes and gangs until SIGTERM, and reports violations.
 
-One JSON line on standard output at the end: what was counted, and `violations` (rule, subject, text, time). Exit code
-1 if there are any. Each violation is also a line on standard error when it is found. It shares no code with the
-gang scheduler: own client, own watches, own reading of objects, own rules (audit.core).
+At the end it prints one JSON line to standard output: counts, and `violations` (rule, subject, text, time). The exit
+code is 1 if there are any. Each violation is also printed to standard error when it is found. The auditor shares no
+code with the gang scheduler: it has its own client, watches, parsers and rules (audit.core).
 
-With `--share-of-machine`, or AUDIT_SHARE_OF_MACHINE in the environment, the deadlines count only the time that a busy
-machine has given to one of the programs that want to run (audit.machinetime): for tests, which say nothing of speed.
+With `--share-of-machine`, or with AUDIT_SHARE_OF_MACHINE in the environment, deadlines count only the share of time
+that a busy machine gives to one runnable thread (audit.machinetime). This is for tests that do not measure speed.
 
-SIGUSR1 says that no gang scheduler works now, or can read the cluster (`Audit.outage`); whoever breaks one on purpose
-sends it every second.
+SIGUSR1 reports that no gang scheduler runs or can read the cluster (`Audit.outage`). A program that causes an outage on
+purpose sends it every second.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _DEFAULT_LAG_SECONDS = 1.0
 
 
 class Auditor:
-    """The rules with watches and a clock. `run` returns after `stop` was set, with everything seen until then."""
+    """The rules with watches and a clock. `run` returns after `stop` is set, once all earlier events are judged."""
 
     def __init__(
         self, api: Api, limits: Limits, stop: Flag, lag_seconds: float, lost_time: LostTime | None = None
     ) -> None:
-        """`lag_seconds`: one watch may be so much later than another. What is lost by `lost_time` does not count."""
+        """`lag_seconds` is the largest delay between two watches. Time from `lost_time` counts for no deadline."""
         self._watches = Watches(api)
         self._order = Order(lag_seconds)
         self._lag_seconds = lag_seconds
@@ -52,14 +52,14 @@ class Auditor:
         self._shown = 0
         self._shown_races = 0
         self._ticked_at = 0.0
-        self._is_out = Flag()
+        self._has_outage = Flag()
 
-    def tell_outage(self) -> None:
-        """From a signal handler."""
-        self._is_out.set()
+    def report_outage(self) -> None:
+        """Records an outage; may be called from a signal handler."""
+        self._has_outage.set()
 
     def run(self) -> dict[str, object]:
-        """Raises TimeoutError if the cluster cannot be read."""
+        """Watches until `stop` is set and returns the report. Raises TimeoutError if the cluster cannot be read."""
         began = time.time()
         self._watches.start()
         try:
@@ -69,7 +69,7 @@ class Auditor:
                 time.sleep(_POLL_SECONDS)
                 self._work(time.time())
         finally:
-            # What has happened until now is on its way for a moment.
+            # The watches deliver earlier events with a delay.
             time.sleep(self._lag_seconds)
             self._watches.stop()
         self._work(time.time() + self._lag_seconds)
@@ -87,17 +87,17 @@ class Auditor:
     def _work(self, now: float) -> None:
         for event in self._arrived():
             self._order.add(event)
-        if self._is_out.take():
+        if self._has_outage.take():
             self._audit.outage(now)
         for event in self._order.due(now):
             self._audit.event(event.kind, event.change, event.obj, event.at)
         if now - self._ticked_at >= _TICK_SECONDS:
             self._ticked_at = now
             if self._lost_time is not None:
-                self._audit.lost(self._lost_time.since_last_look(now))
+                self._audit.lost(self._lost_time.since_last_sample(now))
             self._audit.tick(now - self._lag_seconds)
         self._shown = _show(self._audit.violations, self._shown)
-        self._shown_races = _show(self._audit.races, self._shown_races, "a race: ")
+        self._shown_races = _show(self._audit.races, self._shown_races, "race: ")
 
     def _arrived(self) -> list[Event]:
         found: list[Event] = []
@@ -108,24 +108,24 @@ class Auditor:
             return found
 
 
-def _show(found: Sequence[Violation], shown: int, word: str = "") -> int:
-    """Those that are new; how many there are now."""
+def _show(found: Sequence[Violation], shown: int, prefix: str = "") -> int:
+    """Prints the violations that are new; returns how many there are now."""
     for each in found[shown:]:
-        print(f"{word}{each.rule}: {each.subject}: {each.text}", file=sys.stderr, flush=True)
+        print(f"{prefix}{each.rule}: {each.subject}: {each.text}", file=sys.stderr, flush=True)
     return len(found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns the exit code."""
+    """Runs the command and returns its exit code."""
     defaults = Limits()
-    parser = argparse.ArgumentParser(prog="python -m audit", description="Watches gangs and says what went wrong.")
+    parser = argparse.ArgumentParser(prog="python -m audit", description="Watches gangs and reports violations.")
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--bind-deadline", type=float, default=defaults.bind_deadline_seconds, metavar="SECONDS")
     parser.add_argument("--fit-grace", type=float, default=defaults.fit_grace_seconds, metavar="SECONDS")
     parser.add_argument("--starvation-timeout", type=float, default=defaults.starvation_timeout_seconds)
     parser.add_argument("--race", type=float, default=defaults.race_seconds, metavar="SECONDS")
-    is_share = bool(os.environ.get("AUDIT_SHARE_OF_MACHINE"))
-    parser.add_argument("--share-of-machine", action="store_true", default=is_share)
+    is_shared = bool(os.environ.get("AUDIT_SHARE_OF_MACHINE"))
+    parser.add_argument("--share-of-machine", action="store_true", default=is_shared)
     parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
     given = parser.parse_args(argv)
     limits = Limits(given.bind_deadline, given.fit_grace, given.starvation_timeout, given.race)
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     lost_time = LostTime() if given.share_of_machine else None
     auditor = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag, lost_time)
-    signal.signal(signal.SIGUSR1, lambda *_: auditor.tell_outage())
+    signal.signal(signal.SIGUSR1, lambda *_: auditor.report_outage())
     report = auditor.run()
     print(json.dumps(report), flush=True)
     return 1 if report["violations"] else 0

@@ -1,25 +1,25 @@
-"""What must never happen where gangs are scheduled, checked after every single change. Pure: events in, violations out.
+"""Checks the invariants of gang scheduling after each change. Pure: takes events, returns violations.
 
-Theory of operation. The caller gives every version of every pod, node and gang in the order in which the server wrote
-them (audit.order), with the time, and calls `tick` a few times in a second. Rules, by the name of their violation:
+Theory of operation. The caller passes every version of every pod, node and gang in the order in which the server wrote
+them (audit.order), with the time, and calls `tick` several times a second. The rules, by the name of their violation:
 
-    over-committed   a pod was bound to a node that had no room for it. Where there would have been room but for pods
-                     of other schedulers that its own could not know of (audit.races), that is counted apart, in
-                     `races`. A node that shrinks, or is deleted and comes back, is nobody's fault.
-    not-admitted     a pod of a gang was bound that is not admitted (Waiting, Unschedulable, or not there at all), or a
-                     pod of another attempt, or one that is no placed member. Where the Gang was deleted, a Binding may
-                     be under way: no transaction spans two objects, and nobody can take it back. So for
-                     `in_flight_seconds` after, a pod may be bound that was there before and was to be bound then.
-    partly-bound     for longer than `bind_deadline_seconds` pods of a gang held room while others of its placement had
-                     none, or while the gang was not admitted at all. A member whose pod has finished counts as bound.
-    stuck            an admitted gang is not bound, and for so long nothing has come nearer: no pod made, none bound.
-    fits-and-waits   a gang waited for longer than `fit_grace_seconds` though all of it fitted on free room that is not
-                     reserved for others, at every instant of that time, nobody who goes before it had waited so
-                     long that nodes are kept for it, and no gang was giving members away, whose room is kept for one
-                     that waits. Said only where filling node after node finds the fit.
+    over-committed   a pod was bound to a node without enough capacity for it. If the capacity had sufficed but for
+                     pods of other schedulers that the pod's own could not know of yet (audit.races), the case is
+                     reported in `races` instead. Nodes that shrink, or are deleted and recreated, are not violations.
+    not-admitted     a pod was bound although its gang was not admitted (Waiting, Unschedulable, or missing), or the pod
+                     belongs to another attempt or is no placed member. If the Gang was deleted, a Binding may be in
+                     flight: no transaction spans two objects, and a Binding cannot be recalled. For
+                     `in_flight_seconds` after the deletion, pods that could have been bound before may be bound.
+    partly-bound     for longer than `bind_deadline_seconds` pods of a gang used capacity while other members of its
+                     placement had none, or the gang was not admitted. A member whose pod has finished counts as bound.
+    stuck            an admitted gang is not bound, and none of its pods was created or bound for that long.
+    fits-and-waits   a gang waited for longer than `fit_grace_seconds` although all of it fitted into free capacity that
+                     is not reserved for other gangs, during all of that time; no gang before it in the queue had waited
+                     so long that nodes are nominated for it; and no gang was being reduced, whose capacity is kept for
+                     one waiting gang. Reported only if filling one node after another finds a placement.
     preempted        kube-scheduler has evicted a pod in favour of another one.
 
-Each is said once for each pod, or for each attempt of a gang. All times are seconds since the epoch.
+Each violation is reported once per pod, or once per attempt of a gang. All times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from audit.capacity import ClusterCapacity, fits, reservations
 from audit.objects import Gang, Object, Pod, gang_of, is_partly_bound, key_of, node_of, pod_of
-from audit.races import Outages, Round, unknown_pods
-from audit.room import Rooms, fits, reservations
+from audit.races import Outages, Round, pods_unknown_to
 
 PODS, NODES, GANGS = KINDS = ("pods", "nodes", "gangs")
-# A change that nobody saw: which of several came first is not known.
+# The version found by a list after a gap in a watch: the order of such changes is unknown.
 RELISTED = "RELISTED"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """See the module; `starvation_timeout_seconds` is the gang scheduler's own."""
+    """Time limits of the rules (see the module); `starvation_timeout_seconds` is the gang scheduler's setting."""
 
     bind_deadline_seconds: float = 90.0
     fit_grace_seconds: float = 2.0
     starvation_timeout_seconds: float = 30.0
     race_seconds: float = 1.0
     in_flight_seconds: float = 15.0
-    """As long as a Lease: who has not heard by then that a Gang is gone does not lead any more. Longer than the gang
-    scheduler waits for an answer to a Binding (10 s), which may be carried out until then."""
+    """The duration of a Lease: a gang scheduler that has not learned of the deletion of a Gang by then has lost the
+    leadership. It exceeds the timeout of a Binding request (10 s), which the server may process until then."""
     resize_seconds: float = 60.0
-    """How long after a resize its room may still be kept for one gang: its pods have to end."""
+    """How long after a resize the released capacity may be kept for one gang, while the removed pods end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Violation:
 
 
 @dataclass(slots=True)
-class _Life:
-    """What is remembered of a gang besides its last version."""
+class _GangRecord:
+    """The state of a gang that its last version does not contain."""
 
     gang: Gang
     progress_at: float
     pods: dict[str, Pod] = field(default_factory=dict)
-    # Members that have succeeded in an attempt, even if their pods are gone.
+    # (attempt, member) of the members that have succeeded, including those whose pods are deleted.
     succeeded: set[tuple[str, str]] = field(default_factory=set)
     partly_since: float | None = None
     fits_since: float | None = None
@@ -75,7 +75,7 @@ class _Life:
 
     @property
     def served(self) -> set[str]:
-        """Members of the present attempt that are bound, or were and have finished."""
+        """Members of the current attempt that are bound or have finished."""
         attempt = self.gang.attempt
         now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and (pod.node or pod.is_finished)}
         return now | {member for number, member in self.succeeded if number == attempt}
@@ -86,34 +86,34 @@ class _Life:
 
     @property
     def covered(self) -> set[str]:
-        """Members for which nothing need be kept: their pod is there, or has succeeded."""
+        """Members that need no reservation: their pod runs on its assigned node or has succeeded."""
         gang = self.gang
         there = {
             pod.member
             for pod in self.pods.values()
-            if pod.attempt == gang.attempt and pod.takes_room and pod.node == gang.placement.get(pod.member)
+            if pod.attempt == gang.attempt and pod.uses_capacity and pod.node == gang.placement.get(pod.member)
         }
         return there | {member for number, member in self.succeeded if number == gang.attempt}
 
 
 class Audit:
-    """See the module. One thread at a time."""
+    """Applies events to a view of the cluster and records violations (see the module). Not thread-safe."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._rooms = Rooms()
+        self._capacity = ClusterCapacity()
         self._pods: dict[str, Pod] = {}
-        self._lives: dict[str, _Life] = {}
-        # When each pod that is there was bound, by uid.
+        self._records: dict[str, _GangRecord] = {}
+        # When each existing pod was bound, by uid.
         self._bound_at: dict[str, float] = {}
-        # Until when each pod may still be bound for a Gang that has gone, by uid.
+        # Until when each pod of a deleted Gang may still be bound, by uid.
         self._in_flight_until: dict[str, float] = {}
         self._outages = Outages()
-        # Those that the pods of gangs name: they ask the gang scheduler.
+        # Names of the schedulers of gang pods; these call the gang scheduler.
         self._gang_schedulers: set[str] = set()
         self._gang_uids: set[str] = set()
         self._pod_uids: set[str] = set()
-        self._said: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self.violations: list[Violation] = []
         self.races: list[Violation] = []
         self.events = 0
@@ -122,43 +122,43 @@ class Audit:
         self.longest_fitting_wait_seconds = 0.0
 
     def seed(self, kind: str, change: str, obj: Object, now: float) -> None:
-        """What was there, or happened, before all kinds were listed: nobody is blamed for it."""
+        """Applies an event from before all kinds were listed; it causes no violation."""
         self._apply(kind, change, obj, now, is_judged=False)
 
     def event(self, kind: str, change: str, obj: Object, now: float) -> None:
-        """One change, `change` as in a watch: ADDED, MODIFIED, DELETED; or RELISTED."""
+        """Applies one event; `change` is the type of the watch event (ADDED, MODIFIED, DELETED) or RELISTED."""
         self.events += 1
         self._apply(kind, change, obj, now, is_judged=True)
 
     def outage(self, now: float) -> None:
-        """No gang scheduler works now, or it cannot read the cluster; to be said every second while it is so.
+        """Records that no gang scheduler runs or can read the cluster; called every second during an outage.
 
-        That time counts for no deadline; who fits and waits begins to wait anew, since all is read anew; and what
-        happens is not known to anybody before it is over.
+        The duration of an outage counts for no deadline. The time that a gang fits and waits starts again, since the
+        gang scheduler reads the whole cluster again. The schedulers learn of events of that time only after the outage.
         """
         lasted = self._outages.note(now)
-        for life in self._lives.values():
-            life.fits_since = None
-            life.progress_at += lasted
-            life.partly_since = None if life.partly_since is None else life.partly_since + lasted
+        for record in self._records.values():
+            record.fits_since = None
+            record.progress_at += lasted
+            record.partly_since = None if record.partly_since is None else record.partly_since + lasted
         self._in_flight_until = {uid: until + lasted for uid, until in self._in_flight_until.items()}
 
     def lost(self, seconds: float) -> None:
-        """So much of the time that has passed was not the programs': it counts for no deadline."""
-        for life in self._lives.values():
-            life.progress_at += seconds
-            life.partly_since = None if life.partly_since is None else life.partly_since + seconds
-            life.fits_since = None if life.fits_since is None else life.fits_since + seconds
+        """Extends all deadlines by the time that other programs of a busy machine used."""
+        for record in self._records.values():
+            record.progress_at += seconds
+            record.partly_since = None if record.partly_since is None else record.partly_since + seconds
+            record.fits_since = None if record.fits_since is None else record.fits_since + seconds
 
     def tick(self, now: float) -> None:
-        """Whatever has lasted too long by now."""
-        for life in self._lives.values():
-            self._judge_partly(life, now)
-            self._judge_stuck(life, now)
-        self._judge_waits(now, [life for life in self._lives.values() if life.gang.is_waiting])
+        """Reports the violations of deadlines that have passed."""
+        for record in self._records.values():
+            self._judge_partly(record, now)
+            self._judge_stuck(record, now)
+        self._judge_waits(now, [record for record in self._records.values() if record.gang.is_waiting])
 
     def report(self) -> dict[str, Any]:
-        """For the JSON line."""
+        """Returns the fields of the JSON line."""
         return {
             "gangs": len(self._gang_uids),
             "pods": len(self._pod_uids),
@@ -177,32 +177,32 @@ class Audit:
         elif kind == GANGS:
             self._set_gang(obj, is_gone, now)
         else:
-            # Who creates a pod with a node has put it there: nobody has bound it.
+            # A pod that is created with a node name was not bound by a scheduler.
             is_placed_by_hand = change == "ADDED" and bool(obj["spec"].get("nodeName"))
             self._set_pod(obj, change, now, is_judged and not is_placed_by_hand)
-        # Less room, or another gang's: who seemed to fit may not any more, and then begins to wait anew.
-        self._judge_waits(now, [life for life in self._lives.values() if life.fits_since is not None])
+        # The change may have taken capacity. A gang that does not fit any more waits from the start once it fits again.
+        self._judge_waits(now, [record for record in self._records.values() if record.fits_since is not None])
 
     def _set_node(self, obj: Object, is_gone: bool) -> None:
         if is_gone:
-            self._rooms.nodes.pop(key_of(obj), None)
+            self._capacity.nodes.pop(key_of(obj), None)
         else:
-            self._rooms.nodes[key_of(obj)] = node_of(obj)
+            self._capacity.nodes[key_of(obj)] = node_of(obj)
 
     def _set_gang(self, obj: Object, is_gone: bool, now: float) -> None:
         gang = gang_of(obj)
         self._gang_uids.add(gang.uid)
-        known = self._lives.get(gang.key)
+        known = self._records.get(gang.key)
         is_same = known is not None and known.gang.uid == gang.uid
         if known is not None and is_gone == is_same:
-            self._depart(self._lives.pop(gang.key), now)
+            self._remove_gang(self._records.pop(gang.key), now)
         if is_gone:
             return
         if known is None or not is_same:
             pods = {pod.key: pod for pod in self._pods.values() if pod.gang == gang.key}
             succeeded = {(pod.attempt, pod.member) for pod in pods.values() if pod.phase == "Succeeded"}
-            self._lives[gang.key] = _Life(gang, now, pods, succeeded)
-            self._note_partly(self._lives[gang.key], now)
+            self._records[gang.key] = _GangRecord(gang, now, pods, succeeded)
+            self._note_partly(self._records[gang.key], now)
         else:
             before = known.gang
             if (before.phase, before.attempt, before.placement) != (gang.phase, gang.attempt, gang.placement):
@@ -210,25 +210,25 @@ class Audit:
             known.gang = gang
             self._note_partly(known, now)
 
-    def _depart(self, life: _Life, now: float) -> None:
-        """The Gang is gone, or another one has its name by now."""
-        for pod in life.pods.values():
-            if not pod.node and not _fault_of(life.gang, pod):
+    def _remove_gang(self, record: _GangRecord, now: float) -> None:
+        """Handles a Gang that was deleted, or replaced by another one of the same name."""
+        for pod in record.pods.values():
+            if not pod.node and not _fault_of(record.gang, pod):
                 self._in_flight_until[pod.uid] = now + self._limits.in_flight_seconds
 
     def _set_pod(self, obj: Object, change: str, now: float, is_judged: bool) -> None:
         pod, is_gone = pod_of(obj), change == "DELETED"
         self._pod_uids.add(pod.uid)
         before = self._pods.pop(pod.key, None)
-        if before is not None and before.takes_room:
-            self._rooms.take_away(before)
+        if before is not None and before.uses_capacity:
+            self._capacity.remove(before)
         if not is_gone:
             self._pods[pod.key] = pod
-            if pod.takes_room:
-                self._rooms.put(pod)
+            if pod.uses_capacity:
+                self._capacity.add(pod)
         is_new = before is None or before.uid != pod.uid
         is_bound_now = bool(pod.node) and (before is None or is_new or not before.node) and not is_gone
-        self._tell_gang(pod, is_gone, is_progress=is_new or is_bound_now, now=now)
+        self._update_record(pod, is_gone, is_progress=is_new or is_bound_now, now=now)
         if is_bound_now:
             self.bound += 1
             self._note_round(pod, now)
@@ -239,161 +239,167 @@ class Audit:
             self._bound_at.pop(pod.uid, None)
             self._in_flight_until.pop(pod.uid, None)
         if pod.is_preempted and is_judged:
-            self._say("preempted", pod.uid, pod.key, "kube-scheduler has evicted it", now)
+            self._add_violation("preempted", pod.uid, pod.key, "kube-scheduler has preempted it", now)
 
-    def _tell_gang(self, pod: Pod, is_gone: bool, *, is_progress: bool, now: float) -> None:
-        life = self._lives.get(pod.gang)
-        if life is None:
+    def _update_record(self, pod: Pod, is_gone: bool, *, is_progress: bool, now: float) -> None:
+        record = self._records.get(pod.gang)
+        if record is None:
             return
         if is_gone:
-            life.pods.pop(pod.key, None)
+            record.pods.pop(pod.key, None)
         else:
-            life.pods[pod.key] = pod
+            record.pods[pod.key] = pod
         if pod.phase == "Succeeded":
-            life.succeeded.add((pod.attempt, pod.member))
+            record.succeeded.add((pod.attempt, pod.member))
         if is_progress:
-            life.progress_at = now
-        self._note_partly(life, now)
+            record.progress_at = now
+        self._note_partly(record, now)
 
     # The rules
 
     def _judge_binding(self, pod: Pod, now: float, *, is_seen: bool) -> None:
         is_in_flight = now <= self._in_flight_until.get(pod.uid, 0.0)
         if is_seen and pod.gang and not is_in_flight and (fault := self._fault(pod)):
-            self._say("not-admitted", pod.uid, pod.key, f"bound to {pod.node}, though {fault}", now)
-        excess = self._rooms.excess(pod) if pod.takes_room else {}
+            self._add_violation("not-admitted", pod.uid, pod.key, f"bound to {pod.node}, although {fault}", now)
+        excess = self._capacity.excess(pod) if pod.uses_capacity else {}
         if not excess:
             return
         figures = ", ".join(f"{name} {used / 1000:g} of {has / 1000:g}" for name, (used, has) in sorted(excess.items()))
-        text = f"bound to {pod.node}, which had no room: {figures} taken, after {self._latest_on(pod, now)}"
-        if self._rooms.excess(pod, without=self._unknown_to(pod, now)):
-            self._say("over-committed", pod.uid, pod.key, text, now)
+        text = f"bound to {pod.node}, which lacked capacity: {figures} taken, after {self._latest_on(pod, now)}"
+        if self._capacity.excess(pod, without=self._unknown_to(pod, now)):
+            self._add_violation("over-committed", pod.uid, pod.key, text, now)
         else:
             self.races.append(Violation("over-committed", pod.key, text, now))
 
     def _fault(self, pod: Pod) -> str:
-        """Why this pod should not have been bound; empty if it may."""
-        life = self._lives.get(pod.gang)
-        if life is None:
-            return f"there is no gang {pod.gang}"
-        return _fault_of(life.gang, pod)
+        """Returns why this pod should not have been bound; empty if it may be."""
+        record = self._records.get(pod.gang)
+        if record is None:
+            return f"gang {pod.gang} does not exist"
+        return _fault_of(record.gang, pod)
 
     def _note_round(self, pod: Pod, now: float) -> None:
         if pod.gang:
             self._gang_schedulers.add(pod.scheduler)
-        if (life := self._lives.get(pod.gang)) is not None:
-            life.round.note(pod.attempt, now, self._limits.race_seconds)
+        if (record := self._records.get(pod.gang)) is not None:
+            record.round.note(pod.attempt, now, self._limits.race_seconds)
 
     def _unknown_to(self, pod: Pod, now: float) -> list[Pod]:
-        """Who is on the pod's node though its scheduler could not know it: see `audit.races`."""
-        life = self._lives.get(pod.gang)
-        decided_at = now if life is None else life.round.began_at
+        """Returns the pods on the pod's node that its scheduler could not know of (see `audit.races`)."""
+        record = self._records.get(pod.gang)
+        decided_at = now if record is None else record.round.began_at
         if self._gang_schedulers and pod.scheduler not in self._gang_schedulers:
             decided_at = pod.created_at
         race = self._limits.race_seconds
         known_at = self._outages.known_at(decided_at, race)
-        return list(unknown_pods(pod, self._rooms.pods_on(pod.node), self._bound_at, known_at, race))
+        return list(pods_unknown_to(pod, self._capacity.pods_on(pod.node), self._bound_at, known_at, race))
 
     def _latest_on(self, pod: Pod, now: float) -> str:
-        """Who else came to the same node last, as a start for whoever looks for the reason."""
-        siblings = [other for other in self._rooms.pods_on(pod.node) if pod.gang and other.gang == pod.gang]
-        others = [other for other in self._rooms.pods_on(pod.node) if other not in siblings and other.uid != pod.uid]
+        """Names the other pods that were bound to the same node last, to help to find the cause."""
+        siblings = [other for other in self._capacity.pods_on(pod.node) if pod.gang and other.gang == pod.gang]
+        others = [other for other in self._capacity.pods_on(pod.node) if other not in siblings and other.uid != pod.uid]
         others.sort(key=lambda other: -self._bound_at.get(other.uid, 0.0))
         return ", ".join(
             f"{each.key} ({each.scheduler}, {now - self._bound_at.get(each.uid, 0.0):.2f} s ago)" for each in others[:4]
         )
 
-    def _note_partly(self, life: _Life, now: float) -> None:
-        if not life.is_partly_bound:
-            life.partly_since = None
-        elif life.partly_since is None:
-            life.partly_since = now
+    def _note_partly(self, record: _GangRecord, now: float) -> None:
+        if not record.is_partly_bound:
+            record.partly_since = None
+        elif record.partly_since is None:
+            record.partly_since = now
 
-    def _judge_partly(self, life: _Life, now: float) -> None:
-        if life.partly_since is None:
+    def _judge_partly(self, record: _GangRecord, now: float) -> None:
+        if record.partly_since is None:
             return
-        lasted = now - life.partly_since
+        lasted = now - record.partly_since
         self.longest_partly_bound_seconds = max(self.longest_partly_bound_seconds, lasted)
         if lasted > self._limits.bind_deadline_seconds:
-            gang = life.gang
-            lacking = sorted(gang.placement.keys() - life.served)
-            text = (
-                f"{gang.phase}, attempt {gang.attempt}: for {lasted:.1f} s without {', '.join(lacking[:5]) or 'right'}"
-            )
-            self._say("partly-bound", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
+            gang = record.gang
+            lacking = ", ".join(sorted(gang.placement.keys() - record.served)[:5]) or "admission"
+            text = f"{gang.phase}, attempt {gang.attempt}: for {lasted:.1f} s without {lacking}"
+            self._add_violation("partly-bound", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
-    def _judge_stuck(self, life: _Life, now: float) -> None:
-        lasted = now - life.progress_at
-        if life.gang.phase == "Admitted" and not life.gang.is_leaving and lasted > self._limits.bind_deadline_seconds:
-            text = f"admitted, attempt {life.gang.attempt}, and for {lasted:.1f} s nothing came nearer"
-            self._say("stuck", f"{life.gang.uid}/{life.gang.attempt}", life.gang.key, text, now)
+    def _judge_stuck(self, record: _GangRecord, now: float) -> None:
+        lasted = now - record.progress_at
+        if (
+            record.gang.phase == "Admitted"
+            and not record.gang.is_being_deleted
+            and lasted > self._limits.bind_deadline_seconds
+        ):
+            text = f"admitted, attempt {record.gang.attempt}: no pod was created or bound for {lasted:.1f} s"
+            self._add_violation("stuck", f"{record.gang.uid}/{record.gang.attempt}", record.gang.key, text, now)
 
-    def _judge_waits(self, now: float, lives: list[_Life]) -> None:
-        if not lives:
+    def _judge_waits(self, now: float, records: list[_GangRecord]) -> None:
+        if not records:
             return
-        free = self._rooms.free(reservations(self._placed()))
-        held_from = self._held_from(now)
-        for life in lives:
-            if self._is_room_given(now):
-                life.fits_since = None
+        free = self._capacity.free(reservations(self._placed()))
+        first_starving = self._first_starving_rank(now)
+        for record in records:
+            if self._is_any_resizing(now):
+                record.fits_since = None
             else:
-                self._judge_wait(life, free, held_from, now)
+                self._judge_wait(record, free, first_starving, now)
 
-    def _is_room_given(self, now: float) -> bool:
-        """Whether running gangs have been asked for members, or have just given some."""
-        gangs = (life.gang for life in self._lives.values())
+    def _is_any_resizing(self, now: float) -> bool:
+        """Reports whether running gangs are being reduced or were reduced recently."""
+        gangs = (record.gang for record in self._records.values())
         since = now - self._limits.resize_seconds
-        return any(each.is_asked or (each.resized_at and each.resized_at > since) for each in gangs)
+        return any(each.is_resize_requested or (each.resized_at and each.resized_at > since) for each in gangs)
 
     def _judge_wait(
-        self, life: _Life, free: Mapping[str, Mapping[str, int]], held_from: tuple[int, float, str] | None, now: float
+        self,
+        record: _GangRecord,
+        free: Mapping[str, Mapping[str, int]],
+        first_starving: tuple[int, float, str] | None,
+        now: float,
     ) -> None:
-        gang = life.gang
+        gang = record.gang
         is_free_to_start = (
-            gang.is_waiting and gang.not_before <= now and (held_from is None or _rank(gang) <= held_from)
+            gang.is_waiting and gang.not_before <= now and (first_starving is None or _rank(gang) <= first_starving)
         )
-        if not is_free_to_start or not fits(gang.needs, self._rooms, free):
-            life.fits_since = None
+        if not is_free_to_start or not fits(gang.needs, self._capacity, free):
+            record.fits_since = None
             return
-        if life.fits_since is None:
-            life.fits_since = now
-        lasted = now - life.fits_since
+        if record.fits_since is None:
+            record.fits_since = now
+        lasted = now - record.fits_since
         self.longest_fitting_wait_seconds = max(self.longest_fitting_wait_seconds, lasted)
         if lasted > self._limits.fit_grace_seconds:
-            text = f"{gang.phase or 'new'}: has waited for {lasted:.1f} s though all of it fits"
-            self._say("fits-and-waits", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
+            text = f"{gang.phase or 'new'}: has waited for {lasted:.1f} s although all of it fits"
+            self._add_violation("fits-and-waits", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
     def _placed(self) -> Iterator[tuple[Gang, set[str]]]:
-        return ((life.gang, life.covered) for life in self._lives.values() if life.gang.is_placed)
+        return ((record.gang, record.covered) for record in self._records.values() if record.gang.is_placed)
 
-    def _held_from(self, now: float) -> tuple[int, float, str] | None:
-        """The rank of the first gang for which nodes may be kept: who comes after it may have to wait."""
-        # A little less, since its clock is not ours.
-        patience = 0.9 * self._limits.starvation_timeout_seconds - 1.0
+    def _first_starving_rank(self, now: float) -> tuple[int, float, str] | None:
+        """Returns the rank of the first gang for which nodes may be nominated; gangs behind it may have to wait."""
+        # Slightly less than the timeout, since the clocks of the gang scheduler and the auditor may differ.
+        timeout = 0.9 * self._limits.starvation_timeout_seconds - 1.0
         starving = [
             _rank(each.gang)
-            for each in self._lives.values()
-            if each.gang.is_waiting and now - each.gang.since >= patience
+            for each in self._records.values()
+            if each.gang.is_waiting and now - each.gang.since >= timeout
         ]
         return min(starving, default=None)
 
-    def _say(self, rule: str, once_for: str, subject: str, text: str, now: float) -> None:
-        if (rule, once_for) not in self._said:
-            self._said.add((rule, once_for))
+    def _add_violation(self, rule: str, once_for: str, subject: str, text: str, now: float) -> None:
+        if (rule, once_for) not in self._reported:
+            self._reported.add((rule, once_for))
             self.violations.append(Violation(rule, subject, text, now))
 
 
 def _fault_of(gang: Gang, pod: Pod) -> str:
-    """Why a pod should not be bound for this Gang of its own; empty if it may."""
+    """Returns why a pod should not be bound for its Gang; empty if it may be."""
     if gang.phase not in ("Admitted", "Bound", "Released"):
         return f"its gang is {gang.phase or 'new'}"
     if gang.attempt != pod.attempt:
-        return f"it is of attempt {pod.attempt} and its gang in attempt {gang.attempt}"
+        return f"it belongs to attempt {pod.attempt} and its gang is in attempt {gang.attempt}"
     if gang.placement and pod.member not in gang.placement:
-        return "it is no placed member of its gang"
+        return "it is not a placed member of its gang"
     return ""
 
 
 def _rank(gang: Gang) -> tuple[int, float, str]:
-    """First comes first."""
+    """Returns the sort key of a gang in the queue; the smallest comes first."""
     return -gang.priority, gang.since, gang.key

@@ -1,13 +1,13 @@
-"""What signal handlers tell the rest of a program."""
+"""Flags that signal handlers set for the rest of a program."""
 
 from __future__ import annotations
 
 
 class Flag:
-    """Set by a signal handler, in the thread that looks at it.
+    """Set by a signal handler, in the thread that reads it.
 
-    No threading.Event: the signal may come while that thread holds the Event's lock, and the handler would wait for it
-    for ever.
+    A threading.Event does not work here: the signal may arrive while that thread holds the Event's lock, for which the
+    handler would then wait for ever.
     """
 
     def __init__(self) -> None:
@@ -17,6 +17,6 @@ class Flag:
         self.is_set = True
 
     def take(self) -> bool:
-        """Whether it was set; it is not any more."""
+        """Returns whether the flag was set, and clears it."""
         was_set, self.is_set = self.is_set, False
         return was_set

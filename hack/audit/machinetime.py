@@ -1,8 +1,8 @@
-"""How much of the passing time a busy machine has given to one program that wanted to run.
+"""Measures the share of time that a busy machine gives to one runnable thread.
 
-A deadline in seconds of the wall clock says little where ten programs share two cores: each of them gets a fifth of the
-time. The number of threads that want to run (/proc/loadavg) tells how much. It is looked at a few times in a second,
-and each look stands for the time since the one before.
+A deadline in seconds of wall clock time means little where ten programs share two cores and each gets a fifth of the
+time. The number of runnable threads (/proc/loadavg) shows that share. It is sampled several times a second, and each
+sample stands for the time since the previous one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 _LOADAVG = Path("/proc/loadavg")
 
 
-def threads_that_want_to_run() -> int:
-    """Now, on the whole machine, the caller included; 1 where the system does not tell."""
+def runnable_threads() -> int:
+    """Returns the number of runnable threads of the machine, including the caller; 1 if it is unknown."""
     try:
         return int(_LOADAVG.read_text().split()[3].partition("/")[0])
     except OSError:
@@ -23,16 +23,16 @@ def threads_that_want_to_run() -> int:
 
 
 class LostTime:
-    """Counts the time that others had. One thread at a time."""
+    """Counts the time that other programs used. Not thread-safe."""
 
-    def __init__(self, wanting: Callable[[], int] = threads_that_want_to_run, cores: int | None = None) -> None:
-        self._wanting = wanting
+    def __init__(self, runnable: Callable[[], int] = runnable_threads, cores: int | None = None) -> None:
+        self._runnable = runnable
         self._cores = cores or os.cpu_count() or 1
-        self._looked_at: float | None = None
+        self._sampled_at: float | None = None
 
-    def since_last_look(self, now: float) -> float:
-        """Seconds of those since the last call that a program which always wants to run did not get; 0 at first."""
-        before, self._looked_at = self._looked_at, now
+    def since_last_sample(self, now: float) -> float:
+        """Returns the time since the last call that an always runnable thread did not get; 0 at the first call."""
+        before, self._sampled_at = self._sampled_at, now
         if before is None:
             return 0.0
-        return (now - before) * (1.0 - min(1.0, self._cores / max(1, self._wanting())))
+        return (now - before) * (1.0 - min(1.0, self._cores / max(1, self._runnable())))

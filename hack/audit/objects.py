@@ -1,4 +1,4 @@
-"""Pods, nodes and gangs as the auditor needs them: from the server's JSON, by its own reading."""
+"""The fields of pods, nodes and gangs that the auditor reads, with its own parsers of the server's JSON."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Amounts = Mapping[str, int]
 
 _PREFIX = "scheduling.kubeflow.org"
 _FINISHED = ("Succeeded", "Failed")
-# One pod, in thousandths like everything else.
+# One pod, in thousandths like all other amounts.
 _ONE_POD = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`gang` is namespace/name of its Gang, empty for a pod of none; `requests` counts the pod itself too."""
+    """`gang` is the namespace/name of its Gang, empty for other pods; `requests` includes the resource `pods`."""
 
     key: str
     uid: str
@@ -39,13 +39,13 @@ class Pod:
         return self.phase in _FINISHED
 
     @property
-    def takes_room(self) -> bool:
+    def uses_capacity(self) -> bool:
         return bool(self.node) and not self.is_finished
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`is_open`: any pod may come to it, as far as readiness, cordons and taints go."""
+    """`is_open` reports whether the node is ready, not cordoned and without taints that keep pods away."""
 
     name: str
     allocatable: Amounts
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The pods of one kind. `is_plain`: nothing but room and nodeSelector decides where they can run."""
+    """The pods of one kind. `is_plain` means that only capacity and nodeSelector decide where they can run."""
 
     name: str
     count: int
@@ -66,7 +66,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Times are seconds since the epoch; `not_before` 0 means none."""
+    """Times are seconds since the epoch; a `not_before` of 0 means none."""
 
     key: str
     uid: str
@@ -78,19 +78,19 @@ class Gang:
     since: float
     not_before: float
     is_suspended: bool
-    is_leaving: bool
-    is_asked: bool
-    """Whether its owner should have another number of members."""
+    is_being_deleted: bool
+    is_resize_requested: bool
+    """Whether the gang scheduler has requested another number of members from the owner."""
     resized_at: float
 
     @property
     def is_placed(self) -> bool:
-        """Its members may be bound, and have room reserved."""
-        return self.phase in ("Admitted", "Bound") and not self.is_leaving
+        """Reports whether members may be bound and have reservations."""
+        return self.phase in ("Admitted", "Bound") and not self.is_being_deleted
 
     @property
     def is_waiting(self) -> bool:
-        if self.is_suspended or self.is_leaving:
+        if self.is_suspended or self.is_being_deleted:
             return False
         return self.phase in ("", "Waiting", "Unschedulable") or (self.phase == "Released" and not self.placement)
 
@@ -110,12 +110,12 @@ def pod_of(obj: Object) -> Pod:
         member=_member_of(labels),
         attempt=labels.get(f"{_PREFIX}/attempt", ""),
         is_preempted=any(_is_preemption(each) for each in status.get("conditions") or ()),
-        created_at=moment(meta.get("creationTimestamp")),
+        created_at=epoch_seconds(meta.get("creationTimestamp")),
     )
 
 
 def _member_of(labels: Mapping[str, str]) -> str:
-    """The pods of an Indexed Job have the kind and their index instead of the name."""
+    """Returns the name of the member. Pods of an Indexed Job have labels for its kind and index instead of the name."""
     kind, index = labels.get(f"{_PREFIX}/member-kind"), labels.get("batch.kubernetes.io/job-completion-index")
     return labels.get(f"{_PREFIX}/member", f"{kind}-{index}" if kind and index else "")
 
@@ -143,21 +143,21 @@ def gang_of(obj: Object) -> Gang:
         placement={member: each["node"] for each in places for member in each.get("members") or ()},
         needs=tuple(_need(each) for each in spec.get("members") or ()),
         priority=spec.get("priority", 0),
-        since=moment(status.get("queuedTime") or meta["creationTimestamp"]),
-        not_before=moment(status.get("requeueTime")),
+        since=epoch_seconds(status.get("queuedTime") or meta["creationTimestamp"]),
+        not_before=epoch_seconds(status.get("requeueTime")),
         is_suspended=bool(spec.get("suspend", False)),
-        is_leaving="deletionTimestamp" in meta,
-        is_asked=bool(status.get("targetMembers")),
-        resized_at=moment(status.get("lastResizeTime")),
+        is_being_deleted="deletionTimestamp" in meta,
+        is_resize_requested=bool(status.get("targetMembers")),
+        resized_at=epoch_seconds(status.get("lastResizeTime")),
     )
 
 
 def is_partly_bound(gang: Gang, pods: Iterable[Pod], served: Collection[str]) -> bool:
-    """Whether pods hold room while others of the placement have none, or the gang has no placement to hold it for.
+    """Reports whether pods use capacity while others of the placement have none, or without a placement.
 
-    `pods`: those of the gang. `served`: members that need no room any more, or have it.
+    `pods` are those of the gang, and `served` the members that have capacity or do not need it any more.
     """
-    if not any(pod.takes_room for pod in pods):
+    if not any(pod.uses_capacity for pod in pods):
         return False
     if gang.phase == "Released" and gang.placement:
         return False
@@ -169,8 +169,8 @@ def key_of(obj: Object) -> str:
     return f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else str(meta["name"])
 
 
-def moment(text: str | None) -> float:
-    """Seconds since the epoch; 0 for none, and for what is no time."""
+def epoch_seconds(text: str | None) -> float:
+    """Returns a timestamp in seconds since the epoch; 0 if it is empty or invalid."""
     try:
         found = datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -179,7 +179,7 @@ def moment(text: str | None) -> float:
 
 
 def requests_of(spec: Object) -> Amounts:
-    """The sum over containers and sidecars, or more where an init container asks for more; plus overhead.
+    """Returns the requests of a pod: the maximum of containers with sidecars and of init containers, plus overhead.
 
     Source: component-helpers resource/helpers.go (PodRequests).
     """

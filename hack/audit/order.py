@@ -1,9 +1,9 @@
 """Brings the events of several watches into the order in which the server wrote them. Pure.
 
-Theory of operation. Each watch is in order by itself, but one may run ahead of another. Every write gets a
-resourceVersion, one number for all kinds (etcd's revision). So events rest for `lag_seconds` and are then given out by
-that number. One that comes later still is given out all the same, and counted: what is said of an instant near it may
-be wrong.
+Theory of operation. Each watch is in order by itself, but watches have different delays. Every write gets a
+resourceVersion, which counts over all kinds (etcd's revision). Events are therefore kept for `lag_seconds` and then
+yielded in the order of that number. An event that arrives later is yielded nevertheless and counted as late: the
+judgement of that time may be wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Event:
 
 @dataclass(slots=True)
 class Order:
-    """See the module. One thread at a time."""
+    """A buffer that sorts events (see the module). Not thread-safe."""
 
     lag_seconds: float
     late: int = 0
@@ -41,7 +41,7 @@ class Order:
         heapq.heappush(self._heap, (event.version, next(self._numbers), event))
 
     def due(self, now: float) -> Iterator[Event]:
-        """Those that have rested long enough, in order."""
+        """Yields the events that were kept long enough, in order."""
         while self._heap and self._heap[0][2].at + self.lag_seconds <= now:
             version, _, event = heapq.heappop(self._heap)
             self.late += version < self._last

@@ -22,10 +22,10 @@ _SCALES = {**_BINARY, **_DECIMAL}
 
 @functools.lru_cache(maxsize=4096)
 def thousandths(text: str) -> int:
-    """Raises ValueError for what is no quantity."""
+    """Returns a quantity in thousandths. Raises ValueError if it cannot be parsed."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     number, suffix = match.groups()
     if suffix in _SCALES:
         return math.ceil(Fraction(number) * _SCALES[suffix] * 1000)
@@ -35,5 +35,5 @@ def thousandths(text: str) -> int:
 
 
 def amounts(quantities: Mapping[str, object] | None) -> dict[str, int]:
-    """Of a resource list, by resource name. Raises ValueError."""
+    """Returns the amounts of a resource list, by resource name. Raises ValueError if one cannot be parsed."""
     return {name: thousandths(str(value)) for name, value in (quantities or {}).items()}

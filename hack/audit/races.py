@@ -1,16 +1,16 @@
-"""Who could have known what, where two schedulers share a node. Pure.
+"""Decides which pods a scheduler could know of, where two schedulers share a node. Pure.
 
-Theory of operation. A scheduler knows its own pods at once, and those of others once a watch has told it. So for a pod
-whose node turns out too small, pods of *other* schedulers are left out of the account if its own could not know them:
+Theory of operation. A scheduler knows its own pods at once, and those of others after its watch has delivered them. If
+a node turns out to be over-committed, pods of *other* schedulers that the pod's own could not know of do not count:
 
-- The gang scheduler decides for all members that come at a time, and from then on their Bindings are under way, one
-  after the other. Their *round* begins with the first of them that is bound; who came to the node since then, or within
-  `race_seconds` before (a watch takes its time), was not to be known.
-- Any other scheduler asks nobody, and decides at some moment after the pod was made. Who came before that, by more than
-  `race_seconds`, was to be known.
-- While nobody could read the cluster (`Outages`), what was known at its begin is all that there is to know.
+- The gang scheduler decides for all members that arrive together, and their Bindings are sent one after another from
+  then on. Such a *round* begins with the first member that is bound. A pod that came to the node after that, or up to
+  `race_seconds` before (the delay of a watch), was unknown.
+- Any other scheduler decides at some time after the pod was created. Pods that came more than `race_seconds` before the
+  creation were known.
+- If the schedulers could not read the cluster (`Outages`), they knew what they had read before the outage.
 
-What is still too much for the node then is nobody's race. Times are seconds.
+A node that is over-committed without those pods is a violation and not a race. Times are seconds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from audit.objects import Pod
 
-# Somebody tells of an outage every second or so while it lasts.
-_SILENCE_SECONDS = 4.0
+# An outage is reported about once a second while it lasts.
+_REPORT_SECONDS = 4.0
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Round:
     last_at: float = 0.0
 
     def note(self, attempt: str, now: float, race_seconds: float) -> None:
-        """One of its pods was bound."""
+        """Records that a pod of the gang was bound."""
         if attempt != self.attempt or now - self.last_at > race_seconds:
             self.attempt, self.began_at = attempt, now
         self.last_at = now
@@ -41,27 +41,27 @@ class Round:
 
 @dataclass(slots=True)
 class Outages:
-    """When the schedulers could not read the cluster, as far as the auditor was told."""
+    """The times at which schedulers could not read the cluster, as reported to the auditor."""
 
     _began_at: float = 0.0
     _last_at: float = 0.0
 
     def note(self, now: float) -> float:
-        """There is one now; for how long since this was said last."""
-        if now - self._last_at > _SILENCE_SECONDS:
+        """Records that an outage lasts now; returns the seconds since its last report."""
+        if now - self._last_at > _REPORT_SECONDS:
             self._began_at = self._last_at = now
         lasted, self._last_at = now - self._last_at, now
         return lasted
 
     def known_at(self, now: float, race_seconds: float) -> float:
-        """The moment from which the knowledge of `now` is: the same one, or the begin of the outage then."""
+        """Returns the time of the last read before `now`: `now` itself, or the begin of an outage that contains it."""
         return self._began_at if self._began_at <= now <= self._last_at + race_seconds else now
 
 
-def unknown_pods(
+def pods_unknown_to(
     pod: Pod, others: Iterable[Pod], bound_at: Mapping[str, float], known_at: float, race_seconds: float
 ) -> Iterator[Pod]:
-    """Pods of other schedulers that came after what was known to the pod's own."""
+    """Yields the pods of other schedulers that came to the node after `known_at`."""
     for other in others:
         if other.scheduler != pod.scheduler and bound_at.get(other.uid, 0.0) >= known_at - race_seconds:
             yield other

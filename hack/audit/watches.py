@@ -1,10 +1,10 @@
-"""Watches that go on where they stood when they break, and put all they see on one queue.
+"""Watches that resume after a failure and put all events on one queue.
 
-After a gap in which the server forgot where a watch stood, what is another then than before comes as RELISTED: it is
-so, but nobody saw in which order it became so. What has gone went at the begin of the gap, as far as anybody can tell;
-a gang at its end, since its pods may have come before.
+If the server has compacted the version of a watch, objects that differ afterwards are delivered as RELISTED, since the
+order of their changes is unknown. A deleted object counts as deleted at the begin of the gap, and a deleted gang at its
+end, since its pods may have been deleted before it.
 
-Threads: one for each kind, gone after `stop`.
+Threads: one for each kind; all have ended after `stop`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PATHS: Mapping[str, str] = {
 
 
 class Kind:
-    """What the watch of one kind tells, as events. See `localcluster.follower.Reader`."""
+    """Converts what the watch of one kind delivers into events. See `localcluster.follower.Reader`."""
 
     def __init__(self, kind: str, events: queue.SimpleQueue[Event]) -> None:
         self._kind = kind
         self._events = events
-        # What is there, by uid: to know after a gap what has gone in it.
+        # The objects that exist, by uid, to find after a gap those that were deleted in it.
         self._present: dict[str, Event] = {}
-        # While a list is under way: the uids that it has held so far.
+        # During a list: the uids that it has contained so far.
         self._listed: set[str] | None = None
         self._was_listed = False
 
@@ -56,7 +56,7 @@ class Kind:
         self._events.put(event)
 
     def list_ends(self, bookmark: Object) -> None:
-        """What is not in the list has gone while nobody looked."""
+        """Puts an event for each object that was deleted during the gap."""
         for uid in self._present.keys() - (self._listed or set()):
             gone = self._present.pop(uid).obj
             if self._kind == GANGS:
@@ -68,7 +68,7 @@ class Kind:
 
 
 class Watches:
-    """One for each kind in `paths`, with the queue that they fill."""
+    """One watch for each kind in `paths`, with the queue that they fill."""
 
     def __init__(self, api: Api, paths: Mapping[str, str] = PATHS) -> None:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -88,7 +88,7 @@ class Watches:
 
     @property
     def gaps(self) -> int:
-        """How often the server had forgotten where a watch stood: instants that nobody saw."""
+        """The number of times that the server had compacted a watch's version, so that changes were missed."""
         return sum(follower.gaps for follower in self._followers.values())
 
     @property

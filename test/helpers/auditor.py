@@ -27,8 +27,8 @@ class Auditor:
     """See the module. Every kind has been listed when the block begins."""
 
     def __init__(self, api: Api, namespace: str) -> None:
-        self._told = auditor.Told()
-        self._auditor = auditor.Auditor(api, auditor.paths_in(namespace), Limits(), _SETTLE_SECONDS, self._told)
+        self._signals = auditor.Signals()
+        self._auditor = auditor.Auditor(api, auditor.paths_in(namespace), Limits(), _SETTLE_SECONDS, self._signals)
         self._thread = threading.Thread(target=self._auditor.watch, name="auditor", daemon=True)
         self._open = contextlib.ExitStack()
 
@@ -54,9 +54,9 @@ class Auditor:
     def await_no_violations(self) -> None:
         """Waits for jobs and their clean-up; fails if violations remain."""
         self._end_watch()
-        found = self._auditor.verdict()["violations"]
+        found = self._auditor.report()["violations"]
         assert found == [], found
 
     def _end_watch(self) -> None:
-        self._told.stop.set()
+        self._signals.stop.set()
         self._thread.join()

@@ -20,11 +20,11 @@ _END_SECONDS = 120.0
 class JobAuditor:
     process: subprocess.Popen[str]
 
-    def tell_outage(self) -> None:
+    def report_outage(self) -> None:
         self.process.send_signal(signal.SIGUSR1)
 
-    def verdict(self) -> dict[str, Any]:
-        """Ends the auditor; returns its verdict."""
+    def report(self) -> dict[str, Any]:
+        """Ends the auditor and returns its report."""
         self.process.send_signal(signal.SIGTERM)
         out, _ = self.process.communicate(timeout=_END_SECONDS)
         found: dict[str, Any] = json.loads(out)

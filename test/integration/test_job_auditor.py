@@ -93,9 +93,9 @@ def child(scene: Scene, plural: str, replica: str) -> Object:
 def test_ordinary_jobs_are_no_violation(scene: Scene) -> None:
     scene.run(tfjob(master(), workers(2), name="done"), "SUCCESS", master_0=0, worker_0=0)
     scene.run(tfjob(master(), name="failed"), "FAILED", master_0=3)
-    scene.auditor.tell_outage()
+    scene.auditor.report_outage()
     scene.run(trainjob("trained", 2), "SUCCESS", node_0=0, node_1=0)
-    found = scene.auditor.verdict()
+    found = scene.auditor.report()
     assert found["violations"] == []
     assert {name: found[name] for name in COUNTS} == dict.fromkeys(COUNTS, 0)
     assert found["jobs"] == 3
@@ -132,12 +132,12 @@ def test_what_is_planted_is_found(scene: Scene) -> None:
     status = {"state": "Failed", "restarts": 3}
     scene.api.patch(f"{scene.tfjobs.path}/{job['metadata']['name']}/status", {"status": status})
 
-    found = scene.auditor.verdict()
+    found = scene.auditor.report()
     for category, words in {
         "duplicates": "for one replica at once",
         "orphans": "has no controller",
         "reruns": "after master-0 of",
-        "wrong_states": "should have come to Succeeded, and came to Failed",
+        "wrong_states": "was expected to end as Succeeded, and ended as Failed",
     }.items():
         assert any(each.startswith(category) and words in each for each in found["violations"]), found
         assert found[category] >= 1

@@ -1,1 +1,1 @@
-"""Watches TFJobs and TrainJobs with all that belongs to them, from outside, and judges: see `audit.jobs.__main__`."""
+"""Watches TFJobs, TrainJobs and their children from outside and reports violations: see `audit.jobs.__main__`."""

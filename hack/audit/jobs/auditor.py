@@ -1,12 +1,11 @@
-"""The auditor of jobs: a history that watches fill, and a verdict of it. Its rules are in `audit.jobs.judge`.
+"""The auditor of jobs: watches fill a history, which is judged at the end by the rules in `audit.jobs.judge`.
 
-    told = Told()
-    with Auditor(api, paths_in(""), Limits(), settle_seconds, told) as auditor:   # all kinds are listed
-        auditor.watch()                                                           # until told.stop is set
-        report = auditor.verdict()
+    signals = Signals()
+    with Auditor(api, paths_in(""), Limits(), settle_seconds, signals) as auditor:   # all kinds are listed
+        auditor.watch()                                                              # until signals.stop is set
+        report = auditor.report()
 
-It shares no code with the product: own client, own watches, own reading of objects. Threads: one at a time, and
-`count` from any.
+It shares no code with the product: it has its own client, watches and parsers. Not thread-safe, except for `count`.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ _CATCH_UP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What signals have said."""
+class Signals:
+    """The signals that the process has received."""
 
     stop: Flag = field(default_factory=Flag)
     outage: Flag = field(default_factory=Flag)
@@ -77,14 +76,16 @@ class Told:
 
 
 class Auditor:
-    """See the module."""
+    """Records what watches deliver and judges it (see the module)."""
 
-    def __init__(self, api: Api, paths: Mapping[str, str], limits: Limits, settle_seconds: float, told: Told) -> None:
+    def __init__(
+        self, api: Api, paths: Mapping[str, str], limits: Limits, settle_seconds: float, signals: Signals
+    ) -> None:
         self._api = api
         self._paths = paths
         self._limits = limits
         self._settle_seconds = settle_seconds
-        self._told = told
+        self._signals = signals
         self._watches = Watches(api, paths)
         self._history = History()
         self._outages: list[float] = []
@@ -92,7 +93,7 @@ class Auditor:
         self._began = 0.0
 
     def __enter__(self) -> Self:
-        """Raises TimeoutError if the cluster cannot be read."""
+        """Starts the watches and waits for their lists. Raises TimeoutError if the cluster cannot be read."""
         self._began = time.time()
         self._watches.start()
         try:
@@ -108,49 +109,49 @@ class Auditor:
 
     @property
     def count(self) -> int:
-        """How many versions were seen so far, those of strangers that are not looked at yet included."""
+        """The number of observed versions, including those of other objects that are still queued."""
         return self._history.count + self._watches.events.qsize()
 
     @property
     def gaps(self) -> int:
-        """How often the server had forgotten where a watch stood: instants that nobody saw."""
+        """The number of times that the server had compacted a watch's version, so that changes were missed."""
         return self._watches.gaps
 
     def watch(self) -> None:
-        """Take in what comes, until it is told to stop."""
-        while not self._told.stop.is_set:
+        """Records events until `signals.stop` is set."""
+        while not self._signals.stop.is_set:
             time.sleep(_POLL_SECONDS)
             self._work()
 
-    def verdict(self) -> dict[str, object]:
-        """The report of `audit.jobs.__main__`, some time after the end of `watch`: no more is watched then.
+    def report(self) -> dict[str, object]:
+        """Ends the watches and returns the report of `audit.jobs.__main__`. Call it after `watch`.
 
         Raises TimeoutError if the cluster cannot be read.
         """
         self._catch_up()
         self._settle()
         self._watches.stop()
-        self._list_anew()
-        return self._report(time.time() - self._began)
+        self._record_lists()
+        return self._report_of(time.time() - self._began)
 
     def keep(self, path: Path) -> None:
-        """All that was seen, for whoever looks into a violation. Raises OSError."""
+        """Writes all observed versions to a file, to investigate a violation. Raises OSError."""
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in self._history.rows())
 
     def _await_lists(self) -> None:
-        while not (self._watches.is_listed or self._told.stop.is_set):
+        while not (self._watches.is_listed or self._signals.stop.is_set):
             if time.time() - self._began > _LIST_SECONDS:
                 raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
             time.sleep(_POLL_SECONDS)
 
     def _work(self, *, is_old: bool = False) -> None:
-        """Take in what has come; `is_old`: it was there, or happened, before all kinds were listed."""
+        """Records the queued events; `is_old` means that they happened before all kinds were listed."""
         now = time.time()
         if self._watches.gaps > self._gaps:
             self._gaps = self._watches.gaps
             self._history.note_gap(now)
-        if self._told.outage.take():
+        if self._signals.outage.take():
             self._outages.append(now)
         try:
             while True:
@@ -165,17 +166,17 @@ class Auditor:
             self._history.record(kind, change, trimmed(kind, obj), at)
 
     def _catch_up(self) -> None:
-        """The watches may be late: until they have told what a list tells now, or their time is over."""
+        """Waits until the watches have delivered what lists return now, for a limited time."""
         deadline = time.time() + _CATCH_UP_SECONDS
         for kind in (*OWNERS, *CHILDREN):
             found = self._listed(kind, time.time() + _LIST_SECONDS)
-            there = [obj for obj in found["items"] if kind in OWNERS or is_ours(obj)]
-            while not all(map(self._history.knows, there)) and time.time() < deadline:
+            existing = [obj for obj in found["items"] if kind in OWNERS or is_ours(obj)]
+            while not all(map(self._history.knows, existing)) and time.time() < deadline:
                 time.sleep(_POLL_SECONDS)
                 self._work()
 
     def _settle(self) -> None:
-        """What is not as it should be may be under way."""
+        """Waits until no violation is left that may still be corrected, for a limited time."""
         deadline = time.time() + self._settle_seconds
         while time.time() < deadline:
             self._work()
@@ -183,7 +184,7 @@ class Auditor:
                 return
             time.sleep(_SETTLE_POLL_SECONDS)
 
-    def _list_anew(self) -> None:
+    def _record_lists(self) -> None:
         self._work()
         deadline = time.time() + _LIST_SECONDS
         for kind in (*OWNERS, *CHILDREN):
@@ -200,7 +201,7 @@ class Auditor:
                     raise TimeoutError(f"cannot list {kind}: {error}") from error
                 time.sleep(_RETRY_SECONDS)
 
-    def _report(self, seconds: float) -> dict[str, object]:
+    def _report_of(self, seconds: float) -> dict[str, object]:
         found = [
             *final(self._history, self._limits, self._outages),
             *pending(self._history, self._limits, time.time(), self._outages),
@@ -216,7 +217,7 @@ class Auditor:
 
 
 def paths_in(namespace: str) -> dict[str, str]:
-    """By kind; of all namespaces if it is empty."""
+    """Returns the path of each kind in a namespace; in all namespaces if it is empty."""
     middle = f"/namespaces/{namespace}" if namespace else ""
     return {kind: f"{group}{middle}/{kind}" for kind, group in GROUPS.items()}
 

@@ -1,6 +1,6 @@
-"""What objects say, read by the auditor itself: owners, replicas, verdicts, how pods ended.
+"""Reads objects for the auditor: owners, replicas, results, and how pods ended.
 
-Sources: the contracts of TFJob and TrainJob (docs/tfjob.md, docs/trainjob.md) and of batch/v1 Job.
+The sources are the contracts of TFJob and TrainJob (docs/tfjob.md, docs/trainjob.md) and of batch/v1 Job.
 """
 
 from __future__ import annotations
@@ -9,21 +9,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from audit.jobs.history import CHILDREN, JOBS, OWNERS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
+from audit.jobs.history import (
+    CHILDREN,
+    JOBS,
+    OWNERS,
+    PODS,
+    TFJOBS,
+    TRAINJOBS,
+    History,
+    Object,
+    ObjectRecord,
+    version_of,
+)
 from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.trainer.naming import replica_id_of
 
 EXPECTS = "chaos.kubeflow.org/expects"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 FINISHED_PHASES = ("Done", "Failed")
-GENERATION = "kubeflow.org/generation"
+RESTART_ATTEMPT = "kubeflow.org/generation"
 _KIND_OF_OWNER = {"TFJob": TFJOBS, "TrainJob": TRAINJOBS}
 _STATES = {"SUCCESS": SUCCEEDED, "FAILED": FAILED, "RUNNING": "Running"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Replica:
-    """`role` in lower case, for both kinds."""
+    """A replica of a job of either kind; `role` is in lower case."""
 
     job: str
     role: str
@@ -35,22 +46,22 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """One end of a training container. `at`: when it was seen; `generation`: of the pod, 0 for none."""
+class ContainerEnd:
+    """One end of a training container, when it was observed, and the pod's restart attempt (0 without)."""
 
     version: int
     at: float
     exit_code: int
     reason: str
     pod: str
-    generation: int
+    attempt: int
 
     @property
     def is_permanent(self) -> bool:
         return 0 < self.exit_code < 128 or self.reason == "OOMKilled"
 
 
-# Who belongs to whom
+# Owners and children
 
 
 def controller_of(obj: Object) -> Object | None:
@@ -63,74 +74,74 @@ def labels_of(obj: Object) -> Mapping[str, str]:
 
 
 def kind_of_owner(reference: Object) -> str:
-    """The kind that an owner reference of ours names; empty for strangers."""
+    """Returns the kind of job that an owner reference names; empty for other owners."""
     kind = _KIND_OF_OWNER.get(str(reference.get("kind", "")), "")
     return kind if str(reference.get("apiVersion", "kubeflow.org/")).startswith("kubeflow.org/") else ""
 
 
 def is_ours(obj: Object) -> bool:
-    """Whether the product made it, or its pod came of a Job that it made."""
+    """Reports whether the product created the object, or the Job of the pod."""
     owner = controller_of(obj)
     return "runtime_id" in labels_of(obj) or (owner is not None and bool(kind_of_owner(owner)))
 
 
-def _last_controller(life: Life) -> Object | None:
-    """The one that it has, or had before it was let go."""
-    return next((found for each in reversed(life.versions) if (found := controller_of(each)) is not None), None)
+def _last_controller(record: ObjectRecord) -> Object | None:
+    """Returns the controlling owner reference, or the last one if it was removed."""
+    return next((found for each in reversed(record.versions) if (found := controller_of(each)) is not None), None)
 
 
-def job_uid_of(history: History, life: Life) -> str:
-    """The uid of the TFJob or TrainJob; through the Job for a pod; empty for strangers."""
-    owner = _last_controller(life)
-    if life.kind == PODS and owner is not None:
+def job_uid_of(history: History, record: ObjectRecord) -> str:
+    """Returns the uid of the TFJob or TrainJob, for a pod through its Job; empty for other objects."""
+    owner = _last_controller(record)
+    if record.kind == PODS and owner is not None:
         job = history.by_uid(owner["uid"])
         owner = _last_controller(job) if job is not None else None
     return str(owner["uid"]) if owner is not None and kind_of_owner(owner) else ""
 
 
-def replica_of(history: History, life: Life) -> Replica | None:
+def replica_of(history: History, record: ObjectRecord) -> Replica | None:
     """Whose child this is, by owner references and labels."""
-    uid, replica = job_uid_of(history, life), replica_id_of(labels_of(life.last))
+    uid, replica = job_uid_of(history, record), replica_id_of(labels_of(record.last))
     index = index_of(replica)
     return Replica(uid, kind_of(replica), index) if uid and index is not None else None
 
 
-def indexed_role_of(history: History, life: Life) -> tuple[str, str] | None:
+def indexed_role_of(history: History, record: ObjectRecord) -> tuple[str, str] | None:
     """Returns job and role of a Job or Service that all replicas of a role share; None for a child of one replica."""
-    uid, role = job_uid_of(history, life), replica_id_of(labels_of(life.last))
+    uid, role = job_uid_of(history, record), replica_id_of(labels_of(record.last))
     return (uid, role) if uid and role and index_of(role) is None else None
 
 
-def pods_of(history: History) -> Iterator[tuple[Replica, Life]]:
+def pods_of(history: History) -> Iterator[tuple[Replica, ObjectRecord]]:
     for pod in history.of(PODS):
         if (replica := replica_of(history, pod)) is not None:
             yield replica, pod
 
 
-def generation_of(obj: Object) -> int:
-    text = labels_of(obj).get(GENERATION, "")
+def restart_attempt_of(obj: Object) -> int:
+    text = labels_of(obj).get(RESTART_ATTEMPT, "")
     return int(text) if text.isdigit() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A TFJob or TrainJob and all that ever belonged to it."""
+    """A TFJob or TrainJob and all its children, including deleted ones."""
 
-    job: Life
-    children: Sequence[Life]
+    job: ObjectRecord
+    children: Sequence[ObjectRecord]
 
-    def of(self, kind: str) -> Iterator[Life]:
-        return (life for life in self.children if life.kind == kind)
+    def of(self, kind: str) -> Iterator[ObjectRecord]:
+        return (record for record in self.children if record.kind == kind)
 
 
 def families(history: History) -> list[Family]:
-    children: dict[str, list[Life]] = {}
-    for life in history.of(*CHILDREN):
-        children.setdefault(job_uid_of(history, life), []).append(life)
+    children: dict[str, list[ObjectRecord]] = {}
+    for record in history.of(*CHILDREN):
+        children.setdefault(job_uid_of(history, record), []).append(record)
     return [Family(job, children.get(job.uid, ())) for job in owners(history)]
 
 
-# What a job says
+# The status of a job
 
 
 def status_of(obj: Object) -> Object:
@@ -143,7 +154,7 @@ def phase_of(obj: Object) -> str:
 
 
 def state_of(obj: Object) -> str:
-    """In a TFJob's words for both kinds."""
+    """Returns the state of a job of either kind, as a TFJob names it."""
     state = str(status_of(obj).get("state", ""))
     return _STATES.get(state, state)
 
@@ -158,7 +169,7 @@ def conditions_of(obj: Object) -> list[Object]:
 
 
 def true_types(obj: Object) -> set[str]:
-    """Of the conditions that are True; a TrainJob's Complete is called Succeeded."""
+    """Returns the types of the conditions that are True, with Succeeded for a TrainJob's Complete."""
     return {own_type(each) for each in conditions_of(obj) if each["status"] == "True"}
 
 
@@ -167,24 +178,24 @@ def own_type(condition: Object) -> str:
 
 
 def reason_of(obj: Object, condition_type: str) -> str:
-    """The reason of a condition that is True."""
+    """Returns the reason of a condition that is True; empty otherwise."""
     found = (each for each in conditions_of(obj) if own_type(each) == condition_type and each["status"] == "True")
     return next((str(each.get("reason", "")) for each in found), "")
 
 
 def expected_of(obj: Object) -> str:
-    """Succeeded, Failed, or empty for anything."""
+    """Returns the expected result, Succeeded or Failed; empty for any."""
     return _STATES.get((obj["metadata"].get("annotations") or {}).get(EXPECTS, ""), "")
 
 
 def is_managed(obj: Object) -> bool:
-    """Whether the product's controller is the one that looks after it."""
+    """Reports whether the product's controller manages the job."""
     manager = str((obj.get("spec") or {}).get("managedBy") or "")
     return not manager or manager.startswith("kubeflow.org/")
 
 
 def chief_of(spec: Object) -> tuple[str, int]:
-    """Of a TFJob: role and index."""
+    """Returns role and index of the chief of a TFJob."""
     chief = (spec.get("terminationPolicy") or {}).get("chief") or {}
     types = [each.get("tfReplicaType", "MASTER") for each in spec.get("replicaSpecs") or ()]
     default = "MASTER" if "MASTER" in types else "WORKER"
@@ -194,34 +205,34 @@ def chief_of(spec: Object) -> tuple[str, int]:
 # How pods ended
 
 
-def ends_of(pod: Life, *, also_told_late: bool = False) -> Iterator[Ended]:
-    """Each end of the training container that counts: not what it ended with because it was stopped, or lost.
+def ends_of(pod: ObjectRecord, *, include_late_reports: bool = False) -> Iterator[ContainerEnd]:
+    """Yields the ends of the training container that count: not those of a pod that was stopped or lost.
 
-    `also_told_late`: those too of which the kubelet told only after somebody had deleted the pod.
+    With `include_late_reports`, also ends that the kubelet reported only after the pod was deleted.
     """
     seen: list[Object] = []
     for version, at in zip(pod.versions, pod.times, strict=True):
-        is_going = bool(version["metadata"].get("deletionTimestamp"))
-        if is_disrupted(version) or (is_going and not also_told_late):
+        is_being_deleted = bool(version["metadata"].get("deletionTimestamp"))
+        if is_disrupted(version) or (is_being_deleted and not include_late_reports):
             continue
         for ended in _terminated(version):
-            if ended not in seen and (not is_going or _ended_before(version, ended)):
+            if ended not in seen and (not is_being_deleted or _ended_before(version, ended)):
                 seen.append(ended)
-                yield Ended(
+                yield ContainerEnd(
                     version_of(version),
                     at,
                     int(ended["exitCode"]),
                     str(ended.get("reason", "")),
                     pod.uid,
-                    generation_of(version),
+                    restart_attempt_of(version),
                 )
 
 
 def _ended_before(pod: Object, ended: Object) -> bool:
-    """Before the pod was deleted, and not in the same second."""
+    """Reports whether the container ended before the pod was deleted, and not in the same second."""
     meta = pod["metadata"]
-    deleted = moment(meta["deletionTimestamp"]) - float(meta.get("deletionGracePeriodSeconds") or 0)
-    return 0 < moment(ended.get("finishedAt")) < deleted
+    deleted = epoch_seconds(meta["deletionTimestamp"]) - float(meta.get("deletionGracePeriodSeconds") or 0)
+    return 0 < epoch_seconds(ended.get("finishedAt")) < deleted
 
 
 def _terminated(pod: Object) -> Iterator[Object]:
@@ -238,36 +249,36 @@ def is_disrupted(pod: Object) -> bool:
     return any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions_of(pod))
 
 
-def is_over(pod: Object) -> bool:
+def has_ended(pod: Object) -> bool:
     return status_of(pod).get("phase") in (SUCCEEDED, FAILED)
 
 
-def stopped_at(pod: Life) -> float:
-    """The version at which a pod ended, or was told to."""
+def stopped_at(pod: ObjectRecord) -> float:
+    """Returns the version at which a pod ended or its deletion began."""
     for version in pod.versions:
-        if is_over(version) or version["metadata"].get("deletionTimestamp"):
+        if has_ended(version) or version["metadata"].get("deletionTimestamp"):
             return version_of(version)
     return pod.end
 
 
 def job_outcome(job: Object) -> str:
-    """Of a batch/v1 Job: Succeeded, Failed or empty."""
-    words = {"Complete": SUCCEEDED, "SuccessCriteriaMet": SUCCEEDED, "Failed": FAILED}
+    """Returns the outcome of a batch/v1 Job: Succeeded, Failed or empty."""
+    outcomes = {"Complete": SUCCEEDED, "SuccessCriteriaMet": SUCCEEDED, "Failed": FAILED}
     true = [each["type"] for each in conditions_of(job) if each["status"] == "True"]
-    return next((words[each] for each in true if each in words), "")
+    return next((outcomes[each] for each in true if each in outcomes), "")
 
 
-def completions_of(history: History, job: Life) -> Iterator[tuple[Replica, Ended]]:
+def completions_of(history: History, job: ObjectRecord) -> Iterator[tuple[Replica, ContainerEnd]]:
     """Yields when a child Job first reported the success of each of its replicas."""
     seen: set[Replica] = set()
     for version, at in zip(job.versions, job.times, strict=True):
         for replica in _succeeded(history, job, version):
             if replica not in seen:
                 seen.add(replica)
-                yield replica, Ended(version_of(version), at, 0, "", "", generation_of(version))
+                yield replica, ContainerEnd(version_of(version), at, 0, "", "", restart_attempt_of(version))
 
 
-def _succeeded(history: History, job: Life, version: Object) -> Iterator[Replica]:
+def _succeeded(history: History, job: ObjectRecord, version: Object) -> Iterator[Replica]:
     shared = indexed_role_of(history, job)
     if shared is not None:
         indexes = _indexes(str(status_of(version).get("completedIndexes", "")))
@@ -283,11 +294,11 @@ def _indexes(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def successes(history: History, *, also_told_late: bool = False) -> dict[Replica, list[Ended]]:
-    """The ends with 0 of each replica, by its pods (`ends_of`) and by what its Jobs counted; the earliest first."""
-    found: dict[Replica, list[Ended]] = {}
+def successes(history: History, *, include_late_reports: bool = False) -> dict[Replica, list[ContainerEnd]]:
+    """Returns the ends of each replica with exit code 0, by pods (`ends_of`) and Jobs; the earliest first."""
+    found: dict[Replica, list[ContainerEnd]] = {}
     for replica, pod in pods_of(history):
-        ends = ends_of(pod, also_told_late=also_told_late)
+        ends = ends_of(pod, include_late_reports=include_late_reports)
         found.setdefault(replica, []).extend(each for each in ends if each.exit_code == 0)
     for job in history.of(JOBS):
         for replica, ended in completions_of(history, job):
@@ -295,12 +306,12 @@ def successes(history: History, *, also_told_late: bool = False) -> dict[Replica
     return {replica: sorted(ends, key=lambda each: each.version) for replica, ends in found.items() if ends}
 
 
-def owners(history: History) -> Iterator[Life]:
+def owners(history: History) -> Iterator[ObjectRecord]:
     return history.of(*OWNERS)
 
 
-def moment(text: str | None) -> float:
-    """Seconds since the epoch; 0 for none."""
+def epoch_seconds(text: str | None) -> float:
+    """Returns a timestamp in seconds since the epoch; 0 if it is empty."""
     if not text:
         return 0.0
     found = datetime.fromisoformat(text)

@@ -1,7 +1,7 @@
-"""Gangs of which a part was bound for too long. Pure.
+"""Gangs that were partly bound for too long. Pure.
 
-A member that was bound once in an attempt, and whose pod then failed or was lost, is replaced alone: while it waits for
-its next pod, the gang is not called partly bound.
+A member that was bound in an attempt, and whose pod then failed or was lost, is replaced alone. The gang does not count
+as partly bound while that member waits for its next pod.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from audit.jobs.history import GANGS, PODS, History, Life, Object, version_of
+from audit.jobs.history import GANGS, PODS, History, Object, ObjectRecord, version_of
 from audit.objects import Gang, Pod, gang_of, is_partly_bound, pod_of
 
 _NEVER = float("inf")
@@ -22,27 +22,27 @@ class _Change:
     at: float
     kind: str
     obj: Object
-    is_gone: bool
+    is_deleted: bool
 
 
 @dataclass(slots=True)
 class _State:
-    """Of one gang while its changes are told."""
+    """The state of one gang while its changes are applied."""
 
     gang: Gang | None = None
     pods: dict[str, Pod] = field(default_factory=dict)
-    # (attempt, member) of those that were bound ever, or ended.
+    # (attempt, member) of the members that have been bound or have ended.
     served: set[tuple[str, str]] = field(default_factory=set)
 
-    def tell(self, change: _Change) -> None:
+    def apply(self, change: _Change) -> None:
         if change.kind == GANGS:
-            self.gang = None if change.is_gone else gang_of(change.obj)
+            self.gang = None if change.is_deleted else gang_of(change.obj)
             return
         pod = pod_of(change.obj)
         if pod.node or pod.is_finished:
             self.served.add((pod.attempt, pod.member))
         self.pods[pod.uid] = pod
-        if change.is_gone:
+        if change.is_deleted:
             del self.pods[pod.uid]
 
     @property
@@ -54,27 +54,28 @@ class _State:
 
 
 def partial_for_too_long(history: History, outages: Sequence[float], deadline_seconds: float) -> Iterator[str]:
-    """Gangs that were partly bound for longer than `deadline_seconds`, which begin anew with each outage."""
-    for gang, began, ended in _stretches(history):
+    """Yields gangs that were partly bound for longer than `deadline_seconds`, counted from the last outage."""
+    for gang, began, ended in _partly_bound_times(history):
         if ended != _NEVER and _longest(began, ended, outages) > deadline_seconds:
-            yield f"{gang} was bound in part for {ended - began:.1f} s"
+            yield f"{gang} was partly bound for {ended - began:.1f} s"
 
 
 def partial_now(history: History) -> Iterator[str]:
-    for gang, _, ended in _stretches(history):
+    """Yields gangs that are partly bound at the end of the history."""
+    for gang, _, ended in _partly_bound_times(history):
         if ended == _NEVER:
-            yield f"{gang} is bound in part"
+            yield f"{gang} is partly bound"
 
 
-def _stretches(history: History) -> Iterator[tuple[Life, float, float]]:
-    """Each gang with the times from which and until which it was partly bound."""
-    pods: dict[str, list[Life]] = {}
+def _partly_bound_times(history: History) -> Iterator[tuple[ObjectRecord, float, float]]:
+    """Yields each gang with the begin and the end of each time in which it was partly bound."""
+    pods: dict[str, list[ObjectRecord]] = {}
     for pod in history.of(PODS):
         pods.setdefault(f"{pod.namespace}/{pod_of(pod.versions[0]).gang.partition('/')[2]}", []).append(pod)
     for gang in history.of(GANGS):
         state, since = _State(), 0.0
         for change in _changes([gang, *pods.get(f"{gang.namespace}/{gang.name}", ())]):
-            state.tell(change)
+            state.apply(change)
             if not state.is_partly_bound:
                 if since:
                     yield gang, since, change.at
@@ -85,23 +86,23 @@ def _stretches(history: History) -> Iterator[tuple[Life, float, float]]:
             yield gang, since, _NEVER
 
 
-def _changes(lives: Sequence[Life]) -> list[_Change]:
-    """In the order in which the server wrote them."""
-    found = [
-        _Change(version_of(obj), at, life.kind, obj, is_gone=False)
-        for life in lives
-        for obj, at in zip(life.versions, life.times, strict=True)
+def _changes(records: Sequence[ObjectRecord]) -> list[_Change]:
+    """Returns the changes of the objects in the order in which the server wrote them."""
+    versions = [
+        _Change(version_of(obj), at, record.kind, obj, is_deleted=False)
+        for record in records
+        for obj, at in zip(record.versions, record.times, strict=True)
     ]
-    gone = [
-        _Change(life.ended, life.ended_at, life.kind, life.last, is_gone=True)
-        for life in lives
-        if life.ended is not None
+    deletions = [
+        _Change(record.ended, record.ended_at, record.kind, record.last, is_deleted=True)
+        for record in records
+        if record.ended is not None
     ]
-    # What has gone comes after the last version of it.
-    return sorted([*found, *gone], key=lambda change: (change.version, change.is_gone))
+    # The deletion of an object follows its last version.
+    return sorted([*versions, *deletions], key=lambda change: (change.version, change.is_deleted))
 
 
 def _longest(began: float, ended: float, outages: Sequence[float]) -> float:
-    """The longest time without an outage between the two."""
+    """Returns the longest time without an outage between begin and end."""
     marks = [began, *sorted(at for at in outages if began < at < ended), ended]
     return max(later - earlier for earlier, later in itertools.pairwise(marks))

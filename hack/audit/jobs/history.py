@@ -1,7 +1,7 @@
-"""All that was seen of objects, version by version. Pure.
+"""All observed versions of all objects. Pure.
 
-Versions are compared across kinds: Kubernetes keeps one order for all. Where watching had a gap, lives are taken as
-short as they were surely seen, so that a gap may hide a violation but never make one up.
+Versions are comparable across kinds: Kubernetes keeps one order for all. If a watch had a gap, the record of an object
+covers only the time in which it certainly existed, so that a gap may hide a violation but never cause a false one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TFJOBS, TRAINJOBS, JOBS, SERVICES = "tfjobs", "trainjobs", "jobs", "services"
 CONFIG_MAPS, SECRETS, PODS, GANGS = "configmaps", "secrets", "pods", "gangs"
 OWNERS = (TFJOBS, TRAINJOBS)
 CHILDREN = (JOBS, SERVICES, CONFIG_MAPS, SECRETS, PODS, GANGS)
-_WORDS = {
+_KIND_NAMES = {
     TFJOBS: "TFJob",
     TRAINJOBS: "TrainJob",
     JOBS: "Job",
@@ -31,11 +31,11 @@ _NEVER = float("inf")
 
 
 @dataclass(slots=True)
-class Life:
-    """One object from its first version that was seen; `ended`: the version of its deletion, None while it lives.
+class ObjectRecord:
+    """The observed versions of one object; `ended` is the version of its deletion, None while it exists.
 
-    `times` has, for each version, when it was seen: seconds since the epoch. `is_begin_seen`: it was made at `begin`,
-    not before.
+    `times` contains when each version was observed, in seconds since the epoch. `is_begin_seen` means that the object
+    was created at `begin` and not before.
     """
 
     kind: str
@@ -70,78 +70,81 @@ class Life:
         return _NEVER if self.ended is None else self.ended
 
     @property
-    def moved_at(self) -> float:
-        """When anything was last seen to happen to it."""
+    def changed_at(self) -> float:
+        """When the last change of the object was observed."""
         return max(self.times[-1], self.ended_at)
 
     def __str__(self) -> str:
-        return f"{_WORDS[self.kind]} {self.namespace}/{self.name} ({self.uid})"
+        return f"{_KIND_NAMES[self.kind]} {self.namespace}/{self.name} ({self.uid})"
 
 
 class History:
-    """All lives, by uid. One thread at a time."""
+    """The records of all objects, by uid. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._lives: dict[str, Life] = {}
+        self._records: dict[str, ObjectRecord] = {}
         self._gaps: list[float] = []
         self.count = 0
 
     def record(self, kind: str, change: str, obj: Object, at: float) -> None:
-        """A watch event; what was seen before changes nothing.
+        """Records a watch event; versions that are already known change nothing.
 
-        Any `change` but DELETED means that it is there, and any but ADDED that it may have been there before.
+        Any `change` but DELETED means that the object exists, and any but ADDED that it may have existed before.
         """
-        life = self._lives.setdefault(obj["metadata"]["uid"], Life(kind, is_begin_seen=change == "ADDED"))
-        if not life.versions or version_of(obj) > version_of(life.last):
-            life.versions.append(obj)
-            life.times.append(at)
+        record = self._records.setdefault(obj["metadata"]["uid"], ObjectRecord(kind, is_begin_seen=change == "ADDED"))
+        if not record.versions or version_of(obj) > version_of(record.last):
+            record.versions.append(obj)
+            record.times.append(at)
             self.count += 1
-        if change == "DELETED" and life.ended is None:
-            life.ended, life.ended_at = version_of(obj), at
+        if change == "DELETED" and record.ended is None:
+            record.ended, record.ended_at = version_of(obj), at
 
     def record_list(self, kind: str, objects: Collection[Object], version: int, at: float) -> None:
-        """All that there is of a kind at `version`: what is not in it has gone right after it was seen last."""
+        """Records all objects of a kind at `version`.
+
+        Objects that are not in the list count as deleted right after their last observed version.
+        """
         for obj in objects:
             self.record(kind, "LISTED", obj, at)
-        there = {obj["metadata"]["uid"] for obj in objects}
-        for life in self.living(kind):
-            if life.uid not in there and version_of(life.last) <= version:
-                life.ended, life.ended_at = version_of(life.last), at
+        listed = {obj["metadata"]["uid"] for obj in objects}
+        for record in self.existing(kind):
+            if record.uid not in listed and version_of(record.last) <= version:
+                record.ended, record.ended_at = version_of(record.last), at
 
     def note_gap(self, at: float) -> None:
-        """The server had forgotten where a watch stood: something may have happened just now that nobody saw."""
+        """Records that the server had compacted a watch's version, so that changes may have been missed until now."""
         self._gaps.append(at)
 
     def had_gap(self, since: float, until: float = _NEVER) -> bool:
         return any(since <= at <= until for at in self._gaps)
 
     def knows(self, obj: Object) -> bool:
-        """Whether this version of an object was seen, or a later one."""
-        life = self._lives.get(obj["metadata"]["uid"])
-        return life is not None and version_of(life.last) >= version_of(obj)
+        """Reports whether this version of an object, or a later one, was observed."""
+        record = self._records.get(obj["metadata"]["uid"])
+        return record is not None and version_of(record.last) >= version_of(obj)
 
-    def of(self, *kinds: str) -> Iterator[Life]:
-        return (life for life in self._lives.values() if life.kind in kinds)
+    def of(self, *kinds: str) -> Iterator[ObjectRecord]:
+        return (record for record in self._records.values() if record.kind in kinds)
 
-    def living(self, *kinds: str) -> list[Life]:
-        return [life for life in self.of(*kinds) if life.ended is None]
+    def existing(self, *kinds: str) -> list[ObjectRecord]:
+        return [record for record in self.of(*kinds) if record.ended is None]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every version in the order of the cluster: when it was `seen` (or is `gone`), its kind, the object itself."""
+        """Returns every version in the order of the cluster, with its time, kind and change: `seen` or `gone`."""
         found = [
-            (version_of(obj), {"at": at, "kind": life.kind, "change": "seen", "object": obj})
-            for life in self._lives.values()
-            for at, obj in zip(life.times, life.versions, strict=True)
+            (version_of(obj), {"at": at, "kind": record.kind, "change": "seen", "object": obj})
+            for record in self._records.values()
+            for at, obj in zip(record.times, record.versions, strict=True)
         ]
         found += [
-            (life.ended, {"at": life.ended_at, "kind": life.kind, "change": "gone", "object": life.last})
-            for life in self._lives.values()
-            if life.ended is not None
+            (record.ended, {"at": record.ended_at, "kind": record.kind, "change": "gone", "object": record.last})
+            for record in self._records.values()
+            if record.ended is not None
         ]
         return [row for _, row in sorted(found, key=lambda each: each[0])]
 
-    def by_uid(self, uid: str) -> Life | None:
-        return self._lives.get(uid)
+    def by_uid(self, uid: str) -> ObjectRecord | None:
+        return self._records.get(uid)
 
 
 def version_of(obj: Object) -> int:

@@ -1,4 +1,4 @@
-"""All rules, and how their violations are counted. Pure: a history in, violations out."""
+"""Applies all rules and counts violations by category. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rule = Callable[[History], Iterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`reaction_seconds`: so long the product may take to act, outages not counted. `skew_seconds`: of its clock."""
+    """`reaction_seconds` is the time for a reaction, outages excluded; `skew_seconds` is the allowed clock skew."""
 
     reaction_seconds: float = 60.0
     skew_seconds: float = 1.0
@@ -34,28 +34,28 @@ class Finding:
 
 
 def final(history: History, limits: Limits, outages: Sequence[float]) -> list[Finding]:
-    """What has gone wrong for good, whatever happens next. `outages`: times at which one just happened."""
+    """Returns violations that nothing can correct any more. `outages` are the times of outages."""
     rules: tuple[tuple[str, Rule], ...] = (
         (DUPLICATES, children.duplicates),
-        (PARTIAL_GANGS, lambda some: gangs.partial_for_too_long(some, outages, limits.reaction_seconds)),
-        (WRONG_STATES, lambda some: states.wrong_states(some, limits.skew_seconds)),
+        (PARTIAL_GANGS, lambda history: gangs.partial_for_too_long(history, outages, limits.reaction_seconds)),
+        (WRONG_STATES, lambda history: states.wrong_states(history, limits.skew_seconds)),
         (WRONG_STATES, runs.wrong_ends),
-        (WRONG_STATES, lambda some: runs.missed_successes(some, outages, limits.reaction_seconds)),
+        (WRONG_STATES, lambda history: runs.missed_successes(history, outages, limits.reaction_seconds)),
         (WRONG_STATES, runs.uncaused_restarts),
-        (RERUNS, lambda some: reruns(some, outages, limits.reaction_seconds)),
+        (RERUNS, lambda history: reruns(history, outages, limits.reaction_seconds)),
     )
     return [Finding(category, text) for category, rule in rules for text in rule(history)]
 
 
 def pending(history: History, limits: Limits, now: float, outages: Sequence[float] = ()) -> list[Finding]:
-    """What is wrong if it stays so: the product may still be at it."""
-    # Whoever could do nothing for a while has his time from then on.
+    """Returns violations that the product or Kubernetes may still correct."""
+    # The time for a reaction starts again after an outage.
     since = now - limits.reaction_seconds
     since = float("-inf") if any(at > since for at in outages) else since
     rules: tuple[tuple[str, Rule], ...] = (
         (ORPHANS, children.orphans),
         (ORPHANS, children.leftovers),
         (PARTIAL_GANGS, gangs.partial_now),
-        (STUCK, lambda some: stuck.stuck(some, since)),
+        (STUCK, lambda history: stuck.stuck(history, since)),
     )
     return [Finding(category, text) for category, rule in rules for text in rule(history)]

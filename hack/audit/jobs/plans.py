@@ -1,17 +1,17 @@
-"""Which replicas a job may have at all: what its spec has ever asked for. Pure."""
+"""Decides which replicas a job may have: those that any version of its spec has requested. Pure."""
 
 from __future__ import annotations
 
 from audit.jobs.facts import Replica, status_of
-from audit.jobs.history import TFJOBS, Life, Object
+from audit.jobs.history import TFJOBS, Object, ObjectRecord
 
-# Of a TrainJob: one pod each. Nodes are counted.
+# Roles of a TrainJob with one pod each; only nodes have a count.
 _SINGLE_ROLES = ("dataset-initializer", "model-initializer", "model-exporter", "launcher")
 _UNKNOWN = 1 << 31
 
 
-def is_planned(job: Life, replica: Replica) -> bool:
-    """Whether any version of the job has a place for it."""
+def is_planned(job: ObjectRecord, replica: Replica) -> bool:
+    """Reports whether any version of the job contains the replica."""
     if job.kind == TFJOBS:
         most = max(_tf_count(version, replica.role) for version in job.versions)
     else:
@@ -20,11 +20,11 @@ def is_planned(job: Life, replica: Replica) -> bool:
 
 
 def node_count(job: Object) -> int:
-    """Of a TrainJob: what it says itself, or its status says for its runtime; 0 if neither does."""
+    """Returns the number of nodes of a TrainJob, from its spec or, for its runtime, from its status; 0 if unknown."""
     spec = job["spec"]
-    said = spec.get("numNodes") or (spec.get("trainer") or {}).get("numNodes")
+    requested = spec.get("numNodes") or (spec.get("trainer") or {}).get("numNodes")
     steps = status_of(job).get("jobsStatus") or ()
-    return int(said or next((each.get("replicas", 0) for each in steps if each["name"] == "node"), 0))
+    return int(requested or next((each.get("replicas", 0) for each in steps if each["name"] == "node"), 0))
 
 
 def _tf_count(job: Object, role: str) -> int:
@@ -37,7 +37,7 @@ def _tf_count(job: Object, role: str) -> int:
 
 
 def _most_workers(job: Object) -> int:
-    """Those that have succeeded keep their indexes, and others come beside them."""
+    """Returns the largest number of worker indexes: workers that have succeeded keep their index, others are added."""
     spec = job["spec"]
     most = max(int(spec.get("workerReplicas") or 0), int((spec.get("autoscaling") or {}).get("maxWorkers") or 0))
     done = [each for each in status_of(job).get("succeededIndexes") or () if each.startswith("worker-")]

@@ -1,19 +1,19 @@
 """Replicas that ran again after they had succeeded. Pure.
 
-A **rerun** is a pod that was made for a replica after that replica had succeeded: its training container had ended with
-0, its child Job was complete, or the job's status said so. It is allowed for
+A **rerun** is a pod that was created for a replica after that replica had succeeded: its training container had exited
+with 0, its child Job was complete, or the job's status listed it as succeeded. A rerun is allowed for
 
-- a parameter server of a TFJob, which is started again until the chief is done;
-- a node or launcher of a TrainJob whose set was restarted since: the pod carries a higher `kubeflow.org/generation`
-  than the one that succeeded;
-- a success that nobody could know of any more. Its witnesses are the pod, until it is deleted, and the complete Job,
-  until that is. Where a user, or the Job controller for a suspension, has taken both before the status could name the
-  replica, there is nothing left to tell of it. The controller has `reaction_seconds` to write the status, which begin
-  anew with each outage. A Job that the controller itself deletes (in the foreground: users of `make chaos` do not)
-  stays a witness: it must look before.
+- a parameter server of a TFJob, which is restarted until the chief has ended;
+- a node or launcher of a TrainJob that was restarted with all its peers since: the pod has a higher restart attempt
+  (label `kubeflow.org/generation`) than the one that succeeded;
+- a success of which no record existed any more. The records are the pod and the complete Job until each is deleted. If
+  a user, or the Job controller for a suspension, deleted both before the status listed the replica, nothing shows the
+  success. The controller has `reaction_seconds` to write the status, which start again with each outage. A Job that the
+  controller itself deletes (in the foreground, unlike the users of `make chaos`) stays a record: the controller must
+  check it before the deletion.
 
-Not for a resume, nor a resize: replicas that have succeeded do not run again. A pod whose creation nobody saw, because
-the server had forgotten where the watch stood, is not judged.
+A resume or a resize allows no rerun: replicas that have succeeded do not run again. A pod whose creation was missed
+because of a gap in a watch is not judged.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from audit.jobs.facts import (
-    Ended,
+    ContainerEnd,
     Replica,
     completions_of,
     controller_of,
     ends_of,
-    generation_of,
     owners,
     pods_of,
+    restart_attempt_of,
     status_of,
 )
-from audit.jobs.history import JOBS, TFJOBS, TRAINJOBS, History, Life, version_of
+from audit.jobs.history import JOBS, TFJOBS, TRAINJOBS, History, ObjectRecord, version_of
 
-_BY_THE_CONTROLLER = "foregroundDeletion"
+_CONTROLLER_FINALIZER = "foregroundDeletion"
 _ALWAYS = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class _Success:
-    """`until`: the version from which on this witness says nothing any more; `until_at`: when that was seen."""
+    """A record of a success, the version at which that record was deleted, and when that was observed."""
 
-    ended: Ended
+    ended: ContainerEnd
     until: float = _ALWAYS
     until_at: float = _ALWAYS
 
 
 def reruns(history: History, outages: Sequence[float], reaction_seconds: float) -> Iterator[str]:
-    """See the module. `outages`: times at which one just happened."""
+    """Yields pods that are reruns (see the module). `outages` are the times of outages."""
     known = _successes(history)
-    said = {job.uid: _said_to_have_succeeded(job) for job in owners(history)}
+    reported = {job.uid: _reported_successes(job) for job in owners(history)}
     for replica, pod in pods_of(history):
         job = history.by_uid(replica.job)
         if job is None or not pod.is_begin_seen or (job.kind == TFJOBS and replica.role == "ps"):
             continue
-        successes = (*known.get(replica, ()), *said[job.uid].get(replica.id, ()))
-        made = [each for each in successes if _is_rerun(job, pod, each.ended)]
-        if any(_could_be_known(history, pod, each, outages, reaction_seconds) for each in made):
-            yield f"{pod} was made after {replica.id} of {job} had succeeded"
+        successes = (*known.get(replica, ()), *reported[job.uid].get(replica.id, ()))
+        reruns_of_pod = [each for each in successes if _is_rerun(job, pod, each.ended)]
+        if any(_could_be_known(history, pod, each, outages, reaction_seconds) for each in reruns_of_pod):
+            yield f"{pod} was created after {replica.id} of {job} had succeeded"
 
 
-def _is_rerun(job: Life, pod: Life, ended: Ended) -> bool:
+def _is_rerun(job: ObjectRecord, pod: ObjectRecord, ended: ContainerEnd) -> bool:
     if pod.begin <= ended.version or pod.uid == ended.pod:
         return False
-    return job.kind == TFJOBS or generation_of(pod.last) <= ended.generation
+    return job.kind == TFJOBS or restart_attempt_of(pod.last) <= ended.attempt
 
 
 def _could_be_known(
-    history: History, pod: Life, success: _Success, outages: Sequence[float], reaction_seconds: float
+    history: History, pod: ObjectRecord, success: _Success, outages: Sequence[float], reaction_seconds: float
 ) -> bool:
-    """When the Job was made that made `pod`, or for as long as the controller may take."""
+    """Reports whether a record existed when the Job of `pod` was created, or for longer than the reaction time."""
     child = history.by_uid(str((controller_of(pod.last) or {}).get("uid", "")))
     is_successor = child is not None and child.begin > success.ended.version
     if success.until > (child.begin if child is not None and is_successor else pod.begin):
@@ -80,35 +80,35 @@ def _could_be_known(
 
 
 def _successes(history: History) -> dict[Replica, list[_Success]]:
-    """By each witness."""
+    """Returns the successes of each replica, one for each record."""
     found: dict[Replica, list[_Success]] = {}
     for replica, pod in pods_of(history):
         ends = (each for each in ends_of(pod) if each.exit_code == 0)
-        found.setdefault(replica, []).extend(_Success(each, *_leaves(pod)) for each in ends)
+        found.setdefault(replica, []).extend(_Success(each, *_deletion_of(pod)) for each in ends)
     for job in history.of(JOBS):
         for replica, ended in completions_of(history, job):
-            found.setdefault(replica, []).append(_Success(ended, *_leaves(job)))
+            found.setdefault(replica, []).append(_Success(ended, *_deletion_of(job)))
     return found
 
 
-def _leaves(life: Life) -> tuple[float, float]:
-    """The version with which it is on its way out or gone, and when that was seen."""
-    for version, at in zip(life.versions, life.times, strict=True):
+def _deletion_of(record: ObjectRecord) -> tuple[float, float]:
+    """Returns the version at which an object was deleted or its deletion began, and when that was observed."""
+    for version, at in zip(record.versions, record.times, strict=True):
         meta = version["metadata"]
         if not meta.get("deletionTimestamp"):
             continue
-        is_by_the_controller = life.kind == JOBS and _BY_THE_CONTROLLER in (meta.get("finalizers") or ())
+        is_by_the_controller = record.kind == JOBS and _CONTROLLER_FINALIZER in (meta.get("finalizers") or ())
         return (_ALWAYS, _ALWAYS) if is_by_the_controller else (version_of(version), at)
-    return (_ALWAYS, _ALWAYS) if life.ended is None else (life.ended, life.ended_at)
+    return (_ALWAYS, _ALWAYS) if record.ended is None else (record.ended, record.ended_at)
 
 
-def _said_to_have_succeeded(job: Life) -> dict[str, list[_Success]]:
-    """When the status named each replica first, for each generation."""
+def _reported_successes(job: ObjectRecord) -> dict[str, list[_Success]]:
+    """Returns when the status first listed each replica as succeeded, for each restart attempt."""
     found: dict[str, dict[int, _Success]] = {}
     for version, at in zip(job.versions, job.times, strict=True):
         status = status_of(version)
-        generation = int(status.get("restarts", 0)) if job.kind == TRAINJOBS else 0
+        attempt = int(status.get("restarts", 0)) if job.kind == TRAINJOBS else 0
         for each in status.get("succeededIndexes") or ():
-            ended = Ended(version_of(version), at, 0, "", "", generation)
-            found.setdefault(each, {}).setdefault(generation, _Success(ended))
-    return {each: list(by_generation.values()) for each, by_generation in found.items()}
+            ended = ContainerEnd(version_of(version), at, 0, "", "", attempt)
+            found.setdefault(each, {}).setdefault(attempt, _Success(ended))
+    return {each: list(by_attempt.values()) for each, by_attempt in found.items()}

@@ -1,4 +1,4 @@
-"""What pods did, and what jobs say that they did: restarts, verdicts. Pure."""
+"""Compares what pods did with what jobs report: restarts and results. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from audit.jobs.facts import (
     FAILED,
-    GENERATION,
+    RESTART_ATTEMPT,
     SUCCEEDED,
     Family,
     Replica,
@@ -14,7 +14,6 @@ from audit.jobs.facts import (
     controller_of,
     ends_of,
     families,
-    generation_of,
     is_disrupted,
     is_finished,
     is_managed,
@@ -23,39 +22,40 @@ from audit.jobs.facts import (
     pods_of,
     reason_of,
     replica_of,
+    restart_attempt_of,
     state_of,
     status_of,
     successes,
 )
-from audit.jobs.history import GANGS, JOBS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
+from audit.jobs.history import GANGS, JOBS, PODS, TFJOBS, TRAINJOBS, History, Object, ObjectRecord, version_of
 from audit.jobs.plans import node_count
 
-# Reasons of the condition Failed for which a pod has to have ended with an error.
+# Reasons of the condition Failed that require a pod that ended with an error.
 _BY_PODS = ("ReplicaFailed", "BackoffLimitExceeded")
-# A gap is known when the server answers again.
+# A gap is noticed once the server responds again.
 _GAP_IS_KNOWN_SECONDS = 120.0
 
 
 def uncaused_restarts(history: History) -> Iterator[str]:
-    """`status.restarts` is at most what pods and Jobs can account for."""
+    """Yields jobs whose `status.restarts` exceeds the failures and losses of pods and Jobs."""
     for family in families(history):
         job = family.job
         most = max(int(status_of(version).get("restarts", 0)) for version in job.versions)
-        if not most or _is_unseen(history, job):
+        if not most or _may_have_gap(history, job):
             continue
-        causes = _bad_generations(family) if job.kind == TRAINJOBS else _bad_ends(family)
+        causes = _bad_attempts(family) if job.kind == TRAINJOBS else _bad_ends(family)
         if most > causes:
-            yield f"{job} counts {most} restarts, and its pods account for {causes}"
+            yield f"{job} counts {most} restarts, but its pods account for {causes}"
 
 
-def _is_unseen(history: History, job: Life) -> bool:
-    """Whether there was a gap from its begin to its end, or so soon after it that it may have hidden what led to it."""
+def _may_have_gap(history: History, job: ObjectRecord) -> bool:
+    """Reports whether a gap between the begin of a job and some time after its end may have hidden causes."""
     ends = (at for at, version in zip(job.times, job.versions, strict=True) if is_finished(version))
     return history.had_gap(job.times[0], next(ends, float("inf")) + _GAP_IS_KNOWN_SECONDS)
 
 
 def _bad_ends(family: Family) -> int:
-    """Restarts in place, and pods that were to be replaced: as many as the Job counted, or as were seen."""
+    """Returns the number of restarts in place and of replaced pods, as counted by the Job or as observed."""
     in_place = sum(map(_restarts_in_place, family.of(PODS)))
     replaced: dict[str, int] = {}
     for pod in family.of(PODS):
@@ -66,52 +66,52 @@ def _bad_ends(family: Family) -> int:
     return in_place + sum(max(replaced.get(uid, 0), jobs.get(uid, 0)) for uid in replaced.keys() | jobs.keys())
 
 
-def _bad_generations(family: Family) -> int:
-    """A set is restarted once for each generation of it in which something went wrong."""
-    bad = {generation_of(pod.last) for pod in family.of(PODS) if _ended_badly(pod)}
-    failed = {generation_of(child.last) for child in family.of(JOBS) if _failures(child)}
-    return len(bad | failed | set(_bereft(family)))
+def _bad_attempts(family: Family) -> int:
+    """Returns the number of restart attempts in which something failed; each of them restarts all replicas once."""
+    bad = {restart_attempt_of(pod.last) for pod in family.of(PODS) if _ended_badly(pod)}
+    failed = {restart_attempt_of(child.last) for child in family.of(JOBS) if _failures(child)}
+    return len(bad | failed | set(_attempts_with_deleted_jobs(family)))
 
 
-def _bereft(family: Family) -> Iterator[int]:
-    """Generations of which somebody deleted a child Job: the product does so only once the restart is on record.
+def _attempts_with_deleted_jobs(family: Family) -> Iterator[int]:
+    """Yields restart attempts of which a user deleted a child Job; the product does so only after counting the restart.
 
-    Its pod may have ended with 0 before anybody knew, or may not have been made yet. A gang's Jobs are deleted by the
-    product as well, and no restart is counted for one without a pod.
+    The pod may have exited with 0 unnoticed, or may not have been created yet. Jobs of a gang are also deleted by the
+    product, and no restart counts for one without a pod.
     """
     if any(family.of(GANGS)):
         return
     for child in family.of(JOBS):
-        generation = generation_of(child.last)
-        counted = _counted_at(family.job, generation + 1)
-        if GENERATION in labels_of(child.last) and counted is not None and _gone_at(child) < counted:
-            yield generation
+        attempt = restart_attempt_of(child.last)
+        counted = _counted_at(family.job, attempt + 1)
+        if RESTART_ATTEMPT in labels_of(child.last) and counted is not None and _deleted_at(child) < counted:
+            yield attempt
 
 
-def _counted_at(job: Life, restarts: int) -> int | None:
-    """The version of the job that said so first."""
-    said = (version_of(each) for each in job.versions if int(status_of(each).get("restarts", 0)) >= restarts)
-    return next(said, None)
+def _counted_at(job: ObjectRecord, restarts: int) -> int | None:
+    """Returns the first version of the job with so many restarts."""
+    versions = (version_of(each) for each in job.versions if int(status_of(each).get("restarts", 0)) >= restarts)
+    return next(versions, None)
 
 
-def _gone_at(child: Life) -> float:
-    """The version at which it was deleted, whether it stayed for its pods or not."""
+def _deleted_at(child: ObjectRecord) -> float:
+    """Returns the version at which the deletion of a child began."""
     going = (version_of(each) for each in child.versions if each["metadata"].get("deletionTimestamp"))
     return next(going, child.end)
 
 
-def _restarts_in_place(pod: Life) -> int:
-    """Of all its containers."""
+def _restarts_in_place(pod: ObjectRecord) -> int:
+    """Returns the number of restarts of all containers of a pod."""
     return max(sum(int(each.get("restartCount", 0)) for each in _containers(version)) for version in pod.versions)
 
 
-def _ended_badly(pod: Life) -> bool:
-    """Whether its end, not one that a restart in place followed, was a failure or was not its own."""
+def _ended_badly(pod: ObjectRecord) -> bool:
+    """Reports whether the pod failed, was disrupted or was deleted, not counting restarts in place."""
     if any(is_disrupted(version) for version in pod.versions):
         return True
     phase = status_of(pod.last).get("phase")
-    is_leaving = pod.ended is not None or "deletionTimestamp" in pod.last["metadata"]
-    return phase == FAILED or (phase != SUCCEEDED and (is_leaving or any(map(_has_failed, _containers(pod.last)))))
+    is_deleted = pod.ended is not None or "deletionTimestamp" in pod.last["metadata"]
+    return phase == FAILED or (phase != SUCCEEDED and (is_deleted or any(map(_has_failed, _containers(pod.last)))))
 
 
 def _has_failed(container: Object) -> bool:
@@ -123,53 +123,54 @@ def _containers(pod: Object) -> list[Object]:
     return found
 
 
-def _failures(child: Life) -> int:
+def _failures(child: ObjectRecord) -> int:
     return max(int(status_of(version).get("failed", 0)) for version in child.versions)
 
 
 def wrong_ends(history: History) -> Iterator[str]:
-    """A verdict is what pods did; who is remembered as succeeded did succeed. Not judged where something was unseen."""
-    known = successes(history, also_told_late=True)
+    """Yields jobs whose result or `succeededIndexes` no pod accounts for. Jobs with a gap are not judged."""
+    known = successes(history, include_late_reports=True)
     for family in families(history):
         job = family.job
-        if not is_managed(job.last) or _is_unseen(history, job):
+        if not is_managed(job.last) or _may_have_gap(history, job):
             continue
         if is_finished(job.last) and state_of(job.last) == SUCCEEDED:
-            for each in _needed(history, family):
+            for each in _required_replicas(history, family):
                 if each not in known:
-                    yield f"{job} says Succeeded, but no pod of {each.id} ended with 0"
+                    yield f"{job} reports Succeeded, but no pod of {each.id} exited with 0"
         if is_finished(job.last) and state_of(job.last) == FAILED:
             yield from _wrong_failures(history, family)
         for name in status_of(job.last).get("succeededIndexes") or ():
             role, _, index = name.rpartition("-")
             if Replica(job.uid, role, int(index)) not in known:
-                yield f"{job} says that {name} succeeded, but no pod of it ended with 0"
+                yield f"{job} reports that {name} succeeded, but no pod of it exited with 0"
 
 
 def missed_successes(history: History, outages: Sequence[float], reaction_seconds: float) -> Iterator[str]:
-    """A TFJob whose chief has succeeded does not fail any more: not for a deadline, nor for another replica's end.
+    """Yields TFJobs that failed although their chief had succeeded, by a deadline or another replica.
 
-    Within `reaction_seconds`, which begin anew with each outage, its controller may not have seen the success. Whether
-    a chief may have run again after it is not judged here (`audit.jobs.reruns`), and so not what it then ended with.
+    Within `reaction_seconds`, which start again with each outage, the controller may not have observed the success.
+    Whether the chief was allowed to run again is judged by `audit.jobs.reruns`, and the result of a rerun does not
+    count here.
     """
     known = successes(history)
-    begun: dict[Replica, int] = {}
+    last_created: dict[Replica, int] = {}
     for replica, pod in pods_of(history):
-        begun[replica] = max(begun.get(replica, 0), pod.begin)
+        last_created[replica] = max(last_created.get(replica, 0), pod.begin)
     for job in history.of(TFJOBS):
         seen = zip(job.versions, job.times, strict=True)
         failed = next((at for version, at in seen if state_of(version) == FAILED), None)
         chief = Replica(job.uid, *chief_of(job.last["spec"]))
-        ends = [each for each in known.get(chief, ()) if each.version > begun.get(chief, 0)]
-        if failed is None or not ends or not is_managed(job.last) or _is_unseen(history, job):
+        ends = [each for each in known.get(chief, ()) if each.version > last_created.get(chief, 0)]
+        if failed is None or not ends or not is_managed(job.last) or _may_have_gap(history, job):
             continue
         since = max([ends[0].at, *(at for at in outages if at < failed)])
         if failed - since > reaction_seconds:
-            yield f"{job} says Failed, but its chief had ended with 0"
+            yield f"{job} reports Failed, but its chief had exited with 0"
 
 
-def _needed(history: History, family: Family) -> Iterator[Replica]:
-    """Whose success is the job's."""
+def _required_replicas(history: History, family: Family) -> Iterator[Replica]:
+    """Yields the replicas whose success makes the job succeed."""
     job = family.job
     if job.kind == TFJOBS:
         yield Replica(job.uid, *chief_of(job.last["spec"]))
@@ -188,22 +189,24 @@ def _wrong_failures(history: History, family: Family) -> Iterator[str]:
     job = family.job
     reason, spec = reason_of(job.last, FAILED), job.last["spec"]
     if reason == "DeadlineExceeded" and not spec.get("activeDeadlineSeconds"):
-        yield f"{job} says DeadlineExceeded, and has no deadline"
-    if reason in _BY_PODS and not _has_error(history, family, _deciders(job, reason)):
-        yield f"{job} says {reason}, but no pod ended with such an error"
+        yield f"{job} reports DeadlineExceeded, but has no deadline"
+    if reason in _BY_PODS and not _has_error(history, family, _deciding_replicas(job, reason)):
+        yield f"{job} reports {reason}, but no pod ended with such an error"
 
 
-def _deciders(job: Life, reason: str) -> set[Replica] | None:
-    """Those of which one must have ended with a permanent error; None: any of them, with any."""
+def _deciding_replicas(job: ObjectRecord, reason: str) -> set[Replica] | None:
+    """Returns the replicas whose permanent error makes the job fail; None if an error of any replica does."""
     spec: Object = job.last["spec"]
     if job.kind == TRAINJOBS or reason != "ReplicaFailed" or spec.get("failurePolicy") == "AnyReplica":
         return None
     return {Replica(job.uid, *chief_of(spec))}
 
 
-def _has_error(history: History, family: Family, deciders: set[Replica] | None) -> bool:
-    if deciders is None:
+def _has_error(history: History, family: Family, deciding: set[Replica] | None) -> bool:
+    if deciding is None:
         return bool(_bad_ends(family))
-    own = [life for life in family.children if replica_of(history, life) in deciders]
-    has_failed = any(job_outcome(version) == FAILED for life in own if life.kind == JOBS for version in life.versions)
-    return has_failed or any(ended.is_permanent for life in own if life.kind == PODS for ended in ends_of(life))
+    own = [record for record in family.children if replica_of(history, record) in deciding]
+    has_failed = any(
+        job_outcome(version) == FAILED for record in own if record.kind == JOBS for version in record.versions
+    )
+    return has_failed or any(ended.is_permanent for record in own if record.kind == PODS for ended in ends_of(record))

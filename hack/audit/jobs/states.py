@@ -1,4 +1,4 @@
-"""What a job says of itself, from version to version: contradictions, ends that change, times that go back. Pure."""
+"""Contradictions in the status of a job, results that change, and times that go backwards. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from audit.jobs.facts import (
     FAILED,
     SUCCEEDED,
     conditions_of,
+    epoch_seconds,
     expected_of,
     is_finished,
-    moment,
     owners,
     phase_of,
     state_of,
     status_of,
     true_types,
 )
-from audit.jobs.history import History, Life, Object
+from audit.jobs.history import History, Object, ObjectRecord
 
 _FIXED_AT_THE_END = ("phase", "state", "reason", "startTime", "completionTime", "restarts", "succeededIndexes")
 _FIXED_IN_CLEAN_UP = ("state", "completionTime", "reason")
@@ -26,9 +26,9 @@ _STATE_OF_PHASE = {"Done": SUCCEEDED, "Failed": FAILED}
 
 
 def wrong_states(history: History, skew_seconds: float = 0.0) -> Iterator[str]:
-    """Each version of each job for itself, each against the one before it, and the last against what is expected.
+    """Yields violations of each version of each job, of each change, and of the expected result.
 
-    `skew_seconds`: the clock of who writes the times may have been set back by so much.
+    `skew_seconds` is how far the clock of the controller may have been set back.
     """
     for job in owners(history):
         yield from unexpected(job)
@@ -38,58 +38,58 @@ def wrong_states(history: History, skew_seconds: float = 0.0) -> Iterator[str]:
             yield from (f"{job}: {fault}" for fault in _changes(before, after, skew_seconds))
 
 
-def unexpected(job: Life) -> Iterator[str]:
-    """A finished job that came to something else than its annotation says."""
+def unexpected(job: ObjectRecord) -> Iterator[str]:
+    """Yields a finished job whose result is not the expected one."""
     wanted, found = expected_of(job.last), state_of(job.last)
     if wanted and is_finished(job.last) and found != wanted:
         reason = status_of(job.last).get("reason", "")
-        yield f"{job} should have come to {wanted}, and came to {found or 'nothing'}: {reason}"
+        yield f"{job} was expected to end as {wanted}, and ended as {found or 'nothing'}: {reason}"
 
 
 def _once(lines: Iterator[str]) -> Iterator[str]:
-    """The first of each kind: what one version says wrong, the next ones say too."""
+    """Yields each line once, since later versions repeat the same violation."""
     yield from dict.fromkeys(lines)
 
 
-def _both(job: Life) -> Iterator[str]:
-    said = set().union(*(true_types(version) for version in job.versions))
-    if {SUCCEEDED, FAILED} <= said:
+def _both(job: ObjectRecord) -> Iterator[str]:
+    types = set().union(*(true_types(version) for version in job.versions))
+    if {SUCCEEDED, FAILED} <= types:
         yield f"{job} was both Succeeded and Failed"
 
 
 def _faults(job: Object, skew_seconds: float) -> Iterator[str]:
-    """Contradictions within one version."""
+    """Yields contradictions within one version."""
     types = [each["type"] for each in conditions_of(job)]
     if len(types) != len(set(types)):
         yield f"has a condition twice: {', '.join(sorted(types))}"
     yield from _end_faults(job)
     status = status_of(job)
-    began, completed = moment(status.get("startTime")), moment(status.get("completionTime"))
+    began, completed = epoch_seconds(status.get("startTime")), epoch_seconds(status.get("completionTime"))
     if began and completed and completed < began - skew_seconds:
         yield f"completed at {status['completionTime']}, before it started at {status['startTime']}"
 
 
 def _end_faults(job: Object) -> Iterator[str]:
     phase, state, true = phase_of(job), state_of(job), true_types(job)
-    verdicts = true & {SUCCEEDED, FAILED}
+    results = true & {SUCCEEDED, FAILED}
     if phase in _STATE_OF_PHASE:
         if state != _STATE_OF_PHASE[phase]:
             yield f"phase {phase} with state {state or 'nothing'}"
-        if verdicts != {_STATE_OF_PHASE[phase]}:
-            yield f"phase {phase} with {' and '.join(sorted(verdicts)) or 'neither Succeeded nor Failed'} True"
-        if going_on := true & {"Running", "Restarting", "Resizing"}:
-            yield f"phase {phase} with {' and '.join(sorted(going_on))} True"
+        if results != {_STATE_OF_PHASE[phase]}:
+            yield f"phase {phase} with {' and '.join(sorted(results)) or 'neither Succeeded nor Failed'} True"
+        if active := true & {"Running", "Restarting", "Resizing"}:
+            yield f"phase {phase} with {' and '.join(sorted(active))} True"
         if not status_of(job).get("completionTime"):
             yield f"phase {phase} without completionTime"
     elif phase == "CleanUp":
-        if verdicts and verdicts != {state}:
-            yield f"phase CleanUp with state {state or 'nothing'} and {' and '.join(sorted(verdicts))} True"
-    elif verdicts:
-        yield f"phase {phase or 'empty'} with {' and '.join(sorted(verdicts))} True"
+        if results and results != {state}:
+            yield f"phase CleanUp with state {state or 'nothing'} and {' and '.join(sorted(results))} True"
+    elif results:
+        yield f"phase {phase or 'empty'} with {' and '.join(sorted(results))} True"
 
 
 def _changes(before: Object, after: Object, skew_seconds: float) -> Iterator[str]:
-    """What may not happen between one version and the next."""
+    """Yields changes that are not allowed between two versions."""
     old, new = status_of(before), status_of(after)
     fixed = _FIXED_AT_THE_END if is_finished(before) else _FIXED_IN_CLEAN_UP if old.get("phase") == "CleanUp" else ()
     for name in fixed:
@@ -97,28 +97,28 @@ def _changes(before: Object, after: Object, skew_seconds: float) -> Iterator[str
             yield f"changed after its end: {name} {old.get(name)} -> {new.get(name)}"
     for name in ("restarts", "observedGeneration"):
         if int(new.get(name, 0)) < int(old.get(name, 0)):
-            yield f"{name} fell: {old.get(name)} -> {new.get(name, 0)}"
-    yield from _forgotten(old, new)
-    yield from _backward(before, after, skew_seconds)
+            yield f"{name} decreased: {old.get(name)} -> {new.get(name, 0)}"
+    yield from _lost_successes(old, new)
+    yield from _backward_times(before, after, skew_seconds)
 
 
-def _forgotten(old: Object, new: Object) -> Iterator[str]:
-    """Who has succeeded stays so, unless all are started anew: then `restarts` says it."""
+def _lost_successes(old: Object, new: Object) -> Iterator[str]:
+    """Yields replicas that are no longer listed as succeeded, unless `restarts` shows that all were restarted."""
     lost = set(old.get("succeededIndexes") or ()) - set(new.get("succeededIndexes") or ())
     if lost and new.get("restarts", 0) <= old.get("restarts", 0):
-        yield f"forgot that {', '.join(sorted(lost))} had succeeded"
+        yield f"no longer lists {', '.join(sorted(lost))} as succeeded"
 
 
-def _backward(before: Object, after: Object, skew_seconds: float) -> Iterator[str]:
+def _backward_times(before: Object, after: Object, skew_seconds: float) -> Iterator[str]:
     old = {each["type"]: each for each in conditions_of(before)}
     for each in conditions_of(after):
         known = old.pop(each["type"], None)
         if known is None:
             continue
-        was, is_now = moment(known.get("lastTransitionTime")), moment(each.get("lastTransitionTime"))
+        was, is_now = epoch_seconds(known.get("lastTransitionTime")), epoch_seconds(each.get("lastTransitionTime"))
         if is_now < was - skew_seconds:
             yield (
-                f"condition {each['type']} went back in time: {known['lastTransitionTime']} -> "
+                f"condition {each['type']} went backwards in time: {known['lastTransitionTime']} -> "
                 f"{each['lastTransitionTime']}"
             )
     for name in old:

@@ -1,4 +1,4 @@
-"""Jobs that are not over when all is. Pure."""
+"""Jobs that have not ended although nothing happens any more. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from audit.jobs.facts import (
     chief_of,
     expected_of,
     families,
+    has_ended,
     is_finished,
     is_managed,
-    is_over,
     phase_of,
     status_of,
     successes,
 )
 from audit.jobs.history import GANGS, PODS, TFJOBS, History
 
-_WAITS_FOR_ROOM = ("", "Waiting", "Unschedulable")
+_WAITING_PHASES = ("", "Waiting", "Unschedulable")
 
 
 def stuck(history: History, since: float) -> Iterator[str]:
-    """Jobs that should have come to an end, and those of which nothing has moved since then though they could.
+    """Yields jobs that were expected to end, and jobs without a change since then that have no reason to wait.
 
-    A job may rest that is suspended, waits for room, or has a pod that is not over, unless its chief has succeeded.
+    A job may wait if it is suspended, waits for capacity, or has a pod that has not ended, unless its chief has
+    succeeded.
     """
     done = successes(history)
     for family in families(history):
@@ -34,19 +35,21 @@ def stuck(history: History, since: float) -> Iterator[str]:
             continue
         text = f"{job} is in phase {phase_of(job.last) or 'none'}: {status_of(job.last).get('reason', '')}"
         if expected_of(job.last):
-            yield f"{text}; it should have come to {expected_of(job.last)}"
-        elif max(life.moved_at for life in (job, *family.children)) < since and not _may_rest(family, done):
-            yield f"{text}; nothing moves"
+            yield f"{text}; it was expected to end as {expected_of(job.last)}"
+        elif max(record.changed_at for record in (job, *family.children)) < since and not _may_wait(family, done):
+            yield f"{text}; nothing changes"
 
 
-def _may_rest(family: Family, done: Container[Replica]) -> bool:
+def _may_wait(family: Family, done: Container[Replica]) -> bool:
     job = family.job
     spec = job.last["spec"]
     if spec.get("suspend"):
         return True
     if job.kind == TFJOBS and Replica(job.uid, *chief_of(spec)) in done:
         return False
-    there = [life for life in family.children if life.ended is None]
-    if any(life.kind == PODS and not is_over(life.last) for life in there):
+    existing = [record for record in family.children if record.ended is None]
+    if any(record.kind == PODS and not has_ended(record.last) for record in existing):
         return True
-    return any(life.kind == GANGS and status_of(life.last).get("phase", "") in _WAITS_FOR_ROOM for life in there)
+    return any(
+        record.kind == GANGS and status_of(record.last).get("phase", "") in _WAITING_PHASES for record in existing
+    )

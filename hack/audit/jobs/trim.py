@@ -1,4 +1,4 @@
-"""What is kept of an object: no more than the rules read, so that a long run fits into memory; of Secrets no data."""
+"""Reduces an object to the fields that the rules read, to limit memory. The data of Secrets is dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BIG_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def trimmed(kind: str, obj: Mapping[str, Any]) -> Object:
-    """A copy with the parts that matter."""
+    """Returns a copy with the fields that the rules read."""
     meta = {name: obj["metadata"][name] for name in _META if name in obj["metadata"]}
     if _BIG_ANNOTATION in (meta.get("annotations") or {}):
         meta["annotations"] = {name: text for name, text in meta["annotations"].items() if name != _BIG_ANNOTATION}
@@ -46,7 +46,7 @@ def trimmed(kind: str, obj: Mapping[str, Any]) -> Object:
 
 
 def _owner_spec(spec: Mapping[str, Any]) -> Object:
-    """Without templates."""
+    """Returns the spec without templates."""
     kept = {name: value for name, value in spec.items() if name not in ("trainer", "podSpecOverrides")}
     if "replicaSpecs" in spec:
         kept["replicaSpecs"] = [

@@ -256,8 +256,8 @@ def test_an_admitted_gang_that_comes_no_nearer_is_stuck(world: World) -> None:
         ("Waiting", 1, "worker-0", "is Waiting"),
         ("Unschedulable", 1, "worker-0", "is Unschedulable"),
         ("", 1, "worker-0", "is new"),
-        ("Admitted", 2, "worker-0", "attempt 1 and its gang in attempt 2"),
-        ("Bound", 1, "worker-7", "no placed member"),
+        ("Admitted", 2, "worker-0", "attempt 1 and its gang is in attempt 2"),
+        ("Bound", 1, "worker-7", "not a placed member"),
     ],
 )
 def test_a_pod_that_had_no_right_to_be_bound_is_a_violation(

@@ -34,14 +34,14 @@ def test_what_is_not_in_a_list_has_gone_when_it_was_seen_last() -> None:
     for name, version in (("a", 1), ("b", 2), ("late", 9)):
         history.record(JOBS, "ADDED", obj(name, version), 1.0)
     history.record_list(JOBS, [obj("a", 4)], 8, 2.0)
-    assert {life.uid: life.ended for life in history.of(JOBS)} == {"a": None, "b": 2, "late": None}
+    assert {record.uid: record.ended for record in history.of(JOBS)} == {"a": None, "b": 2, "late": None}
 
 
 def test_a_list_of_one_kind_says_nothing_of_another() -> None:
     history = History()
     history.record(PODS, "ADDED", obj("pod", 1), 1.0)
     history.record_list(JOBS, [], 8, 2.0)
-    assert len(history.living(PODS)) == 1
+    assert len(history.existing(PODS)) == 1
 
 
 def test_an_object_that_is_deleted_keeps_its_first_end() -> None:
@@ -49,8 +49,8 @@ def test_an_object_that_is_deleted_keeps_its_first_end() -> None:
     history.record(JOBS, "ADDED", obj("a", 1), 1.0)
     history.record(JOBS, "DELETED", obj("a", 5), 2.0)
     history.record_list(JOBS, [], 8, 3.0)
-    life = next(history.of(JOBS))
-    assert (life.ended, life.ended_at, life.moved_at) == (5, 2.0, 2.0)
+    record = next(history.of(JOBS))
+    assert (record.ended, record.ended_at, record.changed_at) == (5, 2.0, 2.0)
 
 
 @pytest.mark.parametrize(("since", "until", "is_one"), [(0, 99, True), (20, 99, False), (0, 5, False)])
@@ -87,8 +87,8 @@ def test_observations_are_reported_in_the_clusters_order() -> None:
     history.record(JOBS, "ADDED", obj("a", 1), 2.0)
     history.record(PODS, "MODIFIED", obj("pod", 6), 3.0)
     history.record(JOBS, "DELETED", obj("a", 5), 4.0)
-    told = [(row["kind"], row["change"], row["object"]["metadata"]["resourceVersion"]) for row in history.rows()]
-    assert told == [
+    rows = [(row["kind"], row["change"], row["object"]["metadata"]["resourceVersion"]) for row in history.rows()]
+    assert rows == [
         (JOBS, "seen", "1"),
         (PODS, "seen", "4"),
         (JOBS, "seen", "5"),

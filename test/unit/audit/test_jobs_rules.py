@@ -85,7 +85,7 @@ def set_restarted(succeeded_before: bool = True) -> Story:
 
 
 def set_restarted_for_a_job(is_succeeded: bool, *, in_time: bool = True) -> Story:
-    """Somebody deletes the child Job of a node before it has a pod, or one whose pod had ended with 0 unseen.
+    """Somebody deletes the child Job of a node before it has a pod, or one whose pod had exited with 0 unseen.
 
     `in_time`: before the restart was counted.
     """
@@ -367,7 +367,7 @@ def nobody_could_know_of_its_success(*, lasts_seconds: float = 0, outage: float 
 
 
 def ends_as_it_is_suspended() -> Story:
-    """The Job controller deletes a pod that has just ended with 0, and does not count it."""
+    """The Job controller deletes a pod that has just exited with 0, and does not count it."""
     story = running(TRAINJOBS)
     story.exits("pod-node-0", 0)
     story.is_being_deleted(PODS, "pod-node-0")
@@ -607,10 +607,10 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
     "a child without a controller": ("orphans", "has no controller", after(running, without_controller)),
     "a child whose owner is gone": (
         "orphans",
-        "which is gone",
+        "which does not exist",
         after(running, lambda story: story.delete(TFJOBS, "job")),
     ),
-    "a child whose owner never was": ("orphans", "which is gone", after(running, owned_by(uid="nobody"))),
+    "a child whose owner never was": ("orphans", "which does not exist", after(running, owned_by(uid="nobody"))),
     "an owner reference with the uid of another job": (
         "orphans",
         "names job as its owner with the uid of",
@@ -618,35 +618,35 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
     ),
     "a child with another job's labels": (
         "orphans",
-        "says that it belongs to job, and is owned by",
+        "has the labels of job and is owned by",
         after(running, owned_by(uid="stranger", name="stranger")),
     ),
     "a pod of a finished job that runs on": ("orphans", "still runs", after(done, pod_goes_on)),
     "a Job of a finished job that is not stopped": ("orphans", "is not stopped", after(done, job_goes_on)),
-    "a Gang of a finished job that holds room": ("orphans", "still holds room", after(done, gang_is_kept)),
+    "a Gang of a finished job that holds room": ("orphans", "still holds capacity", after(done, gang_is_kept)),
     "a gang bound in part at the end": (
         "partial_gangs",
-        "is bound in part",
+        "is partly bound",
         lambda: partly_bound_for(1),
     ),
     "a gang bound in part for too long": (
         "partial_gangs",
-        "was bound in part for",
+        "was partly bound for",
         after(lambda: partly_bound_for(100), second_member_comes),
     ),
     "pods that are bound while their gang waits": (
         "partial_gangs",
-        "is bound in part",
+        "is partly bound",
         after(gang_bound, waits_again),
     ),
     "a success that should have been a failure": (
         "wrong_states",
-        "should have come to Failed, and came to Succeeded",
+        "was expected to end as Failed, and ended as Succeeded",
         lambda: done("FAILED"),
     ),
     "a failure that should have been a success": (
         "wrong_states",
-        "should have come to Succeeded, and came to Failed",
+        "was expected to end as Succeeded, and ended as Failed",
         lambda: failed("SUCCESS"),
     ),
     "both Succeeded and Failed": (
@@ -704,7 +704,7 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "has a condition twice",
         after(running, says(phase="Running", state="Running", conditions=[condition("Running")] * 2)),
     ),
-    "a condition that goes back in time": ("wrong_states", "went back in time", after(running, back_in_time)),
+    "a condition that goes back in time": ("wrong_states", "went backwards in time", after(running, back_in_time)),
     "a condition that vanishes": (
         "wrong_states",
         "condition Running vanished",
@@ -712,82 +712,82 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
     ),
     "restarts that fall": (
         "wrong_states",
-        "restarts fell: 2 -> 1",
+        "restarts decreased: 2 -> 1",
         after(running, says(phase="Running", restarts=2), says(phase="Running", restarts=1)),
     ),
     "a success that is forgotten": (
         "wrong_states",
-        "forgot that worker-0 had succeeded",
+        "no longer lists worker-0 as succeeded",
         after(running, worker_succeeds, is_said_to_have_succeeded, says(phase="Running", state="Running")),
     ),
     "a success without the chief's": (
         "wrong_states",
-        "says Succeeded, but no pod of master-0 ended with 0",
+        "reports Succeeded, but no pod of master-0 exited with 0",
         after(running, lambda story: stop(story, *TF_REPLICAS), says(**DONE)),
     ),
     "Done although the chief failed": (
         "wrong_states",
-        "says Succeeded, but no pod of master-0 ended with 0",
+        "reports Succeeded, but no pod of master-0 exited with 0",
         after(failed, says(**DONE)),
     ),
     "a success of a TrainJob without one node": (
         "wrong_states",
-        "says Succeeded, but no pod of node-0 ended with 0",
+        "reports Succeeded, but no pod of node-0 exited with 0",
         after(lambda: running(TRAINJOBS), says(**COMPLETE)),
     ),
     "a failure without an error": (
         "wrong_states",
-        "says ReplicaFailed, but no pod ended with such an error",
+        "reports ReplicaFailed, but no pod ended with such an error",
         after(running, lambda story: stop(story, *TF_REPLICAS), says(**FAILED)),
     ),
     "a failure whose error is one to try again": (
         "wrong_states",
-        "says ReplicaFailed, but no pod ended with such an error",
+        "reports ReplicaFailed, but no pod ended with such an error",
         after(running, lambda story: story.exits("pod-master-0", 137), says(**FAILED)),
     ),
     "a failure long after the chief's success": (
         "wrong_states",
-        "says Failed, but its chief had ended with 0",
+        "reports Failed, but its chief had exited with 0",
         lambda: failed_after_the_success(100),
     ),
     "a deadline that there is not": (
         "wrong_states",
-        "says DeadlineExceeded, and has no deadline",
+        "reports DeadlineExceeded, but has no deadline",
         after(running, says(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})),
     ),
     "a success that nobody had": (
         "wrong_states",
-        "says that worker-0 succeeded, but no pod of it ended with 0",
+        "reports that worker-0 succeeded, but no pod of it exited with 0",
         after(running, is_said_to_have_succeeded),
     ),
     "a success of a worker that was told to end": (
         "wrong_states",
-        "says that worker-0 succeeded, but no pod of it ended with 0",
+        "reports that worker-0 succeeded, but no pod of it exited with 0",
         lambda: succeeds_as_it_is_deleted("2026-01-01T00:00:10Z"),
     ),
     "restarts without a cause": (
         "wrong_states",
-        "counts 1 restarts, and its pods account for 0",
+        "counts 1 restarts, but its pods account for 0",
         after(running, says(phase="Running", state="Running", restarts=1)),
     ),
     "a restart in place that is counted twice": (
         "wrong_states",
-        "counts 2 restarts, and its pods account for 1",
+        "counts 2 restarts, but its pods account for 1",
         after(running, restarts_in_place, says(phase="Running", state="Running", restarts=2)),
     ),
     "a restart by a new pod that is counted twice": (
         "wrong_states",
-        "counts 2 restarts, and its pods account for 1",
+        "counts 2 restarts, but its pods account for 1",
         after(worker_runs_again_after_an_error, says(phase="Running", state="Running", restarts=2)),
     ),
     "a Job that is deleted after the restart was counted": (
         "wrong_states",
-        "counts 1 restarts, and its pods account for 0",
+        "counts 1 restarts, but its pods account for 0",
         lambda: set_restarted_for_a_job(is_succeeded=False, in_time=False),
     ),
     "a restart for one Job that is counted twice": (
         "wrong_states",
-        "counts 2 restarts, and its pods account for 1",
+        "counts 2 restarts, but its pods account for 1",
         after(
             lambda: set_restarted_for_a_job(is_succeeded=True),
             says(phase="Creating", restarts=2),
@@ -796,12 +796,12 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
     ),
     "a gang's restart for a Job without a pod": (
         "wrong_states",
-        "counts 1 restarts, and its pods account for 0",
+        "counts 1 restarts, but its pods account for 0",
         after(lambda: set_restarted_for_a_job(is_succeeded=False), lambda story: story.gang("Waiting")),
     ),
     "a restart of a set that is counted twice": (
         "wrong_states",
-        "counts 2 restarts, and its pods account for 1",
+        "counts 2 restarts, but its pods account for 1",
         after(set_restarted, says(phase="Running", state="RUNNING", restarts=2)),
     ),
     "a worker that had succeeded": (
@@ -829,7 +829,7 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "after worker-0 of",
         after(running, worker_is_made_anew(beside_the_pod=True)),
     ),
-    "a worker of which the status says that it succeeded": (
+    "a worker of which the status reports that it succeeded": (
         "reruns",
         "after worker-0 of",
         after(running, is_said_to_have_succeeded, runs_again("worker-0")),
@@ -839,11 +839,11 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "after node-0 of",
         after(lambda: running(TRAINJOBS), lambda story: story.exits("pod-node-0", 0), runs_again("node-0")),
     ),
-    "a job that is not over": ("stuck", "should have come to Succeeded", lambda: running(expects="SUCCESS")),
-    "a job of which nothing moves": ("stuck", "nothing moves", after(running, all_pods_are_gone, passes(100))),
+    "a job that is not over": ("stuck", "was expected to end as Succeeded", lambda: running(expects="SUCCESS")),
+    "a job of which nothing changes": ("stuck", "nothing changes", after(running, all_pods_are_gone, passes(100))),
     "a job whose chief has ended": (
         "stuck",
-        "nothing moves",
+        "nothing changes",
         after(running, lambda story: story.exits("pod-master-0", 0), passes(100)),
     ),
 }
@@ -869,7 +869,7 @@ def test_a_gap_makes_no_duplicates_up() -> None:
     """The second Job is in the list that was made after it, and the first one is not."""
     story = after(running, second_under_another_name(JOBS))()
     version = max(int(row["object"]["metadata"]["resourceVersion"]) for row in story.history.rows())
-    there = [life.last for life in story.history.living(JOBS) if life.uid != f"{JOBS}-worker-0"]
+    there = [record.last for record in story.history.existing(JOBS) if record.uid != f"{JOBS}-worker-0"]
     story.history.record_list(JOBS, there, version, story.now)
     assert not any("for one replica at once" in each for each in story.found())
 
@@ -894,4 +894,4 @@ def test_a_gap_long_after_the_end_hides_nothing_of_it() -> None:
     story = after(running, lambda story: stop(story, *TF_REPLICAS), says(**DONE))()
     story.passes(1000)
     story.history.note_gap(story.now)
-    assert any("says Succeeded, but no pod of master-0" in each for each in story.found())
+    assert any("reports Succeeded, but no pod of master-0" in each for each in story.found())

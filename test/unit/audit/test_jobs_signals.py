@@ -1,4 +1,4 @@
-"""What the auditor of jobs is told by signals."""
+"""The signals that the auditor of jobs handles."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Iterator
 import pytest
 
 from audit.jobs.__main__ import main
-from audit.jobs.auditor import Told, paths_in
+from audit.jobs.auditor import Signals, paths_in
 from audit.jobs.history import CHILDREN, GANGS, OWNERS, TFJOBS
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
+def signals() -> Iterator[Signals]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    told = Told()
-    told.listen()
-    yield told
+    signals = Signals()
+    signals.listen()
+    yield signals
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -28,14 +28,14 @@ def told() -> Iterator[Told]:
 @pytest.mark.parametrize(
     ("number", "is_stop"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGUSR1, False)]
 )
-def test_a_signal_says_one_thing(told: Told, number: signal.Signals, is_stop: bool) -> None:
+def test_a_signal_says_one_thing(signals: Signals, number: signal.Signals, is_stop: bool) -> None:
     os.kill(os.getpid(), number)
-    assert (told.stop.is_set, told.outage.is_set) == (is_stop, not is_stop)
+    assert (signals.stop.is_set, signals.outage.is_set) == (is_stop, not is_stop)
 
 
-def test_each_outage_is_taken_once(told: Told) -> None:
+def test_each_outage_is_taken_once(signals: Signals) -> None:
     os.kill(os.getpid(), signal.SIGUSR1)
-    assert [told.outage.take(), told.outage.take()] == [True, False]
+    assert [signals.outage.take(), signals.outage.take()] == [True, False]
 
 
 def test_every_kind_is_watched_everywhere_or_in_one_namespace() -> None:
@@ -44,7 +44,7 @@ def test_every_kind_is_watched_everywhere_or_in_one_namespace() -> None:
     assert paths_in("team")[GANGS] == "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/team/gangs"
 
 
-def test_a_kubeconfig_that_is_not_there_is_one_line(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kubeconfig_that_is_not_there_is_one_line(signals: Signals, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--kubeconfig=/nowhere"]) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -1,4 +1,4 @@
-"""What nodes have, what pods take of it, and what is kept for members of gangs that have no pod there yet. Pure."""
+"""The capacity of nodes, what pods use of it, and what is reserved for members without a pod on their node. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from audit.objects import Amounts, Gang, Need, Node, Pod
 
 
 @dataclass(slots=True)
-class Rooms:
-    """Books of pods per node, kept up to date by `put` and `take_away`."""
+class ClusterCapacity:
+    """The pods of each node and the capacity that they use, updated by `add` and `remove`."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     _pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
     _used: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def put(self, pod: Pod) -> None:
-        """A pod that takes room; whoever was there under its key must have been taken away."""
+    def add(self, pod: Pod) -> None:
+        """Adds a pod that uses capacity. An earlier pod of the same key must have been removed."""
         self._pods.setdefault(pod.node, {})[pod.key] = pod
         _add(self._used.setdefault(pod.node, {}), pod.requests, 1)
 
-    def take_away(self, pod: Pod) -> None:
+    def remove(self, pod: Pod) -> None:
         del self._pods[pod.node][pod.key]
         _add(self._used[pod.node], pod.requests, -1)
 
@@ -29,10 +29,10 @@ class Rooms:
         return self._pods.get(node, {}).values()
 
     def excess(self, pod: Pod, without: Iterable[Pod] = ()) -> Mapping[str, tuple[int, int]]:
-        """Of which resources that this pod requests its node has given away more than it has: used and allocatable.
+        """Returns the over-committed resources among those that the pod requests: used and allocatable amounts.
 
-        As if those pods `without` which it is to be were not there. A node that is gone, or has come back and not said
-        yet what it has, is nobody's to judge by.
+        Pods in `without` do not count. A node that is deleted, or was recreated and has not reported its capacity yet,
+        cannot be judged and has no excess.
         """
         node = self.nodes.get(pod.node)
         if node is None or not node.allocatable:
@@ -45,7 +45,7 @@ class Rooms:
         return {name: both for name, both in figures.items() if both[0] > both[1]}
 
     def free(self, reserved: Mapping[str, Amounts]) -> dict[str, dict[str, int]]:
-        """What the open nodes have left, less `reserved` by node."""
+        """Returns what the open nodes have left after pods and `reserved`, by node."""
         found: dict[str, dict[str, int]] = {}
         for name, node in self.nodes.items():
             if node.is_open:
@@ -57,7 +57,7 @@ class Rooms:
 
 
 def reservations(gangs: Iterable[tuple[Gang, Iterable[str]]]) -> dict[str, Amounts]:
-    """By node: the requests of members that have no pod there yet. Each gang comes with the members that need none."""
+    """Returns the requests of members without a pod, by node. Each gang comes with the members to leave out."""
     found: dict[str, dict[str, int]] = {}
     for gang, covered in gangs:
         requests = {need.name: need.requests for need in gang.needs}
@@ -68,29 +68,29 @@ def reservations(gangs: Iterable[tuple[Gang, Iterable[str]]]) -> dict[str, Amoun
     return dict(found)
 
 
-def fits(needs: Iterable[Need], rooms: Rooms, free: Mapping[str, Mapping[str, int]]) -> bool:
-    """Whether all of it can be placed by simply filling node after node.
+def fits(needs: Iterable[Need], capacity: ClusterCapacity, free: Mapping[str, Mapping[str, int]]) -> bool:
+    """Reports whether all pods can be placed by filling one node after another.
 
-    True only if it really can; False may be wrong where a cleverer order, or a toleration, would help.
+    True is always right. False may be wrong if another order, or a toleration, would help.
     """
     left = {name: dict(values) for name, values in free.items()}
     ordered = sorted(needs, key=lambda need: (-max(need.requests.values(), default=0), need.name))
-    return all(_fill(need, rooms, left) for need in ordered)
+    return all(_fill(need, capacity, left) for need in ordered)
 
 
-def _fill(need: Need, rooms: Rooms, left: dict[str, dict[str, int]]) -> bool:
+def _fill(need: Need, capacity: ClusterCapacity, left: dict[str, dict[str, int]]) -> bool:
     if not need.is_plain:
         return False
     remaining = need.count
     for name in sorted(left):
-        if remaining and need.selector.items() <= rooms.nodes[name].labels.items():
-            taken = min(remaining, _how_many(need.requests, left[name]))
+        if remaining and need.selector.items() <= capacity.nodes[name].labels.items():
+            taken = min(remaining, _count_that_fit(need.requests, left[name]))
             _add(left[name], need.requests, -taken)
             remaining -= taken
     return remaining == 0
 
 
-def _how_many(requests: Amounts, left: Amounts) -> int:
+def _count_that_fit(requests: Amounts, left: Amounts) -> int:
     return max(0, min((left.get(name, 0) // value for name, value in requests.items() if value > 0), default=0))
 
 
