@@ -1,1 +1,1 @@
-"""Gangs that come and go while things break, with an auditor that watches: see `chaos.__main__`."""
+"""Runs gangs during faults while an auditor watches: see `chaos.__main__`."""

@@ -49,7 +49,7 @@ class Settings:
 
 
 def settings_of(environ: dict[str, str]) -> Settings:
-    """Raises ValueError for what is no number."""
+    """Returns the settings of the environment. Raises ValueError if one is invalid."""
     seed = environ.get("CHAOS_SEED", "")
     return Settings(
         gangs=int(environ.get("CHAOS_GANGS", "1000")),
@@ -64,7 +64,7 @@ def settings_of(environ: dict[str, str]) -> Settings:
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     if unknown := set(kinds) - FAULTS.keys():
-        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; known are {', '.join(FAULTS)}")
     return kinds
 
 
@@ -82,7 +82,7 @@ class Run:
         self._shown_at = 0.0
 
     def play(self) -> dict[str, Any]:
-        """The JSON line."""
+        """Runs all gangs and returns the fields of the JSON line."""
         self._owners.start()
         if self._settings.fault_seconds:
             self._faults.start()
@@ -93,21 +93,21 @@ class Run:
             if self._settings.fault_seconds:
                 self._faults.stop()
             self._owners.stop()
-        return self._result(unfinished, self._stage.verdict())
+        return self._result(unfinished, self._stage.auditor_report())
 
     def _drive(self) -> None:
-        """Keep so many gangs there until all have come through, or nothing moves any more."""
-        submitted, last, moved_at = 0, 0, time.monotonic()
+        """Keeps `at_once` gangs submitted until all have completed or none makes progress any more."""
+        submitted, last, progress_at = 0, 0, time.monotonic()
         while len(self._owners.finished) < len(self._plans):
             finished = len(self._owners.finished)
-            # Where the server does not answer it is said again.
+            # If the server does not respond, the request is repeated in the next iteration.
             with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
                 while submitted < len(self._plans) and submitted - finished < self._settings.at_once:
                     self._owners.submit(self._plans[submitted])
                     submitted += 1
             if finished != last:
-                last, moved_at = finished, time.monotonic()
-            if time.monotonic() - moved_at > self._settings.patience_seconds:
+                last, progress_at = finished, time.monotonic()
+            if time.monotonic() - progress_at > self._settings.patience_seconds:
                 return
             self._show()
             time.sleep(_POLL_SECONDS)
@@ -118,19 +118,19 @@ class Run:
             self._shown_at = now
             counts = self._faults.counts
             faults = f"{sum(counts.values())} faults of {len(counts)} kinds"
-            through = f"{len(self._owners.finished)} of {len(self._plans)} gangs through"
-            progress(f"{now - self._begin:5.0f} s  {through}, {self._owners.counts['pods']} pods, {faults}")
+            completed = f"{len(self._owners.finished)} of {len(self._plans)} gangs completed"
+            progress(f"{now - self._begin:5.0f} s  {completed}, {self._owners.counts['pods']} pods, {faults}")
 
-    def _result(self, unfinished: dict[str, str], seen: dict[str, Any]) -> dict[str, Any]:
-        for name, words in unfinished.items():
-            progress(f"{name} did not complete: {words}")
+    def _result(self, unfinished: dict[str, str], report: dict[str, Any]) -> dict[str, Any]:
+        for name, status in unfinished.items():
+            progress(f"{name} did not complete: {status}")
         for problem in self._faults.problems:
             progress(f"fault failed: {problem}")
         return {
             "gangs": len(self._plans),
             "pods": self._owners.counts["pods"],
             "faults": sum(self._faults.counts.values()),
-            "violations": seen.pop("violations"),
+            "violations": report.pop("violations"),
             "seed": self._settings.seed,
             "seconds": round(time.monotonic() - self._begin, 1),
             "unfinished": len(unfinished),
@@ -139,26 +139,26 @@ class Run:
             "ended_by_themselves": sum(
                 program.ended_by_itself for replica in self._stage.replicas for program in replica.programs
             ),
-            "nobody_led_seconds": round(self._stage.watchman.idle_seconds, 1),
+            "nobody_led_seconds": round(self._stage.outages.idle_seconds, 1),
             "owners": self._owners.counts,
-            "auditor": {**seen, "races": len(seen["races"])},
+            "auditor": {**report, "races": len(report["races"])},
         }
 
 
-def _words_of(settings: Settings) -> str:
-    """What decides a run, as make takes it."""
-    words = f"CHAOS_SEED={settings.seed} CHAOS_GANGS={settings.gangs} CHAOS_AT_ONCE={settings.at_once}"
+def _variables_of(settings: Settings) -> str:
+    """Returns the variables that repeat the run, for the command line of make."""
+    variables = f"CHAOS_SEED={settings.seed} CHAOS_GANGS={settings.gangs} CHAOS_AT_ONCE={settings.at_once}"
     kinds = f' CHAOS_KINDS="{",".join(settings.kinds)}"' if settings.kinds else ""
-    return f"{words} CHAOS_FAULTS={settings.fault_seconds:g}{kinds}"
+    return f"{variables} CHAOS_FAULTS={settings.fault_seconds:g}{kinds}"
 
 
 def progress(text: str) -> None:
-    """One line on standard error."""
+    """Prints a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Runs the command and returns its exit code."""
     try:
         if sys.argv[1:]:
             raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
@@ -166,15 +166,15 @@ def main() -> int:
         progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
         with open_stage(RequestFaults(settings.seed), progress) as stage:
             result = Run(stage, settings).play()
-            is_good = not (result["violations"] or result["unfinished"])
-            if not is_good:
+            is_ok = not (result["violations"] or result["unfinished"])
+            if not is_ok:
                 progress(f"logs of the programs: {keep_logs(stage)}")
-                progress(f"repeat with: make chaos-gang {_words_of(settings)}")
+                progress(f"repeat with: make chaos-gang {_variables_of(settings)}")
     except (LocalClusterError, ValueError) as error:
         progress(f"chaos: {error}")
         return 2
     print(json.dumps(result), flush=True)
-    return 0 if is_good else 1
+    return 0 if is_ok else 1
 
 
 if __name__ == "__main__":

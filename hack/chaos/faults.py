@@ -1,4 +1,4 @@
-"""What breaks, one thing after the other, in the order of the plan. One thread."""
+"""Injects faults one after another, in the order of the plan. It uses one thread."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import urllib3
 
+from chaos.capacity import CapacityFaults
 from chaos.kills import Kills
 from chaos.owner import Owners
 from chaos.plan import Fault, fault
-from chaos.requests import TROUBLES
-from chaos.room import Room
+from chaos.requests import REQUEST_FAULTS
 from chaos.stage import Stage
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
@@ -23,12 +23,12 @@ _JOIN_SECONDS = 120.0
 
 
 class Faults:
-    """`stop` ends it and makes everything whole again."""
+    """Injects faults from `start` to `stop`, which also ends all faults that still last."""
 
     def __init__(
         self, stage: Stage, owners: Owners, rng: random.Random, mean_seconds: float, kinds: Sequence[str] = ()
     ) -> None:
-        """`kinds` are the only ones to come, if there are any."""
+        """If `kinds` are given, only those are injected."""
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
         self._stage = stage
@@ -37,11 +37,11 @@ class Faults:
         self._kinds = kinds
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
-        self._room = Room(stage, owners)
+        self._capacity = CapacityFaults(stage, owners)
         self._actions: Mapping[str, Callable[[float], object]] = {
-            **self._room.actions,
+            **self._capacity.actions,
             **Kills(stage, self._stopping).actions,
-            **{kind: functools.partial(stage.requests.turn_on, kind) for kind in TROUBLES},
+            **{kind: functools.partial(stage.requests.turn_on, kind) for kind in REQUEST_FAULTS},
             "connections cut": self._cut,
         }
 
@@ -52,22 +52,22 @@ class Faults:
         self._stopping.set()
         self._thread.join(_JOIN_SECONDS)
         self._stage.requests.turn_off()
-        self._room.restore()
+        self._capacity.restore()
 
     def _run(self) -> None:
         while True:
-            coming = fault(self._rng, self._mean_seconds, self._kinds)
-            if self._stopping.wait(coming.after_seconds):
+            next_fault = fault(self._rng, self._mean_seconds, self._kinds)
+            if self._stopping.wait(next_fault.after_seconds):
                 return
-            self._do(coming)
+            self._do(next_fault)
 
     def _cut(self, _: float) -> None:
         self._stage.proxy.cut_all()
-        self._stage.tell_outage()
+        self._stage.report_outage()
 
-    def _do(self, what: Fault) -> None:
+    def _do(self, planned: Fault) -> None:
         try:
-            self._actions[what.kind](what.chance)
-            self.counts[what.kind] += 1
+            self._actions[planned.kind](planned.chance)
+            self.counts[planned.kind] += 1
         except (RefusedError, LocalClusterError, urllib3.exceptions.HTTPError) as error:
-            self.problems.append(f"{what.kind}: {error}")
+            self.problems.append(f"{planned.kind}: {error}")

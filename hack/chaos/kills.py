@@ -1,22 +1,25 @@
-"""Faults of programs: the gang scheduler's, whichever leads, and the control plane's own are killed and come back."""
+"""Faults that end programs of the leading gang scheduler and of the control plane, which start again."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
 
-from chaos.kept import Kept, Replica
+from chaos.outages import leader_name
 from chaos.stage import Stage
-from chaos.watchman import leader_name
+from chaos.supervised import Replica, SupervisedProgram
 from localcluster.programs import APISERVER, ETCD
 
-# As long as a pod that is deleted has to end.
+# The grace period of a deleted pod.
 _GRACE_SECONDS = 20.0
 _LONGEST_AWAY_SECONDS = 3.0
 
 
 class Kills:
-    """`actions` by kind, each to be called with a chance. They raise LocalClusterError."""
+    """Injects faults: `actions` maps each kind to a function of a random number in [0, 1).
+
+    The functions raise LocalClusterError.
+    """
 
     def __init__(self, stage: Stage, stopping: threading.Event) -> None:
         self._stage = stage
@@ -33,16 +36,16 @@ class Kills:
 
     @property
     def _leader(self) -> Replica:
-        """Whoever it is, the first one in doubt."""
+        """The leading gang scheduler; the first one if the leader is unknown."""
         name = leader_name(self._stage.api)
         return next((each for each in self._stage.replicas if each.name == name), self._stage.replicas[0])
 
-    def _kill(self, chance: float, *programs: Kept) -> None:
+    def _kill(self, chance: float, *programs: SupervisedProgram) -> None:
         for program in programs:
             program.kill(_LONGEST_AWAY_SECONDS * chance)
 
-    def _stop(self, chance: float, *programs: Kept) -> None:
-        """At the same time, as when their pod is deleted: kube-scheduler gives its Lease back, another may take it."""
+    def _stop(self, chance: float, *programs: SupervisedProgram) -> None:
+        """Stops programs at the same time, as when their pod is deleted: kube-scheduler releases its Lease."""
         ends = [
             threading.Thread(
                 target=program.kill, args=(_LONGEST_AWAY_SECONDS * chance,), kwargs={"grace_seconds": _GRACE_SECONDS}

@@ -1,14 +1,14 @@
-"""Plain owners of gangs: they write the Gangs, and make and delete pods as the contract asks. Anybody could be one.
+"""Simple owners of gangs, which create the Gangs and create and delete pods as the contract requires.
 
-Theory of operation. Two watches keep a small picture of gangs and pods (chaos.picture); what changes puts the gang's
-name on a queue, a few workers take one name each and do what is to be done now (`Sync`), as a controller does. What has
-to wait puts the name on a heap, by time.
+Theory of operation. Two watches mirror gangs and pods (chaos.mirror). A change puts the gang's name on a queue, from
+which a few workers take one name each and perform the actions that are due (`Sync`), as a controller does. Delayed
+actions are kept by a timer.
 
-An owner makes pods only while its gang is admitted, for placed members only, and only once no pod of an older attempt
-is there; it deletes all of them when the gang waits again or is suspended. A pod that has failed is made anew. When all
-have succeeded the gang and its pods are deleted.
+An owner creates pods only while its gang is admitted, only for placed members, and only once no pod of an earlier
+attempt exists. It deletes all pods when the gang waits again or is suspended, and recreates pods that have failed. When
+all pods have succeeded, the gang and its pods are deleted.
 
-Threads: two watches, one for the time, `workers`; all gone after `stop`.
+Threads: two watches, one timer and `workers`; all have ended after `stop`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 
 import urllib3
 
-from chaos.picture import GANGS, PODS, PREFIX, Mirror, Object
+from chaos.mirror import GANGS, PODS, PREFIX, Mirror, Object
 from chaos.plan import GangPlan
 from chaos.timer import Timer
 from localcluster.api import Api, RefusedError
@@ -31,25 +31,25 @@ _JOIN_SECONDS = 10.0
 
 
 class Owners:
-    """All of a run. `submit` gives one more gang to them."""
+    """The owners of all gangs of a run; `submit` adds a gang."""
 
     def __init__(self, api: Api, namespace: str, scheduler: str, workers: int = 6) -> None:
         self.api = api
         self.gangs_path = GANGS.format(namespace)
         self.pods_path = PODS.format(namespace)
         self.scheduler = scheduler
-        # All of their pods have succeeded; and then both gang and pods are deleted.
+        # Gangs of which all pods have succeeded, and of these the ones whose pods and Gang have been deleted.
         self.ending: set[str] = set()
         self.finished: set[str] = set()
         self.counts = {"pods": 0, "gangs bound": 0, "gangs suspended": 0, "gangs returned": 0, "pods replaced": 0}
         self._plans: dict[str, GangPlan] = {}
         self._suspended: dict[str, bool] = {}
-        self._gangs = Mirror(api, self.gangs_path, _name, self.look_at)
-        self._pods = Mirror(api, self.pods_path, _gang_of, self.look_at)
+        self._gangs = Mirror(api, self.gangs_path, _name, self.enqueue)
+        self._pods = Mirror(api, self.pods_path, _gang_of, self.enqueue)
         self._changed = threading.Condition()
         self._names: dict[str, None] = {}
         self._busy: set[str] = set()
-        self._timer = Timer("owner-time")
+        self._timer = Timer("owner-timer")
         self._once: dict[tuple[str, str], float] = {}
         self._stopping = threading.Event()
         self._threads = [
@@ -74,7 +74,7 @@ class Owners:
             thread.join(_JOIN_SECONDS)
 
     def submit(self, plan: GangPlan) -> None:
-        """May be said again. Raises RefusedError, and urllib3's HTTPError."""
+        """Creates a gang, unless it exists. Raises RefusedError, and urllib3's HTTPError."""
         kinds = [{"name": name, "count": count, "resources": {"cpu": plan.cpu}} for name, count in plan.members.items()]
         spec = {"members": kinds, "minMembers": dict(plan.min_members), "priority": plan.priority}
         self._plans[plan.name] = plan
@@ -85,15 +85,15 @@ class Owners:
 
     @property
     def unfinished(self) -> dict[str, str]:
-        """The phase and words of each gang that is not through."""
+        """The phase and message of each gang that has not completed."""
         statuses = {
-            name: (self.picture(name)[0] or {}).get("status") or {}
+            name: (self.observed(name)[0] or {}).get("status") or {}
             for name in sorted(self._plans.keys() - self.finished)
         }
         return {name: f"{each.get('phase', '')}: {each.get('message', '')}" for name, each in statuses.items()}
 
-    def picture(self, name: str) -> tuple[Object | None, Mapping[str, Object]]:
-        """The gang and its pods, by name."""
+    def observed(self, name: str) -> tuple[Object | None, Mapping[str, Object]]:
+        """Returns the gang and its pods, by name."""
         return self._gangs.of(name).get(name), self._pods.of(name)
 
     def plan(self, name: str) -> GangPlan:
@@ -102,32 +102,32 @@ class Owners:
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         self._timer.later(seconds, action)
 
-    def look_at(self, name: str, after_seconds: float = 0.0) -> None:
+    def enqueue(self, name: str, after_seconds: float = 0.0) -> None:
         if after_seconds:
-            self.later(after_seconds, lambda: self.look_at(name))
+            self.later(after_seconds, lambda: self.enqueue(name))
             return
         with self._changed:
             self._names[name] = None
             self._changed.notify_all()
 
-    def is_first(self, name: str, what: str) -> bool:
-        """True once for each gang and thing."""
+    def is_first(self, name: str, key: str) -> bool:
+        """Returns True once for each gang and key."""
         with self._changed:
-            is_first = (name, what) not in self._once
-            self._once.setdefault((name, what), time.monotonic())
+            is_first = (name, key) not in self._once
+            self._once.setdefault((name, key), time.monotonic())
             return is_first
 
-    def seconds_since_first(self, name: str, what: str) -> float:
-        """Since this was asked first for this gang and thing."""
+    def seconds_since_first(self, name: str, key: str) -> float:
+        """Returns the seconds since the first call for this gang and key."""
         with self._changed:
-            return time.monotonic() - self._once.setdefault((name, what), time.monotonic())
+            return time.monotonic() - self._once.setdefault((name, key), time.monotonic())
 
-    def count(self, what: str, by: int = 1) -> None:
+    def count(self, key: str, by: int = 1) -> None:
         with self._changed:
-            self.counts[what] += by
+            self.counts[key] += by
 
     def suspend(self, name: str, *, value: bool) -> None:
-        """Now, or as soon as the server lets it; what was said last counts."""
+        """Suspends or resumes a gang, with retries until the server accepts it. The last call counts."""
         self._suspended[name] = value
         self._write_suspend(name)
 
@@ -144,7 +144,7 @@ class Owners:
             try:
                 Sync(self, name).run()
             except (RefusedError, urllib3.exceptions.HTTPError, OSError):
-                self.look_at(name, _RETRY_SECONDS)
+                self.enqueue(name, _RETRY_SECONDS)
             with self._changed:
                 self._busy.discard(name)
                 self._changed.notify_all()
@@ -162,22 +162,22 @@ class Owners:
 
 
 class Sync:
-    """What one gang needs now."""
+    """The actions that one gang requires now."""
 
     def __init__(self, owners: Owners, name: str) -> None:
         self._owners = owners
         self._name = name
-        self._gang, self._pods = owners.picture(name)
+        self._gang, self._pods = owners.observed(name)
 
     def run(self) -> None:
-        """Raises RefusedError, and urllib3's HTTPError: then it is to be run again."""
+        """Performs the actions. After RefusedError and urllib3's HTTPError it must be called again."""
         if self._gang is None or self._name in self._owners.ending:
             self._end()
             return
         self._plan = self._owners.plan(self._name)
         status = self._gang.get("status") or {}
         self._attempt = str(status.get("attempt", 0))
-        self._note(status)
+        self._record(status)
         placed = [member for each in status.get("placement") or () for member in each["members"]]
         if (
             self._gang["spec"].get("suspend")
@@ -190,9 +190,9 @@ class Sync:
         if old:
             self._delete(old)
             return
-        self._serve(placed)
+        self._run_members(placed)
 
-    def _serve(self, placed: list[str]) -> None:
+    def _run_members(self, placed: list[str]) -> None:
         by_member = {_label(pod, "member"): pod for pod in self._pods.values()}
         phases = {member: pod.get("status", {}).get("phase") for member, pod in by_member.items()}
         if all(phases.get(member) == "Succeeded" for member in placed):
@@ -201,9 +201,9 @@ class Sync:
             return
         failed = {_name(pod): pod for member, pod in by_member.items() if phases[member] == "Failed"}
         self._delete(failed)
-        self._make([member for member in placed if member not in by_member])
+        self._create_pods([member for member in placed if member not in by_member])
 
-    def _note(self, status: Object) -> None:
+    def _record(self, status: Object) -> None:
         phase, owners, plan = status.get("phase"), self._owners, self._plan
         if phase == "Bound" and owners.is_first(self._name, f"bound-{self._attempt}"):
             owners.count("gangs bound")
@@ -216,7 +216,7 @@ class Sync:
             owners.later(end, lambda: owners.suspend(self._name, value=False))
 
     def _end(self) -> None:
-        """Again and again until all is gone: an answer that was lost must not leave anything."""
+        """Deletes the gang and its pods; repeated until all are deleted, since a response may be lost."""
         owners = self._owners
         if self._gang is not None:
             owners.api.delete(f"{owners.gangs_path}/{self._name}")
@@ -224,26 +224,26 @@ class Sync:
         if self._name in owners.ending:
             owners.finished.add(self._name)
 
-    def _make(self, missing: list[str]) -> None:
-        """As many as the owner's habits allow now."""
+    def _create_pods(self, missing: list[str]) -> None:
+        """Creates missing pods, as many as the plan allows now."""
         plan, owners = self._plan, self._owners
         if plan.withheld and self._attempt == "1":
-            missing = self._but_withheld(missing)
+            missing = self._without_withheld(missing)
         for member in missing[: plan.batch]:
-            self._make_one(member)
+            self._create_pod(member)
         if len(missing) > plan.batch:
-            owners.look_at(self._name, plan.pause_seconds)
+            owners.enqueue(self._name, plan.pause_seconds)
 
-    def _but_withheld(self, missing: list[str]) -> list[str]:
-        """Without those for which it is not time yet: always the same ones."""
+    def _without_withheld(self, missing: list[str]) -> list[str]:
+        """Returns the missing members without those that are withheld for now, which are always the same."""
         seconds = self._owners.seconds_since_first(self._name, "withheld")
         if seconds >= self._plan.withheld_seconds:
             return missing
-        self._owners.look_at(self._name, self._plan.withheld_seconds - seconds)
+        self._owners.enqueue(self._name, self._plan.withheld_seconds - seconds)
         withheld = {f"worker-{number}" for number in range(min(self._plan.withheld, self._plan.members["worker"]))}
         return [member for member in missing if member not in withheld]
 
-    def _make_one(self, member: str) -> None:
+    def _create_pod(self, member: str) -> None:
         owners, plan = self._owners, self._plan
         is_replaced = not owners.is_first(self._name, f"pod-{self._attempt}-{member}")
         number = int(member.rpartition("-")[2])
@@ -277,7 +277,7 @@ def pod(
     labels: Mapping[str, str] | None = None,
     exit_code: int = 0,
 ) -> Object:
-    """One that runs so long, and is not restarted."""
+    """Returns the manifest of a pod that runs for that time and is not restarted."""
     container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": cpu}}}
     notes = {RUN_SECONDS: str(run_seconds), EXIT_CODE: str(exit_code)}
     return {

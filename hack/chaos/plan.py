@@ -1,4 +1,4 @@
-"""What happens in a run, as far as chance decides it: all from one seed. Pure."""
+"""The gangs and faults of a run, chosen at random from one seed. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Most gangs are small, and all sizes from 2 to 50 come.
+# Most gangs are small, and all sizes from 2 to 50 occur.
 _MIN_PODS, _MAX_PODS = 2, 50
 _POWER = 4
 
 
 @dataclass(frozen=True, slots=True)
 class GangPlan:
-    """One gang and its owner's habits.
+    """One gang and how its owner behaves.
 
-    `batch` pods are made at a time, with `pause_seconds` in between. `withheld` pods of the first attempt come only
+    `batch` pods are created at a time, every `pause_seconds`. `withheld` pods of the first attempt are created only
     after `withheld_seconds`. The gang is suspended `suspend_after` seconds after its first admission (None: never), for
-    `suspend_seconds`. `failures` of its pods fail, and are made anew.
+    `suspend_seconds`. `failures` of its pods fail and are recreated.
     """
 
     name: str
@@ -41,15 +41,15 @@ class GangPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kind` happens `after_seconds` of the fault before it; `chance` in [0, 1) decides what it hits and how long."""
+    """A fault: its kind, the time since the previous one, and `chance` for its target and duration."""
 
     kind: str
     after_seconds: float
     chance: float
 
 
-# How often each comes, relative to the others. After a leader was killed nobody works for the 15 s that its Lease is
-# worth: if that came often, little else would happen.
+# Relative frequency of each kind. After a leader was killed there is no leader until its Lease of 15 s expires, so that
+# frequent kills would leave time for little else.
 FAULTS: Mapping[str, int] = {
     "foreign pods": 16,
     "foreign pods on our scheduler": 8,
@@ -101,7 +101,7 @@ def gang_plan(number: int, rng: random.Random) -> GangPlan:
 def fault(
     rng: random.Random, mean_seconds: float, only: Sequence[str] = (), table: Mapping[str, int] = FAULTS
 ) -> Fault:
-    """The next one; of these kinds, if any are named."""
+    """Returns the next fault; only of the kinds in `only`, if there are any."""
     weights = {kind: weight for kind, weight in table.items() if not only or kind in only}
     kind = rng.choices(list(weights), weights=list(weights.values()))[0]
     return Fault(kind, rng.uniform(0.2, 1.8) * mean_seconds, rng.random())

@@ -1,10 +1,10 @@
-"""Where it plays: a control plane with fake nodes, two gang schedulers, each with its kube-scheduler, and the auditor.
+"""The test environment: a control plane with fake nodes, two gang schedulers, and the auditor.
 
-All of them are processes of their own; those under test may be killed and started again at any time. The two replicas
-elect a leader as the shipped ones do: each has a machine's name of its own. Between the gang schedulers and the API
-server is a proxy, in this process, that breaks requests. Everything ends with the block, whatever happens.
+All programs are processes; those under test may be killed and restarted at any time. The two replicas elect a leader as
+in the shipped configuration, each with its own host name and kube-scheduler. A proxy in this process, between the gang
+schedulers and the API server, injects faults of requests. Everything ends with the block, also after an error.
 
-Where this user may not give machines' names (`process.may_name_hosts`) there is one gang scheduler, which leads alone.
+If the user may not set host names (`process.may_name_hosts`), there is only one gang scheduler.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.kept import LEADER_ELECTION, LEASE, LEASE_NAMESPACE, Kept, Replica
-from chaos.picture import GANGS, PODS
+from chaos.mirror import GANGS, PODS
+from chaos.outages import OutageReporter, leader_name
 from chaos.requests import RequestFaults
-from chaos.watchman import Watchman, leader_name
+from chaos.supervised import LEADER_ELECTION, LEASE, LEASE_NAMESPACE, Replica, SupervisedProgram
 from localcluster import binaries, ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
@@ -46,13 +46,14 @@ REPLICAS = ("replica-a", "replica-b")
 NODES = tuple(f"node-{number:02d}" for number in range(10))
 NODE: dict[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "30"}
 
-# Short, so that a run sees many of them; the auditor is told the same, and allows for a killed program's absence.
+# Short, so that a run contains many timeouts. The auditor has the same limits, plus the time that a killed program
+# needs.
 BIND_TIMEOUT_SECONDS = 6.0
 STARVATION_TIMEOUT_SECONDS = 10.0
 HTTP_TIMEOUT_SECONDS = 30
 BIND_DEADLINE_SECONDS = 40.0
 FIT_GRACE_SECONDS = 12.0
-# A watch tells a scheduler of another one's pod within this time, on a busy machine too.
+# A watch delivers the pod of another scheduler within this time, on a busy machine too.
 RACE_SECONDS = 1.0
 FLAGS = (
     f"--bind-timeout={BIND_TIMEOUT_SECONDS:g}s",
@@ -73,8 +74,8 @@ _POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Props:
-    """What a run brings along: how pods end, and variables of the gang scheduler on a machine of that name."""
+class StageOptions:
+    """What a run adds: how pods end, and the gang scheduler's environment on the machine of that name."""
 
     behaviour: Behaviour = by_annotations
     environment: Callable[[str], Mapping[str, str]] = lambda _: {}
@@ -89,20 +90,20 @@ class Stage:
     requests: RequestFaults
     kubelet: FakeKubelet
     auditors: list[subprocess.Popen[str]]
-    """All hear of outages; the first one audits gangs."""
-    watchman: Watchman
+    """All of them receive reports of outages; the first one is that of gangs."""
+    outages: OutageReporter
 
     @property
     def logs(self) -> Path:
         return self.plane.logs
 
-    def tell_outage(self) -> None:
-        """Those under test know nothing for a moment: the auditors are to hear of it."""
-        _tell_outage(self.auditors)
+    def report_outage(self) -> None:
+        """Reports to the auditors that the programs under test cannot read the cluster now."""
+        _report_outage(self.auditors)
 
-    def verdict(self, number: int = 0) -> dict[str, Any]:
-        """End an auditor; what it saw. Raises LocalClusterError if it does not say."""
-        self.watchman.stop()
+    def auditor_report(self, number: int = 0) -> dict[str, Any]:
+        """Ends an auditor and returns its report. Raises LocalClusterError if there is none."""
+        self.outages.stop()
         auditor = self.auditors[number]
         auditor.send_signal(signal.SIGTERM)
         out, _ = auditor.communicate(timeout=_AUDITOR_SECONDS)
@@ -114,23 +115,25 @@ class Stage:
 
 
 @contextlib.contextmanager
-def open_stage(requests: RequestFaults, report: Report, props: Props | None = None) -> Iterator[Stage]:
-    """Everything at work. Raises LocalClusterError. The logs stay where a run failed."""
+def open_stage(requests: RequestFaults, report: Report, options: StageOptions | None = None) -> Iterator[Stage]:
+    """Starts everything. Raises LocalClusterError. Logs are kept if a run fails."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-chaos")
-    options = Options(unsafe_no_fsync=True)
-    with ControlPlane(folder, options, owner=process.identify(os.getpid()), report=report) as plane:
+    plane_options = Options(unsafe_no_fsync=True)
+    with ControlPlane(folder, plane_options, owner=process.identify(os.getpid()), report=report) as plane:
         api = Api.from_kubeconfig(plane.kubeconfig)
         install_crds(api)
         for name in (NAMESPACE, OTHERS):
             api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        with _programs(plane, api, requests, props or Props()) as found:
+        with _programs(plane, api, requests, options or StageOptions()) as found:
             yield found
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _programs(plane: ControlPlane, api: Api, requests: RequestFaults, props: Props) -> Iterator[Stage]:
-    kubelet = FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=NODES, resources=NODE, behaviour=props.behaviour)
+def _programs(plane: ControlPlane, api: Api, requests: RequestFaults, options: StageOptions) -> Iterator[Stage]:
+    kubelet = FakeKubelet(
+        Api.from_kubeconfig(plane.kubeconfig), nodes=NODES, resources=NODE, behaviour=options.behaviour
+    )
     with contextlib.ExitStack() as open_:
         proxy = open_.enter_context(FaultProxy(plane.server))
         proxy.choose = requests.choose
@@ -139,18 +142,18 @@ def _programs(plane: ControlPlane, api: Api, requests: RequestFaults, props: Pro
         open_.callback(_kill_all, auditors)
         open_.enter_context(kubelet)
         names = REPLICAS if process.may_name_hosts() else ("",)
-        replicas = [open_.enter_context(_replica(plane, name, kubeconfig, props.environment(name))) for name in names]
-        wait(lambda: leader_name(api) in [replica.name for replica in replicas], "no gang scheduler leads")
+        replicas = [open_.enter_context(_replica(plane, name, kubeconfig, options.environment(name))) for name in names]
+        wait(lambda: leader_name(api) in [replica.name for replica in replicas], "no gang scheduler became the leader")
         paths = [path.format(NAMESPACE) for path in (GANGS, PODS)]
-        watchman = Watchman(api, paths, replicas, functools.partial(_tell_outage, auditors))
-        watchman.start()
-        open_.callback(watchman.stop)
-        yield Stage(api, plane, replicas, proxy, requests, kubelet, auditors, watchman)
+        outages = OutageReporter(api, paths, replicas, functools.partial(_report_outage, auditors))
+        outages.start()
+        open_.callback(outages.stop)
+        yield Stage(api, plane, replicas, proxy, requests, kubelet, auditors, outages)
 
 
 @contextlib.contextmanager
 def _replica(plane: ControlPlane, name: str, kubeconfig: Path, env: Mapping[str, str]) -> Iterator[Replica]:
-    """Both programs of one, kept alive; without a `name` it has that of this machine. `env` is the extender's."""
+    """Runs both programs of a replica; without a `name` it has this machine's. `env` is the extender's."""
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
         extender = extender_beside(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name, env=env)
         scheduler = GangScheduler(
@@ -160,7 +163,9 @@ def _replica(plane: ControlPlane, name: str, kubeconfig: Path, env: Mapping[str,
             leader_election=LEADER_ELECTION,
             replica=name,
         )
-        replica = Replica(name or os.uname().nodename, Kept(extender), Kept(scheduler), extender.is_ready)
+        replica = Replica(
+            name or os.uname().nodename, SupervisedProgram(extender), SupervisedProgram(scheduler), extender.is_ready
+        )
         for program in replica.programs:
             program.start()
         try:
@@ -172,15 +177,15 @@ def _replica(plane: ControlPlane, name: str, kubeconfig: Path, env: Mapping[str,
 
 
 def start_auditor(plane: ControlPlane, module: str, *flags: str) -> subprocess.Popen[str]:
-    """`python -m MODULE`, which says one JSON line when it is told to end."""
-    # An outage may be told before it listens, and must not end it.
+    """Starts `python -m MODULE`, which prints one JSON line after SIGTERM."""
+    # An outage may be reported before the auditor handles the signal, which must not end it.
     argv = ["sh", "-c", 'trap "" USR1; exec "$0" "$@"', sys.executable, "-m", module]
     argv += [f"--kubeconfig={plane.kubeconfig}", *flags]
     environment = {**os.environ, "PYTHONPATH": str(binaries.HACK), process.MARK: str(plane.folder.resolve())}
     return subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True)
 
 
-def _tell_outage(auditors: Sequence[subprocess.Popen[str]]) -> None:
+def _report_outage(auditors: Sequence[subprocess.Popen[str]]) -> None:
     for auditor in auditors:
         auditor.send_signal(signal.SIGUSR1)
 
@@ -191,14 +196,14 @@ def _kill_all(auditors: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def keep_logs(stage: Stage) -> Path:
-    """A copy of the logs, which otherwise end with the stage."""
+    """Copies the logs, which are message deleted with the stage."""
     return shutil.copytree(stage.logs, Path(tempfile.mkdtemp(prefix="chaos-")) / "logs")
 
 
-def wait(is_so: Callable[[], bool], otherwise: str) -> None:
-    """Raises LocalClusterError, with these words, if it is not so after some minutes."""
+def wait(condition: Callable[[], bool], message: str) -> None:
+    """Waits for a condition. Raises LocalClusterError with this message after some minutes."""
     deadline = time.monotonic() + _READY_SECONDS
-    while not is_so():
+    while not condition():
         if time.monotonic() > deadline:
-            raise LocalClusterError(otherwise)
+            raise LocalClusterError(message)
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Things that are done later, one after the other, in one thread. `stop` ends it and forgets what is left."""
+"""Runs delayed actions in one thread. `stop` ends it and drops the actions that are left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_SECONDS = 60.0
 
 
 class Timer:
-    """See the module. `later` may be called from any thread."""
+    """Runs delayed actions (see the module). `later` is thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._changed = threading.Condition()
@@ -32,7 +32,7 @@ class Timer:
         self._thread.join(_JOIN_SECONDS)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """`action` may raise nothing."""
+        """Runs `action` after that time; it must not raise."""
         with self._changed:
             heapq.heappush(self._heap, (time.monotonic() + seconds, next(self._numbers), action))
             self._changed.notify_all()
@@ -42,7 +42,7 @@ class Timer:
             action()
 
     def _next(self) -> Callable[[], None] | None:
-        """What is due, as soon as something is; None once it is to end."""
+        """Waits for the next action and returns it; None after `stop`."""
         with self._changed:
             while not self._is_stopping:
                 left = self._heap[0][0] - time.monotonic() if self._heap else _LONGEST_SECONDS

@@ -1,1 +1,1 @@
-"""TFJobs, TrainJobs and gangs while everything breaks, with auditors that watch: see `chaos.jobs.__main__`."""
+"""Runs TFJobs, TrainJobs and gangs during faults while auditors watch: see `chaos.jobs.__main__`."""

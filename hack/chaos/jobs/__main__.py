@@ -27,19 +27,28 @@ from pathlib import Path
 from typing import Any
 
 from chaos.__main__ import progress
-from chaos.jobs.crowd import Errors
 from chaos.jobs.faults import Faults
 from chaos.jobs.leaks import Count, counts_at_rest, leaked
 from chaos.jobs.machines import Disk
 from chaos.jobs.plan import job_plan, warm_up_plans
 from chaos.jobs.settings import Settings, settings_of
 from chaos.jobs.stage import JobStage, open_job_stage
+from chaos.jobs.submitted import REQUEST_ERRORS
 from localcluster.errors import LocalClusterError
 
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 10.0
-# What makes a run bad, and comes first in its line.
-JUDGED = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "stuck", "threads_leaked", "unfinished")
+# A run succeeds if these are 0; they come first in the JSON line.
+REQUIRED_ZERO = (
+    "duplicates",
+    "orphans",
+    "partial_gangs",
+    "wrong_states",
+    "reruns",
+    "stuck",
+    "threads_leaked",
+    "unfinished",
+)
 
 
 class Run:
@@ -47,7 +56,7 @@ class Run:
 
     def __init__(self, stage: JobStage, settings: Settings) -> None:
         self._stage = stage
-        self._crowd = stage.crowd
+        self._jobs = stage.jobs
         self._settings = settings
         rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
         self._faults = Faults(stage, rng, settings.faults, settings.mean_seconds, settings.kinds)
@@ -56,7 +65,7 @@ class Run:
         self._shown_at = 0.0
 
     def play(self) -> dict[str, Any]:
-        """The JSON line."""
+        """Runs all jobs and faults and returns the fields of the JSON line."""
         before = self._warm_up()
         self._faults.start()
         try:
@@ -69,32 +78,32 @@ class Run:
         return self._result(before, after)
 
     def _warm_up(self) -> dict[bool, Count]:
-        """A few jobs, before anything breaks; what the controllers take then."""
+        """Runs a few jobs before the first fault; returns the threads and files of the controllers after them."""
         for plan in warm_up_plans():
-            self._crowd.submit(plan)
+            self._jobs.submit(plan)
         self._await_all()
         return counts_at_rest(self._stage.controllers, self._stage.leader, self._settings.rest_seconds)
 
     def _drive(self) -> None:
-        """Jobs come as faults happen, so that there are some at any time."""
-        while not (self._faults.is_over and self._submitted >= self._settings.jobs):
+        """Submits jobs at the rate of the faults, so that jobs run during all of them."""
+        while not (self._faults.has_ended and self._submitted >= self._settings.jobs):
             due = 10 + self._faults.done * self._settings.jobs / max(1, self._settings.faults)
-            # Where the server does not answer it is said again.
-            with contextlib.suppress(*Errors):
+            # If the server does not respond, the request is repeated in the next iteration.
+            with contextlib.suppress(*REQUEST_ERRORS):
                 while self._submitted < min(due, self._settings.jobs):
-                    self._crowd.submit(job_plan(self._submitted, self._settings.seed))
+                    self._jobs.submit(job_plan(self._submitted, self._settings.seed))
                     self._submitted += 1
             self._show()
             time.sleep(_POLL_SECONDS)
 
     def _await_all(self) -> None:
-        """Until all are through, or nothing moves any more."""
-        last, moved_at = self._crowd.unfinished, time.monotonic()
-        while last and time.monotonic() - moved_at < self._settings.patience_seconds:
+        """Waits until all jobs have completed or none makes progress any more."""
+        last, progress_at = self._jobs.unfinished, time.monotonic()
+        while last and time.monotonic() - progress_at < self._settings.patience_seconds:
             self._show()
             time.sleep(_POLL_SECONDS)
-            if (now := self._crowd.unfinished) != last:
-                last, moved_at = now, time.monotonic()
+            if (now := self._jobs.unfinished) != last:
+                last, progress_at = now, time.monotonic()
 
     def _show(self) -> None:
         now = time.monotonic()
@@ -102,21 +111,23 @@ class Run:
             self._shown_at = now
             counts = self._faults.counts
             faults = f"{self._faults.done} faults of {len(counts)} kinds"
-            progress(f"{now - self._begin:5.0f} s  {self._crowd.through} of {self._submitted} jobs completed, {faults}")
+            progress(
+                f"{now - self._begin:5.0f} s  {self._jobs.completed} of {self._submitted} jobs completed, {faults}"
+            )
 
     def _result(self, before: dict[bool, Count], after: dict[bool, Count]) -> dict[str, Any]:
-        unfinished, wrong = self._crowd.unfinished, self._crowd.wrong
-        gangs, *others = self._stage.verdicts()
+        unfinished, wrong = self._jobs.unfinished, self._jobs.wrong
+        gangs, *others = self._stage.auditor_reports()
         jobs: dict[str, Any] = others[0] if others else {}
-        for name, words in {**unfinished, **wrong}.items():
-            progress(f"{name}: {words}")
+        for name, status in {**unfinished, **wrong}.items():
+            progress(f"{name}: {status}")
         for problem in sorted(set(self._faults.problems)):
             progress(f"fault did not happen: {problem}")
         violations = [*jobs.pop("violations", []), *gangs.pop("violations")]
         for each in violations:
             progress(f"violation: {each}")
         partial = jobs.pop("partial_gangs", 0) + sum(_is_partial(each) for each in violations)
-        found = {
+        results = {
             "faults": self._faults.done,
             "jobs": self._submitted + len(warm_up_plans()),
             "duplicates": jobs.pop("duplicates", 0),
@@ -130,17 +141,17 @@ class Run:
             "seed": self._settings.seed,
         }
         stage = self._stage.stage
-        return found | {
+        return results | {
             "violations": violations,
             "seconds": round(time.monotonic() - self._begin, 1),
             "faults_by_kind": dict(sorted(self._faults.counts.items())),
             "requests_hit": sum(stage.requests.hits.values()),
             "requests_hit_by_kind": dict(sorted(stage.requests.hits.items())),
             "ended_by_themselves": {
-                "controllers": sum(each.kept.ended_by_itself for each in self._stage.controllers),
+                "controllers": sum(each.supervised.ended_by_itself for each in self._stage.controllers),
                 "gang schedulers": sum(each.ended_by_itself for one in stage.replicas for each in one.programs),
             },
-            "nobody_led_seconds": round(stage.watchman.idle_seconds, 1),
+            "nobody_led_seconds": round(stage.outages.idle_seconds, 1),
             "threads": {_role(role): [before[role].threads, after[role].threads] for role in before if role in after},
             "files": {_role(role): [before[role].files, after[role].files] for role in before if role in after},
             "auditors": {"jobs": jobs, "gangs": {**gangs, "races": len(gangs["races"])}},
@@ -148,37 +159,37 @@ class Run:
 
 
 def _is_partial(violation: object) -> bool:
-    """One of the auditor of gangs'."""
+    """Reports whether a violation of the auditor of gangs is about a partly bound gang."""
     return isinstance(violation, dict) and violation.get("rule") == "partly-bound"
 
 
-def _role(leads: bool) -> str:
-    return "leader" if leads else "standby"
+def _role(is_leader: bool) -> str:
+    return "leader" if is_leader else "standby"
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Runs the command and returns its exit code."""
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
         if sys.argv[1:]:
             raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
         settings = settings_of(os.environ)
-        progress(f"repeat with: make chaos {settings.words}")
-        # Before any thread is there: what a process mounts is its threads' that come later.
+        progress(f"repeat with: make chaos {settings.variables}")
+        # This must precede all threads: only threads that start later share the new mount namespace.
         disk = Disk(folder / "disk")
         with open_job_stage(settings.seed, disk, progress) as stage:
             result = Run(stage, settings).play()
-            is_good = not (result["violations"] or any(result[name] for name in JUDGED))
-            if not is_good:
+            is_ok = not (result["violations"] or any(result[name] for name in REQUIRED_ZERO))
+            if not is_ok:
                 progress(f"logs of the programs: {stage.keep_logs(Path(tempfile.mkdtemp(prefix='chaos-logs-')))}")
-                progress(f"repeat with: make chaos {settings.words}")
+                progress(f"repeat with: make chaos {settings.variables}")
     except (LocalClusterError, ValueError) as error:
         progress(f"chaos: {error}")
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(json.dumps(result), flush=True)
-    return 0 if is_good else 1
+    return 0 if is_ok else 1
 
 
 if __name__ == "__main__":

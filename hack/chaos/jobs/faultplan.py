@@ -1,4 +1,4 @@
-"""Which kinds of faults a run of `make chaos` knows, and which requests go wrong how. Pure."""
+"""The kinds of faults of `make chaos`, and the requests that each kind affects. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 
 from chaos import requests
-from chaos.requests import Targets, Trouble
+from chaos.requests import RequestFault, Targets
 from localcluster.faultproxy import Late, LoseAnswer, LoseRequest, Reply
 
-# A request of the controller is given up after 30 s, one for its Lease after 2 s.
+# A request of the controller times out after 30 s, and one for its Lease after 2 s.
 _LATEST_SECONDS = 4.0
 
 _CUSTOM = r"/apis/(kubeflow\.org|scheduling\.kubeflow\.org)/"
@@ -27,7 +27,7 @@ _TARGETS: Targets = {
     "events": ("POST", re.compile(r"/events(\?|$)")),
 }
 _CODES = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-# What a server answers to which requests; each is as likely as the next.
+# The status codes that are injected into each kind of request, with equal probability.
 _ANSWERS: Mapping[str, tuple[int, ...]] = {
     "creates": (409, 429, 500, 503),
     "deletes": (409, 429, 500),
@@ -42,33 +42,33 @@ _ANSWERS: Mapping[str, tuple[int, ...]] = {
 }
 
 
-def _refusal(target: str, code: int) -> Trouble:
+def _refusal(target: str, code: int) -> RequestFault:
     reply = Reply(code, _CODES[code], retry_after_seconds=1 if code == 429 else None)
-    return Trouble(target, lambda _: reply)
+    return RequestFault(target, lambda _: reply)
 
 
-def _troubles() -> dict[str, Trouble]:
-    found = dict(requests.TROUBLES)
+def _request_faults() -> dict[str, RequestFault]:
+    found = dict(requests.REQUEST_FAULTS)
     for target, codes in _ANSWERS.items():
         for code in codes:
             found[f"{target} {code}"] = _refusal(target, code)
-        found[f"{target} lost"] = Trouble(target, lambda _: LoseRequest())
-        found[f"{target} unanswered"] = Trouble(target, lambda _: LoseAnswer())
-        found[f"{target} late"] = Trouble(target, lambda chance: Late(0.2 + (_LATEST_SECONDS - 0.2) * chance))
+        found[f"{target} lost"] = RequestFault(target, lambda _: LoseRequest())
+        found[f"{target} unanswered"] = RequestFault(target, lambda _: LoseAnswer())
+        found[f"{target} late"] = RequestFault(target, lambda chance: Late(0.2 + (_LATEST_SECONDS - 0.2) * chance))
     return found
 
 
 TARGETS: Targets = {**requests.TARGETS, **_TARGETS}
-TROUBLES: Mapping[str, Trouble] = _troubles()
-# How often the requests of one target are meant, relative to the others: what writes, more than what reads.
+REQUEST_FAULTS: Mapping[str, RequestFault] = _request_faults()
+# Relative frequency of the requests of a target: writes are affected more often than reads.
 _WEIGHTS = {"creates": 4, "statuses": 4, "deletes": 3, "patches": 3, "watches": 3}
 
-# After these nobody leads for some seconds, or a server has to start again.
+# These faults leave no leader for some seconds, or restart a server.
 ELECTED = ("controller killed", "controller stopped", "controller frozen", "both controllers killed", "lease stolen")
-# How often each comes, relative to the others.
+# Relative frequency of each kind.
 FAULTS: Mapping[str, int] = {
     **{
-        kind: _WEIGHTS.get(trouble.target, 1 if trouble.target in _ANSWERS else 2) for kind, trouble in TROUBLES.items()
+        kind: _WEIGHTS.get(fault.target, 1 if fault.target in _ANSWERS else 2) for kind, fault in REQUEST_FAULTS.items()
     },
     "controller killed": 4,
     "both controllers killed": 1,

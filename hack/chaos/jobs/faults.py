@@ -1,11 +1,10 @@
-"""What breaks in a run of `make chaos`, in the order of the plan.
+"""Injects the faults of `make chaos` in the order of the plan.
 
-Theory of operation. One thread takes fault after fault from the plan. What is done in a moment it does itself; what
-lasts (a frozen program, a server that starts again) it gives to a thread of that fault's lane and goes on. A fault
-whose lane is busy, that finds nothing to be done to, or whose server is down just then, does not happen and does not
-count.
+Theory of operation. One thread takes faults from the plan. It injects short faults itself; a fault that lasts (a frozen
+program, a server that restarts) runs on a thread of that fault's lane. A fault whose lane is busy, that finds no
+target, or whose server is down is skipped and does not count.
 
-Threads: one for the plan, one for each lane. All are gone after `stop`.
+Threads: one for the plan and one for each lane; all have ended after `stop`.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import urllib3
 
-from chaos.jobs.breaks import Breaks
-from chaos.jobs.faultplan import ELECTED, FAULTS, TROUBLES
+from chaos.capacity import CapacityFaults
+from chaos.jobs.faultplan import ELECTED, FAULTS, REQUEST_FAULTS
 from chaos.jobs.stage import JobStage
+from chaos.jobs.systemfaults import SystemFaults
 from chaos.jobs.users import Users
 from chaos.kills import Kills
 from chaos.plan import Fault, fault
-from chaos.room import Room
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
 
@@ -34,7 +33,7 @@ _JOIN_SECONDS = 120.0
 _PLANE = ("kube-apiserver killed", "etcd killed", "kube-scheduler killed", "kube-controller-manager killed")
 _GANGS = ("gang scheduler killed", "gang kube-scheduler killed", "gang scheduler frozen", "gang lease stolen")
 _NETWORK = ("connections half-open", "connections refused", "answers slow")
-# Those of one lane never happen at the same time.
+# Faults of one lane never overlap.
 LANES: Mapping[str, Sequence[str]] = {
     "plane": _PLANE,
     "gangs": _GANGS,
@@ -44,17 +43,17 @@ LANES: Mapping[str, Sequence[str]] = {
     "disk": ("disk full",),
 }
 _LANE_OF = {kind: lane for lane, kinds in LANES.items() for kind in kinds}
-# Of the faults, at the end: the controllers live through them, so that what they leak adds up.
+# The last part of the faults spares the controllers, so that their leaks add up.
 _SPARED_PART = 0.2
 
 
 class Faults:
-    """`wanted` of them. `stop` ends it and makes everything whole again."""
+    """Injects `wanted` faults from `start` to `stop`, which also ends all faults that still last."""
 
     def __init__(
         self, stage: JobStage, rng: random.Random, wanted: int, mean_seconds: float, kinds: Sequence[str] = ()
     ) -> None:
-        """`kinds` are the only ones to come, if there are any."""
+        """If `kinds` are given, only those are injected."""
         self.counts: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -67,8 +66,8 @@ class Faults:
         self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
         self._pool = ThreadPoolExecutor(len(LANES), thread_name_prefix="lane")
         self._lanes: dict[str, Future[None]] = {}
-        self._room = Room(stage.stage, stage.crowd)
-        self._breaks = Breaks(stage, self._stopping)
+        self._capacity = CapacityFaults(stage.stage, stage.jobs)
+        self._system = SystemFaults(stage, self._stopping)
         self._actions = self._all_actions()
         self._began = time.monotonic()
 
@@ -77,7 +76,7 @@ class Faults:
         return sum(self.counts.values())
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return not self._thread.is_alive()
 
     def start(self) -> None:
@@ -88,45 +87,45 @@ class Faults:
         self._thread.join(_JOIN_SECONDS)
         self._pool.shutdown(wait=True)
         self._stage.stage.requests.turn_off()
-        self._breaks.restore()
-        self._room.restore()
+        self._system.restore()
+        self._capacity.restore()
 
     def _all_actions(self) -> Mapping[str, Callable[[float], object]]:
         gangs = Kills(self._stage.stage, self._stopping).actions
-        found: dict[str, Callable[[float], object]] = {
-            **self._room.actions,
-            **self._breaks.actions,
-            **Users(self._stage.crowd).actions,
-            **{kind: functools.partial(self._stage.stage.requests.turn_on, kind) for kind in TROUBLES},
+        actions: dict[str, Callable[[float], object]] = {
+            **self._capacity.actions,
+            **self._system.actions,
+            **Users(self._stage.jobs).actions,
+            **{kind: functools.partial(self._stage.stage.requests.turn_on, kind) for kind in REQUEST_FAULTS},
             **{kind: gangs[kind] for kind in ("gang scheduler killed", "kube-apiserver killed", "etcd killed")},
             "gang kube-scheduler killed": gangs["kube-scheduler killed"],
         }
-        return {kind: found[kind] for kind in FAULTS}
+        return {kind: actions[kind] for kind in FAULTS}
 
     def _run(self) -> None:
         while self.done < self._wanted:
-            coming = fault(self._rng, self._mean_seconds, self._kinds, FAULTS)
-            if self._stopping.wait(coming.after_seconds):
+            next_fault = fault(self._rng, self._mean_seconds, self._kinds, FAULTS)
+            if self._stopping.wait(next_fault.after_seconds):
                 return
-            if coming.kind in ELECTED and self.done > (1 - _SPARED_PART) * self._wanted and not self._kinds:
+            if next_fault.kind in ELECTED and self.done > (1 - _SPARED_PART) * self._wanted and not self._kinds:
                 continue
-            self._begin(coming)
+            self._begin(next_fault)
 
-    def _begin(self, what: Fault) -> None:
-        lane = _LANE_OF.get(what.kind)
+    def _begin(self, planned: Fault) -> None:
+        lane = _LANE_OF.get(planned.kind)
         if lane is None:
-            self._do(what)
+            self._do(planned)
         elif lane not in self._lanes or self._lanes[lane].done():
-            self._lanes[lane] = self._pool.submit(self._do, what)
+            self._lanes[lane] = self._pool.submit(self._do, planned)
         else:
-            self.missed[what.kind] += 1
+            self.missed[planned.kind] += 1
 
-    def _do(self, what: Fault) -> None:
+    def _do(self, planned: Fault) -> None:
         try:
-            self._actions[what.kind](what.chance)
-            self.counts[what.kind] += 1
+            self._actions[planned.kind](planned.chance)
+            self.counts[planned.kind] += 1
         except (RefusedError, LocalClusterError, urllib3.exceptions.HTTPError, OSError) as error:
-            self.missed[what.kind] += 1
-            self.problems.append(f"{what.kind}: {error}")
-            if what.kind in _PLANE:
-                self._breaks.revive()
+            self.missed[planned.kind] += 1
+            self.problems.append(f"{planned.kind}: {error}")
+            if planned.kind in _PLANE:
+                self._system.revive()

@@ -1,8 +1,8 @@
-"""Threads and open files of controllers, before anything broke and after all of it.
+"""Counts threads and open files of controllers before the first fault and after the last one.
 
-A leader has more of both than one who waits, so each is compared with its like. The threads that help to write are left
-out: they are a pool, which grows up to its bound when there is much to write at a time, and stays so. Connections are
-kept for further use, too, as many as were needed at a time: files are told, and only threads are judged.
+A leader has more of both than a standby, so each role is compared with itself. Threads of the writer pool are excluded:
+the pool grows up to its bound when many writes are pending, and keeps its size. Connections are pooled in the same way:
+files are reported, and only threads are judged.
 """
 
 from __future__ import annotations
@@ -22,38 +22,39 @@ _POOL = "writer"
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Of one process at rest."""
+    """Threads and open files of an idle process."""
 
     threads: int
     files: int
 
 
 def counts_at_rest(controllers: Sequence[Controller], leader: Controller, rest_seconds: float) -> dict[bool, Count]:
-    """By whether it leads: the least of what was seen in that time, since a request under way may have its own.
+    """Returns the smallest counts within that time, by whether the controller is the leader.
 
-    Of several that do not lead, the one with the most threads counts. One that does not answer is left out.
+    The smallest counts exclude threads of requests in progress. Of several standbys, the one with the most threads
+    counts. A controller that does not respond is left out.
     """
     end = time.monotonic() + rest_seconds
     seen: dict[str, list[Count]] = {}
     while time.monotonic() < end:
         for each in controllers:
             with contextlib.suppress(urllib3.exceptions.HTTPError):
-                seen.setdefault(each.name, []).append(Count(lasting(each.threads()), each.files))
+                seen.setdefault(each.name, []).append(Count(count_outside_pool(each.threads()), each.files))
         time.sleep(_POLL_SECONDS)
     found: dict[bool, Count] = {}
     for each in controllers:
         if counts := seen.get(each.name):
             count = Count(min(one.threads for one in counts), min(one.files for one in counts))
-            leads = each is leader
-            found[leads] = max(found.get(leads, count), count, key=lambda counted: counted.threads)
+            is_leader = each is leader
+            found[is_leader] = max(found.get(is_leader, count), count, key=lambda counted: counted.threads)
     return found
 
 
-def lasting(names: Iterable[str]) -> int:
-    """How many of these threads are in no pool."""
+def count_outside_pool(names: Iterable[str]) -> int:
+    """Returns how many of these threads do not belong to the pool."""
     return sum(not name.startswith(_POOL) for name in names)
 
 
 def leaked(before: dict[bool, Count], after: dict[bool, Count]) -> int:
-    """Threads that are there now and were not then."""
+    """Returns how many threads were added."""
     return sum(max(0, after[role].threads - before[role].threads) for role in after.keys() & before.keys())

@@ -1,12 +1,11 @@
-"""Faults of machines: clocks that jump, and a disk without room. Each needs something that not every machine gives.
+"""Faults of machines: clocks that jump, and a full disk. Each requires a feature that not every machine has.
 
-Clocks: libfaketime, a library of Debian's that is loaded into a program and tells it another time of day. A file of
-each machine says by how much it is off; the program looks into it once in a second. Time that only goes on (monotonic)
-is left alone, as it is where an administrator sets a clock. Go programs ask the kernel themselves, and cannot be lied
-to.
+Clocks: libfaketime, a Debian package with a library that changes the time of day for a program. A file for each machine
+contains the offset, which the program reads once a second. The monotonic clock is unchanged, as when an administrator
+sets a clock. Go programs read the clock by system call and are not affected.
 
-Disk: a tmpfs of a few MiB in a namespace of mounts of this process's own, which ends with its last process. The logs
-of the controllers are there; nothing else of theirs is on a disk.
+Disk: a tmpfs of a few MiB in a mount namespace of this process, which ends with its last process. It holds the logs of
+the controllers, which write nothing else to disk.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _DISK_MEBIBYTES = 96
 
 
 class Clocks:
-    """Of machines by name; `set` may be called from any thread."""
+    """The clocks of machines, by name. `set` is thread-safe."""
 
     def __init__(self, folder: Path, report: Report) -> None:
         self._folder = folder
@@ -37,7 +36,7 @@ class Clocks:
         return self._library is not None
 
     def environment(self, machine: str) -> Mapping[str, str]:
-        """What a program on that machine gets. Its clock is right at first."""
+        """Returns the environment variables of a program on that machine, whose clock is correct at first."""
         if self._library is None:
             return {}
         self.set(machine, 0.0)
@@ -51,7 +50,7 @@ class Clocks:
         }
 
     def set(self, machine: str, seconds: float) -> None:
-        """The clock of that machine is so much ahead of the true time."""
+        """Sets the clock of that machine to the true time plus `seconds`."""
         self._folder.mkdir(exist_ok=True)
         new = self._folder / f"{machine}.new"
         new.write_text(f"{seconds:+.0f}s\n")
@@ -62,7 +61,7 @@ class Clocks:
 
 
 class Disk:
-    """A folder on a disk of its own, if this user may make one; otherwise a plain one that is never full."""
+    """A folder on its own file system if the user may mount one; otherwise a plain folder that is never full."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +70,7 @@ class Disk:
         self._filler = folder / "filler"
 
     def fill(self) -> None:
-        """Until not one byte more is left."""
+        """Writes until the disk is full."""
         with self._filler.open("wb", buffering=0) as stream:
             try:
                 while True:
@@ -95,7 +94,7 @@ def _library(report: Report) -> Path | None:
 
 
 def _mount(folder: Path) -> bool:
-    """False for a user who may not."""
+    """Mounts the file system; False if the user may not."""
     if os.geteuid() != 0 or ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS) != 0:
         return False
     size = f"size={_DISK_MEBIBYTES}m,mode=0700"

@@ -1,4 +1,4 @@
-"""The objects that users submit. Pure."""
+"""The manifests of the jobs that users submit. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMANDS = {"mpi": ["mpirun", "train"], "torch": ["torchrun", "train.py"]}
 
 
 def manifest(plan: JobPlan) -> Object:
-    """The whole object."""
+    """Returns the manifest of a job."""
     is_tf = plan.kind == TFJOB
     spec = {**(_tf_spec(plan) if is_tf else _train_spec(plan)), **plan.spec}
     return {
@@ -28,7 +28,7 @@ def manifest(plan: JobPlan) -> Object:
 
 
 def path_of(plan: JobPlan, namespace: str) -> str:
-    """Of all objects of its kind."""
+    """Returns the path of all objects of the job's kind."""
     return (TFJOBS if plan.kind == TFJOB else TRAINJOBS).format(namespace)
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a run, as far as chance decides them: all from one seed. Pure."""
+"""The jobs of a run, chosen at random from one seed. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 TFJOB, TRAINJOB = "TFJob", "TrainJob"
 SUCCESS, FAILED = "SUCCESS", "FAILED"
-# What a program is ended with by a signal; another try is worth it. And what is for ever.
+# Exit codes: of a program that was killed by a signal, which is retryable, and of a permanent error.
 KILLED, WRONG = 137, 1
 
 
@@ -17,8 +17,8 @@ KILLED, WRONG = 137, 1
 class Part:
     """Replicas of one role, and how their containers end.
 
-    After `run_seconds` (None: not by themselves) with `exit_code`. The first `failures` starts of the replica with
-    index 0 end with `KILLED` before that.
+    They end after `run_seconds` with `exit_code`; with None they run until they are stopped. The first `failures`
+    starts of the replica with index 0 end with `KILLED` before that.
     """
 
     role: str
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One job. `expects` is what it has to come to, whatever breaks; `spec` is what its spec has besides `parts`."""
+    """One job. `expects` is its expected result in spite of all faults; `spec` has the fields besides `parts`."""
 
     name: str
     kind: str
@@ -48,12 +48,12 @@ class JobPlan:
         return bool(self.spec.get("suspend"))
 
     @property
-    def goes_by_itself(self) -> bool:
+    def has_ttl(self) -> bool:
         return "ttlSecondsAfterFinished" in self.spec
 
     @property
     def workers(self) -> tuple[int, int]:
-        """The bounds within which its workers can be scaled; (0, 0) for a job that cannot."""
+        """The bounds within which the workers can be scaled; (0, 0) for a job that cannot be scaled."""
         found = next((part.count for part in self.parts if part.role == "WORKER"), 0)
         if self.kind != TFJOB or not found:
             return 0, 0
@@ -62,14 +62,14 @@ class JobPlan:
 
 
 def job_plan(number: int, seed: int) -> JobPlan:
-    """Job `number` of the run with that seed: the same one, in whatever order they are asked for."""
+    """Returns job `number` of the run with that seed, independently of other calls."""
     rng = random.Random(f"{seed}-{number}")  # noqa: S311 -- to be repeated, not to be kept secret
     flavour = rng.choices(list(FLAVOURS), weights=[weight for weight, _ in FLAVOURS.values()])[0]
     return FLAVOURS[flavour][1](f"{flavour}-{number:04d}", flavour, rng)
 
 
 def warm_up_plans() -> list[JobPlan]:
-    """Jobs for the time before anything breaks."""
+    """Returns the jobs that run before the first fault."""
     return [
         JobPlan("warm-up-tf", TFJOB, "warm-up", [Part("MASTER", 1, 0.5), Part("WORKER", 3, 0.4)], cpu="100m"),
         JobPlan("warm-up-train", TRAINJOB, "warm-up", [Part("node", 3, 0.5)], framework="torch", cpu="100m"),
@@ -77,7 +77,7 @@ def warm_up_plans() -> list[JobPlan]:
 
 
 def _tf_parts(rng: random.Random, *, master: int = 0, failures: int = 0, with_ps: bool = False) -> list[Part]:
-    """A master that decides, workers that are done before or go on, and perhaps parameter servers."""
+    """Returns a master that decides, workers that end before or after it, and perhaps parameter servers."""
     seconds = rng.uniform(2.0, 14.0)
     worker_seconds = rng.choice((seconds * 0.5, seconds * 0.8, None))
     parts = [
@@ -163,16 +163,16 @@ def _train_retries(name: str, flavour: str, rng: random.Random) -> JobPlan:
 
 
 def _train_exhausted(name: str, flavour: str, rng: random.Random) -> JobPlan:
-    """Always killed, and nobody's fault: restarted as often as it may be, and no more."""
+    """Returns a job whose nodes are always killed, so that it fails after its last restart."""
     parts = [Part("node", rng.randint(1, 3), rng.uniform(1.0, 4.0), KILLED)]
     return JobPlan(name, TRAINJOB, flavour, parts, FAILED, framework="torch", spec={"maxRestarts": 1})
 
 
-# More than a run can bring about.
+# More restarts than a run can cause.
 _RESTARTS: Mapping[str, Any] = {"maxRestarts": 100}
 
 Maker = Callable[[str, str, random.Random], JobPlan]
-# How often each comes, relative to the others.
+# Relative frequency of each kind of job.
 FLAVOURS: Mapping[str, tuple[int, Maker]] = {
     "master": (8, _master),
     "workers": (5, _workers),

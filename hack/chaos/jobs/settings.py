@@ -1,4 +1,4 @@
-"""What a run of `make chaos` is told, by variables."""
+"""The settings of a run of `make chaos`, from environment variables."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Settings:
     patience_seconds: float
 
     @property
-    def words(self) -> str:
-        """What decides a run, as make takes it."""
-        words = f"CHAOS_SEED={self.seed} CHAOS_FAULTS={self.faults} CHAOS_JOBS={self.jobs}"
+    def variables(self) -> str:
+        """The variables that repeat the run, for the command line of make."""
+        variables = f"CHAOS_SEED={self.seed} CHAOS_FAULTS={self.faults} CHAOS_JOBS={self.jobs}"
         kinds = f' CHAOS_KINDS="{",".join(self.kinds)}"' if self.kinds else ""
-        return f"{words} CHAOS_MEAN={self.mean_seconds:g}{kinds}"
+        return f"{variables} CHAOS_MEAN={self.mean_seconds:g}{kinds}"
 
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Raises ValueError for what is no number, and for an unknown kind of fault."""
+    """Returns the settings. Raises ValueError for an invalid number or an unknown kind of fault."""
     seed = environ.get("CHAOS_SEED", "")
     return Settings(
         faults=int(environ.get("CHAOS_FAULTS", "1000")),
@@ -44,8 +44,8 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
 
 
 def kinds_of(text: str, table: Mapping[str, int]) -> tuple[str, ...]:
-    """Kinds of faults with commas in between. Raises ValueError for one that the table does not know."""
+    """Returns kinds of faults from a comma-separated list. Raises ValueError for one that is not in the table."""
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     if unknown := set(kinds) - table.keys():
-        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
+        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; known are {', '.join(table)}")
     return kinds

@@ -1,11 +1,11 @@
-"""What users do to their jobs, and to what is not theirs to touch: faults like any other."""
+"""Faults that users cause: actions on jobs and on children that belong to the controller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from chaos.jobs.crowd import CHILDREN, Crowd, Object
+from chaos.jobs.submitted import CHILDREN, Object, SubmittedJobs
 from localcluster.errors import LocalClusterError
 
 PODS = "/api/v1/namespaces/{}/pods"
@@ -15,10 +15,13 @@ _JOBS, _SERVICES, _, _, _GANGS = CHILDREN
 
 
 class Users:
-    """`actions` by kind, each to be called with a chance. They raise RefusedError, LocalClusterError and HTTPError."""
+    """Injects faults: `actions` maps each kind to a function of a random number in [0, 1).
 
-    def __init__(self, crowd: Crowd) -> None:
-        self._crowd = crowd
+    The functions raise RefusedError, LocalClusterError and HTTPError.
+    """
+
+    def __init__(self, jobs: SubmittedJobs) -> None:
+        self._jobs = jobs
         self.actions: Mapping[str, Callable[[float], None]] = {
             "job suspended": self._suspend,
             "job scaled": self._scale,
@@ -33,36 +36,36 @@ class Users:
         }
 
     def _suspend(self, chance: float) -> None:
-        """And resumed after some seconds."""
-        name = _one_of(self._crowd.live(), chance).name
-        self._crowd.suspend(name, value=True)
-        self._crowd.later(0.5 + 5.0 * _again(chance), lambda: self._crowd.suspend(name, value=False))
+        """Suspends a job and resumes it after some seconds."""
+        name = _one_of(self._jobs.active(), chance).name
+        self._jobs.suspend(name, value=True)
+        self._jobs.later(0.5 + 5.0 * _second_chance(chance), lambda: self._jobs.suspend(name, value=False))
 
     def _scale(self, chance: float) -> None:
-        plan = _one_of([plan for plan in self._crowd.live() if plan.workers[1]], chance)
+        plan = _one_of([plan for plan in self._jobs.active() if plan.workers[1]], chance)
         least, most = plan.workers
-        self._crowd.scale(plan.name, least + int(_again(chance) * (most + 1 - least)))
+        self._jobs.scale(plan.name, least + int(_second_chance(chance) * (most + 1 - least)))
 
     def _delete(self, chance: float, propagation: str) -> None:
-        """Ended ones too."""
-        self._crowd.delete(_one_of(self._crowd.there(), chance).name, propagation)
+        """Deletes a job, possibly one that has ended."""
+        self._jobs.delete(_one_of(self._jobs.existing(), chance).name, propagation)
 
     def _delete_child(self, chance: float, path: str, **options: object) -> None:
-        """Of a job that has any."""
-        plan = _one_of([plan for plan in self._crowd.live() if plan.is_gang or path != _GANGS], chance)
-        child = _one_of(self._crowd.children(plan, path), _again(chance))
-        self._crowd.api.delete(f"{path.format(self._crowd.namespace)}/{_name(child)}", **options)
+        """Deletes a child of a job that has such children."""
+        plan = _one_of([plan for plan in self._jobs.active() if plan.is_gang or path != _GANGS], chance)
+        child = _one_of(self._jobs.children(plan, path), _second_chance(chance))
+        self._jobs.api.delete(f"{path.format(self._jobs.namespace)}/{_name(child)}", **options)
 
 
 def _one_of(things: Sequence[T], chance: float) -> T:
-    """Raises LocalClusterError if there are none."""
+    """Returns an element. Raises LocalClusterError if there are none."""
     if not things:
-        raise LocalClusterError("the fault finds no target")
+        raise LocalClusterError("the fault has no target")
     return things[int(chance * len(things))]
 
 
-def _again(chance: float) -> float:
-    """Another chance from the same one: its later digits."""
+def _second_chance(chance: float) -> float:
+    """Returns another random number, made of the later digits of the first one."""
     return chance * 1000 % 1
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chaos.jobs.controllers import names_in
-from chaos.jobs.faultplan import ELECTED, FAULTS, TARGETS, TROUBLES
+from chaos.jobs.faultplan import ELECTED, FAULTS, REQUEST_FAULTS, TARGETS
 from chaos.jobs.faults import LANES
-from chaos.jobs.leaks import Count, lasting, leaked
+from chaos.jobs.leaks import Count, count_outside_pool, leaked
 from chaos.jobs.settings import settings_of
 from chaos.requests import RequestFaults
 
@@ -32,14 +32,14 @@ REQUESTS = {
 
 
 def hits(kind: str, request: tuple[str, str]) -> int:
-    faults = RequestFaults(1, TROUBLES, TARGETS)
+    faults = RequestFaults(1, REQUEST_FAULTS, TARGETS)
     faults.turn_on(kind, 0.5)
     return sum(faults.choose(*request) is not None for _ in range(200))
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_fault_hits_the_requests_that_it_is_meant_for_and_no_others(target: str) -> None:
-    kind = next(kind for kind, trouble in TROUBLES.items() if trouble.target == target)
+    kind = next(kind for kind, fault in REQUEST_FAULTS.items() if fault.target == target)
     assert {name for name, request in REQUESTS.items() if hits(kind, request)} == {target}
 
 
@@ -60,8 +60,8 @@ def test_by_default_a_thousand_faults_of_all_kinds_come_with_another_seed_each_t
 
 def test_a_run_says_how_it_can_be_played_again() -> None:
     given = {"CHAOS_SEED": "7", "CHAOS_FAULTS": "20", "CHAOS_JOBS": "5", "CHAOS_KINDS": "disk full, lease stolen"}
-    words = settings_of(given).words
-    assert words == 'CHAOS_SEED=7 CHAOS_FAULTS=20 CHAOS_JOBS=5 CHAOS_MEAN=0.5 CHAOS_KINDS="disk full,lease stolen"'
+    variables = settings_of(given).variables
+    assert variables == 'CHAOS_SEED=7 CHAOS_FAULTS=20 CHAOS_JOBS=5 CHAOS_MEAN=0.5 CHAOS_KINDS="disk full,lease stolen"'
 
 
 def test_an_unknown_fault_is_refused() -> None:
@@ -86,4 +86,4 @@ def test_threads_are_read_from_the_debug_page_and_those_of_the_pool_of_writers_a
     # As a controller says it, stacks and all.
     stacks = "\n".join(f'{name} (14)\n  File "a.py", line 3, in run (7)\n    wait()\n' for name in names)
     assert names_in(stacks) == names
-    assert lasting(names) == 2
+    assert count_outside_pool(names) == 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.jobs.actor import Actor
 from chaos.jobs.manifests import EXPECTS, manifest, path_of
 from chaos.jobs.plan import FAILED, FLAVOURS, KILLED, SUCCESS, TFJOB, JobPlan, Part, job_plan, warm_up_plans
+from chaos.jobs.podoutcomes import PodOutcomes
 from localcluster.podstatus import Outcome
 
 PLANS = [job_plan(number, seed=4) for number in range(300)]
@@ -44,7 +44,7 @@ def pod(name: str, role: str, index: str) -> dict[str, object]:
 
 def test_the_first_starts_of_replica_0_are_killed_whatever_pod_they_are_in() -> None:
     plan = JobPlan("j", TFJOB, "", [Part("MASTER", 1, 3.0, failures=2), Part("WORKER", 2, None)])
-    actor = Actor({"j": plan}.get)
+    actor = PodOutcomes({"j": plan}.get)
     killed = Outcome(after_seconds=1.0, exit_code=KILLED)
     starts = [actor(pod("j", "MASTER", "0"), 0) for _ in range(3)]
     assert starts == [killed, killed, Outcome(after_seconds=3.0)]
@@ -53,7 +53,7 @@ def test_the_first_starts_of_replica_0_are_killed_whatever_pod_they_are_in() -> 
 
 def test_a_pod_of_nobodys_runs_as_its_annotations_say() -> None:
     notes = {"annotations": {"fake-kubelet/run-seconds": "2"}}
-    assert Actor({}.get)({"metadata": notes}, 0) == Outcome(after_seconds=2.0)
+    assert PodOutcomes({}.get)({"metadata": notes}, 0) == Outcome(after_seconds=2.0)
 
 
 def test_workers_are_scaled_within_their_bounds() -> None:

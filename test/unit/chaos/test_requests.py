@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaos.plan import FAULTS
-from chaos.requests import TROUBLES, RequestFaults
+from chaos.requests import REQUEST_FAULTS, RequestFaults
 
 BINDING = ("POST", "/api/v1/namespaces/chaos/pods/p/binding")
 STATUS = ("PATCH", "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/chaos/gangs/g/status?x=y")
@@ -18,10 +18,10 @@ def hits(kind: str, request: tuple[str, str]) -> int:
     return sum(faults.choose(*request) is not None for _ in range(1000))
 
 
-@pytest.mark.parametrize("kind", TROUBLES)
+@pytest.mark.parametrize("kind", REQUEST_FAULTS)
 def test_a_share_of_the_requests_that_it_is_meant_for_is_hit_and_no_others(kind: str) -> None:
     meant, spared = (BINDING, STATUS) if kind.startswith("bindings") else (STATUS, BINDING)
-    share = min(0.35, TROUBLES[kind].most)
+    share = min(0.35, REQUEST_FAULTS[kind].most)
     assert share - 0.1 < hits(kind, meant) / 1000 < share + 0.1
     assert [hits(kind, request) for request in (spared, *OTHERS)] == [0, 0, 0]
 
@@ -41,4 +41,4 @@ def test_nothing_is_hit_once_faults_are_off() -> None:
 
 
 def test_every_kind_is_in_the_plan() -> None:
-    assert TROUBLES.keys() <= FAULTS.keys()
+    assert REQUEST_FAULTS.keys() <= FAULTS.keys()

@@ -1,10 +1,10 @@
-"""Programs that are started again whenever they have ended, as a kubelet does it; and two replicas of them.
+"""Programs that are restarted whenever they end, as a kubelet does it, and the two replicas of the gang scheduler.
 
-Theory of operation. A thread for each program looks whether it lives, and starts it when it does not: because it was
-killed here (then not before its time away is over), or because it has ended by itself, as both programs of a gang
-scheduler do that does not lead any more.
+Theory of operation. A thread for each program polls whether the program runs and starts it again if it does not: after
+`kill`, once the given time has passed, or after the program has ended by itself, as both programs of a gang scheduler
+do when they lose the leadership.
 
-Threads: `kill` may be called from any. What cannot be started again is tried once more, for ever.
+Threads: `kill` is thread-safe. If a start fails, it is repeated until it succeeds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from localcluster import process
 from localcluster.errors import LocalClusterError
 
 _POLL_SECONDS = 0.1
-# A program that ends at once is not started a hundred times in a second.
-_REST_SECONDS = 1.0
+# Limits how often a program that ends at once is started.
+_RESTART_SECONDS = 1.0
 _JOIN_SECONDS = 70.0
 
 LEASE_NAMESPACE, LEASE = "kube-system", "gang-scheduler"
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE}"
-# As the shipped configuration has it: kube-scheduler's defaults for all but the Lease's name.
+# As in the shipped configuration: kube-scheduler's defaults except for the name of the Lease.
 LEADER_ELECTION: Mapping[str, Any] = {
     "leaderElect": True,
     "resourceNamespace": LEASE_NAMESPACE,
@@ -35,48 +35,48 @@ LEADER_ELECTION: Mapping[str, Any] = {
 
 
 class Program(Protocol):
-    """`localcluster.ourprogram.OurProgram` and `localcluster.gangscheduler.GangScheduler`."""
+    """Implemented by `localcluster.ourprogram.OurProgram` and `localcluster.gangscheduler.GangScheduler`."""
 
     @property
     def identity(self) -> process.Identity | None: ...
     def start(self) -> None: ...
 
 
-class Kept:
-    """One program, which `start` starts."""
+class SupervisedProgram:
+    """One program, which `start` starts and which is restarted until `stop`."""
 
     def __init__(self, program: Program) -> None:
         self.ended_by_itself = 0
         self._program = program
-        self._back_at = 0.0
+        self._start_at = 0.0
         self._is_killed = False
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kept", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
     def start(self) -> None:
-        """Raises LocalClusterError."""
+        """Starts the program. Raises LocalClusterError."""
         self._program.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Kill it, for good."""
+        """Kills the program permanently."""
         self._stopping.set()
         self._thread.join(_JOIN_SECONDS)
         self.kill(0.0)
 
     def kill(self, away_seconds: float, *, grace_seconds: float = 0.0) -> None:
-        """SIGKILL, or SIGTERM if it has a grace; back after so long."""
+        """Kills the program (SIGTERM first if it has a grace period); it starts again after `away_seconds`."""
         with self._lock:
             self._is_killed = True
-            self._back_at = time.monotonic() + away_seconds
+            self._start_at = time.monotonic() + away_seconds
             identity = self._program.identity
         if identity is not None:
             process.end([identity], grace_seconds=grace_seconds)
 
     @property
     def identity(self) -> process.Identity | None:
-        """Of the process that was started last."""
+        """The process that was started last."""
         return self._program.identity
 
     @property
@@ -91,27 +91,27 @@ class Kept:
             with self._lock:
                 if not self._is_killed:
                     self.ended_by_itself += 1
-                    self._is_killed, self._back_at = True, time.monotonic() + _REST_SECONDS
-                if time.monotonic() < self._back_at:
+                    self._is_killed, self._start_at = True, time.monotonic() + _RESTART_SECONDS
+                if time.monotonic() < self._start_at:
                     continue
                 self._is_killed = False
-            # It ended while it was starting: the next round sees that.
+            # The program ended during its start; the next iteration detects that.
             with contextlib.suppress(LocalClusterError):
                 self._program.start()
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A gang scheduler: `name` is its machine's name, by which the Lease knows it."""
+    """A gang scheduler; `name` is the host name by which the Lease names it."""
 
     name: str
-    extender: Kept
-    scheduler: Kept
+    extender: SupervisedProgram
+    scheduler: SupervisedProgram
     is_answering: Callable[[], bool]
-    """The extender says that it is ready."""
+    """Reports whether the extender is ready."""
 
     @property
-    def programs(self) -> tuple[Kept, Kept]:
+    def programs(self) -> tuple[SupervisedProgram, SupervisedProgram]:
         return self.extender, self.scheduler
 
     @property

@@ -1,4 +1,4 @@
-"""Faults of the cluster: other pods take the room, and nodes go and come back."""
+"""Faults of capacity: pods of other owners use it, and nodes are cordoned or deleted and come back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 
 import urllib3
 
+from chaos.mirror import PODS, Object
 from chaos.owner import pod
-from chaos.picture import PODS, Object
 from chaos.stage import NODE, NODES, OTHERS, Stage
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
@@ -19,35 +19,39 @@ _FINISHED = ("Succeeded", "Failed")
 _RETRY_SECONDS = 0.5
 
 
-class Keeper(Protocol):
-    """`chaos.owner.Owners`, or whoever else has jobs there."""
+class Owner(Protocol):
+    """Implemented by `chaos.owner.Owners` and `chaos.jobs.submitted.SubmittedJobs`."""
 
     @property
     def scheduler(self) -> str: ...
     def later(self, seconds: float, action: Callable[[], None]) -> None: ...
 
 
-class Room:
-    """`actions` by kind, each to be called with a chance. They raise RefusedError, LocalClusterError and HTTPError."""
+class CapacityFaults:
+    """Injects faults: `actions` maps each kind to a function of a random number in [0, 1).
 
-    def __init__(self, stage: Stage, owners: Keeper) -> None:
+    The functions raise RefusedError, LocalClusterError and HTTPError.
+    """
+
+    def __init__(self, stage: Stage, owners: Owner) -> None:
         self._api = stage.api
         self._owners = owners
         self._numbers = itertools.count()
-        self._away: set[str] = set()
+        self._unavailable: set[str] = set()
         self.actions: Mapping[str, Callable[[float], None]] = {
-            "foreign pods": lambda chance: self._make_foreign("default-scheduler", chance),
-            "foreign pods on our scheduler": lambda chance: self._make_foreign(owners.scheduler, chance),
+            "foreign pods": lambda chance: self._create_foreign_pods("default-scheduler", chance),
+            "foreign pods on our scheduler": lambda chance: self._create_foreign_pods(owners.scheduler, chance),
             "node cordoned": self._cordon,
             "node deleted": self._delete_node,
         }
 
     def restore(self) -> None:
-        for node in sorted(self._away):
-            self._come_back(node)
+        """Brings back all nodes."""
+        for node in sorted(self._unavailable):
+            self._bring_back(node)
 
-    def _make_foreign(self, scheduler: str, chance: float) -> None:
-        """A few that run for some seconds; those that have ended are taken away."""
+    def _create_foreign_pods(self, scheduler: str, chance: float) -> None:
+        """Creates a few pods that run for some seconds, and deletes those that have finished."""
         path = PODS.format(OTHERS)
         for each in self._api.list(path):
             if each.get("status", {}).get("phase") in _FINISHED:
@@ -57,36 +61,36 @@ class Room:
             self._api.create(path, body)
 
     def _cordon(self, chance: float) -> None:
-        node = self._present(chance)
-        self._away.add(node)
-        self._owners.later(1.0 + 5.0 * chance, lambda: self._come_back(node))
+        node = self._available_node(chance)
+        self._unavailable.add(node)
+        self._owners.later(1.0 + 5.0 * chance, lambda: self._bring_back(node))
         self._api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
 
     def _delete_node(self, chance: float) -> None:
-        """As a machine that dies: the node's object goes, and somebody cleans up its pods."""
-        node = self._present(chance)
-        self._away.add(node)
-        self._owners.later(1.0 + 5.0 * chance, lambda: self._come_back(node))
+        """Deletes a node and its pods, as when a machine fails."""
+        node = self._available_node(chance)
+        self._unavailable.add(node)
+        self._owners.later(1.0 + 5.0 * chance, lambda: self._bring_back(node))
         self._api.delete(f"/api/v1/nodes/{node}")
         query = {"fieldSelector": f"spec.nodeName={node}"}
         for each in self._api.request("GET", "/api/v1/pods", query=query)["items"]:
             self._delete_pod(each)
 
-    def _come_back(self, node: str) -> None:
-        """Now, or as soon as the server lets it."""
+    def _bring_back(self, node: str) -> None:
+        """Brings a node back, with retries until the server accepts it."""
         try:
             make_node(self._api, node, NODE)
             self._api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
-            self._away.discard(node)
+            self._unavailable.discard(node)
         except (RefusedError, urllib3.exceptions.HTTPError):
-            self._owners.later(_RETRY_SECONDS, lambda: self._come_back(node))
+            self._owners.later(_RETRY_SECONDS, lambda: self._bring_back(node))
 
-    def _present(self, chance: float) -> str:
-        """One of the nodes that are there; half of them always are."""
-        there = [node for node in NODES if node not in self._away]
-        if len(there) <= len(NODES) // 2:
+    def _available_node(self, chance: float) -> str:
+        """Returns an available node. Raises LocalClusterError if half of the nodes are unavailable."""
+        available = [node for node in NODES if node not in self._unavailable]
+        if len(available) <= len(NODES) // 2:
             raise LocalClusterError("enough nodes are unavailable")
-        return there[int(chance * len(there))]
+        return available[int(chance * len(available))]
 
     def _delete_pod(self, each: Object) -> None:
         meta = each["metadata"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.watchman import age_of, holder_of
+from chaos.outages import age_of, holder_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How the pods of jobs end: as their plan says, whatever was made anew in between. A fake kubelet's behaviour."""
+"""Decides how the pods of jobs end: by their job's plan, however often they are recreated."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tfjob_controller.trainer.naming import replica_id_of
 Object = dict[str, Any]
 
 
-class Actor:
-    """See the module. `plan_of` gets a job's name. Thread-safe."""
+class PodOutcomes:
+    """The behaviour of a fake kubelet (see the module); `plan_of` gets a job's name. Thread-safe."""
 
     def __init__(self, plan_of: Callable[[str], JobPlan | None]) -> None:
         self._plan_of = plan_of

@@ -1,6 +1,6 @@
-"""What there is of gangs and their pods, as watches tell it.
+"""Mirrors the objects of a kind from a watch, grouped by gang or job.
 
-Threads: one for each kind. `changed` is called in them, with the name of a gang, under no lock.
+Threads: one for each kind. `changed` is called in them, with the name of a group, without a lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/{}/pods"
 
 
 class Mirror:
-    """One kind. `group_of` says which group an object belongs to; None for one that is of no interest."""
+    """Mirrors one kind. `group_of` returns the group of an object; None for an object that is ignored."""
 
     def __init__(
         self, api: Api, path: str, group_of: Callable[[Object], str | None], changed: Callable[[str], None]
@@ -29,7 +29,7 @@ class Mirror:
         self._changed = changed
         self._lock = threading.Lock()
         self._groups: dict[str, dict[str, Object]] = {}
-        # While a list is under way: what it has held so far.
+        # During a list: the objects that it has contained so far.
         self._listed: set[tuple[str, str]] | None = None
         self._follower = Follower(api, path, self)
 
@@ -40,11 +40,11 @@ class Mirror:
         self._follower.stop()
 
     def of(self, group: str) -> Mapping[str, Object]:
-        """A group's objects, by name."""
+        """Returns the objects of a group, by name."""
         with self._lock:
             return dict(self._groups.get(group, {}))
 
-    # See `localcluster.follower.Reader`
+    # The methods of `localcluster.follower.Reader`.
 
     def list_begins(self) -> None:
         self._listed = set()

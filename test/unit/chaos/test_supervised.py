@@ -1,4 +1,4 @@
-"""Programs that are kept alive."""
+"""Programs that are restarted whenever they end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.kept import Kept
+from chaos.supervised import SupervisedProgram
 from helpers.poll import eventually
 from localcluster import process
 
@@ -32,25 +32,29 @@ def sleeper(tmp_path: Path) -> Sleeper:
 
 
 @pytest.fixture
-def kept(sleeper: Sleeper, tmp_path: Path) -> Iterator[Kept]:
-    kept = Kept(sleeper)
-    kept.start()
-    yield kept
-    kept.stop()
+def supervised(sleeper: Sleeper, tmp_path: Path) -> Iterator[SupervisedProgram]:
+    supervised = SupervisedProgram(sleeper)
+    supervised.start()
+    yield supervised
+    supervised.stop()
     assert process.marked(tmp_path) == []
 
 
-def test_a_program_that_was_killed_comes_back_after_its_time_away(kept: Kept, sleeper: Sleeper) -> None:
+def test_a_program_that_was_killed_comes_back_after_its_time_away(
+    supervised: SupervisedProgram, sleeper: Sleeper
+) -> None:
     begin = time.monotonic()
-    kept.kill(0.4)
-    assert not kept.is_alive
-    eventually(lambda: kept.is_alive)
+    supervised.kill(0.4)
+    assert not supervised.is_alive
+    eventually(lambda: supervised.is_alive)
     assert time.monotonic() - begin >= 0.4
-    assert (sleeper.starts, kept.ended_by_itself) == (2, 0)
+    assert (sleeper.starts, supervised.ended_by_itself) == (2, 0)
 
 
-def test_a_program_that_ended_by_itself_is_started_again_and_counted(kept: Kept, sleeper: Sleeper) -> None:
+def test_a_program_that_ended_by_itself_is_started_again_and_counted(
+    supervised: SupervisedProgram, sleeper: Sleeper
+) -> None:
     assert sleeper.identity is not None
     process.end([sleeper.identity])
-    eventually(lambda: sleeper.starts == 2 and kept.is_alive)
-    assert kept.ended_by_itself == 1
+    eventually(lambda: sleeper.starts == 2 and supervised.is_alive)
+    assert supervised.ended_by_itself == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.picture import Mirror
+from chaos.mirror import Mirror
 from localcluster.api import Api
 
 
