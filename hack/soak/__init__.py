@@ -1,1 +1,1 @@
-"""An hour of jobs that come and go, and whether what runs them stays as small as it was: `make soak`."""
+"""Runs jobs for an hour and checks that controller and gang scheduler do not grow: `make soak`."""

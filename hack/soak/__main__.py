@@ -48,7 +48,7 @@ _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 30.0
 _SAMPLE_SECONDS = 10.0
 _LEAST_SAMPLES = 20
-# What jobs leave when they have gone must go too.
+# Children of jobs, which must be deleted after their jobs.
 _LEFT = (
     *("/api/v1/namespaces/{}/pods", "/api/v1/namespaces/{}/services", "/apis/batch/v1/namespaces/{}/jobs"),
     "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs",
@@ -69,7 +69,7 @@ class Settings:
 
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Raises ValueError that names the variable."""
+    """Returns the settings of the environment. Raises ValueError that names the variable."""
     seed = environ.get("SOAK_SEED", "")
     return Settings(
         seconds=60.0 * _number(environ, "SOAK_MINUTES", 60.0),
@@ -94,7 +94,7 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
 
 
 def rest_seconds(at: float, settings: Settings) -> float:
-    """From the job that comes `at` so many seconds to the next."""
+    """Returns the seconds from the job that is created after `at` seconds to the next one."""
     is_warming_up = at < WARM_UP_SHARE * settings.seconds
     return settings.every_seconds / (WARM_UP_SPEED if is_warming_up else 1.0)
 
@@ -102,27 +102,27 @@ def rest_seconds(at: float, settings: Settings) -> float:
 class Soak:
     """One run on a stage."""
 
-    def __init__(self, stage: Stage, owner: Owner, settings: Settings, is_over: threading.Event) -> None:
+    def __init__(self, stage: Stage, owner: Owner, settings: Settings, is_stopped: threading.Event) -> None:
         self._stage = stage
         self._owner = owner
         self._settings = settings
-        self._is_over = is_over
+        self._is_stopped = is_stopped
         self._rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
         self._begin = time.monotonic()
         self._submitted = 0
         self._next_at = 0.0
         self._samples: list[Sample] = []
         self._shown_at = 0.0
-        self._told = 0
+        self._shown_problems = 0
 
     def play(self) -> list[dict[str, Any]]:
-        """The figures."""
+        """Runs until the time is up or `is_stopped` is set, and returns the figures."""
         before = sample(0.0, self._stage.programs)
         sampler = threading.Thread(target=self._keep_sampling, name="soak-sampler", daemon=True)
         sampler.start()
         self._drive()
         minutes = self._seconds / 60.0
-        self._is_over.set()
+        self._is_stopped.set()
         sampler.join()
         left = self._drain()
         after = sample(self._seconds, self._stage.programs)
@@ -133,8 +133,8 @@ class Soak:
         return time.monotonic() - self._begin
 
     def _drive(self) -> None:
-        """Submit a job whenever it is time."""
-        while self._seconds < self._settings.seconds and not self._is_over.wait(_POLL_SECONDS):
+        """Submits jobs on schedule."""
+        while self._seconds < self._settings.seconds and not self._is_stopped.wait(_POLL_SECONDS):
             if self._seconds >= self._next_at:
                 self._next_at += rest_seconds(self._next_at, self._settings)
                 self._submit(job_plan(self._submitted, self._rng, self._settings.run_seconds))
@@ -152,7 +152,7 @@ class Soak:
         step = min(_SAMPLE_SECONDS, self._settings.seconds / _LEAST_SAMPLES)
         self._settings.samples.parent.mkdir(parents=True, exist_ok=True)
         with self._settings.samples.open("wb") as file:
-            while not self._is_over.wait(step):
+            while not self._is_stopped.wait(step):
                 try:
                     found = sample(self._seconds, self._stage.programs)
                 except (OSError, LocalClusterError, urllib3.exceptions.HTTPError) as error:
@@ -165,19 +165,19 @@ class Soak:
     def _show(self) -> None:
         if self._seconds - self._shown_at >= _SHOW_SECONDS:
             self._shown_at = self._seconds
-            said = f"{self._owner.through.total()} of {self._submitted} jobs through, {self._owner.wrong} wrong"
-            for problem in self._owner.problems[self._told :]:
+            status = f"{self._owner.completed.total()} of {self._submitted} jobs completed, {self._owner.wrong} wrong"
+            for problem in self._owner.problems[self._shown_problems :]:
                 progress(problem)
-            self._told = len(self._owner.problems)
+            self._shown_problems = len(self._owner.problems)
             used = self._samples[-1].figures if self._samples else {}
-            words = ", ".join(f"{name} {value:.4g}" for name, value in used.items())
-            progress(f"{self._seconds / 60:5.1f} min  {said}; {words}")
+            usages = ", ".join(f"{name} {value:.4g}" for name, value in used.items())
+            progress(f"{self._seconds / 60:5.1f} min  {status}; {usages}")
 
     def _drain(self) -> dict[str, int]:
-        """Until all jobs and what they left are gone; what is not."""
+        """Waits until all jobs and their children are deleted; returns the number of those left, by kind."""
         progress("no more jobs: waiting until all are deleted")
         deadline = time.monotonic() + self._settings.patience_seconds
-        while (self._owner.there or self._left()) and time.monotonic() < deadline:
+        while (self._owner.existing or self._left()) and time.monotonic() < deadline:
             self._owner.work()
             time.sleep(_POLL_SECONDS * 5)
         return self._left()
@@ -191,16 +191,16 @@ class Soak:
 
     def _jobs_figure(self, minutes: float, left: dict[str, int]) -> dict[str, Any]:
         owner = self._owner
-        for problem in owner.problems[self._told :]:
+        for problem in owner.problems[self._shown_problems :]:
             progress(problem)
         return {
             "name": "soak_jobs",
-            "value": owner.through.total(),
+            "value": owner.completed.total(),
             "unit": "jobs",
             "wrong": owner.wrong,
             "unseen": owner.unseen,
             "left": left,
-            "by_habit": dict(sorted(owner.through.items())),
+            "by_habit": dict(sorted(owner.completed.items())),
             "minutes": round(minutes, 1),
             "cpu_seconds": {name: usage.cpu_seconds(each.program.pid) for name, each in self._stage.programs.items()},
             "peak_rss_mb": {
@@ -209,38 +209,38 @@ class Soak:
             },
             "load": round(sum(each.load for each in self._samples) / max(1, len(self._samples)), 1),
             "seed": self._settings.seed,
-            "ok": owner.wrong == 0 and not left and owner.through.total() == self._submitted > 0,
+            "ok": owner.wrong == 0 and not left and owner.completed.total() == self._submitted > 0,
         }
 
 
 def progress(text: str) -> None:
-    """One line on standard error."""
+    """Prints a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def run(settings: Settings) -> int:
-    """Returns the exit code. Raises LocalClusterError."""
-    is_over = threading.Event()
+    """Performs a run and returns the exit code. Raises LocalClusterError."""
+    is_stopped = threading.Event()
     owner = Owner(NAMESPACE, settings.ttl_seconds, settings.patience_seconds)
     with open_stage(owner.behaviour, progress) as stage:
-        # From here on what was measured is worth telling.
+        # From here on, a signal ends the run with the figures so far.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: is_over.set())
+            signal.signal(number, lambda *_: is_stopped.set())
         owner.start(stage.api)
         try:
-            found = Soak(stage, owner, settings, is_over).play()
+            found = Soak(stage, owner, settings, is_stopped).play()
         finally:
             owner.stop()
         for figure in found:
             print(json.dumps(figure), flush=True)
-        is_good = all(figure.get("ok", True) for figure in found)
-        if not is_good:
+        is_ok = all(figure.get("ok", True) for figure in found)
+        if not is_ok:
             progress(f"logs of the programs: {keep_logs(stage)}")
-    return 0 if is_good else 1
+    return 0 if is_ok else 1
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Runs the command and returns its exit code."""
     try:
         if sys.argv[1:]:
             raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")

@@ -1,4 +1,4 @@
-"""What the samples of a soak come to: one figure for each thing that must not grow."""
+"""Computes the figures of a soak from its samples: one for each quantity that must not grow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from soak.samples import Sample
 from soak.slope import slope
 
-# Caches fill, pools open their connections, and the allocator finds its size.
+# In this time caches fill, pools open their connections, and the allocator reaches its size.
 WARM_UP_SHARE = 0.2
-# In less time nobody can tell a slope per hour.
+# A shorter time is not enough for a slope per hour.
 LEAST_MINUTES = 10.0
 RSS_LIMIT_SHARE = 0.02
 _HOUR_SECONDS = 3600.0
@@ -20,19 +20,19 @@ Object = dict[str, Any]
 
 
 def after_warm_up(samples: Sequence[Sample]) -> list[Sample]:
-    """The later ones."""
+    """Returns the samples after the warm-up."""
     begin = WARM_UP_SHARE * samples[-1].seconds if samples else 0.0
     return [each for each in samples if each.seconds >= begin]
 
 
 def figures(samples: Sequence[Sample]) -> list[Object]:
-    """In the order of their names; none if there are too few samples."""
+    """Returns the figures, in the order of their names; none if there are too few samples."""
     kept = after_warm_up(samples)
     return [_figure(name, kept) for name in kept[0].figures] if len(kept) > 1 else []
 
 
 def rest_figure(before: Sample, after: Sample) -> Object:
-    """What is there before the first job, and when the last has gone: nothing more may be cached or remembered."""
+    """Compares before the first job with after the deletion of the last: nothing more may be cached or remembered."""
     kept = [name for name in before.figures if name.endswith(("_objects", "_remembered"))]
     grown = sum(max(0.0, after.figures[name] - before.figures[name]) for name in kept)
     return {
@@ -46,7 +46,7 @@ def rest_figure(before: Sample, after: Sample) -> Object:
 
 
 def _figure(name: str, samples: Sequence[Sample]) -> Object:
-    """It is `ok` unless it surely rises by more than its limit in an hour: the lower end of the interval counts."""
+    """Returns a figure, which is not `ok` if the lower end of its slope's interval exceeds its limit per hour."""
     points = [(each.seconds, each.figures[name]) for each in samples]
     values = [value for _, value in points]
     found, level = slope(points), statistics.median(values)

@@ -1,8 +1,8 @@
-"""Who creates the jobs, does to them what their plans say, and sees how each of them ends.
+"""Creates the jobs, performs the actions of their plans, and records how each of them ends.
 
-Threads: one for each kind watches; what is due is done by whoever calls `work`. The fake kubelet's workers ask
-`behaviour`. A job is known from its creation until it is gone, so what is known stays small. One that came to its end
-and went while a broken watch was opened again is counted as unseen: nobody can tell how it ended.
+Threads: one watch for each kind; due actions are performed by the caller of `work`. The workers of the fake kubelet
+call `behaviour`. A job is recorded from its creation until its deletion, so the record stays small. A job that ended
+and was deleted while a broken watch was being reopened counts as unseen, since its result is unknown.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from soak.plan import (
 _RETRY_SECONDS = 0.5
 _MOST_PROBLEMS = 20
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-# By the condition that says so; a TrainJob's is that of Kubeflow Trainer.
+# By the type of the condition; that of a TrainJob is Kubeflow Trainer's.
 _ENDS = {"Succeeded": SUCCEEDED, "Complete": SUCCEEDED, "Failed": FAILED}
 
 Object = dict[str, Any]
 
 
 class _Job:
-    """One that is there, or soon will be."""
+    """A job that exists or is being created."""
 
-    __slots__ = ("created", "ended", "has_failed", "is_made", "plan")
+    __slots__ = ("created", "ended", "has_failed", "is_created", "plan")
 
     def __init__(self, plan: JobPlan, created: float) -> None:
         self.plan = plan
         self.created = created
         self.ended = ""
         self.has_failed = False
-        # The server has said that it has it.
-        self.is_made = False
+        # Whether the server has confirmed the creation.
+        self.is_created = False
 
 
 class Owner:
-    """See the module. `patience_seconds` from a job's creation until it must be gone."""
+    """The owner of all jobs (see the module). After `patience_seconds` a job that still exists counts as wrong."""
 
     def __init__(self, namespace: str, ttl_seconds: int, patience_seconds: float) -> None:
-        self.through: Counter[str] = Counter()
+        self.completed: Counter[str] = Counter()
         self.wrong = 0
         self.unseen = 0
         self.problems: list[str] = []
@@ -79,7 +79,7 @@ class Owner:
         self._api: Api
 
     def start(self, api: Api) -> None:
-        """Watch."""
+        """Starts the watches."""
         self._api = api
         for path in JOB_LABELS:
             thread = threading.Thread(target=self._follow, args=(path,), name="soak-watch", daemon=True)
@@ -87,7 +87,7 @@ class Owner:
             thread.start()
 
     def stop(self) -> None:
-        """End all threads."""
+        """Ends all threads."""
         self._stopping.set()
         for watch in list(self._watches.values()):
             watch.close()
@@ -95,35 +95,35 @@ class Owner:
             thread.join(5.0)
 
     @property
-    def there(self) -> int:
-        """Jobs that are not gone yet."""
+    def existing(self) -> int:
+        """The number of jobs that are not deleted yet."""
         with self._lock:
             return len(self._jobs)
 
     def submit(self, plan: JobPlan) -> None:
-        """Create it; what its habit says is done by `work` when it is due. Raises RefusedError and HTTPError."""
+        """Creates a job and schedules the actions of its habit for `work`. Raises RefusedError and HTTPError."""
         job = _Job(plan, time.monotonic())
         with self._lock:
             self._jobs[plan.name] = job
         self._api.create(plan.path.format(self._namespace), body_of(plan, self._ttl_seconds))
-        job.is_made = True
+        job.is_created = True
         for seconds, action in self._actions(plan):
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), action))
 
     def work(self) -> None:
-        """Do what is due; what the server does not take now is tried again. Jobs without an end are given up."""
+        """Performs due actions, retries those that the server did not accept, and gives up jobs that do not end."""
         while self._due and self._due[0][0] <= time.monotonic():
             _, _, action = heapq.heappop(self._due)
             try:
                 action()
             except (RefusedError, urllib3.exceptions.HTTPError) as error:
-                # It may have ended, and be gone.
+                # The job may have ended or may be deleted.
                 if not (isinstance(error, RefusedError) and error.status in (404, 422)):
                     heapq.heappush(self._due, (time.monotonic() + _RETRY_SECONDS, next(self._order), action))
         self._give_up()
 
     def behaviour(self, pod: Object, _: int) -> Outcome:
-        """How a pod of these jobs ends: for the fake kubelet."""
+        """Returns how a pod of these jobs ends, for the fake kubelet."""
         labels = pod["metadata"].get("labels") or {}
         names = [labels[label] for label in JOB_LABELS.values() if label in labels]
         with self._lock:
@@ -157,8 +157,8 @@ class Owner:
         with self._lock:
             late = [job for job in self._jobs.values() if job.created < limit]
         for job in late:
-            words = f"is {job.ended}, and still there" if job.ended else "has not ended"
-            self._leave(job, f"{words} after {self._patience_seconds:.0f} s")
+            state = f"is {job.ended} and still exists" if job.ended else "has not ended"
+            self._finish(job, f"{state} after {self._patience_seconds:.0f} s")
 
     def _follow(self, path: str) -> None:
         while not self._stopping.is_set():
@@ -167,7 +167,7 @@ class Owner:
             self._stopping.wait(_RETRY_SECONDS)
 
     def _watch(self, path: str) -> None:
-        """Until it ends. It begins with what is there: what was known and is not has gone before."""
+        """Watches until the watch ends. It starts with the existing jobs; others were deleted before."""
         absent = self._names(path)
         watch = self._watches[path] = self._api.watch(path.format(self._namespace))
         for kind, obj in watch:
@@ -176,19 +176,19 @@ class Owner:
             name = obj["metadata"].get("name", "")
             absent.discard(name)
             if kind in ("ADDED", "MODIFIED", "DELETED"):
-                self._see(obj)
+                self._record_end(obj)
             if kind == "DELETED":
-                self._gone(name)
+                self._handle_deletion(name)
             if kind == "BOOKMARK" and _INITIAL_EVENTS_END in obj["metadata"].get("annotations", {}):
                 for name in absent:
-                    self._gone(name, is_seen=False)
+                    self._handle_deletion(name, is_seen=False)
 
     def _names(self, path: str) -> set[str]:
-        """Jobs of the kind which the server surely has, or had."""
+        """Returns the jobs of the kind that the server has confirmed."""
         with self._lock:
-            return {name for name, job in self._jobs.items() if job.plan.path == path and job.is_made}
+            return {name for name, job in self._jobs.items() if job.plan.path == path and job.is_created}
 
-    def _see(self, obj: Object) -> None:
+    def _record_end(self, obj: Object) -> None:
         conditions = (obj.get("status") or {}).get("conditions") or ()
         ends = [_ENDS[each["type"]] for each in conditions if each["status"] == "True" and each["type"] in _ENDS]
         with self._lock:
@@ -196,8 +196,8 @@ class Owner:
             if job is not None and ends:
                 job.ended = ends[0]
 
-    def _gone(self, name: str, *, is_seen: bool = True) -> None:
-        """`is_seen`: the watch told of its deletion, and so of all before."""
+    def _handle_deletion(self, name: str, *, is_seen: bool = True) -> None:
+        """Handles a deletion; `is_seen` means that the watch has delivered it, and so all earlier changes."""
         with self._lock:
             job = self._jobs.get(name)
         if job is None:
@@ -205,13 +205,13 @@ class Owner:
         is_unknown = not is_seen and not job.ended
         self.unseen += is_unknown and job.plan.expected != GONE
         is_right = is_unknown or job.plan.expected in (job.ended, GONE)
-        self._leave(job, "" if is_right else f"ended as {job.ended or 'nothing'} instead of {job.plan.expected}")
+        self._finish(job, "" if is_right else f"ended as {job.ended or 'nothing'} instead of {job.plan.expected}")
 
-    def _leave(self, job: _Job, problem: str) -> None:
+    def _finish(self, job: _Job, problem: str) -> None:
         with self._lock:
             if self._jobs.pop(job.plan.name, None) is None:
                 return
-            self.through[job.plan.habit] += 1
+            self.completed[job.plan.habit] += 1
             if problem:
                 self.wrong += 1
                 self.problems += [f"{job.plan.name} ({job.plan}) {problem}"][: _MOST_PROBLEMS - len(self.problems)]

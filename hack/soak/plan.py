@@ -1,4 +1,4 @@
-"""What jobs come, as far as chance decides it: all from one seed. Pure."""
+"""The jobs of a soak, chosen at random from one seed. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDS, FAILS, RESTARTS, SUSPENDED, COMES_SUSPENDED, DELETED, RESIZED = HABITS = (
 _WEIGHTS: Mapping[str, int] = dict(zip(HABITS, (40, 10, 12, 12, 6, 12, 8), strict=True))
 SUCCEEDED, FAILED, GONE = "Succeeded", "Failed", "gone"
 _PERMANENT, _RETRYABLE = 1, 130
-# Which of a job's pods run until they are stopped.
+# Types of replicas that run until they are stopped.
 _SERVERS = ("PS",)
 
 Object = dict[str, Any]
@@ -30,8 +30,8 @@ Object = dict[str, Any]
 class JobPlan:
     """One job and what happens to it.
 
-    Its pods run `run_seconds`. What its `habit` says happens `after_seconds` after its creation, and is undone, where
-    it can be, `pause_seconds` later.
+    Its pods run for `run_seconds`. The action of its `habit` takes place `after_seconds` after the creation and is
+    undone, if possible, `pause_seconds` later.
     """
 
     name: str
@@ -51,14 +51,14 @@ class JobPlan:
 
 
 def job_plan(number: int, rng: random.Random, most_seconds: float) -> JobPlan:
-    """`most_seconds` is the longest that pods run."""
+    """Returns the plan of a job whose pods run for at most `most_seconds`."""
     is_tfjob, is_gang = rng.random() < 0.5, rng.random() < 0.4
     habit = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
     run_seconds = rng.uniform(0.1, 1.0) * most_seconds
     return JobPlan(
         name=f"job-{number:06d}",
         path=TFJOBS if is_tfjob else TRAINJOBS,
-        # A TrainJob's nodes stay as many as they were, and so does a gang here.
+        # Only TFJobs without a gang are resized here.
         habit=ENDS if habit == RESIZED and (is_gang or not is_tfjob) else habit,
         framework=rng.choice(("torch", "torch", "plain", "jax", "mpi")),
         replicas=rng.choice((1, 2, 2, 3, 4)),
@@ -71,7 +71,7 @@ def job_plan(number: int, rng: random.Random, most_seconds: float) -> JobPlan:
 
 
 def body_of(plan: JobPlan, ttl_seconds: int) -> Object:
-    """The manifest."""
+    """Returns the manifest."""
     spec = _tfjob_spec(plan) if plan.path == TFJOBS else _trainjob_spec(plan)
     spec |= {"ttlSecondsAfterFinished": ttl_seconds}
     spec |= {"gang": {"enabled": True}} if plan.is_gang else {}
@@ -106,7 +106,7 @@ def _trainjob_spec(plan: JobPlan) -> Object:
 
 
 def outcome_of(plan: JobPlan, job_type: str, *, has_failed: bool) -> Outcome:
-    """How a pod of the job ends; `has_failed`: one of its pods has done so as `RESTARTS` wants it."""
+    """Returns how a pod of the job ends; `has_failed` means that one has failed already, for `RESTARTS`."""
     is_node_of_mpi = plan.path == TRAINJOBS and plan.framework == "mpi" and job_type == "node"
     if job_type in _SERVERS or is_node_of_mpi:
         return Outcome()

@@ -1,6 +1,6 @@
-"""The logs of pods that no container writes: each says a line with metrics every second until its pod ends.
+"""Serves logs of pods without containers: a line with metrics every second until the pod ends.
 
-The API server asks for them over HTTPS, as it asks a kubelet. Threads: one for each log that is read.
+The API server requests them over HTTPS, as from a kubelet. Threads: one for each log that is read.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _MOST_KNOWN = 1000
 
 
 class PodLogs:
-    """Serves from `start` to `stop`; see the module."""
+    """An HTTPS server that runs within its block (see the module)."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is for the certificate and its key."""
+        """Creates the server; certificate and key are written to `folder`."""
         self._ends: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate(folder))
         self._server = _Server(("127.0.0.1", 0), self._handler())
-        # The handshake is left to the connection's own thread, by its first read.
+        # The first read on the connection's own thread performs the handshake.
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, name="soak-logs", daemon=True)
 
@@ -53,19 +53,19 @@ class PodLogs:
         return self._server.server_port
 
     def expect(self, pod: str, seconds: float) -> None:
-        """The pod of that name ends in so many seconds."""
+        """Sets that the pod of that name ends after so many seconds."""
         with self._lock:
             while len(self._ends) >= _MOST_KNOWN:
                 self._ends.pop(next(iter(self._ends)))
             self._ends[pod] = time.monotonic() + seconds
 
     def lines(self, pod: str) -> Iterator[bytes]:
-        """As they are said."""
+        """Yields the lines as they are written."""
         with self._lock:
             end = self._ends.get(pod, 0.0)
         for step in range(1, 10**6):
-            moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
-            yield f"{moment} step={step} loss=0.{step % 1000:03d} accuracy=0.5\n".encode()
+            timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+            yield f"{timestamp} step={step} loss=0.{step % 1000:03d} accuracy=0.5\n".encode()
             if time.monotonic() >= end or self._stopping.wait(min(_LINE_SECONDS, end - time.monotonic())):
                 return
 
@@ -76,19 +76,19 @@ class PodLogs:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                """Of `/containerLogs/<namespace>/<pod>/<container>`."""
+                """Serves `/containerLogs/<namespace>/<pod>/<container>`."""
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain")
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                # Whoever has hung up wants no more.
+                # The client may have closed the connection.
                 with contextlib.suppress(OSError):
                     for line in logs.lines(self.path.partition("?")[0].split("/")[-2]):
                         self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
                     self.wfile.write(b"0\r\n\r\n")
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing: thousands come."""
+                """Logs nothing, since thousands of requests come."""
 
         return Handler
 
@@ -98,4 +98,4 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that hang up while they connect are no error here."""
+        """Ignores clients that disconnect during the handshake."""

@@ -1,4 +1,4 @@
-"""What the two programs use and keep at a moment: by the kernel's count, and by what they say of themselves."""
+"""Samples the resource usage of the two programs, from the kernel and from their own metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OBJECTS = re.compile(r"^informer_objects\{[^}]*\} (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A program that runs. `remembers`: it can be asked for the jobs that it keeps something of beyond its caches."""
+    """A running program. `remembers` means that it reports the jobs that it has data of beyond its caches."""
 
     name: str
     program: OurProgram
@@ -27,7 +27,7 @@ class Watched:
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`figures` by name, such as controller_rss: megabytes, else pieces. `seconds` since the begin."""
+    """`figures` by name, such as controller_rss, in megabytes or numbers; `seconds` since the begin."""
 
     seconds: float
     load: float
@@ -35,7 +35,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def figures_of(watched: Watched) -> dict[str, float]:
-    """Raises OSError, and urllib3's HTTPError, if it does not run or does not answer."""
+    """Returns the figures of a program. Raises OSError, and urllib3's HTTPError, if it does not run or respond."""
     program, pid = watched.program, watched.program.pid
     files = _files(pid)
     found: dict[str, float] = {
@@ -51,13 +51,13 @@ def figures_of(watched: Watched) -> dict[str, float]:
 
 
 def sample(seconds: float, programs: Mapping[str, Watched]) -> Sample:
-    """Of all of them."""
+    """Returns a sample of all programs."""
     figures = {name: value for program in programs.values() for name, value in figures_of(program).items()}
     return Sample(seconds, os.getloadavg()[0], figures)
 
 
 def _files(pid: int) -> list[str]:
-    """What its file descriptors lead to; one that is closed meanwhile is not among them."""
+    """Returns the targets of its file descriptors, without those that are closed meanwhile."""
     found = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Whether a figure stays as it is: the Theil-Sen estimator, the median of the slopes between all pairs of points.
+"""Estimates the slope of a figure with the Theil-Sen estimator: the median of the slopes between all pairs of points.
 
-A few points that lie far off do not move it. Its interval is Sen's (1968): the slopes at the ranks that Kendall's
-variance gives, at 95 %. Points that are near in time are alike, which would make the interval too narrow; so those are
-grouped first, and each group counts as one point, with the medians of its times and values.
+Outliers do not affect it. The interval is Sen's (1968): the slopes at the ranks that follow from Kendall's variance, at
+95 %. Points that are close in time are correlated, which would make the interval too narrow. They are grouped first,
+and each group counts as one point with the medians of its times and values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Per unit of time; true with 95 % between `low` and `high`."""
+    """The slope per unit of time, with its 95 % confidence interval from `low` to `high`."""
 
     value: float
     low: float
@@ -28,9 +28,9 @@ class Slope:
 
 
 def slope(points: Sequence[Point]) -> Slope:
-    """Of (time, value), in the order of time. Raises ValueError for fewer than two."""
+    """Returns the slope of (time, value) points in the order of time. Raises ValueError for fewer than two."""
     if len(points) < 2:
-        raise ValueError("a slope takes two points at least")
+        raise ValueError("a slope requires at least two points")
     few = _grouped(points)
     slopes = sorted(
         (value - before) / (time - earlier)

@@ -1,7 +1,7 @@
-"""Where it plays: a control plane with fake nodes, and both programs as processes, as a user starts them.
+"""The test environment: a control plane with fake nodes, and both programs as processes with default flags.
 
-The pods' logs have lines with metrics (soak.podlogs), so that logs are followed too. Everything ends with the block;
-the programs' own logs stay where a run was not good (`keep_logs`).
+The logs of pods have lines with metrics (soak.podlogs), so that logs are followed too. Everything ends with the block;
+`keep_logs` keeps the logs of the programs after a failed run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from soak.samples import Watched
 NAMESPACE = "soak"
 NODES = tuple(f"node-{number}" for number in range(4))
 NODE: Mapping[str, str] = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
-# An hour of Events, as is the default, would be most of what etcd holds.
+# With the default of an hour, Events would be most of what etcd holds.
 _OPTIONS = Options(apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
 _STOP_SECONDS = 30.0
 
@@ -46,7 +46,7 @@ class Stage:
 
 @contextlib.contextmanager
 def open_stage(behaviour: Behaviour, report: Report) -> Iterator[Stage]:
-    """Everything at work. Raises LocalClusterError."""
+    """Starts everything. Raises LocalClusterError."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-soak")
     try:
         with (
@@ -61,7 +61,7 @@ def open_stage(behaviour: Behaviour, report: Report) -> Iterator[Stage]:
             kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
             kubelet = FakeKubelet(kubelet_api, nodes=NODES, resources=NODE, behaviour=_logging(behaviour, logs))
             open_.enter_context(kubelet)
-            _lead_to(api, logs)
+            _serve_logs_of_nodes(api, logs)
             programs = (open_.enter_context(_extender(plane)), open_.enter_context(_controller(plane)))
             yield Stage(api, plane, {each.name: each for each in programs})
     finally:
@@ -69,12 +69,12 @@ def open_stage(behaviour: Behaviour, report: Report) -> Iterator[Stage]:
 
 
 def keep_logs(stage: Stage) -> Path:
-    """A copy of the logs, which otherwise end with the stage."""
+    """Copies the logs, which are otherwise deleted with the stage."""
     return shutil.copytree(stage.plane.logs, Path(tempfile.mkdtemp(prefix="soak-")) / "logs")
 
 
 def _logging(behaviour: Behaviour, logs: PodLogs) -> Behaviour:
-    """The same; a pod's log ends when the pod does."""
+    """Returns the same behaviour, which also ends a pod's log with the pod."""
 
     def found(pod: dict[str, Any], attempt: int) -> Outcome:
         outcome = behaviour(pod, attempt)
@@ -84,8 +84,8 @@ def _logging(behaviour: Behaviour, logs: PodLogs) -> Behaviour:
     return found
 
 
-def _lead_to(api: Api, logs: PodLogs) -> None:
-    """The API server asks this server for the logs of all nodes."""
+def _serve_logs_of_nodes(api: Api, logs: PodLogs) -> None:
+    """Makes the API server request the logs of all nodes from this server."""
     endpoints = {"kubeletEndpoint": {"Port": logs.port}}
     status = {"addresses": [{"type": "InternalIP", "address": LOOPBACK}], "daemonEndpoints": endpoints}
     for node in NODES:
@@ -94,7 +94,7 @@ def _lead_to(api: Api, logs: PodLogs) -> None:
 
 @contextlib.contextmanager
 def _extender(plane: ControlPlane) -> Iterator[Watched]:
-    """With its kube-scheduler."""
+    """Runs the extender with its kube-scheduler."""
     with ports.reserve(3, LOOPBACK) as (port, probes, metrics):
         extender = extender_beside(plane, port, probes, "--qps=1000", more_served={METRICS: metrics})
         try:
