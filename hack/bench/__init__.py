@@ -5,7 +5,7 @@ import sys
 
 import structlog
 
-# What the measured code has to say must not get between the figures.
+# The measured code must not print between the figures.
 structlog.configure(
     logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),

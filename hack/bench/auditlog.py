@@ -1,4 +1,4 @@
-"""Requests as the API server counts them: its audit log."""
+"""Counts requests with the API server's audit log."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Object = dict[str, Any]
 
 _POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy"}
 _EVERYTHING: tuple[Object, ...] = ({"level": "Metadata"},)
-# A request is logged once, when it was answered; a watch, when it has ended.
+# A request is logged once, after its response; a watch after its end.
 _ONCE = ("RequestReceived", "ResponseStarted")
 
 
-# In megabytes: a log that went on in another file would be read in part.
+# In megabytes. Only one file is read, so the log must not be rotated.
 _NEVER_ROTATED = 100_000
 
 
@@ -25,7 +25,7 @@ _NEVER_ROTATED = 100_000
 def audit_log(
     rules: Sequence[Object] = _EVERYTHING, omitted_stages: Sequence[str] = _ONCE
 ) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Where the log will be, and the flags that make kube-apiserver write it."""
+    """Yields the path of the log, and the flags that make kube-apiserver write it."""
     with tempfile.TemporaryDirectory() as folder:
         policy, log = Path(folder) / "policy.json", Path(folder) / "audit.log"
         policy.write_text(json.dumps({**_POLICY, "rules": [*rules], "omitStages": [*omitted_stages]}))
@@ -36,7 +36,7 @@ def audit_log(
 
 
 def entries_of(log: Path, namespace: str, *, with_events: bool = False) -> Iterator[Object]:
-    """The requests in a namespace without watches, and without those of events unless they are asked for."""
+    """Yields the requests in that namespace, without watches, and without those for events unless `with_events`."""
     for line in log.read_text().splitlines():
         entry: Object = json.loads(line)
         reference = entry.get("objectRef") or {}

@@ -1,4 +1,4 @@
-"""The baselines of everything that creates: the same bodies, made beforehand, sent by threads that do nothing else."""
+"""The baseline of all creations: threads that only send the same bodies, which were encoded in advance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfjob_controller.kube.requester import JSON
 
 
 class Write(NamedTuple):
-    """One request; `then` are those that may be sent once it is answered."""
+    """One request; those in `then` may be sent after its response."""
 
     path: str
     body: bytes
@@ -30,32 +30,32 @@ class Write(NamedTuple):
 
 
 def posts(path: str, objects: Iterable[Any]) -> list[Write]:
-    """One for each object."""
+    """Returns a request for each object."""
     return [Write(path, msgspec.json.encode(obj)) for obj in objects]
 
 
-class _Pile:
-    """Writes that wait for a thread. Those that an answer frees come first, as a controller finishes what it began."""
+class _RequestQueue:
+    """Requests that wait for a thread. Follow-up requests come first, as a controller completes what it has begun."""
 
     def __init__(self, wanted: Sequence[Write]) -> None:
         self._waiting = deque(wanted)
-        self._under_way = 0
+        self._in_progress = 0
         self._changed = threading.Condition()
 
     def take(self) -> Write | None:
-        """The next one; None once there will be no more."""
+        """Waits for the next request and returns it; None once all are sent."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or not self._under_way)
+            self._changed.wait_for(lambda: self._waiting or not self._in_progress)
             if not self._waiting:
                 return None
-            self._under_way += 1
+            self._in_progress += 1
             return self._waiting.popleft()
 
     def done(self, write: Write) -> None:
         with self._changed:
-            self._under_way -= 1
+            self._in_progress -= 1
             self._waiting.extendleft(reversed(write.then))
-            if write.then or not self._under_way:
+            if write.then or not self._in_progress:
                 self._changed.notify_all()
 
     def clear(self) -> None:
@@ -64,7 +64,7 @@ class _Pile:
 
 
 class Span(NamedTuple):
-    """From the first request to the last answer, by the machine's monotonic clock."""
+    """The time from the first request to the last response, by the monotonic clock."""
 
     begin: float
     end: float
@@ -75,10 +75,9 @@ class Span(NamedTuple):
 
 
 def send_all(kubeconfig: Path, wanted: Sequence[Write], threads: int) -> Span:
-    """Send by so many threads with a connection each, in a process of its own, as the controller is one.
+    """Sends all requests from a separate process, like a controller, with one connection for each thread.
 
-    Connections are opened before: whoever sends for long has them. RuntimeError with the first answer that is no
-    success.
+    The connections are opened before, as in a long-running program. Raises RuntimeError with the first error response.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(_send_all, kubeconfig, wanted, threads).result()
@@ -90,7 +89,7 @@ def _send_all(kubeconfig: Path, wanted: Sequence[Write], threads: int) -> Span:
     context = config.server.tls_context(config.certificate)
     pool = urllib3.HTTPSConnectionPool(url.hostname or "", url.port, maxsize=threads, block=True, ssl_context=context)
     authorization = {"Authorization": config.credentials.authorization() or ""}
-    pile = _Pile(wanted)
+    requests = _RequestQueue(wanted)
     failures: list[str] = []
     ready = threading.Barrier(threads + 1)
 
@@ -103,14 +102,14 @@ def _send_all(kubeconfig: Path, wanted: Sequence[Write], threads: int) -> Span:
     def work() -> None:
         pool.request("GET", "/version", headers=authorization)
         ready.wait()
-        while not failures and (write := pile.take()):
+        while not failures and (write := requests.take()):
             try:
                 send(write)
             except urllib3.exceptions.HTTPError as error:
                 failures.append(f"{write.path}: {error}")
             finally:
-                pile.done(write)
-        pile.clear()
+                requests.done(write)
+        requests.clear()
 
     workers = [threading.Thread(target=work, name=f"bare-{number}") for number in range(threads)]
     for worker in workers:

@@ -1,9 +1,9 @@
-"""Who sees pods bound, in a process of its own: the threads that create would keep it from looking in time.
+"""Observes bound pods in a separate process, so that threads that create pods cannot delay it.
 
     python -m bench.boundpods KUBECONFIG NAMESPACE LABEL
 
-It prints an empty line when its watch is open, then one line for each pod that is or becomes bound: the moment by the
-machine's monotonic clock, the value of the pod's label, its name.
+It prints an empty line when its watch is open, then one line for each pod that is or becomes bound: the time by the
+monotonic clock, the value of the pod's label, and its name.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _BOUND = {"fieldSelector": "spec.nodeName!="}
 
 
 class Bound(NamedTuple):
-    """One pod, and when it was seen."""
+    """A bound pod, and when it was observed."""
 
-    moment: float
+    at: float
     gang: str
     name: str
 
 
 class BoundPods:
-    """One such process. Iterating blocks until it is closed, in another thread."""
+    """Runs such a process. Iteration blocks until another thread closes it."""
 
     def __init__(self, kubeconfig: Path, namespace: str, label: str) -> None:
         """Returns once the watch is open. Raises RuntimeError."""
@@ -45,8 +45,8 @@ class BoundPods:
 
     def __iter__(self) -> Iterator[Bound]:
         while line := self._line():
-            moment, gang, name = line.split()
-            yield Bound(float(moment), gang, name)
+            at, gang, name = line.split()
+            yield Bound(float(at), gang, name)
 
     def close(self) -> None:
         self._process.kill()
@@ -57,7 +57,7 @@ class BoundPods:
 
 
 class Printer:
-    """Prints each pod once, and knows where a watch of them would go on."""
+    """Prints each pod once, and records the version from which a watch can resume."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -66,27 +66,27 @@ class Printer:
 
     @property
     def query(self) -> dict[str, str]:
-        """Of the next watch: what is there already would come again, and late."""
+        """The query of the next watch, which omits what was already delivered."""
         resumed = {"resourceVersion": self._version, "sendInitialEvents": "false"} if self._version else {}
         return {**_BOUND, **resumed}
 
     def take(self, kind: str, pod: dict[str, Any]) -> None:
-        """Raises RuntimeError for an error that the server sends."""
-        moment = time.monotonic()
+        """Processes an event. Raises RuntimeError for an error from the server."""
+        now = time.monotonic()
         if kind == "ERROR":
             raise RuntimeError(f"the watch of pods: {pod}")
         metadata = pod["metadata"]
-        # The first list is not in order: it is over with its bookmark.
+        # The first list is not ordered by version, so its bookmark gives the version.
         self._version = metadata["resourceVersion"] if kind == "BOOKMARK" or self._version else ""
         if kind in ("ADDED", "MODIFIED") and metadata["name"] not in self._seen:
             self._seen.add(metadata["name"])
-            print(f"{moment} {metadata['labels'][self._label]} {metadata['name']}", flush=True)
+            print(f"{now} {metadata['labels'][self._label]} {metadata['name']}", flush=True)
 
 
 def watch(api: Api, namespace: str, label: str) -> None:
-    """Print until killed. The server ends a watch that does not keep pace: then it goes on where it stood.
+    """Prints until killed. A watch that the server ends, because it is too slow, is resumed.
 
-    Raises urllib3's HTTPError when there is no server any more.
+    Raises urllib3's HTTPError when the server has stopped.
     """
     printer, path = Printer(label), _PATH.format(namespace)
     opened = api.watch(path, printer.query)

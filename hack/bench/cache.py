@@ -1,12 +1,12 @@
-"""`make bench-cache`: what a cached pod costs, and how long it takes to fill the caches.
+"""`make bench-cache`: memory of a cached pod, and the time to fill the caches.
 
-Each measurement runs in a process of its own, so that one does not find the memory of another. The pods come over HTTP
-from `bench.server` by a streaming list: realistic ones of 7.6 KB, running, with managedFields; objects come alike from
-a real API server, but that would have to be given 20,000 of them, and their status, for each run.
+Each measurement runs in its own process, so that none finds the memory of another. `bench.server` serves the pods as a
+streaming list over HTTP: realistic ones of 7.6 KB, running, with managedFields. A real API server would deliver the
+same objects, but 20,000 of them and their statuses would have to be created for each run.
 
 - `rss_per_cached_pod`: growth of the resident set by an informer with two indexes and a handler, per pod. The baseline
-  is the JSON's size.
-- `pods_listed`: pods per second from the start of the informer until its handler was handed all; the baseline is
+  is the size of the JSON.
+- `pods_listed`: pods per second from the start of the informer until its handler has received all; the baseline is
   `json.loads` of the same lines in a bare loop.
 - `start_to_ready`, `start_reads`, `start_writes`: see bench.start.
 """
@@ -32,13 +32,13 @@ from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
 
 POD_COUNT = size(20_000, tiny=50)
-# Of these the baseline's lines are made; all would take more memory than what is measured.
+# The baseline uses a sample, since all lines would need more memory than the measured cache.
 _SAMPLE = size(2000, tiny=50)
 _LIMIT_SECONDS = 300.0
 
 
 def measure_here(kubeconfig: str) -> dict[str, float]:
-    """Fill a cache in this process: seconds it took, and bytes that the resident set has grown by."""
+    """Fills a cache in this process; returns the seconds that it took and the bytes by which the resident set grew."""
     transport = Transport(load_config(kubeconfig), qps=0)
     informer = informer_of_pods(transport)
     registration = informer.add_handler(Counter(-1))
@@ -58,7 +58,7 @@ def measure_here(kubeconfig: str) -> dict[str, float]:
 
 
 def measure(kubeconfig: Path) -> dict[str, float]:
-    """The same in a fresh process."""
+    """Does the same in a new process."""
     command = [sys.executable, "-m", "bench.cache", str(kubeconfig)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     result: dict[str, float] = json.loads(done.stdout)
@@ -68,7 +68,7 @@ def measure(kubeconfig: Path) -> dict[str, float]:
 
 
 def main() -> int:
-    """Print all figures; 1 if one missed what it must reach."""
+    """Prints all figures. Returns 1 if one missed its target."""
     if len(sys.argv) > 1:
         print(json.dumps(measure_here(sys.argv[1])))
         return 0

@@ -1,4 +1,4 @@
-"""The controller as users run it: a process of its own, with what it costs in time, memory and requests."""
+"""Runs the controller as a process, as users do, and measures its CPU, memory and requests."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from localcluster import ports
 from localcluster.ourprogram import METRICS, PROBES, OurProgram
 from localcluster.programs import LOOPBACK
 
-# The time until it is ready is measured.
+# Short, since the time until it is ready is measured.
 _POLL_SECONDS = 0.01
 _STOP_SECONDS = 60.0
-# What it says would be written while it is measured.
+# Writing a log would affect the measurement.
 _LOG = Path(os.devnull)
 _REQUESTS = re.compile(r'^rest_client_requests_total\{[^}]*method="(\w+)"[^}]*\} (\S+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """One that runs."""
+    """A running controller."""
 
     program: OurProgram
 
@@ -33,18 +33,18 @@ class Controller:
         return self.program.pid
 
     def wait_ready(self) -> None:
-        """Until `/readyz` says yes. Raises LocalClusterError."""
+        """Waits until `/readyz` succeeds. Raises LocalClusterError."""
         self.program.wait_ready(_POLL_SECONDS)
 
     def requests(self) -> dict[str, int]:
-        """What it has sent so far by its own count, watches and events included, by method."""
+        """Returns the requests that it has sent by its own count, by method, including watches and events."""
         counts: dict[str, int] = {}
         for method, count in _REQUESTS.findall(self.program.page(METRICS, "/metrics")):
             counts[method] = counts.get(method, 0) + int(float(count))
         return counts
 
     def cpu_seconds(self) -> float:
-        """Of all its threads, in user and system mode, since its start."""
+        """Returns the CPU time of all its threads since its start, in user and system mode."""
         return usage.cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
@@ -53,7 +53,7 @@ class Controller:
 
 @contextlib.contextmanager
 def controller(kubeconfig: Path, *flags: str) -> Iterator[Controller]:
-    """Start one with these flags; it is stopped at the end."""
+    """Runs a controller with these flags until the end of the block."""
     with ports.reserve(2, LOOPBACK) as (probes, metrics):
         served = {PROBES: probes, METRICS: metrics}
         program = OurProgram("run", kubeconfig, served, *flags, log=_LOG, mark=kubeconfig.parent)

@@ -1,22 +1,22 @@
-"""`make bench-create`: how fast TFJobs become children and pods, and what that costs.
+"""`make bench-create`: how fast TFJobs become children and pods, and the cost of that.
 
-- `children_per_second`: 200 jobs of 5 replicas are there when the controller starts; children per second from the first
-  of the 2,000 Jobs and Services to the last, as watches see them. Baseline: bare POSTs of the same bodies by as many
-  threads, seen by the same watches. Here nothing but the API server works beside: kube-controller-manager makes nothing
-  of the children.
-- `children_per_second_contract`: the same, but the baseline also does what the contract asks of whoever makes these
+- `children_per_second`: 200 jobs of 5 replicas exist when the controller starts; children per second from the first of
+  the 2,000 Jobs and Services to the last, as observed by watches. Baseline: bare POSTs of the same bodies by as many
+  threads, observed by the same watches. Only the API server runs beside it: kube-controller-manager does not act on the
+  children.
+- `children_per_second_contract`: the same, but the baseline also does what the contract requires of the owner of these
   children: it writes a job's RuntimeId before its first child, and watches TFJobs, Jobs and Services.
-- `children_per_second_busy`, `children_per_second_busy_contract`: the same with all controllers of Kubernetes at work
-  on the children, in all three.
+- `children_per_second_busy`, `children_per_second_busy_contract`: the same while all controllers of Kubernetes process
+  the children, in all three cases.
 - `pods_exist`: the controller is idle; seconds from the first POST of 200 jobs until all 1,000 pods (which the Job
-  controller makes) and Services exist. Baseline: bare POSTs of 1,000 pods and 1,000 Services. `pods_exist_cpu` and
+  controller creates) and Services exist. Baseline: bare POSTs of 1,000 pods and 1,000 Services. `pods_exist_cpu` and
   `pods_exist_rss` are what the controller has used from its start until then.
 - `pods_exist_jobs`: the same, against bare POSTs of the 1,000 child Jobs and Services, until the Job controller has
-  made the pods: what is left when the controller costs nothing.
+  created the pods: the remaining time if the controller had no cost.
 - `requests_per_job`, `first_child_p99`: see bench.single.
 - TrainJobs: see bench.trainjobs.
 
-The controller has its own defaults, but for `--qps=0`.
+The controller has default flags except for `--qps=0`.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from tfjob_controller.options import RunOptions
 JOB_COUNT = size(200, tiny=3)
 REPLICAS = size(5, tiny=2)
 CHILDREN = JOB_COUNT * REPLICAS
-# Workers write too, see controller.writer: so many requests can be under way at once.
+# The maximum number of concurrent requests of the controller: workers write as well (controller.writer).
 THREADS = RunOptions().workers + RunOptions().concurrent_writes
 LIMIT_SECONDS = 300.0
-# Nobody makes pods and endpoints of the children. (What the flag lists is added to what it had before.)
+# No controller creates pods and endpoints for the children. (The flag adds to the list of the control plane.)
 _ABSENT = ("job", "endpoints", "endpointslice", "endpointslice-mirroring")
 QUIET = Options(controller_manager_flags=("--controllers=" + ",".join(f"-{name}-controller" for name in _ABSENT),))
 
@@ -67,9 +67,9 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The jobs of a round: where they are created, the manifest of each, and what children an owner gets.
+    """The jobs of a round: where they are created, the manifest of each, and the children of an owner.
 
-    `named` gives a manifest what the controller would write into it before the first child.
+    The second argument of `manifest` adds what the controller would write before it creates the first child.
     """
 
     path: str
@@ -83,7 +83,7 @@ class Load:
 
 
 def by_controller(stage: Stage, load: Load) -> float:
-    """Children per second: one round with the controller."""
+    """Returns the children per second of a round with the controller."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
         _submit(stage, space, load)
         watchers = _watch(open_, stage, JOBS.format(space), SERVICES.format(space))
@@ -92,7 +92,7 @@ def by_controller(stage: Stage, load: Load) -> float:
 
 
 def by_posts(stage: Stage, load: Load) -> float:
-    """One round of bare POSTs. The owners exist, so that the garbage collector finds nothing amiss."""
+    """Returns the children per second of bare POSTs. Their owners exist, or they would be garbage collected."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
         owners = _submit(stage, space, load, named=True)
         wanted = [post for owner in owners for post in _child_posts(space, load, owner)]
@@ -102,7 +102,7 @@ def by_posts(stage: Stage, load: Load) -> float:
 
 
 def by_contract(stage: Stage, load: Load) -> float:
-    """One round of what no controller can leave out: RuntimeIds, children, and watches of all three kinds."""
+    """Returns the children per second of a controller's minimum: RuntimeIds, children, and three watches."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
         owners = _submit(stage, space, load)
         wanted = [_named_first(space, load, owner, number) for number, owner in enumerate(owners)]
@@ -119,7 +119,7 @@ def _children_per_second(watchers: Sequence[Watcher], load: Load) -> float:
 
 
 def report_children(stage: Stage, name: str) -> bool:
-    """Print both figures; False if one missed what it must reach."""
+    """Prints both figures. Returns False if one missed its target."""
     values, posted, least = alternate(*_on_load(stage, TFJOB_LOAD, by_controller, by_posts, by_contract))
     extra = {"jobs": JOB_COUNT, "replicas": REPLICAS, "threads": THREADS}
     reach = Reach(min_ratio=0.9)
@@ -128,7 +128,7 @@ def report_children(stage: Stage, name: str) -> bool:
 
 
 def report_pods(stage: Stage) -> bool:
-    """Print `pods_exist` and its costs; they have no reach."""
+    """Prints `pods_exist` and its costs, which have no target."""
     cpu_seconds: list[float] = []
     resident_megabytes: list[float] = []
 
@@ -152,7 +152,7 @@ def report_pods(stage: Stage) -> bool:
 
 
 def pods_by_posts(stage: Stage) -> float:
-    """Seconds for bare POSTs of pods and Services."""
+    """Returns the seconds for bare POSTs of pods and Services."""
     with namespace(stage.api, _name()) as space:
         owners = [_as_created(space, number) for number in range(JOB_COUNT)]
         pods = (pod for owner in owners for pod in pods_of(owner))
@@ -162,7 +162,7 @@ def pods_by_posts(stage: Stage) -> float:
 
 
 def pods_by_job_posts(stage: Stage) -> float:
-    """Seconds from the first bare POST of a child Job until the Job controller has made all pods."""
+    """Returns the seconds from the first bare POST of a child Job until the Job controller has created all pods."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
         owners = _submit(stage, space, TFJOB_LOAD, named=True)
         wanted = [post for owner in owners for post in _child_posts(space, TFJOB_LOAD, owner)]
@@ -184,7 +184,7 @@ def _watch(open_: ExitStack, stage: Stage, *paths: str) -> list[Watcher]:
 
 
 def _submit(stage: Stage, space: str, load: Load, *, named: bool = False) -> Sequence[Object]:
-    """Create all jobs; `named`: as if the controller had given them their names already."""
+    """Creates all jobs; with `named` they have the names that the controller would assign."""
     path = load.path.format(space)
     return in_parallel(lambda number: stage.api.create(path, load.manifest(number, named)), range(JOB_COUNT))
 
@@ -200,14 +200,14 @@ TFJOB_LOAD = Load(TFJOBS, REPLICAS, _manifest, children_of)
 
 
 def _child_posts(space: str, load: Load, owner: Object) -> Iterator[Write]:
-    """In the controller's order."""
+    """Yields the requests in the controller's order."""
     jobs, services = load.children(owner)
     for pair in zip(posts(JOBS.format(space), jobs), posts(SERVICES.format(space), services), strict=True):
         yield from pair
 
 
 def _named_first(space: str, load: Load, owner: Object, number: int) -> Write:
-    """The PATCH of the RuntimeId, and after it the children."""
+    """Returns the PATCH of the RuntimeId, followed by the children."""
     identity = {"spec": {"RuntimeId": f"r{number:03d}"}}
     children = list(_child_posts(space, load, {**owner, "spec": owner["spec"] | identity["spec"]}))
     path = f"{load.path.format(space)}/{owner['metadata']['name']}"
@@ -215,14 +215,14 @@ def _named_first(space: str, load: Load, owner: Object, number: int) -> Write:
 
 
 def _as_created(space: str, number: int) -> Object:
-    """A TFJob that only seems to be on a server."""
+    """Returns a TFJob as if the server had created it."""
     manifest = _manifest(number, True)
     manifest["metadata"] |= {"namespace": space, "uid": f"00000000-0000-4000-8000-{number:012d}"}
     return manifest
 
 
 def _orphan(child: Object) -> Object:
-    """Without its owner, which does not exist: the garbage collector would take it away."""
+    """Returns the child without its owner, which does not exist: the garbage collector would delete it."""
     metadata = {name: value for name, value in child["metadata"].items() if name != "ownerReferences"}
     return {**child, "metadata": metadata}
 
@@ -232,7 +232,7 @@ def _name() -> str:
 
 
 def main() -> int:
-    """Print all figures; 1 if one missed what it must reach."""
+    """Prints all figures. Returns 1 if one missed its target."""
     progress("children, with the API server alone")
     with stage(QUIET) as quiet:
         ok = report_children(quiet, "children_per_second")

@@ -1,18 +1,18 @@
 """`make bench-filter`: how long kube-scheduler waits for the gang scheduler's filter.
 
-The server runs in a process of its own, as it does beside kube-scheduler; the client sends the same request again and
-again over one connection, with the names of 1,000 nodes, while the bind calls of 1,000 members are parked. Who decides
-is a table, so that what is measured is the way there and back: HTTP, JSON, the verb.
+The server runs in a separate process, as it does beside kube-scheduler. The client repeats the same request over one
+connection, with the names of 1,000 nodes, while the bind calls of 1,000 members are parked. A table replaces the
+decisions, so that the round trip is measured: HTTP, JSON, the verb.
 
-- `filter_p50`, `filter_p99`: a member of a gang, that gets its node.
-- `filter_waiting_p99`: one that has none yet, so that each of the nodes is refused in words.
-- `filter_binding_p99`: the first again, while gangs of ten arrive and are bound. Each Binding is a real request, to a
-  server in another process that answers after a millisecond.
-- `filter_hostile_p99`: another tenant's pod of no gang, while the worst Gangs that the CRD takes are written
-  (bench.worstgangs); with the gang scheduler's own placements for 200 nodes.
+- `filter_p50`, `filter_p99`: a member of a gang, which gets its node.
+- `filter_waiting_p99`: a member without a node, so that each of the nodes is rejected with a message.
+- `filter_binding_p99`: like the first, while gangs of ten arrive and are bound. Each Binding is a real request to a
+  server in another process, which responds after a millisecond.
+- `filter_hostile_p99`: another tenant's pod without a gang, while the worst Gangs that the CRD accepts are written
+  (bench.worstgangs), with the gang scheduler's own placements for 200 nodes.
 
-The baseline is the same request to a server that reads it and answers some bytes: what the machine makes of a round
-trip at that moment, without HTTP, JSON and verb.
+The baseline is the same request to a server that reads it and responds with fixed bytes: a round trip on the same
+machine at the same time, without HTTP, JSON and verb.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ CALLS = size(3000, tiny=20)
 WARM_UP = size(200, tiny=2)
 GANG_SIZE = 10
 PARKED_GANG, WAITING_GANG = "bench/parked", "bench/waiting"
-# How many gangs of ten arrive in a second, while the filter is measured: about as fast as kube-scheduler brings them.
+# Gangs of ten that arrive per second during the measurement: about the rate of kube-scheduler.
 GANGS_PER_SECOND = 30
 GANGS_A_ROUND = size(200, tiny=3)
 REACH_MS = 2.0
 _TIMEOUT_SECONDS = 60.0
-# Between the calls of the hostile case.
+# Pause between the calls of the hostile case.
 _PAUSE_SECONDS = 0.003
-# More than the binder has threads.
+# More connections than the binder has threads.
 POOL_SIZE = 32
-# What an API server takes for a Binding, about.
+# Approximate time of an API server for a Binding.
 _BIND_SECONDS = 0.001
 _BOUND = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -75,7 +75,7 @@ class Loopback:
 
 
 class Table:
-    """Every member of every gang has a node, but in the gang that waits. It stands for `GangPlacements`."""
+    """Replaces `GangPlacements`: every member has a node, except in the waiting gang."""
 
     def is_synced(self) -> bool:
         return True
@@ -92,7 +92,7 @@ class Table:
 
 
 class Connection:
-    """One keep-alive connection, as light as a client can be."""
+    """A keep-alive connection with as little overhead as possible."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_SECONDS)
@@ -102,14 +102,14 @@ class Connection:
         self._socket.sendall(request)
 
     def receive(self) -> bytes:
-        """The body of one answer."""
+        """Returns the body of one response."""
         data = b""
         while b"\r\n\r\n" not in data:
-            data += self._some()
+            data += self._receive_part()
         head, _, body = data.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
         while len(body) < length:
-            body += self._some()
+            body += self._receive_part()
         return body
 
     def call(self, request: bytes) -> bytes:
@@ -119,7 +119,7 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def _some(self) -> bytes:
+    def _receive_part(self) -> bytes:
         data = self._socket.recv(262_144)
         if not data:
             raise ConnectionError("the server closed the connection")
@@ -136,7 +136,7 @@ def post(path: str, body: Mapping[str, Any]) -> bytes:
 
 
 def filter_request(gang: str, member: str) -> bytes:
-    """A pod as long as those that a TFJob makes."""
+    """Returns a request with a pod as large as those of a TFJob."""
     environment = [{"name": f"VARIABLE_{number}", "value": "x" * 60} for number in range(20)]
     containers = [{"name": "tensorflow", "image": "tensorflow", "env": environment}]
     name = f"{gang}.{member}"
@@ -157,7 +157,7 @@ def members(count: int) -> list[str]:
 
 @contextlib.contextmanager
 def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The module as a process of its own, until it is left."""
+    """Runs the module as a process until the end of the block."""
     command = [sys.executable, "-m", "bench.filter", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
         try:
@@ -166,7 +166,7 @@ def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def _queue_of_waiting(process: subprocess.Popen[str]) -> str:
+def _line_of(process: subprocess.Popen[str]) -> str:
     line = process.stdout.readline().strip() if process.stdout else ""
     if not line:
         raise RuntimeError("a process of the bench has ended")
@@ -174,7 +174,7 @@ def _queue_of_waiting(process: subprocess.Popen[str]) -> str:
 
 
 class Bare(asyncio.Protocol):
-    """Answers each request with the same bytes as soon as it is there: what a round trip takes without any work."""
+    """Responds to each request with the same bytes at once, to measure a round trip without any work."""
 
     def __init__(self, answer: bytes, length: int) -> None:
         self._answer = answer
@@ -192,7 +192,7 @@ class Bare(asyncio.Protocol):
 
 
 async def serve_bare(length: int) -> None:
-    """Print a port and serve until killed, requests of that length."""
+    """Prints a port and serves requests of that length until killed."""
     body = encode_answer(FilterResult(node_names=[node_of("worker-1")]))
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
     loop = asyncio.get_running_loop()
@@ -202,7 +202,7 @@ async def serve_bare(length: int) -> None:
 
 
 class ApiServer(asyncio.Protocol):
-    """Says yes to every request, a moment after its last byte has come."""
+    """Accepts every request, a short time after its last byte."""
 
     def __init__(self) -> None:
         self._request = b""
@@ -219,7 +219,7 @@ class ApiServer(asyncio.Protocol):
 
 
 async def serve_api() -> None:
-    """Print a port and serve until killed."""
+    """Prints a port and serves until killed."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(ApiServer, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -233,7 +233,7 @@ def _transport(api_port: int, clock: Clock) -> Transport:
 
 
 def serve(api_port: int) -> None:
-    """Print a port and serve until killed. One member of the parked gang never comes."""
+    """Prints a port and serves until killed. One member of the parked gang never arrives."""
     sys.setswitchinterval(SWITCH_SECONDS)
     clock = RealClock()
     binder = Binder(_transport(api_port, clock), clock)
@@ -258,7 +258,7 @@ def serve(api_port: int) -> None:
 
 
 def serve_hostile() -> None:
-    """Print a port and serve until killed, while the worst Gangs are written."""
+    """Prints a port and serves until killed, while the worst Gangs are written."""
     scheduler = HostileScheduler()
     server = new_server(Loopback(), scheduler.verbs, RealClock())
     server.start()
@@ -268,7 +268,7 @@ def serve_hostile() -> None:
 
 
 def park(port: int) -> list[Connection]:
-    """Filter and bind all members but the last; the connections on which nobody answers."""
+    """Filters and binds all members but the last; returns the connections, which wait for a response."""
     filtering = Connection(port)
     parked = []
     for member in members(PARKED):
@@ -280,7 +280,7 @@ def park(port: int) -> list[Connection]:
 
 
 def milliseconds(port: int, request: bytes, pause_seconds: float = 0.0) -> list[float]:
-    """How long each of many calls takes, with a pause after each."""
+    """Returns the duration of each of many calls, with a pause after each."""
     connection = Connection(port)
     taken = []
     for _ in range(WARM_UP + CALLS):
@@ -294,18 +294,18 @@ def milliseconds(port: int, request: bytes, pause_seconds: float = 0.0) -> list[
 
 @contextlib.contextmanager
 def gangs(port: int, first: int) -> Iterator[list[int]]:
-    """Gangs arrive and are bound, from a process of their own, until it is left; then the list says how many were."""
+    """Lets a process create and bind gangs until the end of the block; the list then contains their number."""
     bound: list[int] = []
     with program("gangs", str(port), str(first)) as process:
-        _queue_of_waiting(process)
+        _line_of(process)
         yield bound
-        # Whoever gets it stops after the gang under way, and says how many there were.
+        # The process stops after the current gang and prints the number of gangs.
         process.stdin.close() if process.stdin else None
-        bound.append(int(_queue_of_waiting(process)))
+        bound.append(int(_line_of(process)))
 
 
-def make_gangs(port: int, first: int) -> None:
-    """Let gangs arrive until standard input ends; then print how many were bound."""
+def create_gangs(port: int, first: int) -> None:
+    """Lets gangs arrive until standard input ends; then prints how many were bound."""
     names = [f"gang-{first + number}" for number in range(GANGS_A_ROUND)]
     filter_all(port, names)
     ended = threading.Event()
@@ -324,7 +324,7 @@ def _set_at_end(ended: threading.Event) -> None:
 
 
 def filter_all(port: int, names: Sequence[str]) -> None:
-    """Beforehand: kube-scheduler never asks about two pods at the same time."""
+    """Filters all members in advance, since kube-scheduler never filters two pods at the same time."""
     filtering = Connection(port)
     for gang in names:
         for member in members(GANG_SIZE):
@@ -333,7 +333,7 @@ def filter_all(port: int, names: Sequence[str]) -> None:
 
 
 def bind_gang(port: int, gang: str) -> None:
-    """Bind all of its members, each over a connection of its own."""
+    """Binds all members, each over its own connection."""
     connections = [Connection(port) for _ in range(GANG_SIZE)]
     for connection, member in zip(connections, members(GANG_SIZE), strict=True):
         connection.send(bind_request(gang, member))
@@ -350,7 +350,7 @@ def p99(taken: Sequence[float]) -> float:
 
 @dataclass(slots=True)
 class Found:
-    """Milliseconds by figure, the bare round trip's beside them."""
+    """Milliseconds by figure, with those of the bare round trip."""
 
     value: dict[str, list[float]] = field(default_factory=dict)
     bare: dict[str, list[float]] = field(default_factory=dict)
@@ -362,7 +362,7 @@ class Found:
 
 
 def one_round(port: int, bare_port: int, number: int, found: Found) -> None:
-    """Measure each, and the bare round trip just before it."""
+    """Measures each figure, and the bare round trip just before it."""
     placed, waiting = filter_request("free", "worker-1"), filter_request("waiting", "worker-1")
     bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
     found.add("filter_p50", statistics.median(taken), statistics.median(bare))
@@ -374,8 +374,8 @@ def one_round(port: int, bare_port: int, number: int, found: Found) -> None:
     found.add("filter_binding_p99", p99(taken), p99(bare))
     found.gangs_bound += sum(bound)
     with program("hostile") as hostile:
-        # With pauses, the calls are spread over all that the gang scheduler does meanwhile.
-        taken = milliseconds(int(_queue_of_waiting(hostile)), post("/filter", filter_body()), _PAUSE_SECONDS)
+        # With pauses, the calls cover all activities of the gang scheduler.
+        taken = milliseconds(int(_line_of(hostile)), post("/filter", filter_body()), _PAUSE_SECONDS)
     found.add("filter_hostile_p99", p99(taken), p99(milliseconds(bare_port, placed, _PAUSE_SECONDS)))
 
 
@@ -384,23 +384,23 @@ def measure() -> Found:
     length = len(filter_request("free", "worker-1"))
     with (
         program("api") as api,
-        program("serve", _queue_of_waiting(api)) as server,
+        program("serve", _line_of(api)) as server,
         program("bare", str(length)) as bare,
     ):
-        port, bare_port = int(_queue_of_waiting(server)), int(_queue_of_waiting(bare))
+        port, bare_port = int(_line_of(server)), int(_line_of(bare))
         parked = park(port)
         progress(f"{len(parked)} calls wait; {CALLS} calls for {NODES} nodes of each kind a round")
         for number in range(ROUNDS):
             one_round(port, bare_port, number, found)
-            told = ", ".join(f"{name} {values[-1]:.3g}" for name, values in found.value.items())
-            progress(f"round {number + 1} of {ROUNDS}: {told} ms, {found.gangs_bound} gangs bound so far")
+            latest = ", ".join(f"{name} {values[-1]:.3g}" for name, values in found.value.items())
+            progress(f"round {number + 1} of {ROUNDS}: {latest} ms, {found.gangs_bound} gangs bound so far")
         for connection in parked:
             connection.close()
     return found
 
 
 def main() -> int:
-    """Print the figures; 1 if one missed what it must reach."""
+    """Prints the figures. Returns 1 if one missed its target."""
     found = measure()
     extra = {"nodes": NODES, "parked": PARKED, "gangs_bound": found.gangs_bound}
     is_reached = True
@@ -411,7 +411,7 @@ def main() -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Be one of the processes, or start them all."""
+    """Runs one of the processes, or starts all of them."""
     match arguments:
         case ["api"]:
             asyncio.run(serve_api())
@@ -422,7 +422,7 @@ def run(arguments: list[str]) -> int:
         case ["hostile"]:
             serve_hostile()
         case ["gangs", port, first]:
-            make_gangs(int(port), int(first))
+            create_gangs(int(port), int(first))
         case _:
             return main()
     return 0

@@ -1,15 +1,15 @@
-"""`make bench-gang`: gangs, against kube-scheduler without gangs and with its own (alpha) gangs.
+"""`make bench-gang`: gangs, compared with kube-scheduler without gangs and with its own (alpha) gangs.
 
-Its parts, each told in its module; `BENCH_PARTS=rest,churn` runs some of them, `SHAPES=20x50` some of the first one's:
+Its parts, each described in its module; `BENCH_PARTS=rest,churn` runs some of them, `SHAPES=20x50` some shapes:
 
 - shapes (bench.gangshapes): how fast gangs start;
 - tfjobs (bench.gangjobs): the same with whole TFJobs;
 - writes (bench.gangwrites): requests for a gang;
 - rest (bench.gangrest): gangs that wait;
-- churn (bench.gangchurn): gangs that come and go;
+- churn (bench.gangchurn): gangs that are created and deleted;
 - memory (bench.gangmemory): a large cluster.
 
-Each needs control planes of its own, since native gangs need feature gates and an idle one is the baseline: a cluster
+Each part has its own control planes, since native gangs need feature gates and an idle one is the baseline. A cluster
 that KUBECONFIG names is not used.
 """
 
@@ -29,16 +29,16 @@ from bench.gangshapes import SHAPES, report_shapes
 from bench.gangwrites import report_writes
 from bench.report import progress
 
-# No part begins later. On two quiet cores all of them have ended by then.
+# No part begins later. On two idle cores all of them have ended by then.
 LIMIT_SECONDS = 25 * 60.0
 
 Part = Callable[[Planes], bool]
 
 
 def chosen(name: str, known: Collection[str], environment: Mapping[str, str]) -> list[str]:
-    """What the variable names, separated by commas or spaces, in the order of the known ones; all if it names none.
+    """Returns the names in the variable, separated by commas or spaces, in the order of `known`; all if it is empty.
 
-    Raises SystemExit for one that is not known.
+    Raises SystemExit for an unknown name.
     """
     named = environment.get(name, "").replace(",", " ").split()
     if unknown := [each for each in named if each not in known]:
@@ -47,7 +47,7 @@ def chosen(name: str, known: Collection[str], environment: Mapping[str, str]) ->
 
 
 def parts(shapes: list[str]) -> Mapping[str, Part]:
-    """By name, in their order: memory fills its control plane, so it is the last."""
+    """Returns the parts by name, in order. The memory part is the last, since it fills its control plane."""
     return {
         "shapes": lambda planes: report_shapes(planes, shapes),
         "tfjobs": report_tfjobs,
@@ -59,14 +59,14 @@ def parts(shapes: list[str]) -> Mapping[str, Part]:
 
 
 def main() -> int:
-    """Print all figures; 1 if one missed what it must reach, or was left out."""
+    """Prints all figures. Returns 1 if one missed its target or a part was skipped."""
     known = parts(chosen("SHAPES", SHAPES, os.environ))
     with Planes() as planes:
         return 0 if run(planes, [(name, known[name]) for name in chosen("BENCH_PARTS", known, os.environ)]) else 1
 
 
 def run(planes: Planes, wanted: Sequence[tuple[str, Part]], clock: Callable[[], float] = time.monotonic) -> bool:
-    """One after the other; False if one missed what it must reach, or could not begin in time."""
+    """Runs the parts in order. Returns False if one missed its target or could not begin in time."""
     start = clock()
     ok = True
     for name, part in wanted:

@@ -1,11 +1,11 @@
-"""Gangs that come and go on a small cluster (a part of `make bench-gang`).
+"""Gangs that are created and deleted on a small cluster (a part of `make bench-gang`).
 
-12 gangs of 8 on 4 nodes of 4 CPUs, which take two at a time, created in shuffled order. Each runs for a second after
-its last pod is bound, and is then removed with its pods.
+12 gangs of 8 on 4 nodes of 4 CPUs, which fit two at a time, created in shuffled order. Each runs for a second after its
+last pod is bound, and is then deleted with its pods.
 
-- `churn_placed`: how many were bound in the worst round; all must be. What native placed stands beside it.
-- `churn_makespan`: seconds from the first create until the last one has run; baseline native. Where not all were
-  placed, the limit of 120 s.
+- `churn_placed`: how many were bound in the worst round; all must be. The number of native is reported beside it.
+- `churn_makespan`: seconds from the first create until the last one has run; baseline native. The limit of 120 s if not
+  all were placed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Found:
 
 
 def report_churn(planes: Planes) -> bool:
-    """Print both figures; False if one missed what it must reach."""
+    """Prints both figures. Returns False if one missed its target."""
     for contender in (OURS, NATIVE):
         planes.get(contender.plane).set_nodes(NODES, NODE)
     ours, native = [], []
@@ -53,7 +53,7 @@ def report_churn(planes: Planes) -> bool:
 
 
 def measure(contender: Contender, plane: Plane, seed: int) -> Found:
-    """One round."""
+    """Runs one round."""
     namespace = new_namespace(plane)
 
     def run(gang: str) -> None:

@@ -1,4 +1,4 @@
-"""Who creates everything of a measurement, and sees its pods bound: the same for every contender."""
+"""Creates all objects of a measurement and observes its bound pods, in the same way for every contender."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds: from the first create of anything to the last pod bound; median over gangs from the first create of one
-    of its pods until all are bound; and for each gang from its first pod bound to its last.
+    """The figures of a round, in seconds.
+
+    `total` is from the first create of anything to the last pod bound; `latency` the median over gangs from the first
+    create of one of its pods until all are bound; `spreads` for each gang from its first pod bound to its last.
     """
 
     total: float
@@ -40,35 +42,35 @@ class Round:
 
     @property
     def partly_bound(self) -> float:
-        """Gang-seconds."""
+        """The sum of the spreads, in gang-seconds."""
         return sum(self.spreads)
 
 
 def round_of(begin: float, created: Mapping[str, float], bound: Mapping[str, Mapping[str, float]]) -> Round:
-    """From moments: when each gang's first pod was created, and when each pod was bound."""
-    moments = {gang: sorted(pods.values()) for gang, pods in bound.items()}
-    latencies = [found[-1] - created.get(gang, begin) for gang, found in moments.items()]
-    spreads = [found[-1] - found[0] for found in moments.values()]
-    return Round(max(found[-1] for found in moments.values()) - begin, statistics.median(latencies), spreads)
+    """Computes a round from the times when each gang's first pod was created and when each pod was bound."""
+    times = {gang: sorted(pods.values()) for gang, pods in bound.items()}
+    latencies = [found[-1] - created.get(gang, begin) for gang, found in times.items()]
+    spreads = [found[-1] - found[0] for found in times.values()]
+    return Round(max(found[-1] for found in times.values()) - begin, statistics.median(latencies), spreads)
 
 
 class Follower:
-    """One watch on a thread of its own: `take` gets what is added or changed.
+    """A watch on its own thread; `take` gets each object that is added or changed.
 
-    One that the server ends begins anew, with what is there.
+    A watch that the server ends starts again with the existing objects.
     """
 
     def __init__(self, api: Api, path: str, take: Callable[[Object], None]) -> None:
         self._api = api
         self._path = path
         self._take = take
-        self._is_over = threading.Event()
+        self._has_ended = threading.Event()
         self._watch = self._open()
         self._thread = threading.Thread(target=self._run, name=f"bench-{path.rpartition('/')[2]}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        self._is_over.set()
+        self._has_ended.set()
         self._watch.close()
         self._thread.join(5.0)
 
@@ -78,7 +80,7 @@ class Follower:
                 for kind, obj in self._watch:
                     if kind in ("ADDED", "MODIFIED"):
                         self._take(obj)
-            if self._is_over.is_set():
+            if self._has_ended.is_set():
                 return
             progress(f"the watch of {self._path} ended and was opened again")
             self._watch = self._open()
@@ -88,9 +90,10 @@ class Follower:
 
 
 class Driver:
-    """Creates, and sees pods bound, in one namespace. Threads: any.
+    """Creates objects and observes bound pods in one namespace. Thread-safe.
 
-    `label` is the pods' label that says whose they are. `when_whole` is told the gang of which `members` are bound.
+    `label` is the pods' label with the name of their gang. `when_whole` is called with each gang of which `members` are
+    bound.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class Driver:
         self._bound: dict[str, dict[str, float]] = {}
         self._count = 0
         self._failure: Exception | None = None
-        self._is_over = False
+        self._has_ended = False
         self._begin = 0.0
 
     def __enter__(self) -> Self:
@@ -125,56 +128,56 @@ class Driver:
 
     def __exit__(self, *_: object) -> None:
         with self._changed:
-            self._is_over = True
+            self._has_ended = True
         self._followers.close()
         self._watcher.close()
         self._thread.join(5.0)
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self) -> None:
-        """Time counts from now, not from the start of the driver."""
+        """Starts the measured time now instead of at the start of the driver."""
         self._begin = time.monotonic()
 
     def follow(self, path: str, take: Callable[[Object], None]) -> None:
-        """Until the driver ends."""
+        """Watches a path until the driver ends."""
         self._followers.callback(Follower(self.api, path, take).close)
 
     def create_all(self, path: str, bodies: Sequence[Object]) -> None:
-        """Returns when all are answered. Raises RefusedError, and urllib3's HTTPError."""
+        """Creates all objects and waits for the responses. Raises RefusedError, and urllib3's HTTPError."""
         list(self._pool.map(lambda body: self.api.create(path, body), bodies))
 
     def create_pod(self, gang: str, body: Object) -> None:
-        """Later, in turn; an error is raised by who waits."""
+        """Creates a pod on the thread pool; an error is raised by the method that waits."""
         self.submit(lambda: self._create_pod(gang, body))
 
     def submit(self, task: Callable[[], object]) -> None:
-        """Later, in turn; an error is raised by who waits. Not any more once the driver has ended."""
+        """Runs a task on the thread pool, unless the driver has ended; an error is raised by the method that waits."""
         with self._changed:
-            if not self._is_over:
+            if not self._has_ended:
                 self._pool.submit(self._guarded, task)
 
     def submit_later(self, seconds: float, task: Callable[[], object]) -> None:
-        """The same after a while."""
+        """Runs a task after a delay."""
         timer = threading.Timer(seconds, self.submit, [task])
         timer.daemon = True
         timer.start()
 
     def wait_bound(self, pods: int, timeout_seconds: float = LIMIT_SECONDS) -> None:
-        """Until so many are. Raises TimeoutError, and whatever a task has raised."""
+        """Waits until so many pods are bound. Raises TimeoutError, and the error of a task."""
         with self._changed:
-            is_so = self._changed.wait_for(lambda: self._failure or self._count >= pods, timeout_seconds)
+            is_done = self._changed.wait_for(lambda: self._failure or self._count >= pods, timeout_seconds)
             if self._failure is not None:
                 raise self._failure
-            if not is_so:
+            if not is_done:
                 raise TimeoutError(f"{self._count} of {pods} pods bound after {timeout_seconds:.0f} s")
 
     def bound(self) -> dict[str, int]:
-        """How many pods of each gang are bound by now, or were."""
+        """Returns how many pods of each gang have been bound."""
         with self._changed:
             return {gang: len(pods) for gang, pods in self._bound.items()}
 
     def round(self, pods: int) -> Round:
-        """Once so many pods are bound. Raises as `wait_bound` does."""
+        """Waits until so many pods are bound and returns the figures. Raises like `wait_bound`."""
         self.wait_bound(pods)
         with self._changed:
             return round_of(self._begin, self._created, self._bound)
@@ -191,7 +194,7 @@ class Driver:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Whoever waits raises the first one."""
+        """Records the first error for the methods that wait."""
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
@@ -204,7 +207,7 @@ class Driver:
     def _take(self, bound: Bound) -> None:
         with self._changed:
             known = self._bound.setdefault(bound.gang, {})
-            known[bound.name] = bound.moment
+            known[bound.name] = bound.at
             self._count += 1
             self._changed.notify_all()
             is_whole = len(known) == self._members

@@ -3,7 +3,7 @@
 - `tfjobs_bound`: 100 TFJobs of 10 replicas on 200 nodes; seconds from the first create to the last pod bound, with all
   of them as gangs. Baseline: the same jobs and controller without gangs, bound by the stock scheduler. Reported.
 
-Every round has a control plane of its own: to delete 4,000 objects takes longer than to start one. The controller has
+Every round has its own control plane, since deleting 4,000 objects takes longer than starting one. The controller has
 `--qps=0`, kube-controller-manager 1,000 requests/s and kube-scheduler 5,000.
 """
 
@@ -28,7 +28,7 @@ Object = dict[str, Any]
 
 
 def report_tfjobs(_: Planes) -> bool:
-    """Print the figure."""
+    """Prints the figure."""
     ours, stock = [], []
     for number in range(1, ROUNDS + 1):
         stock.append(seconds("off"))
@@ -38,7 +38,7 @@ def report_tfjobs(_: Planes) -> bool:
 
 
 def seconds(gang_scheduling: str) -> float:
-    """One round; `gang_scheduling` is the controller's flag."""
+    """Returns the seconds of a round; `gang_scheduling` is the controller's flag."""
     with contextlib.ExitStack() as open_:
         found = open_.enter_context(plane(f"tfjobs-{gang_scheduling}"))
         found.set_nodes(NODES)
@@ -55,7 +55,7 @@ def seconds(gang_scheduling: str) -> float:
 
 
 def manifest(number: int) -> Object:
-    """A master and workers of one CPU each."""
+    """Returns a TFJob with a master and workers of one CPU each."""
     found = tfjob(f"job-{number:03d}", replica_spec("MASTER", 1), replica_spec("WORKER", REPLICAS - 1))
     for spec in found["spec"]["replicaSpecs"]:
         (container,) = spec["template"]["spec"]["containers"]

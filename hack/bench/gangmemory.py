@@ -1,9 +1,8 @@
-"""What the gang scheduler keeps of a large cluster (a part of `make bench-gang`).
+"""Memory of the gang scheduler in a large cluster (a part of `make bench-gang`).
 
-- `gang_scheduler_rss`: resident set of `tfjob-controller extender`, which has a process of its own, when it has known
-  10,000 pods on 5,000 nodes for 5 s, and has admitted one gang more. The pods are members of 1,000 Gangs that are
-  Bound; their specs are those of ordinary training pods. Everything exists on the real API server; no pod ever ran.
-  `peak` is the most that it ever had.
+- `gang_scheduler_rss`: resident set of the process `tfjob-controller extender`, 5 s after it has cached 10,000 pods on
+  5,000 nodes and admitted one more gang. The pods are members of 1,000 Gangs in phase Bound; their specs are those of
+  ordinary training pods. All objects exist on the real API server; no pod ever ran. `peak` is the largest resident set.
 """
 
 from __future__ import annotations
@@ -32,39 +31,39 @@ Object = dict[str, Any]
 
 
 def report_memory(planes: Planes) -> bool:
-    """Print the figure; False if it missed what it must reach."""
+    """Prints the figure. Returns False if it missed its target."""
     plane = planes.get("audited")
     namespace = new_namespace(plane)
     fill(plane, namespace)
     found = [measure(plane, namespace) for _ in range(ROUNDS)]
-    values, peak = [now for now, _ in found], round(max(most for _, most in found), 1)
+    values, peak = [now for now, _ in found], round(max(highest for _, highest in found), 1)
     extra: Object = {"pods": GANG_COUNT * MEMBERS, "nodes": NODES, "gangs": GANG_COUNT, "peak": peak}
     return report("gang_scheduler_rss", "MB", values, reach=Reach(max_value=300.0), **extra)
 
 
 def measure(plane: Plane, namespace: str) -> tuple[float, float]:
-    """Start one, and let it work: its resident set in MB, and the most that it was."""
+    """Runs one and returns its resident set and the peak, in MB."""
     path = f"{GANGS.format(namespace)}/one-more"
     with running_extender(plane) as extender:
         plane.api.create(GANGS.format(namespace), gang_body("one-more", MEMBERS))
         wait(lambda: plane.api.get(path).get("status", {}).get("phase") == "Admitted", "the gang is not admitted")
         time.sleep(SETTLE_SECONDS)
-        now, most = usage.resident_bytes(extender.pid) / 1e6, usage.peak_resident_bytes(extender.pid) / 1e6
+        now, peak = usage.resident_bytes(extender.pid) / 1e6, usage.peak_resident_bytes(extender.pid) / 1e6
     plane.api.delete(path)
     _check_known(plane, namespace)
-    progress(f"resident: {now:.0f} MB, at most {most:.0f} MB")
-    return now, most
+    progress(f"resident: {now:.0f} MB, peak {peak:.0f} MB")
+    return now, peak
 
 
 def _check_known(plane: Plane, namespace: str) -> None:
-    """A gang of which the gang scheduler knows no pods would be Released."""
+    """Raises RuntimeError if a gang is Released, which happens if the gang scheduler does not know its pods."""
     phases = Counter((gang.get("status") or {}).get("phase") for gang in plane.api.list(GANGS.format(namespace)))
     if phases != {"Bound": GANG_COUNT}:
         raise RuntimeError(f"the gang scheduler does not know the pods: {dict(phases)}")
 
 
 def fill(plane: Plane, namespace: str) -> None:
-    """Nodes, gangs and their pods."""
+    """Creates nodes, gangs and their pods."""
     begin = time.monotonic()
     plane.set_nodes(0)
     in_parallel(lambda number: _create_node(plane, number), range(NODES))
@@ -75,7 +74,7 @@ def fill(plane: Plane, namespace: str) -> None:
 
 
 def _create_gang(plane: Plane, namespace: str, number: int) -> None:
-    """One that is Bound, and its pods."""
+    """Creates a gang in phase Bound, and its pods."""
     name, path = f"gang-{number:04d}", GANGS.format(namespace)
     plane.api.create(path, gang_body(name, MEMBERS))
     nodes = {f"worker-{index}": _node_name(number * MEMBERS + index) for index in range(MEMBERS)}
@@ -88,7 +87,7 @@ def _create_gang(plane: Plane, namespace: str, number: int) -> None:
 
 
 def pod_of(gang: str, member: str, node: str, number: int) -> Object:
-    """As those of bench.objects, but bound, a gang's member, and without claims that do not exist."""
+    """Returns a pod as in bench.objects, but bound, a member of a gang, and without claims that do not exist."""
     spec = pod(number, 0)["spec"]
     claims = [each["name"] for each in spec["volumes"] if "persistentVolumeClaim" in each]
     spec["volumes"] = [each for each in spec["volumes"] if each["name"] not in claims]
@@ -105,15 +104,15 @@ def pod_of(gang: str, member: str, node: str, number: int) -> Object:
 
 
 def _create_node(plane: Plane, number: int) -> None:
-    """With its status, as a kubelet registers itself. The server taints it, and nobody else would take that away."""
+    """Creates a node with its status and removes the server's taint, which no other controller removes."""
     plane.api.create("/api/v1/nodes", _node(number))
     plane.api.patch(f"/api/v1/nodes/{_node_name(number)}", {"spec": {"taints": None}})
 
 
 def _node(number: int) -> Object:
-    moment, name = podstatus.now(), _node_name(number)
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": moment}
-    status = {"capacity": NODE, "allocatable": NODE, "conditions": [{**ready, "lastTransitionTime": moment}]}
+    now, name = podstatus.now(), _node_name(number)
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+    status = {"capacity": NODE, "allocatable": NODE, "conditions": [{**ready, "lastTransitionTime": now}]}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
 

@@ -1,13 +1,13 @@
-"""Where `make bench-gang` measures: control planes with fake nodes, and the programs of the gang scheduler.
+"""The test environment of `make bench-gang`: control planes with fake nodes, and the programs of the gang scheduler.
 
     with Planes() as planes:
-        plane = planes.get("ours")       # opened when first asked for; all end with the block
+        plane = planes.get("ours")       # started by the first call; all end with the block
         plane.set_nodes(200)
         with gang_scheduler(plane) as programs:
             ...
 
-`ours` and `stock` are alike, so that nothing of ours works beside the stock scheduler; `native` has the feature gates
-of Kubernetes' own gangs; `audited` writes down every request.
+`ours` and `stock` are equal, so that none of our programs runs beside the stock scheduler; `native` has the feature
+gates of Kubernetes' own gangs; `audited` logs every request.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ _WITHOUT_GANGS = ("native", "stock")
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """One that runs. `audit` is the API server's log of requests, if it writes one."""
+    """A running control plane. `audit` is the API server's log of requests, if it writes one."""
 
     control: ControlPlane
     api: Api
     audit: Path | None = None
 
     def set_nodes(self, count: int, resources: Mapping[str, str] = NODE) -> None:
-        """From now on there are these nodes and no others."""
+        """Creates and deletes nodes so that exactly these exist."""
         wanted = [f"node-{number:04d}" for number in range(count)]
         names = {node["metadata"]["name"] for node in self.api.list("/api/v1/nodes")}
         in_parallel(lambda name: self.api.delete(f"/api/v1/nodes/{name}"), names.difference(wanted))
         in_parallel(lambda name: make_node(self.api, name, resources), wanted)
 
     def pids(self) -> dict[str, int]:
-        """Of the programs of Kubernetes, by name."""
+        """Returns the process IDs of the programs of Kubernetes, by name."""
         programs = self.control.state().programs
         return {name: each.identity.pid for name, each in programs.items() if each.identity and name != GUARD}
 
@@ -70,7 +70,7 @@ class Plane:
 
 
 class Planes:
-    """See the module."""
+    """Control planes by kind (see the module)."""
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
@@ -90,7 +90,7 @@ class Planes:
 
 @contextlib.contextmanager
 def plane(kind: str) -> Iterator[Plane]:
-    """One without nodes that ends with the block. Its name is one that test runs clean up after a crash."""
+    """Runs a control plane without nodes. Test runs recognize its name and clean it up after a crash."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-bench-{kind}")
     audit: Path | None = None
     try:
@@ -111,7 +111,7 @@ def plane(kind: str) -> Iterator[Plane]:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What gang scheduling adds to a cluster."""
+    """The programs that gang scheduling adds to a cluster."""
 
     extender: OurProgram
     scheduler: GangScheduler
@@ -122,7 +122,7 @@ class Programs:
 
 @contextlib.contextmanager
 def gang_scheduler(plane: Plane, *flags: str) -> Iterator[Programs]:
-    """The programs of ours, as processes; the flags are the extender's."""
+    """Runs the programs of the gang scheduler; the flags are the extender's."""
     with (
         running_extender(plane, *flags) as extender,
         GangScheduler(plane.control, extender.urls[EXTENDER]) as scheduler,
@@ -132,7 +132,7 @@ def gang_scheduler(plane: Plane, *flags: str) -> Iterator[Programs]:
 
 @contextlib.contextmanager
 def running_extender(plane: Plane, *flags: str) -> Iterator[OurProgram]:
-    """It alone: nobody asks it anything."""
+    """Runs the extender without a kube-scheduler."""
     with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
         extender = extender_beside(plane.control, port, probes_port, *flags)
         open_.callback(extender.kill)
@@ -142,11 +142,11 @@ def running_extender(plane: Plane, *flags: str) -> Iterator[OurProgram]:
 
 
 def cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
-    """What each has used so far."""
+    """Returns the CPU time of each process since its start."""
     return {name: usage.cpu_seconds(pid) for name, pid in pids.items()}
 
 
 def delete_selected(api: Api, path: str, selector: str) -> None:
-    """What the selector names of a collection, now."""
+    """Deletes the selected objects of a collection without a grace period."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
     api.request("DELETE", path, options, query={"labelSelector": selector})

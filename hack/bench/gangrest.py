@@ -1,16 +1,16 @@
-"""What gangs cost that wait (a part of `make bench-gang`): 20 gangs of 8 where 2 fit, created in shuffled order.
+"""The cost of waiting gangs (a part of `make bench-gang`): 20 gangs of 8 where 2 fit, created in shuffled order.
 
-First the control plane rests without any gang and without the gang scheduler; then the gangs come to the same one, and
-once nothing was written for a second everything is watched for 20 s. Beside it native, on its own control plane.
+First the control plane is idle, without gangs and without the gang scheduler. Then the gangs are created on the same
+one, and once nothing was written for a second, CPU is measured for 20 s. Native is measured on its own control plane.
 
 - `rest_gangs_bound`, `rest_gangs_partial`: gangs of which all pods are bound at the end of that time, and some but not
-  all, in the worst round; what native did stands beside them.
+  all, in the worst round; the numbers of native are reported beside them.
 - `rest_cpu_programs`: CPU of the gang scheduler and its kube-scheduler, in % of one core; reported.
 - `rest_cpu_all`: the same of all programs: those two, and API server, etcd, controller manager and scheduler; baseline
-  native; beside it the control plane that has no gangs (`idle`). Reported.
-- `rest_cpu_added`: `rest_cpu_all` less `idle`: what gang scheduling adds.
+  native; beside it the control plane without gangs (`idle`). Reported.
+- `rest_cpu_added`: `rest_cpu_all` minus `idle`: what gang scheduling adds.
 
-`--starvation-timeout` is 2 s, so that what it changes has been said before the gangs are at rest.
+`--starvation-timeout` is 2 s, so that its status changes are written before the measurement.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ NODE: Mapping[str, str] = {"cpu": "4", "memory": "16Gi", "pods": "110"}
 NODES = -(-FIT * SHAPE.members // 4)
 WINDOW_SECONDS = float(size(20, tiny=1))
 STARVATION_SECONDS = 2.0
-# A scheduler that never comes to rest has found by then what it will find.
+# A scheduler that never becomes idle has found a solution by then, or will not find one.
 _SETTLE_SECONDS = float(size(5, tiny=3))
 LIMIT_SECONDS = 60.0
 _OF_OURS = ("extender", "gang-scheduler")
 
 Object = dict[str, Any]
-# Per cent of one core by program.
+# CPU by program, in per cent of one core.
 Shares = Mapping[str, float]
 
 
@@ -61,7 +61,7 @@ class Found:
 
 
 def report_rest(planes: Planes) -> bool:
-    """Print all figures; False if one missed what it must reach."""
+    """Prints all figures. Returns False if one missed its target."""
     for contender in (OURS, NATIVE):
         planes.get(contender.plane).set_nodes(NODES, NODE)
     idle, ours, native = [], [], []
@@ -76,7 +76,7 @@ def report_rest(planes: Planes) -> bool:
 def _report(idle: list[float], ours: list[Found], native: list[Found]) -> bool:
     extra: Object = {"rounds": ROUNDS, "gangs": SHAPE.gangs, "members": SHAPE.members, "nodes": NODES}
     bound, exactly = [each.bound for each in ours], Reach(min_value=FIT, max_value=FIT)
-    # Every round counts, not their median.
+    # Every round must reach it, not only the median.
     odd = [each for each in bound if each != FIT] or [FIT]
     ok = report("rest_gangs_bound", "gangs", odd, reach=exactly, native=[each.bound for each in native], **extra)
     partial, none = max(each.partial for each in ours), Reach(max_value=0)
@@ -92,7 +92,7 @@ def _report(idle: list[float], ours: list[Found], native: list[Found]) -> bool:
 
 
 def measure_idle(plane: Plane) -> float:
-    """No gang, and no gang scheduler, as long after the last change as with gangs. Per cent of one core."""
+    """Returns the CPU of the control plane without gangs and gang scheduler, in per cent of one core."""
     time.sleep(_SETTLE_SECONDS)
     rest(plane.api)
     found = sum(shares_of(plane.pids()).values())
@@ -106,7 +106,7 @@ def measure_ours(plane: Plane, seed: int) -> Found:
 
 
 def measure(contender: Contender, plane: Plane, seed: int, pids: Callable[[], Mapping[str, int]]) -> Found:
-    """One round."""
+    """Runs one round."""
     namespace = new_namespace(plane)
     with Driver(plane, namespace) as driver:
         contender.start(driver, SHAPE, Order(seed))
@@ -119,16 +119,16 @@ def measure(contender: Contender, plane: Plane, seed: int, pids: Callable[[], Ma
         counts = bound_of(plane, namespace)
     clean(contender, plane, namespace)
     found = Found(counts.count(SHAPE.members), sum(0 < each < SHAPE.members for each in counts), shares)
-    told = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
-    progress(f"{contender.plane}: {found.bound} gangs bound, {found.partial} in part; % of a core: {told}")
+    usage = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+    progress(f"{contender.plane}: {found.bound} gangs bound, {found.partial} partly bound; % of a core: {usage}")
     return found
 
 
 def _settle(contender: Contender, plane: Plane, namespace: str) -> None:
-    """Until it has nothing more to say; whoever never comes to rest gets some seconds."""
+    """Waits until the programs write nothing more; for a limited time for schedulers that never become idle."""
     time.sleep(_SETTLE_SECONDS)
     if contender is OURS:
-        wait(lambda: _have_phases(plane, namespace), f"not all Gangs of {namespace} were looked at")
+        wait(lambda: _have_phases(plane, namespace), f"not all Gangs of {namespace} have a phase")
         rest(plane.api)
 
 
@@ -137,7 +137,7 @@ def _have_phases(plane: Plane, namespace: str) -> bool:
 
 
 def bound_of(plane: Plane, namespace: str) -> list[int]:
-    """How many pods of each gang are bound now."""
+    """Returns how many pods of each gang are bound now."""
     counts = dict.fromkeys(SHAPE.names, 0)
     for pod in plane.api.list(PODS.format(namespace)):
         counts[pod["metadata"]["labels"]["gang"]] += bool(pod["spec"].get("nodeName"))
@@ -145,7 +145,7 @@ def bound_of(plane: Plane, namespace: str) -> list[int]:
 
 
 def shares_of(pids: Mapping[str, int]) -> Shares:
-    """What each uses of one core, in per cent, for as long as the window is."""
+    """Returns the CPU of each process during the window, in per cent of one core."""
     before, begin = cpu_seconds(pids), time.monotonic()
     time.sleep(WINDOW_SECONDS)
     after, seconds = cpu_seconds(pids), time.monotonic() - begin

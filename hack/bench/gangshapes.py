@@ -1,18 +1,17 @@
 """How fast gangs start (a part of `make bench-gang`): four shapes, all of which fit, on nodes of 8 CPUs.
 
-Of each shape, native, stock and ours take their rounds in turn, each on a control plane of its own.
+For each shape, the rounds of native, stock and ours alternate, each on its own control plane.
 
 - `gangs_bound_100x10`, `gangs_bound_20x50`, `gangs_bound_1x1000` (on 200 nodes), `gangs_bound_1x1000_on_1000`: seconds
   from the first create of anything to the last pod bound; baseline native. `gangs_bound_stock_…`: the same against
   stock, reported.
-- `gangs_bound_mean`, `gangs_bound_stock_mean`: the geometric mean over the shapes. `SHAPES=20x50` measures fewer, and
-  then there is none.
-- `gang_latency_…`, of shapes with several gangs: median over gangs of the time from the first create of one of its pods
-  until all are bound; baseline native.
+- `gangs_bound_mean`, `gangs_bound_stock_mean`: the geometric mean over the shapes; omitted if `SHAPES` selects some.
+- `gang_latency_…`, for shapes with several gangs: median over gangs of the time from the first create of one of its
+  pods until all are bound; baseline native.
 - `gang_spread_p95_…`: P95 over gangs of the time from its first pod bound to its last; native.
 - `gangs_partly_bound_…`: the sum of that, gang-seconds; native.
-- `gangs_cpu_…`: seconds of CPU of all programs, but for those that create, until the last pod is bound; native. Stock
-  stands beside it. It says more than seconds where others use the machine. Reported.
+- `gangs_cpu_…`: CPU seconds of all programs, without those that create, until the last pod is bound; baseline native,
+  with stock beside it. It is more reliable than wall time on a shared machine. Reported.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from bench.report import ROUNDS, Reach, progress, report, size
 Rounds = Mapping[str, list[Measured]]
 Object = dict[str, Any]
 
-# By name: the shape, and on how many nodes.
+# By name: the shape, and the number of nodes.
 SHAPES: Mapping[str, tuple[Shape, int]] = {
     "100x10": (Shape(size(100, tiny=3), size(10, tiny=2)), size(200, tiny=3)),
     "20x50": (Shape(size(20, tiny=2), size(50, tiny=3)), size(200, tiny=3)),
@@ -39,7 +38,7 @@ _CONTENDERS = (NATIVE, STOCK, OURS)
 
 
 def report_shapes(planes: Planes, names: Sequence[str]) -> bool:
-    """Print all figures; False if one missed what it must reach."""
+    """Prints all figures. Returns False if one missed its target."""
     check_native(planes.get(NATIVE.plane))
     found: dict[str, Rounds] = {}
     ok = True
@@ -51,7 +50,7 @@ def report_shapes(planes: Planes, names: Sequence[str]) -> bool:
 
 
 def measure(planes: Planes, name: str, programs: Programs) -> Rounds:
-    """Rounds of each contender, in turn."""
+    """Runs the rounds of the contenders in turn."""
     shape, nodes = SHAPES[name]
     for contender in _CONTENDERS:
         planes.get(contender.plane).set_nodes(nodes)
@@ -70,23 +69,25 @@ def _report_shape(name: str, rounds: Rounds) -> bool:
     shape, nodes = SHAPES[name]
     extra: Object = {"gangs": shape.gangs, "members": shape.members, "nodes": nodes}
 
-    def say(figure: str, value: Callable[[Measured], float], baseline: str, reach: Reach | None, **more: Any) -> bool:
+    def report_figure(
+        figure: str, value: Callable[[Measured], float], baseline: str, reach: Reach | None, **more: Any
+    ) -> bool:
         values, others = ([value(each) for each in rounds[who]] for who in (OURS.plane, baseline))
         return report(f"{figure}_{name}", "s", values, baselines=others, reach=reach, **extra, **more)
 
-    ok = say("gangs_bound", _total, "native", Reach(max_ratio=1 / 0.9))
-    ok &= say("gangs_bound_stock", _total, "stock", None)
+    ok = report_figure("gangs_bound", _total, "native", Reach(max_ratio=1 / 0.9))
+    ok &= report_figure("gangs_bound_stock", _total, "stock", None)
     if shape.gangs > 1:
-        ok &= say("gang_latency", lambda each: each.round.latency, "native", Reach(max_ratio=0.5))
-        ok &= say("gang_spread_p95", lambda each: each.round.spread_p95, "native", Reach(max_ratio=1.0))
-        ok &= say("gangs_partly_bound", lambda each: each.round.partly_bound, "native", Reach(max_ratio=1.0))
+        ok &= report_figure("gang_latency", lambda each: each.round.latency, "native", Reach(max_ratio=0.5))
+        ok &= report_figure("gang_spread_p95", lambda each: each.round.spread_p95, "native", Reach(max_ratio=1.0))
+        ok &= report_figure("gangs_partly_bound", lambda each: each.round.partly_bound, "native", Reach(max_ratio=1.0))
     stock = round(statistics.median(map(_cpu, rounds["stock"])), 2)
     by_program = {who: _by_program(found) for who, found in rounds.items()}
-    return ok & say("gangs_cpu", _cpu, "native", None, stock=stock, by_program=by_program)
+    return ok & report_figure("gangs_cpu", _cpu, "native", None, stock=stock, by_program=by_program)
 
 
 def _by_program(rounds: Sequence[Measured]) -> Mapping[str, float]:
-    """Medians."""
+    """Returns the median CPU of each program."""
     return {name: round(statistics.median(each.cpu[name] for each in rounds), 2) for name in rounds[0].cpu}
 
 
@@ -103,7 +104,7 @@ def _report_means(found: Mapping[str, Rounds]) -> bool:
 
 
 def means(rounds: Sequence[Sequence[Measured]]) -> list[float]:
-    """Of the n-th rounds of all shapes, for each n, the geometric mean of their seconds."""
+    """Returns, for each n, the geometric mean of the seconds of the n-th rounds of all shapes."""
     return [statistics.geometric_mean([_total(each) for each in of_all]) for of_all in zip(*rounds, strict=True)]
 
 

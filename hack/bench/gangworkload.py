@@ -1,13 +1,13 @@
-"""Gangs of bare pods, as each of the three is given them, and the moments of their way.
+"""Gangs of bare pods, as each of the three contenders runs them.
 
 `OURS`, `NATIVE` and `STOCK` are the contenders. Each starts a `Shape` in a namespace through a `Driver`, which creates
-everything with the same 16 threads and sees pods bound by the same watch:
+everything with the same 16 threads and observes bound pods with the same watch:
 
 - ours: the Gangs, and the pods of each as soon as it is admitted;
 - native: all PodGroups, then all pods;
 - stock: all pods.
 
-The order of gangs, and of pods where all are made at once, is as given or shuffled (`Order`).
+The order of gangs, and of pods if all are created at once, is as given or shuffled (`Order`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """So many gangs of so many pods each, one CPU a pod."""
+    """The number of gangs and of pods in each, with one CPU for each pod."""
 
     gangs: int
     members: int
@@ -53,20 +53,20 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The given one without a seed, else one that is decided by it."""
+    """Keeps the given order without a seed, and shuffles with one."""
 
     seed: int | None = None
 
     def of(self, items: Sequence[Item]) -> list[Item]:
         found = list(items)
         if self.seed is not None:
-            random.Random(self.seed).shuffle(found)  # noqa: S311 -- it has to come again
+            random.Random(self.seed).shuffle(found)  # noqa: S311 -- the order must be repeatable
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One round of one contender; `cpu` is seconds of CPU by program, until the last pod was bound."""
+    """One round of one contender; `cpu` is CPU seconds by program until the last pod was bound."""
 
     round: Round
     cpu: Mapping[str, float]
@@ -74,7 +74,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """`plane` is the kind of control plane that it needs; `groups` the path of what stands for its gangs, if any."""
+    """`plane` is the kind of control plane that it needs; `groups` the path of its gang objects, if any."""
 
     plane: str
     groups: str
@@ -82,23 +82,23 @@ class Contender:
 
 
 def start_ours(driver: Driver, shape: Shape, order: Order) -> None:
-    """The pods of each gang as soon as it is admitted."""
-    made: set[str] = set()
+    """Creates the Gangs, and the pods of each as soon as it is admitted."""
+    created: set[str] = set()
 
-    def look(gang: Object) -> None:
+    def create_pods(gang: Object) -> None:
         name, status = gang["metadata"]["name"], gang.get("status") or {}
-        if status.get("phase") == "Admitted" and name not in made:
-            made.add(name)
+        if status.get("phase") == "Admitted" and name not in created:
+            created.add(name)
             for member in order.of([member for place in status["placement"] for member in place["members"]]):
                 driver.create_pod(name, _member(name, member, str(status["attempt"])))
 
     path = GANGS.format(driver.namespace)
-    driver.follow(path, look)
+    driver.follow(path, create_pods)
     driver.create_all(path, [gang_body(name, shape.members) for name in order.of(shape.names)])
 
 
 def start_native(driver: Driver, shape: Shape, order: Order) -> None:
-    """All PodGroups, and then all pods."""
+    """Creates all PodGroups, and then all pods."""
     groups = [_pod_group(name, shape.members) for name in order.of(shape.names)]
     driver.create_all(POD_GROUPS.format(driver.namespace), groups)
     for gang, member in order.of(_members(shape)):
@@ -106,7 +106,7 @@ def start_native(driver: Driver, shape: Shape, order: Order) -> None:
 
 
 def start_stock(driver: Driver, shape: Shape, order: Order) -> None:
-    """Pods and nothing else."""
+    """Creates all pods."""
     for gang, member in order.of(_members(shape)):
         driver.create_pod(gang, pod_body(gang, member, DEFAULT_SCHEDULER))
 
@@ -117,7 +117,7 @@ STOCK = Contender("stock", "", start_stock)
 
 
 def check_native(plane: Plane) -> None:
-    """Whether the server knows groups of pods: one that does not would drop the field without a word."""
+    """Raises RuntimeError if the server does not support groups of pods: it would drop the field silently."""
     body = grouped_pod("gang", "worker-0")
     answer = plane.api.request("POST", PODS.format("default"), body, query={"dryRun": "All"})
     if "schedulingGroup" not in answer["spec"]:
@@ -125,7 +125,7 @@ def check_native(plane: Plane) -> None:
 
 
 def one_round(contender: Contender, plane: Plane, shape: Shape, pids: Mapping[str, int]) -> Measured:
-    """In a namespace of its own, which is empty again when the next one begins. `pids` are those whose CPU counts."""
+    """Runs a round in its own namespace, which is empty afterwards. `pids` are the processes whose CPU counts."""
     name = new_namespace(plane)
     with Driver(plane, name) as driver:
         before = cpu_seconds(pids)
@@ -146,7 +146,7 @@ def new_namespace(plane: Plane) -> str:
 
 
 def clean(contender: Contender, plane: Plane, namespace: str) -> None:
-    """Until nothing of it is left, and nothing is written any more. PodGroups go when their last pod has gone."""
+    """Deletes everything and waits until nothing more is written. PodGroups are deleted after their last pod."""
     paths = [path.format(namespace) for path in (contender.groups, PODS) if path]
     for path in paths:
         _delete_each(plane, path)
@@ -156,7 +156,7 @@ def clean(contender: Contender, plane: Plane, namespace: str) -> None:
 
 
 def _delete_each(plane: Plane, path: str) -> None:
-    """At the same time. The server deletes a collection one by one, which may take longer than a request may."""
+    """Deletes the objects concurrently. Deleting a collection is sequential and may exceed the timeout of a request."""
     names = [obj["metadata"]["name"] for obj in plane.api.list(path)]
     in_parallel(lambda name: plane.api.delete(f"{path}/{name}", gracePeriodSeconds=0), names)
 
@@ -166,7 +166,7 @@ def _is_empty(plane: Plane, path: str) -> bool:
 
 
 def remove(contender: Contender, driver: Driver, gang: str) -> None:
-    """One gang and its pods."""
+    """Deletes a gang and its pods."""
     driver.api.delete(f"{contender.groups.format(driver.namespace)}/{gang}")
     delete_selected(driver.api, PODS.format(driver.namespace), f"gang={gang}")
 
@@ -204,7 +204,7 @@ def _member(gang: str, member: str, attempt: str) -> Object:
 
 
 def _members(shape: Shape) -> list[tuple[str, str]]:
-    """Gang by gang."""
+    """Returns all members, gang by gang."""
     return [(gang, f"worker-{index}") for gang in shape.names for index in range(shape.members)]
 
 

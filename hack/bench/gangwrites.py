@@ -1,9 +1,8 @@
-"""What a gang costs the API server (a part of `make bench-gang`), counted in its audit log.
+"""Requests to the API server for a gang (a part of `make bench-gang`), counted in its audit log.
 
-- `writes_per_gang`: one gang of N pods alone, from its creation until 2 s after it is Bound: everything that anybody
-  writes to its Gang and its pods, those who create them included, but for events. 2N + 3 are the Gang, N pods, N
-  Bindings, Admitted and Bound.
-- `writes_per_gang_at_once`: the same of 20 that come at the same time, all of which fit; the mean.
+- `writes_per_gang`: one gang of N pods alone, from its creation until 2 s after it is Bound: all writes to its Gang and
+  its pods, including their creation, without events. 2N + 3 are the Gang, N pods, N Bindings, Admitted and Bound.
+- `writes_per_gang_at_once`: the mean of the same for 20 gangs that are created at the same time, all of which fit.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ONE = Shape(1, MEMBERS)
 MANY = Shape(size(20, tiny=2), MEMBERS)
 NODES = size(40, tiny=2)
 ALLOWED = 2 * MEMBERS + 3
-# Longer than anybody would take who has something more to say.
+# Longer than any program needs for further writes.
 AFTERWARDS_SECONDS = 2.0
 _READS = ("get", "list")
 
@@ -33,7 +32,7 @@ Object = dict[str, Any]
 
 
 def report_writes(planes: Planes) -> bool:
-    """Print both figures; False if one missed what it must reach."""
+    """Prints both figures. Returns False if one missed its target."""
     plane = planes.get("audited")
     plane.set_nodes(NODES)
     ok = True
@@ -46,7 +45,7 @@ def report_writes(planes: Planes) -> bool:
 
 
 def writes_per_gang(plane: Plane, shape: Shape) -> float:
-    """One round. The log is read before anything is deleted."""
+    """Runs one round. The log is read before anything is deleted."""
     name = new_namespace(plane)
     with Driver(plane, name) as driver:
         OURS.start(driver, shape, Order())
@@ -61,7 +60,7 @@ def writes_per_gang(plane: Plane, shape: Shape) -> float:
 
 
 def writes_of(entries: Iterable[Object]) -> Counter[str]:
-    """How often what was done to pods and Gangs. What else a new namespace gets is not the gangs'."""
+    """Counts the writes to pods and Gangs, by verb and resource. Other objects of a new namespace do not count."""
     counts: Counter[str] = Counter()
     for entry in entries:
         reference = entry["objectRef"]

@@ -1,4 +1,4 @@
-"""Jobs to measure with, and the children that the controller makes of them, by its own code."""
+"""Jobs for measurements, and the children that the controller's own code builds for them."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ def tfjob(name: str, *replica_specs: Object, **spec: Any) -> Object:
 
 
 def master_and_workers(name: str, replicas: int) -> Object:
-    """One MASTER, the rest WORKERs."""
+    """Returns a TFJob with one MASTER, the rest WORKERs."""
     return tfjob(name, replica_spec("MASTER", 1), *([replica_spec("WORKER", replicas - 1)] if replicas > 1 else []))
 
 
 def plan_of(created: Object) -> Plan:
-    """The plan of a TFJob that the API server answered with; it must have a RuntimeId."""
+    """Returns the plan of a TFJob from an API server's response, which must have a RuntimeId."""
     job = decode_tfjob(msgspec.json.encode(created))
     return build_plan(job, ControllerConfig(), restart_rules=True)
 
 
 def children_of(created: Object) -> tuple[list[Object], list[Object]]:
-    """Bodies of the child Jobs and of the Services."""
+    """Returns the bodies of the child Jobs and of the Services."""
     plan = plan_of(created)
     replicas = list(plan.replicas.by_name.values())
     return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
 
 
 def trainjob(name: str, nodes: int) -> Object:
-    """For torch."""
+    """Returns a TrainJob for torch."""
     trainer = {"image": "localhost/trainer:1", "command": ["torchrun", "train.py"]}
     return {
         "apiVersion": "kubeflow.org/v2alpha1",
@@ -74,7 +74,7 @@ def trainjob(name: str, nodes: int) -> Object:
 
 
 def children_of_trainjob(created: Object) -> tuple[list[Object], list[Object]]:
-    """Bodies of the child Jobs and of the Services; there is no runtime."""
+    """Returns the bodies of the child Jobs and of the Services of a TrainJob without a runtime."""
     job = decode_trainjob(msgspec.json.encode(created))
     plan = build_train_plan(Recipe(job, TORCH, None, ControllerConfig()))
     replicas = list(plan.replicas.by_name.values())
@@ -82,7 +82,7 @@ def children_of_trainjob(created: Object) -> tuple[list[Object], list[Object]]:
 
 
 def pods_of(created: Object) -> list[Object]:
-    """Bodies of the pods that the Job controller would make, as far as they concern whoever posts them."""
+    """Returns the bodies of the pods that the Job controller would create, with the fields that matter here."""
     jobs, _ = children_of(created)
     return [_pod(job) for job in jobs]
 

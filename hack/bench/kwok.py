@@ -1,7 +1,7 @@
-"""kwok in place of kubelets: it reports pods as Running and then as ended, thousands of them for little CPU.
+"""Uses kwok instead of kubelets: it reports thousands of pods as Running and then as ended with little CPU.
 
-Nodes are left alone, and send no heartbeats: there is nobody who would miss them. Workers, and whatever else is no
-master, run for as long as `Times` says, and masters longer, each at random in between.
+Nodes are not managed and send no heartbeats, which no program here needs. Masters run for a random time within
+`Times.master`, all other replicas within `Times.worker`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Least and most seconds that pods run."""
+    """Minimum and maximum seconds that pods run."""
 
     worker: tuple[int, int] = (5, 15)
     master: tuple[int, int] = (20, 30)
@@ -78,16 +78,16 @@ containerStatuses:
 
 
 def stages(times: Times) -> list[Object]:
-    """What it does with pods: kwok.x-k8s.io/v1alpha1."""
-    lives: Object = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
-    running = [lives, {"key": ".status.phase", "operator": "In", "values": ["Running"]}]
+    """Returns the kwok stages of pods (kwok.x-k8s.io/v1alpha1)."""
+    exists: Object = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
+    running = [exists, {"key": ".status.phase", "operator": "In", "values": ["Running"]}]
     return [
-        # It looks after the pods of no node for whose kind it has no stage; this one comes for none.
-        _stage("node-never", {"statusTemplate": ""}, [{**lives, "operator": "Exists"}, lives], kind="Node"),
-        _stage("pod-ready", {"statusTemplate": _RUNNING}, [lives, _phase("Pending")]),
+        # kwok manages pods only on nodes of a kind with a stage; this stage never applies.
+        _stage("node-never", {"statusTemplate": ""}, [{**exists, "operator": "Exists"}, exists], kind="Node"),
+        _stage("pod-ready", {"statusTemplate": _RUNNING}, [exists, _phase("Pending")]),
         _ends("worker-ends", [*running, _job_type("NotIn")], *times.worker),
         _ends("master-ends", [*running, _job_type("In")], *times.master),
-        _stage("pod-delete", {"delete": True}, [{**lives, "operator": "Exists"}]),
+        _stage("pod-delete", {"delete": True}, [{**exists, "operator": "Exists"}]),
     ]
 
 
@@ -116,7 +116,7 @@ def _stage(name: str, next_: Object, expressions: list[Object], *, kind: str = "
 
 @contextlib.contextmanager
 def running_kwok(plane: ControlPlane, times: Times) -> Iterator[process.Identity]:
-    """Built first where it must be. Raises LocalClusterError."""
+    """Runs kwok, which is built first if necessary. Raises LocalClusterError."""
     program, config = binaries.ensure("kwok"), plane.folder / "kwok.yaml"
     config.write_text("\n---\n".join(json.dumps(stage) for stage in stages(times)))
     with ports.reserve(1, LOOPBACK) as (port,):

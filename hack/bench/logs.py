@@ -1,13 +1,14 @@
-"""`make bench-logs`: what following the logs of 100 jobs costs the controller.
+"""`make bench-logs`: the controller's cost of following the logs of 100 jobs.
 
-The follower runs in this process, over TLS against a server in another one (bench.logserver). Measured is this
-process's CPU, user and system, as a share of one core, once all is connected. Rounds of the three alternate, so that
-they see the same machine; the last is the same process with a follower that has nothing to follow.
+The follower runs in this process and reads over TLS from a server in another one (bench.logserver). The figure is the
+CPU of this process, user and system, as a share of one core, once all logs are connected. Rounds of the three cases
+alternate, so that they see the same machine; in the third case the follower has no logs to follow.
 
-- `logs_followed_cpu`: each log has 100 lines a second, of 120 bytes, each in a chunk and a TLS record of its own.
-- `logs_silent_cpu`: the logs are followed and say nothing.
+- `logs_followed_cpu`: each log has 100 lines a second, of 120 bytes, each in its own chunk and TLS record.
+- `logs_silent_cpu`: the logs are followed and have no lines.
 
-What a sync does with the values is not in it: at most one write for each job in five seconds (`told` of them).
+The syncs that process the values are not included: at most one write for each job in five seconds. `told_per_second` is
+the number of notifications that cause them.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _LIMIT_SECONDS = 60.0
 
 
 class Round(NamedTuple):
-    """`cpu` in % of one core; lines a second that were read in it."""
+    """CPU in % of one core, the lines read per second, and the number of notifications."""
 
     cpu: float
     lines: float = 0.0
-    told: int = 0
+    notifications: int = 0
 
 
 def running_pod(name: str) -> Pod:
@@ -50,7 +51,7 @@ def running_pod(name: str) -> Pod:
 
 
 def measured(kubeconfig: Path, logs: int, *, is_silent: bool) -> Round:
-    """Follow so many logs for a while. Raises TimeoutError, and RuntimeError if what was sent was not all read."""
+    """Follows so many logs for a while. Raises TimeoutError, and RuntimeError if not all lines were read."""
     clock = RealClock()
     follower = LogFollower(Connector(load_config(str(kubeconfig)), clock), lambda key: None, clock)
     follower.start()
@@ -71,7 +72,7 @@ def measured(kubeconfig: Path, logs: int, *, is_silent: bool) -> Round:
 
 
 def _wait(follower: LogFollower, logs: int, *, is_silent: bool) -> None:
-    """Until all are connected, and each has said something if it does, and a second round has begun."""
+    """Waits until all logs are connected and each has delivered lines, if it has any; then for two seconds."""
     deadline = time.monotonic() + _LIMIT_SECONDS
     while follower.statistics().open < logs or not (is_silent or follower.statistics().notifications >= logs):
         if time.monotonic() > deadline:
@@ -81,7 +82,7 @@ def _wait(follower: LogFollower, logs: int, *, is_silent: bool) -> None:
 
 
 def main() -> int:
-    """Print both figures; 1 if one missed what it must reach."""
+    """Prints both figures. Returns 1 if one missed its target."""
     followed, silent, idle = list[Round](), list[Round](), list[Round]()
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         for number in range(1, ROUNDS + 1):
@@ -94,10 +95,12 @@ def main() -> int:
             progress(f"round {number} of {ROUNDS}: {found}, nothing to follow {idle[-1].cpu:.3g} %")
     extra: dict[str, Any] = {"logs": LOGS, "idle": round(statistics.median(each.cpu for each in idle), 4)}
     lines = round(statistics.median(each.lines for each in followed))
-    told = statistics.median(each.told for each in followed) / SECONDS
+    notifications = statistics.median(each.notifications for each in followed) / SECONDS
     reach, unit = Reach(max_value=REACH_PERCENT), "% of a core"
     values = [each.cpu for each in followed]
-    ok = report("logs_followed_cpu", unit, values, reach=reach, lines_per_second=lines, told_per_second=told, **extra)
+    ok = report(
+        "logs_followed_cpu", unit, values, reach=reach, lines_per_second=lines, told_per_second=notifications, **extra
+    )
     ok &= report("logs_silent_cpu", unit, [each.cpu for each in silent], reach=Reach(max_value=0.1), **extra)
     return 0 if ok else 1
 

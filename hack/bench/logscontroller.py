@@ -1,8 +1,8 @@
-"""`make bench-logs`, second part: the same as it is in a cluster, with all that the controller does about it.
+"""`make bench-logs`, second part: the same in a cluster, with everything that the controller does with the values.
 
-100 TrainJobs run on a real control plane, on a node that a fake kubelet plays and whose logs come from bench.logserver:
-so each line goes through the real API server. Measured is the CPU of the controller's process, status writes and what
-they come back as included, in % of one core. Rounds alternate with the same jobs whose logs say nothing.
+100 TrainJobs run on a real control plane, on a node of a fake kubelet whose logs come from bench.logserver, so that
+each line passes through the real API server. The figure is the CPU of the controller's process, including status writes
+and their watch events, in % of one core. Rounds alternate with the same jobs whose logs have no lines.
 
 - `logs_controller_cpu`: 100 lines a second in each log, every tenth with metrics, so that each job's status changes all
   the time.
@@ -40,7 +40,7 @@ _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 class Round(NamedTuple):
-    """`cpu` in % of one core."""
+    """CPU in % of one core, and the writes per second."""
 
     cpu: float
     writes_per_second: float
@@ -57,9 +57,9 @@ def trainjob(number: int) -> dict[str, Any]:
 
 
 def one_round(stage: Stage, lines_per_second: int) -> Round:
-    """All jobs, from their creation to their removal."""
+    """Runs all jobs, from their creation to their deletion."""
     with tempfile.TemporaryDirectory() as folder, logserver.running(Path(folder), lines_per_second) as kubeconfig:
-        _lead_to(stage.api, kubeconfig)
+        _serve_logs_of_node(stage.api, kubeconfig)
         with controller(stage.kubeconfig, f"--namespace={NAMESPACE}") as running:
             running.wait_ready()
             in_parallel(lambda number: stage.api.create(_TRAINJOBS, trainjob(number)), range(JOBS))
@@ -67,12 +67,12 @@ def one_round(stage: Stage, lines_per_second: int) -> Round:
             time.sleep(SETTLING_SECONDS)
             found = _measured(running)
             in_parallel(lambda number: stage.api.delete(f"{_TRAINJOBS}/job-{number:03}"), range(JOBS))
-            wait(lambda: not stage.api.get(_PODS)["items"], "not all pods are gone")
+            wait(lambda: not stage.api.get(_PODS)["items"], "not all pods are deleted")
     return found
 
 
-def _lead_to(api: Api, kubeconfig: Path) -> None:
-    """The API server asks this server for logs."""
+def _serve_logs_of_node(api: Api, kubeconfig: Path) -> None:
+    """Makes the API server request logs from this server."""
     url = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     endpoints = {"kubeletEndpoint": {"Port": urlsplit(url).port}}
     status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": endpoints}
@@ -94,24 +94,24 @@ def _measured(running: Controller) -> Round:
 
 
 def main() -> int:
-    """Print the figure; 1 if it missed what it must reach."""
-    talking, silent = list[Round](), list[Round]()
-    with stage() as made:
-        made.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        with FakeKubelet(Api.from_kubeconfig(made.kubeconfig), namespace=NAMESPACE, nodes=(NODE,)):
+    """Prints the figure. Returns 1 if it missed its target."""
+    busy, silent = list[Round](), list[Round]()
+    with stage() as opened:
+        opened.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        with FakeKubelet(Api.from_kubeconfig(opened.kubeconfig), namespace=NAMESPACE, nodes=(NODE,)):
             for number in range(1, ROUNDS + 1):
-                silent.append(one_round(made, 0))
-                talking.append(one_round(made, LINES_PER_SECOND))
-                found = f"{talking[-1].cpu:.3g} %, {talking[-1].writes_per_second:.3g} writes/s"
+                silent.append(one_round(opened, 0))
+                busy.append(one_round(opened, LINES_PER_SECOND))
+                found = f"{busy[-1].cpu:.3g} %, {busy[-1].writes_per_second:.3g} writes/s"
                 progress(f"round {number} of {ROUNDS}: {found}; silent {silent[-1].cpu:.3g} %")
-        made.api.delete(f"/api/v1/namespaces/{NAMESPACE}")
-        made.api.delete(f"/api/v1/nodes/{NODE}")
+        opened.api.delete(f"/api/v1/namespaces/{NAMESPACE}")
+        opened.api.delete(f"/api/v1/nodes/{NODE}")
     extra: dict[str, Any] = {
         "jobs": JOBS,
         "silent": round(statistics.median(each.cpu for each in silent), 2),
-        "writes_per_second": round(statistics.median(each.writes_per_second for each in talking), 1),
+        "writes_per_second": round(statistics.median(each.writes_per_second for each in busy), 1),
     }
-    values, reach = [each.cpu for each in talking], Reach(max_value=REACH_PERCENT)
+    values, reach = [each.cpu for each in busy], Reach(max_value=REACH_PERCENT)
     return 0 if report("logs_controller_cpu", "% of a core", values, reach=reach, **extra) else 1
 
 

@@ -1,10 +1,10 @@
-"""An HTTPS server in a process of its own that answers as the API server does when logs are followed.
+"""An HTTPS server in a separate process that responds as the API server does when logs are followed.
 
     python -m bench.logserver CERTIFICATE KEY LINES_PER_SECOND
 
-It prints its port. Each request gets an answer without an end, into which goes so many lines a second, each with its
-time in front: one line is one chunk and one TLS record, as the kubelet flushes after each and the API server passes
-them on. Every tenth line has metrics in it.
+It prints its port. Each request gets an endless response with that many lines a second, each with its timestamp: one
+line is one chunk and one TLS record, since the kubelet flushes after each and the API server forwards them. Every tenth
+line contains metrics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINE_BYTES = 120
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """One for 127.0.0.1 that is its own authority, and its key."""
+    """Creates a self-signed certificate for 127.0.0.1 and returns the paths of certificate and key."""
     pair = folder / "cert.pem", folder / "key.pem"
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     names = ["-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -37,7 +37,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def running(folder: Path, lines_per_second: int) -> Iterator[Path]:
-    """Start one; a kubeconfig that leads to it."""
+    """Runs a server; yields a kubeconfig for it."""
     pair = certificate(folder)
     command = [sys.executable, "-m", "bench.logserver", *map(str, pair), str(lines_per_second)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -62,15 +62,15 @@ def _kubeconfig(folder: Path, url: str, authority: Path) -> Path:
 
 
 def line(number: int) -> bytes:
-    """As a program prints them, of the same length all."""
-    said = f"{_STAMP} step={number:08d} "
+    """Returns a log line; all have the same length."""
+    text = f"{_STAMP} step={number:08d} "
     if number % 10 == 0:
-        said += f"loss=0.{number % 1000:03d} accuracy=0.5 "
-    return said.ljust(LINE_BYTES - 1, "x").encode() + b"\n"
+        text += f"loss=0.{number % 1000:03d} accuracy=0.5 "
+    return text.ljust(LINE_BYTES - 1, "x").encode() + b"\n"
 
 
 class _Followers:
-    """The connections that a line goes to; one that breaks is let go."""
+    """The connections that receive the lines; a broken one is removed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,7 +104,7 @@ def _accept(listener: socket.socket, context: ssl.SSLContext, followers: _Follow
 
 
 def main() -> None:
-    """Serve until killed."""
+    """Serves until killed."""
     certificate_file, key_file, lines_per_second = sys.argv[1], sys.argv[2], int(sys.argv[3])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate_file, key_file)

@@ -1,7 +1,7 @@
-"""Objects as big as they are in real clusters: what a cache is measured with.
+"""Objects as large as in real clusters, to measure caches.
 
-A pod of a training job, as an API server sends it: template from a user's manifest, what admission and defaulting
-add, a running status, and the `managedFields` of the three who write to it.
+A pod of a training job as an API server sends it: template from a user's manifest, additions of admission and
+defaulting, a running status, and the `managedFields` of the three programs that write to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _STARTED = "2026-11-21T08:00:07Z"
 
 
 def pods(count: int, first_version: int = 1000) -> Iterator[dict[str, Any]]:
-    """So many running pods, `PODS_PER_JOB` to a job, each with a version of its own."""
+    """Yields running pods, `PODS_PER_JOB` for each job, each with its own version."""
     return (pod(number, first_version + number) for number in range(count))
 
 

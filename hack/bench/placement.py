@@ -1,12 +1,12 @@
-"""`make bench-placement`: what the rules of gang scheduling cost, without any cluster.
+"""`make bench-placement`: the cost of the rules of gang scheduling, without a cluster.
 
 - `placing_1000_on_5000`: a gang of a chief, 20 parameter servers and 979 workers is placed on 5,000 nodes, on each of
-  which a few foreign pods of many sizes run already. Nothing is remembered from before: the view has just been filled.
+  which a few other pods of many sizes run already. Nothing is cached: the view has just been filled.
 - `waiting_2000_one_node_freed`: 2,000 gangs of 200 different sizes wait on 5,000 nodes without a free GPU; one node
-  becomes free, which is not enough for any, and all of them are looked at again. Half of them have waited for so long
-  that others must step back.
+  becomes free, which is not enough for any, and all of them are evaluated again. Half of them have waited beyond the
+  starvation timeout, so that others may not start before them.
 
-Each in one thread, on a view in memory; placement alone, without a request.
+Each runs in one thread, on a view in memory, and measures placement alone, without requests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def cluster() -> ClusterView:
-    """Nodes of 32 CPUs and 8 GPUs in five zones."""
+    """Returns nodes of 32 CPUs and 8 GPUs in five zones."""
     view = ClusterView()
     allocatable = {"cpu": "32", "memory": "256Gi", GPU: "8", "pods": "110"}
     for number in range(NODES):
@@ -58,7 +58,7 @@ def pod(name: str, number: int, requests: dict[str, str]) -> ScheduledPod:
 
 
 def placing(seed: int) -> float:
-    """Milliseconds to place the large gang."""
+    """Returns the milliseconds to place the large gang."""
     rng = random.Random(seed)  # noqa: S311 -- sizes
     view = cluster()
     for number in range(NODES):
@@ -80,7 +80,7 @@ def placing(seed: int) -> float:
 
 
 def waiting(seed: int) -> float:
-    """Milliseconds of the pass after one node became free."""
+    """Returns the milliseconds of the cycle after one node became free."""
     rng = random.Random(seed)  # noqa: S311 -- sizes
     view = cluster()
     for number in range(NODES):
@@ -99,7 +99,7 @@ def waiting(seed: int) -> float:
 
 
 def _gang(number: int) -> Gang:
-    """The first half has waited for a minute, the second has just come."""
+    """Returns a gang. The first half has waited for a minute, the second was just created."""
     created = NOW - timedelta(seconds=60 if number < GANGS // 2 else 1)
     worker = Member("worker", 9 + number % SHAPES, {"cpu": f"{1000 + number % SHAPES}m", GPU: "1"})
     meta = ObjectMeta(name=f"gang-{number:04}", namespace="bench", creation_timestamp=created.isoformat())
@@ -107,7 +107,7 @@ def _gang(number: int) -> Gang:
 
 
 def main() -> int:
-    """Print both figures; 1 if one missed what it must reach."""
+    """Prints both figures. Returns 1 if one missed its target."""
     placed = [placing(seed) for seed in range(ROUNDS)]
     passed = [waiting(seed) for seed in range(ROUNDS)]
     ok = report("placing_1000_on_5000", "ms", placed, reach=Reach(max_value=100.0), nodes=NODES)

@@ -1,12 +1,11 @@
-"""How a benchmark says what it found.
+"""Prints the figures of benchmarks.
 
 A figure is measured in several rounds, each next to its baseline so that both see the same machine: `alternate` runs
 them in turn, `report` prints one JSON line on standard output. Values are medians of the rounds; `spread` is the
-distance between the highest and the lowest round as a share of the median; `ratio` is value / baseline. What was
-reached is judged by `reach` ("at least", ratio or value) and shown as `ok`, so that a reader need not know the table.
-Everything else, such as progress, goes to standard error.
+distance between the highest and the lowest round as a share of the median; `ratio` is value / baseline. `ok` shows
+whether the figure has reached its target (`Reach`). Everything else, such as progress, goes to standard error.
 
-`BENCH_TINY=1` makes every `size` its tiny one and judges nothing: it shows that a benchmark works, and nothing else.
+`BENCH_TINY=1` selects the tiny value of every `size` and judges nothing: it only shows that a benchmark works.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TINY = bool(os.environ.get("BENCH_TINY"))
 
 
 def size(full: int, tiny: int) -> int:
-    """How many of something a benchmark takes."""
+    """Returns a size of a benchmark: the full or the tiny one."""
     return tiny if TINY else full
 
 
@@ -32,7 +31,7 @@ ROUNDS = size(3, tiny=1)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a figure must reach: limits on the value or on its ratio to the baseline; None does not limit."""
+    """The target of a figure: limits on the value or on its ratio to the baseline; None means no limit."""
 
     max_value: float | None = None
     min_value: float | None = None
@@ -46,14 +45,14 @@ class Reach:
 
 
 def progress(text: str) -> None:
-    """One line on standard error."""
+    """Prints a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def alternate(
     measure: Callable[[], float], *baselines: Callable[[], float], rounds: int = ROUNDS
 ) -> tuple[list[float], ...]:
-    """Run the baselines and the measurement in turn; the values of each, the measurement's first."""
+    """Runs the baselines and the measurement in turn; returns the values of each, the measurement's first."""
     results: tuple[list[float], ...] = tuple([] for _ in (measure, *baselines))
     for number in range(1, rounds + 1):
         for baseline, found in zip(baselines, results[1:], strict=True):
@@ -73,7 +72,7 @@ def report(
     reach: Reach | None = None,
     **extra: Any,
 ) -> bool:
-    """Print a figure's line; False if it has a reach and missed it."""
+    """Prints a figure's line. Returns False if it missed its target."""
     figure = build(name, unit, values, baselines=baselines, reach=reach, **extra)
     print(json.dumps(figure), flush=True)
     return bool(figure.get("ok", True))
@@ -88,7 +87,7 @@ def build(
     reach: Reach | None = None,
     **extra: Any,
 ) -> dict[str, Any]:
-    """The figure as a mapping, rounded for people."""
+    """Returns the figure as a mapping with rounded values."""
     value = statistics.median(values)
     figure: dict[str, Any] = {"name": name, "value": _rounded(value), "unit": unit}
     ratio = None

@@ -22,7 +22,7 @@ _PARTS = ("run", "kept")
 
 
 def main() -> int:
-    """Print the figures; 1 if one missed what it must reach."""
+    """Prints the figures. Returns 1 if one missed its target."""
     try:
         parts = [part.strip() for part in os.environ.get("SCALE_PARTS", ",".join(_PARTS)).split(",")]
         if unknown := set(parts) - set(_PARTS):
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _report(part: str) -> int:
-    # Imported here: they read their sizes from the environment, and may find them wrong.
+    # Imported here, since these modules read their sizes from the environment and raise an error for wrong ones.
     if part == "run":
         from bench.scalerun import report_run
 

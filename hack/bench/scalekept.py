@@ -1,12 +1,12 @@
-"""What a new job costs while many finished ones are kept (a part of `make bench-scale`).
+"""The cost of a new job while many finished ones are kept (a part of `make bench-scale`).
 
-Three namespaces hold 100, 1,000 and 5,000 finished TFJobs, each with a child Job and a Service, as jobs of one replica
-leave them (bench.scaleplant). Each namespace has a controller of its own, so that rounds alternate on the same control
-plane. A round is 50 new jobs of 4 replicas, from their creation until they all have succeeded; measured are the CPU of
-the namespace's controller and the requests that it sent, watches and events included, for each new job.
+Three namespaces contain 100, 1,000 and 5,000 finished TFJobs, each with a child Job and a Service, like finished jobs
+of one replica (bench.scaleplant). Each namespace has its own controller, so that rounds alternate on the same control
+plane. A round is 50 new jobs of 4 replicas, from their creation until all have succeeded. It measures the CPU of the
+namespace's controller and the requests that it sent, including watches and events, for each new job.
 
 - `kept_cpu_1000`, `kept_cpu_5000`: CPU per new job; baseline: with 100 kept. `kept_requests_1000`,
-  `kept_requests_5000`: the same for requests. A cost that is flat has a ratio of 1.
+  `kept_requests_5000`: the same for requests. A constant cost has a ratio of 1.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _AFTERWARDS_SECONDS = float(size(3, tiny=0))
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """A namespace with so many finished jobs, and the controller that looks after it alone."""
+class FilledNamespace:
+    """A namespace with `kept` finished jobs, and its controller."""
 
     namespace: str
     kept: int
@@ -50,52 +50,52 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of a new job: seconds of CPU, and requests."""
+    """CPU seconds and requests of a new job."""
 
     cpu: float
     requests: float
 
 
 def report_kept() -> bool:
-    """Print the figures; False if one missed what it must reach."""
+    """Prints the figures. Returns False if one missed its target."""
     with open_stage("kept", NODES, TIMES, WITHOUT_ENDPOINTS) as stage, contextlib.ExitStack() as open_:
-        rooms = [open_.enter_context(_room(stage, kept)) for kept in KEPT]
+        filled_namespaces = [open_.enter_context(_filled_namespace(stage, kept)) for kept in KEPT]
         rest(stage.api)
-        costs = _rounds(stage.api, rooms)
+        costs = _rounds(stage.api, filled_namespaces)
     ok = True
     for number, name in enumerate(NAMES[1:], start=1):
         extra = {"kept": KEPT[number], "kept_baseline": KEPT[0], "new_jobs": NEW_JOBS, "replicas": REPLICAS}
         reach = Reach(max_ratio=MAX_RATIO)
-        for what, unit in (("cpu", "s/job"), ("requests", "requests/job")):
-            values, baselines = ([getattr(cost, what) for cost in costs[each]] for each in (number, 0))
-            ok &= report(f"kept_{what}_{name}", unit, values, baselines=baselines, reach=reach, **extra)
+        for field, unit in (("cpu", "s/job"), ("requests", "requests/job")):
+            values, baselines = ([getattr(cost, field) for cost in costs[each]] for each in (number, 0))
+            ok &= report(f"kept_{field}_{name}", unit, values, baselines=baselines, reach=reach, **extra)
     return ok
 
 
-def _rounds(api: Api, rooms: Sequence[Room]) -> list[list[Cost]]:
-    """By room. The first round, in which each controller does all for the first time, does not count."""
-    numbers, costs = itertools.count(), [list[Cost]() for _ in rooms]
+def _rounds(api: Api, filled_namespaces: Sequence[FilledNamespace]) -> list[list[Cost]]:
+    """Returns the costs of each namespace, without the first round, which warms up the controllers."""
+    numbers, costs = itertools.count(), [list[Cost]() for _ in filled_namespaces]
     for counts in [False] * WARM_UPS + [True] * ROUNDS:
-        for room, found in zip(rooms, costs, strict=True):
-            cost = _round(api, room, next(numbers))
-            progress(f"{room.kept} kept: {cost.cpu * 1000:.1f} ms CPU and {cost.requests:.1f} requests for a new job")
+        for filled, found in zip(filled_namespaces, costs, strict=True):
+            cost = _round(api, filled, next(numbers))
+            progress(f"{filled.kept} kept: {cost.cpu * 1000:.1f} ms CPU and {cost.requests:.1f} requests for a new job")
             found += [cost] if counts else []
     return costs
 
 
-def _round(api: Api, room: Room, number: int) -> Cost:
-    path = TFJOBS.format(room.namespace)
+def _round(api: Api, filled: FilledNamespace, number: int) -> Cost:
+    path = TFJOBS.format(filled.namespace)
     names = [f"new-{number}-{each}" for each in range(NEW_JOBS)]
-    cpu, requests = room.running.cpu_seconds(), sum(room.running.requests().values())
+    cpu, requests = filled.running.cpu_seconds(), sum(filled.running.requests().values())
     in_parallel(lambda name: api.create(path, master_and_workers(name, REPLICAS)), names)
     wait(lambda: _are_done(api, path, names), "not all new jobs have succeeded")
     time.sleep(_AFTERWARDS_SECONDS)
-    cpu, requests = room.running.cpu_seconds() - cpu, sum(room.running.requests().values()) - requests
+    cpu, requests = filled.running.cpu_seconds() - cpu, sum(filled.running.requests().values()) - requests
     return Cost(cpu / NEW_JOBS, requests / NEW_JOBS)
 
 
 def _are_done(api: Api, path: str, names: Sequence[str]) -> bool:
-    """Asked one by one: a list would bring all that are kept."""
+    """Reports whether all jobs are done. It reads them one by one, since a list would contain all kept jobs."""
     while names:
         if api.get(f"{path}/{names[-1]}").get("status", {}).get("phase") != "Done":
             return False
@@ -104,19 +104,19 @@ def _are_done(api: Api, path: str, names: Sequence[str]) -> bool:
 
 
 @contextlib.contextmanager
-def _room(stage: ScaleStage, kept: int) -> Iterator[Room]:
+def _filled_namespace(stage: ScaleStage, kept: int) -> Iterator[FilledNamespace]:
     namespace, begin = f"kept-{kept}", time.monotonic()
     create_namespace(stage.api, namespace)
     plant(stage.plane.folder, namespace, kept)
     for path in (TFJOBS, JOBS, SERVICES):
-        wait(functools.partial(_is_there, stage.api, path.format(namespace), kept), f"{kept} {path} are not there")
+        wait(functools.partial(_are_cached, stage.api, path.format(namespace), kept), f"{kept} {path} do not exist")
     progress(f"{kept} finished jobs after {time.monotonic() - begin:.0f} s")
     with controller(stage.plane.kubeconfig, f"--namespace={namespace}", "--qps=0") as running:
         running.wait_ready()
-        yield Room(namespace, kept, running)
+        yield FilledNamespace(namespace, kept, running)
 
 
-def _is_there(api: Api, path: str, count: int) -> bool:
-    """The server has read what was planted; its watch cache follows etcd."""
+def _are_cached(api: Api, path: str, count: int) -> bool:
+    """Reports whether the server's watch cache contains all objects that were written to etcd."""
     found = api.request("GET", path, query={"limit": "1"})
     return bool(len(found["items"]) + found["metadata"].get("remainingItemCount", 0) == count)

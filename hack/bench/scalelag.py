@@ -1,13 +1,13 @@
-"""How long it takes from a pod's change to the status write that follows from it, by the API server's audit log.
+"""The time from a pod's change to the status write that follows from it, by the API server's audit log.
 
-Both moments are those at which the server had answered a write: kubelets' of a pod's status, the first of which says
-that it runs and the second that it has ended, and the controller's of a TFJob's status. Which status follows from which
-change is read from what it says.
+Both times are those of the server's response to a write: kubelets write a pod's status, first when it runs and then
+when it has ended, and the controller writes a TFJob's status. The content of the status shows which change it follows
+from.
 
-- of the master: from its start to the first status whose phase is Running or later, and from its end to the first whose
-  `state` is Succeeded: what others decide by;
-- of all replicas: from the k-th start of a job's pods to the first status with k of them `ready` (or ended well), and
-  from the k-th end to the first with k `succeededIndexes`. These are mere figures, which rest for up to 8 s on purpose
+- the master: from its start to the first status whose phase is Running or later, and from its end to the first whose
+  `state` is Succeeded, on which other programs act;
+- all replicas: from the k-th start of a job's pods to the first status with k of them `ready` (or succeeded), and from
+  the k-th end to the first with k `succeededIndexes`. These are mere counts, which are debounced for up to 8 s
   (tfjob_controller.controller.reporter).
 """
 
@@ -27,7 +27,7 @@ import msgspec
 Object = dict[str, Any]
 
 _WRITES = ["patch", "update"]
-# What the API server writes down for this.
+# The requests that the API server logs.
 RULES: tuple[Object, ...] = (
     {
         "level": "Request",
@@ -42,8 +42,8 @@ _POD = re.compile(r"^(.+)-(master|worker|ps)-[0-9a-z]{4}-\d+-[0-9a-z]+$")
 
 
 @dataclass(slots=True)
-class Course:
-    """Of one job. Of each pod the moments of its changes; each status with its moment, in order."""
+class JobChanges:
+    """The changes of one job: the times of the changes of each pod, and each status with its time, in order."""
 
     pods: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     statuses: list[tuple[float, Object]] = field(default_factory=list)
@@ -51,77 +51,77 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Lags:
-    """Seconds."""
+    """Lags in seconds."""
 
     master: Sequence[float]
     replicas: Sequence[float]
 
 
 def lags_of(log: Path, namespace: str) -> Lags:
-    """Of all jobs of the namespace."""
+    """Returns the lags of all jobs of the namespace, from a log."""
     with log.open("rb") as lines:
         return lags_in(map(msgspec.json.decode, lines), namespace)
 
 
 def lags_in(entries: Iterable[Object], namespace: str) -> Lags:
-    """The same, of the log's entries."""
-    found = [_lags(course) for course in courses_of(entries, namespace).values()]
+    """Returns the lags of all jobs of the namespace, from the entries of a log."""
+    found = [_lags(job) for job in changes_of(entries, namespace).values()]
     return Lags([lag for each in found for lag in each.master], [lag for each in found for lag in each.replicas])
 
 
-def courses_of(entries: Iterable[Object], namespace: str) -> dict[str, Course]:
-    """By job."""
-    courses: dict[str, Course] = defaultdict(Course)
+def changes_of(entries: Iterable[Object], namespace: str) -> dict[str, JobChanges]:
+    """Returns the changes of each job."""
+    changes: dict[str, JobChanges] = defaultdict(JobChanges)
     for entry in entries:
         reference = entry.get("objectRef") or {}
         if reference.get("namespace") != namespace or entry["responseStatus"]["code"] >= 300:
             continue
-        moment = datetime.fromisoformat(entry["stageTimestamp"]).timestamp()
+        at = datetime.fromisoformat(entry["stageTimestamp"]).timestamp()
         if reference["resource"] == "tfjobs":
             status = (entry.get("requestObject") or {}).get("status") or {}
-            courses[reference["name"]].statuses.append((moment, status))
+            changes[reference["name"]].statuses.append((at, status))
         elif not entry.get("userAgent", "").startswith(_OTHERS) and (match := _POD.match(reference["name"])):
-            courses[match[1]].pods[reference["name"]].append(moment)
-    return courses
+            changes[match[1]].pods[reference["name"]].append(at)
+    return changes
 
 
-def _lags(course: Course) -> Lags:
-    said = _as_written(course)
-    starts = sorted(min(moments) for moments in course.pods.values())
-    ends = sorted(sorted(moments)[1] for moments in course.pods.values() if len(moments) > 1)
-    masters = [sorted(moments) for pod, moments in course.pods.items() if "-master-" in pod]
-    started = [moment for moment, status in said if status.get("phase") in ("Running", "CleanUp", "Done")]
-    ended = [moment for moment, status in said if status.get("state") == "Succeeded"]
+def _lags(job: JobChanges) -> Lags:
+    statuses = _as_written(job)
+    starts = sorted(min(times) for times in job.pods.values())
+    ends = sorted(sorted(times)[1] for times in job.pods.values() if len(times) > 1)
+    masters = [sorted(times) for pod, times in job.pods.items() if "-master-" in pod]
+    started = [at for at, status in statuses if status.get("phase") in ("Running", "CleanUp", "Done")]
+    ended = [at for at, status in statuses if status.get("state") == "Succeeded"]
     master = [
-        *_until_first([moments[0] for moments in masters], started),
-        *_until_first([moments[1] for moments in masters if len(moments) > 1], ended),
+        *_until_first([times[0] for times in masters], started),
+        *_until_first([times[1] for times in masters if len(times) > 1], ended),
     ]
-    return Lags(master, [*_counted(starts, said, _ready), *_counted(ends, said, _succeeded)])
+    return Lags(master, [*_counted(starts, statuses, _ready), *_counted(ends, statuses, _succeeded)])
 
 
-def _as_written(course: Course) -> list[tuple[float, Object]]:
-    """The whole status after each write, which says what it changes."""
+def _as_written(job: JobChanges) -> list[tuple[float, Object]]:
+    """Returns the whole status after each write, which contains only the changes."""
     status: Object = {}
     found = []
-    for moment, change in sorted(course.statuses, key=lambda each: each[0]):
+    for at, change in sorted(job.statuses, key=lambda each: each[0]):
         ready = {**status.get("ready", {}), **change.get("ready", {})}
         status = {**status, **change, "ready": ready}
-        found.append((moment, status))
+        found.append((at, status))
     return found
 
 
-def _until_first(moments: Sequence[float], said: Sequence[float]) -> list[float]:
-    return [max(0.0, said[0] - moment) for moment in moments if said]
+def _until_first(times: Sequence[float], statuses: Sequence[float]) -> list[float]:
+    return [max(0.0, statuses[0] - at) for at in times if statuses]
 
 
 def _counted(
-    moments: Sequence[float], said: Sequence[tuple[float, Object]], count: Callable[[Object], int]
+    times: Sequence[float], statuses: Sequence[tuple[float, Object]], count: Callable[[Object], int]
 ) -> list[float]:
-    """From the k-th moment to the first status that counts k."""
+    """Returns the seconds from the k-th change to the first status that counts k."""
     lags: list[float] = []
-    for said_at, status in said:
-        # A pod that is stopped at its job's end counts in no status; the rest are seen in order.
-        lags += [max(0.0, said_at - moment) for moment in moments[len(lags) : count(status)]]
+    for written_at, status in statuses:
+        # Pods that are stopped at their job's end are counted in no status; the others are counted in order.
+        lags += [max(0.0, written_at - at) for at in times[len(lags) : count(status)]]
     return lags
 
 
@@ -134,5 +134,5 @@ def _succeeded(status: Object) -> int:
 
 
 def rank(values: Sequence[float], share: float) -> float:
-    """Nearest rank: the least value that so many are at or below."""
+    """Returns the nearest-rank quantile: the smallest value with at least that share of values at or below it."""
     return sorted(values)[math.ceil(share * len(values)) - 1]

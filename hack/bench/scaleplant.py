@@ -1,8 +1,7 @@
-"""Finished TFJobs with their children, written straight into etcd: thousands in a moment.
+"""Writes thousands of finished TFJobs with their children directly to etcd.
 
-The API server finds them there as if it had written them. What nobody has looked at on the way has to be whole: uid,
-generation, status. Each job is one as a job of one replica is left: with its child Job, which is complete, and its
-Service.
+The API server reads them as if it had written them, so the objects must be complete: uid, generation, status. Each job
+is like a finished one of one replica, with its completed child Job and its Service.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from bench.jobs import children_of, master_and_workers
 from localcluster import probe
 from localcluster.programs import ETCD_SOCKET
 
-# etcd's own limit of operations in a transaction.
+# etcd's limit of operations in a transaction.
 _OPERATIONS = 128
 _BEGIN, _END = "2026-11-21T08:00:00Z", "2026-11-21T09:00:00Z"
 _RUNTIME_ID = "k3f9"
@@ -27,7 +26,7 @@ Object = dict[str, Any]
 
 
 def plant(folder: Path, namespace: str, count: int) -> None:
-    """`folder` is the control plane's. Raises OSError, HTTPException, ValueError."""
+    """Writes the jobs; `folder` is the control plane's. Raises OSError, HTTPException, ValueError."""
     pairs = [pair for number in range(count) for pair in _of_job(namespace, f"kept-{number:05d}")]
     for start in range(0, len(pairs), _OPERATIONS):
         puts = [
@@ -38,7 +37,7 @@ def plant(folder: Path, namespace: str, count: int) -> None:
 
 
 def _of_job(namespace: str, name: str) -> Iterator[tuple[str, Object]]:
-    """Keys of etcd and what stands there."""
+    """Yields the keys and values of a job and its children."""
     tfjob = master_and_workers(name, 1)
     tfjob["spec"]["RuntimeId"] = _RUNTIME_ID
     tfjob["metadata"] |= _meta(namespace)
@@ -55,7 +54,7 @@ def _meta(namespace: str) -> Object:
 
 
 def _completed(job: Object) -> Object:
-    """With what the server and the Job controller would have added."""
+    """Returns the Job with the fields that the server and the Job controller would have added."""
     uid, spec = job["metadata"]["uid"], job["spec"]
     labels = {"batch.kubernetes.io/controller-uid": uid}
     spec["template"]["metadata"]["labels"] |= labels

@@ -1,11 +1,11 @@
 """Many jobs at once on many nodes (a part of `make bench-scale`).
 
-1,000 TFJobs of 10 replicas on 5,000 nodes: from the first POST until the last job has succeeded. The controller runs
-all the while; the jobs' pods are made by the Job controller, bound by kube-scheduler and run by kwok.
+1,000 TFJobs of 10 replicas on 5,000 nodes, from the first POST until the last job has succeeded. The controller runs
+during that time; the Job controller creates the pods, kube-scheduler binds them and kwok simulates them.
 
 - `scale_seconds`: wall time. `scale_cpu`, `scale_rss`: the controller's CPU and the peak of its resident set, both from
-  its start. `scale_requests`: what it sent, watches and events included, for each job.
-- `scale_event_to_write_p99`: see bench.scalelag, of the master. `scale_figures_to_write_p99`: of all replicas.
+  its start. `scale_requests`: the requests that it sent for each job, including watches and events.
+- `scale_event_to_write_p99`: the lag of the master (bench.scalelag). `scale_figures_to_write_p99`: of all replicas.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Object = dict[str, Any]
 
 
 class Phases:
-    """In what phase each job is, as a watch says it."""
+    """The phase of each job, from a watch."""
 
     def __init__(self) -> None:
         self._by_job: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def see(self, job: Object) -> None:
+    def record(self, job: Object) -> None:
         with self._lock:
             self._by_job[job["metadata"]["name"]] = (job.get("status") or {}).get("phase", "")
 
@@ -56,7 +56,7 @@ class Phases:
 
 
 def report_run() -> bool:
-    """Print the figures. Raises TimeoutError if the jobs do not come to their end."""
+    """Prints the figures. Raises TimeoutError if the jobs do not end."""
     with open_stage("run", NODES, Times()) as stage, controller(stage.plane.kubeconfig, "--qps=0") as running:
         running.wait_ready()
         create_namespace(stage.api, NAMESPACE)
@@ -76,9 +76,9 @@ def report_run() -> bool:
 
 
 def _run_all(stage: ScaleStage, running: Controller) -> float:
-    """Seconds."""
+    """Runs all jobs and returns the seconds."""
     phases, begin, shown_at = Phases(), time.monotonic(), 0.0
-    follower = Follower(Api.from_kubeconfig(stage.plane.kubeconfig), _PATH, phases.see)
+    follower = Follower(Api.from_kubeconfig(stage.plane.kubeconfig), _PATH, phases.record)
     creator = threading.Thread(target=_create, args=(stage.api,), name="scale-create", daemon=True)
     creator.start()
     try:
@@ -101,7 +101,7 @@ def _create(api: Api) -> None:
 
 
 def _cpu_of_all(stage: ScaleStage, running: Controller) -> dict[str, float]:
-    """Seconds by program: what the machine does beside."""
+    """Returns the CPU seconds of each program."""
     programs = stage.plane.state().programs.items()
     pids = {name: each.identity.pid for name, each in programs if each.identity and process.is_alive(each.identity)}
     return {name: usage.cpu_seconds(pid) for name, pid in {**pids, "controller": running.pid}.items()}

@@ -1,6 +1,6 @@
-"""Where `make bench-scale` measures: a control plane that writes down what changes pods and TFJobs, with many nodes.
+"""The test environment of `make bench-scale`: a control plane with many nodes that logs changes of pods and TFJobs.
 
-The pods are kwok's; in the tiny size, for which nobody wants to build it, or with SCALE_KUBELET=fake they are those of
+kwok simulates the pods; in the tiny size, which must not require building it, and with SCALE_KUBELET=fake it is
 localcluster's FakeKubelet.
 """
 
@@ -31,9 +31,9 @@ from localcluster.programs import Options
 THREADS = 16
 KUBELET = os.environ.get("SCALE_KUBELET") or ("fake" if TINY else "kwok")
 _NODE = {"cpu": "32", "memory": "256Gi", "pods": "110"}
-# Each new node would be tainted as not ready, and somebody would have to take that away again.
+# Each new node would be tainted as not ready, and no controller here removes the taint.
 _NO_TAINTS = "--disable-admission-plugins=TaintNodesByCondition"
-# Nobody makes endpoints of Services. (What the flag lists is added to what it had before.)
+# No controller creates endpoints of Services. (The flag adds to the list of the control plane.)
 _ENDPOINTS = ("endpoints", "endpointslice", "endpointslice-mirroring")
 WITHOUT_ENDPOINTS = ("--controllers=" + ",".join(f"-{name}-controller" for name in _ENDPOINTS),)
 
@@ -42,7 +42,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ScaleStage:
-    """`audit` is the API server's log of what `bench.scalelag` reads."""
+    """`audit` is the API server's log, which `bench.scalelag` reads."""
 
     plane: ControlPlane
     api: Api
@@ -50,7 +50,7 @@ class ScaleStage:
 
 
 def setting(name: str, full: int, tiny: int) -> int:
-    """A size that a variable may change. Raises ValueError that names it."""
+    """Returns a size that a variable may override. Raises ValueError that names the variable."""
     text = os.environ.get(name, "")
     if not text:
         return size(full, tiny)
@@ -61,7 +61,7 @@ def setting(name: str, full: int, tiny: int) -> int:
 
 @contextlib.contextmanager
 def open_stage(name: str, nodes: int, times: Times, flags_of_manager: tuple[str, ...] = ()) -> Iterator[ScaleStage]:
-    """One that ends with the block, where pods run for such `times`. Raises LocalClusterError."""
+    """Runs a control plane where pods run for such `times`. Raises LocalClusterError."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-scale-{name}")
     try:
         with contextlib.ExitStack() as open_:
@@ -102,7 +102,7 @@ def _kubelets(plane: ControlPlane, times: Times) -> Iterator[None]:
 
 
 def _behaviour(pod: Object, _: int) -> Outcome:
-    """Masters end last."""
+    """Returns how a pod ends; masters end last."""
     is_master = pod["metadata"].get("labels", {}).get("job_type") == "MASTER"
     return Outcome(after_seconds=1.0 if is_master else 0.3)
 
@@ -114,9 +114,9 @@ def _create_nodes(api: Api, count: int) -> None:
 
 
 def _node(number: int) -> Object:
-    """As a kubelet registers itself."""
-    moment, name = podstatus.now(), node_name(number)
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": moment}
-    status = {"capacity": _NODE, "allocatable": _NODE, "conditions": [{**ready, "lastTransitionTime": moment}]}
+    """Returns a node as a kubelet registers it."""
+    now, name = podstatus.now(), node_name(number)
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+    status = {"capacity": _NODE, "allocatable": _NODE, "conditions": [{**ready, "lastTransitionTime": now}]}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}

@@ -1,9 +1,10 @@
-"""An HTTP server in a process of its own that streams pods, as an API server does, but as fast as a client can read.
+"""An HTTP server in a separate process that streams pods like an API server, as fast as a client can read.
 
     python -m bench.server PODS EVENTS
 
-It prints its port. Every watch is answered with PODS objects as ADDED, the bookmark that ends a streaming list, EVENTS
-changes of them, and silence until the client leaves. The lines are made beforehand, so that nobody waits for them.
+It prints its port. The response to every watch is PODS objects as ADDED, the bookmark that ends a streaming list,
+EVENTS changes of them, and then nothing until the client disconnects. The lines are encoded in advance, so that the
+client never waits for them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from typing import ClassVar
 from bench.objects import pod, watch_line
 
 FIRST_VERSION = 1000
-# About what one TCP segment train carries: as an apiserver that has many events at hand flushes them.
+# About the size of a TCP segment train: an API server with many pending events flushes them together.
 _CHUNK_BYTES = 32768
 
 
 @contextlib.contextmanager
 def running(pod_count: int, event_count: int) -> Iterator[str]:
-    """Start one; its URL."""
+    """Runs a server; yields its URL."""
     command = [sys.executable, "-m", "bench.server", str(pod_count), str(event_count)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -43,7 +44,7 @@ def _first_line(process: subprocess.Popen[str]) -> str:
 
 
 def kubeconfig(url: str, folder: Path) -> Path:
-    """A kubeconfig that leads to it."""
+    """Writes a kubeconfig for the server."""
     path = folder / "kubeconfig"
     named = [{"name": "bench", "cluster": {"server": url}}], [{"name": "bench", "user": {}}]
     context = {"name": "bench", "context": {"cluster": "bench", "user": "bench"}}
@@ -53,7 +54,7 @@ def kubeconfig(url: str, folder: Path) -> Path:
 
 
 def lines(pod_count: int, event_count: int) -> Iterator[bytes]:
-    """What a watch is answered with."""
+    """Yields the lines of the response to a watch."""
     for number in range(pod_count):
         yield watch_line("ADDED", pod(number, FIRST_VERSION + number))
     yield end_of_list(FIRST_VERSION + pod_count)
@@ -61,7 +62,7 @@ def lines(pod_count: int, event_count: int) -> Iterator[bytes]:
 
 
 def events(pod_count: int, event_count: int) -> Iterator[bytes]:
-    """Changes of pods, one after the other."""
+    """Yields changes of pods."""
     begin = FIRST_VERSION + pod_count + 1
     for number in range(event_count):
         yield watch_line("MODIFIED", pod(number % pod_count, begin + number))
@@ -87,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.read(1)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """Logs nothing."""
 
 
 def _chunks(pod_count: int, event_count: int) -> Iterator[bytes]:
@@ -97,13 +98,13 @@ def _chunks(pod_count: int, event_count: int) -> Iterator[bytes]:
         if len(buffer) > _CHUNK_BYTES:
             yield bytes(buffer)
             buffer.clear()
-    # An empty chunk would end the answer.
+    # An empty chunk would end the response.
     if buffer:
         yield bytes(buffer)
 
 
 def main() -> None:
-    """Serve until killed."""
+    """Serves until killed."""
     _Handler.chunks = list(_chunks(int(sys.argv[1]), int(sys.argv[2])))
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True

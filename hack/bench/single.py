@@ -1,10 +1,10 @@
-"""One job at a time, nothing else to do: what it costs in requests, and how soon its first child is there.
+"""One job at a time on an idle cluster: its requests, and the time until its first child exists.
 
-- `requests_per_job`: what the controller sends for one job of N replicas from its creation until it is Done, without
-  events and watches, when every replica ends by itself. Counted by the API server, in its audit log.
+- `requests_per_job`: the requests of the controller for one job of N replicas from its creation until it is Done,
+  without events and watches, when every replica ends by itself. Counted in the audit log of the API server.
 - `requests_per_job_ps`: the same for a job whose parameter servers run until they are stopped.
-- `first_child_p99`: from the answer to the POST of a TFJob until a watch in the same process sees the first child; of
-  `JOB_COUNT` jobs one after another, nearest rank.
+- `first_child_p99`: from the response to the POST of a TFJob until a watch in the same process delivers the first
+  child; of `JOB_COUNT` jobs one after another, nearest rank.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ REPLICAS = size(10, tiny=2)
 SERVERS = size(4, tiny=1)
 ALLOWED_BEYOND_CHILDREN = 6
 JOB_COUNT = size(200, tiny=3)
-# Between two jobs: what the last one still causes has come to rest.
+# Pause between two jobs, after which the previous one causes no more work.
 REST_SECONDS = 0.3
-# Longer than the controller would need for anything that it still has in mind.
+# Longer than the controller needs for any pending work.
 AFTERWARDS_SECONDS = 2.0
 LIMIT_SECONDS = 60.0
 
 
 def report_single() -> bool:
-    """Print all figures; False if one missed what it must reach."""
+    """Prints all figures. Returns False if one missed its target."""
     progress("single jobs")
     with _audited_stage() as (ready, audit):
         ok = report_first_child(ready)
@@ -65,9 +65,9 @@ def report_first_child(stage: Stage) -> bool:
 
 
 def report_requests(stage: Stage, audit: Path) -> bool:
-    everybody_ends = _counts(stage, audit, "ends", lambda name: _ending(master_and_workers(name, REPLICAS)))
+    all_end = _counts(stage, audit, "ends", lambda name: _ending(master_and_workers(name, REPLICAS)))
     reach = Reach(max_value=2 * REPLICAS + ALLOWED_BEYOND_CHILDREN)
-    ok = report("requests_per_job", "requests", everybody_ends, reach=reach, replicas=REPLICAS)
+    ok = report("requests_per_job", "requests", all_end, reach=reach, replicas=REPLICAS)
     with_servers = _counts(stage, audit, "servers", _with_servers)
     return ok & report("requests_per_job_ps", "requests", with_servers, replicas=REPLICAS, servers=SERVERS)
 
@@ -80,20 +80,20 @@ def _first_child(api: Api, space: str, watcher: Watcher, name: str) -> float:
     return max(0.0, seconds)
 
 
-def _counts(stage: Stage, audit: Path, what: str, manifest: Callable[[str], Object]) -> list[float]:
-    """Requests of one job after another, each with a controller that knows nothing yet but has its caches."""
+def _counts(stage: Stage, audit: Path, label: str, manifest: Callable[[str], Object]) -> list[float]:
+    """Returns the requests of one job after another, each with a newly started controller whose caches are filled."""
     counts: list[float] = []
     for number in range(ROUNDS):
-        space = unique(f"bench-requests-{what}-{number}")
+        space = unique(f"bench-requests-{label}-{number}")
         with namespace(stage.api, space), controller(stage.kubeconfig, f"--namespace={space}") as running:
             running.wait_ready()
             stage.api.create(TFJOBS.format(space), manifest("job"))
             _wait_done(stage.api, f"{TFJOBS.format(space)}/job")
-            # What follows after the end would count too.
+            # Requests after the end would count too.
             time.sleep(AFTERWARDS_SECONDS)
         sent = list(_sent(audit, space))
         counts.append(len(sent))
-        progress(f"{what}: {len(sent)} requests, of them {_changes(sent)} for the TFJob itself")
+        progress(f"{label}: {len(sent)} requests, of them {_changes(sent)} for the TFJob itself")
     return counts
 
 
@@ -106,7 +106,7 @@ def _wait_done(api: Api, path: str) -> None:
 
 
 def _sent(audit: Path, space: str) -> Iterator[Object]:
-    """What the controller sent in that namespace, but for events and watches."""
+    """Returns the requests of the controller in that namespace, without events and watches."""
     return (each for each in entries_of(audit, space) if each.get("userAgent", "").startswith("tfjob-controller/"))
 
 
@@ -115,7 +115,7 @@ def _changes(sent: list[Object]) -> int:
 
 
 def _ending(manifest: Object) -> Object:
-    """The master ends last; its workers end before, not all at once."""
+    """Lets the master end last, and its workers earlier."""
     for spec in manifest["spec"]["replicaSpecs"]:
         seconds = "2" if spec["tfReplicaType"] == "MASTER" else "1"
         spec["template"]["metadata"]["annotations"] = {RUN_SECONDS: seconds}
@@ -129,13 +129,13 @@ def _with_servers(name: str) -> Object:
 
 
 def _rank(values: list[float], share: float) -> float:
-    """Nearest rank: the least value that so many are at or below."""
+    """Returns the nearest-rank quantile: the smallest value with at least that share of values at or below it."""
     return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 @contextlib.contextmanager
 def _audited_stage() -> Iterator[tuple[Stage, Path | None]]:
-    """A cluster and its audit log; none if the cluster is somebody else's."""
+    """Yields a cluster and its audit log; no log for an existing cluster."""
     if stack.existing_kubeconfig() is not None:
         with stage() as ready:
             yield ready, None

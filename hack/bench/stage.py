@@ -1,4 +1,4 @@
-"""A cluster to measure on: the one that KUBECONFIG names, else one that ends with the benchmark."""
+"""The cluster for measurements: the one that KUBECONFIG names, or else one that ends with the benchmark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from localcluster.programs import Options
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Writers of what is there before a measurement begins.
+# Threads that create objects before a measurement.
 _THREADS = 16
 _LIMIT_SECONDS = 300.0
 _POLL_SECONDS = 0.1
@@ -38,12 +38,12 @@ class Stage:
 
 @contextlib.contextmanager
 def stage(options: Options | None = None) -> Iterator[Stage]:
-    """A cluster with the project's CRDs."""
+    """Yields a cluster with the project's CRDs."""
     existing = stack.existing_kubeconfig()
     if existing is not None:
         yield _with_crds(Path(existing))
         return
-    # A name that test runs clean up after a crash, as they do with their own.
+    # Test runs recognize the name and clean it up after a crash.
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-bench")
     owner = process.identify(os.getpid())
     try:
@@ -54,16 +54,16 @@ def stage(options: Options | None = None) -> Iterator[Stage]:
 
 
 def unique(name: str) -> str:
-    """A namespace's name that no earlier run has left behind."""
+    """Returns the name of a namespace that no earlier run can have left."""
     return f"{name}-{os.getpid()}"
 
 
 @contextlib.contextmanager
 def namespace(api: Api, name: str) -> Iterator[str]:
-    """A namespace for one measurement. When it ends, the cluster has come to rest.
+    """Yields a namespace for one measurement, and waits at its end until the cluster is idle.
 
-    What is in it is left where the cluster ends with the benchmark: to delete thousands of objects takes longer than
-    all else. Somebody else's cluster is cleaned up.
+    Its objects are left if the cluster ends with the benchmark, since deleting thousands of objects takes longer than
+    everything else. In an existing cluster the namespace is deleted.
     """
     path = f"/api/v1/namespaces/{name}"
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -76,7 +76,7 @@ def namespace(api: Api, name: str) -> Iterator[str]:
 
 
 def rest(api: Api) -> None:
-    """Until nothing was written for a second; in a large cluster there is no such second, so not for ever."""
+    """Waits until nothing was written for a second, for a limited time, since a large cluster is never idle."""
     begin = time.monotonic()
     last, since = "", begin
     while time.monotonic() - since < _QUIET_SECONDS and time.monotonic() - begin < _REST_LIMIT_SECONDS:
@@ -86,10 +86,10 @@ def rest(api: Api) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def in_parallel(what: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Do it for all, in a few threads; the results in order. The first error is raised."""
+def in_parallel(call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Calls a function for all items on a few threads; returns the results in order. The first error is raised."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(what, items))
+        return list(threads.map(call, items))
 
 
 def _with_crds(kubeconfig: Path) -> Stage:
@@ -98,10 +98,10 @@ def _with_crds(kubeconfig: Path) -> Stage:
     return Stage(kubeconfig, api)
 
 
-def wait(is_so: Callable[[], bool], complaint: str) -> None:
-    """Until it is so; TimeoutError with the complaint if it takes minutes."""
+def wait(condition: Callable[[], bool], message: str) -> None:
+    """Waits for a condition. Raises TimeoutError with the message after some minutes."""
     begin = time.monotonic()
-    while not is_so():
+    while not condition():
         if time.monotonic() - begin > _LIMIT_SECONDS:
-            raise TimeoutError(f"{complaint} after {_LIMIT_SECONDS:.0f} s")
+            raise TimeoutError(f"{message} after {_LIMIT_SECONDS:.0f} s")
         time.sleep(_POLL_SECONDS)

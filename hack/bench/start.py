@@ -1,9 +1,9 @@
-"""How long the controller takes from its start to ready when there is a lot that is finished.
+"""The time from the controller's start until it is ready when there are many finished jobs.
 
 On a real control plane: 1,000 finished TFJobs, each with 5 child Jobs and 5 Services (10,000 objects, the Jobs
-suspended so that nothing else works on them). `tfjob-controller run` starts as a process of its own; the time is that
-until `/readyz` says yes, interpreter and imports included. Then it gets a while to show that it wants nothing more:
-what it asked for is read from its own `rest_client_requests_total`.
+suspended so that no controller acts on them). `tfjob-controller run` starts as a process; the time until `/readyz`
+succeeds includes interpreter and imports. After that the controller is observed for some seconds, to show that it sends
+no further requests: they are read from its own `rest_client_requests_total`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMESPACE = unique("bench-start")
 RUNTIME_ID = "k3f9"
 # Lists and watches of six kinds, and the server's version.
 ALLOWED_REQUESTS = 7
-# Longer than the controller would need to write to every job.
+# Longer than the controller needs to write to every job.
 WATCHED_SECONDS = float(size(5, tiny=1))
 
 _TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"
@@ -33,7 +33,7 @@ _TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start: seconds to ready, requests by then and for a while after, and the resident set at the end."""
+    """One start: seconds until ready, requests until then and for some time after, and the resident set at the end."""
 
     seconds: float
     requests: dict[str, int]
@@ -41,14 +41,14 @@ class Start:
 
 
 def fill(api: Api) -> None:
-    """Create all jobs and children."""
+    """Creates all jobs and children."""
     begin = time.monotonic()
     in_parallel(lambda number: _create_job(api, number), range(JOBS))
-    progress(f"{JOBS} finished jobs and {JOBS * REPLICAS * 2} children made in {time.monotonic() - begin:.0f} s")
+    progress(f"{JOBS} finished jobs and {JOBS * REPLICAS * 2} children created in {time.monotonic() - begin:.0f} s")
 
 
 def measure(kubeconfig: Path) -> Start:
-    """Start the controller once."""
+    """Starts the controller once."""
     begin = time.perf_counter()
     with controller(kubeconfig) as running:
         running.wait_ready()
@@ -58,7 +58,7 @@ def measure(kubeconfig: Path) -> Start:
 
 
 def report_start(stage: Stage) -> bool:
-    """Print the figures; False if one missed what it must reach."""
+    """Prints the figures. Returns False if one missed its target."""
     with namespace(stage.api, NAMESPACE):
         fill(stage.api)
         starts = []
@@ -129,7 +129,7 @@ def _status() -> dict[str, Any]:
 
 
 def main() -> int:
-    """Only this part of `make bench-cache`."""
+    """Runs this part of `make bench-cache` alone."""
     with stage() as ready:
         return 0 if report_start(ready) else 1
 

@@ -1,10 +1,10 @@
-"""`make bench-sync`: what the sync of a job that has nothing to do costs.
+"""`make bench-sync`: the cost of the sync of a job that requires no action.
 
-A job of 100 replicas runs on a real control plane (its pods as a stand-in for kubelets reports them), made by the real
-controller. Once it is quiet, the caches of a second one are filled from the same API server in this process, and its
-reconciler syncs the job again and again in one thread: milliseconds per sync, and all requests that its transport sends
-meanwhile. The first sync, which plans the job, is told apart: `first_sync` is what the start of a controller costs for
-each job that runs.
+The real controller creates a job of 100 replicas on a real control plane; a fake kubelet reports its pods. Once nothing
+is written any more, the caches of a second controller are filled from the same API server in this process, and its
+reconciler syncs the job repeatedly in one thread. The figures are milliseconds per sync, and all requests of its
+transport in that time. The first sync, which plans the job, is reported separately: `first_sync` is the cost of a
+controller's start for each running job.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KEY = f"{NAMESPACE}/{NAME}"
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A reconciler over real caches; nothing but this module calls it."""
+    """A reconciler with real caches, called only by this module."""
 
     reconciler: Reconciler[TFJob]
     transport: Transport
@@ -56,7 +56,7 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(stage: Stage) -> Iterator[Bench]:
-    """Caches filled and quiet."""
+    """Yields a reconciler whose caches are filled."""
     clock = RealClock()
     transport = Transport(load_config(str(stage.kubeconfig)), qps=0)
     caches = ControllerCaches(transport, NAMESPACE, clock)
@@ -75,11 +75,11 @@ def bench(stage: Stage) -> Iterator[Bench]:
 
 
 def measure(stage: Stage) -> tuple[float, float, int]:
-    """Milliseconds of the first sync, median of the others, and the requests sent."""
-    with bench(stage) as made:
-        before = made.transport.statistics().requests
-        milliseconds = [_sync(made.reconciler) for _ in range(SYNCS)]
-        requests = made.transport.statistics().requests - before
+    """Returns the milliseconds of the first sync, the median of the others, and the number of requests."""
+    with bench(stage) as opened:
+        before = opened.transport.statistics().requests
+        milliseconds = [_sync(opened.reconciler) for _ in range(SYNCS)]
+        requests = opened.transport.statistics().requests - before
         return milliseconds[0], statistics.median(milliseconds[1:]), requests
 
 
@@ -92,25 +92,25 @@ def _sync(reconciler: Reconciler[TFJob]) -> float:
     return milliseconds
 
 
-def make_job(stage: Stage) -> None:
-    """A job all of whose pods run, and a controller that has said so."""
+def create_job(stage: Stage) -> None:
+    """Creates a job and waits until all its pods run and its status shows that."""
     with controller(stage.kubeconfig, f"--namespace={NAMESPACE}") as running:
         running.wait_ready()
         stage.api.create(TFJOBS.format(NAMESPACE), master_and_workers(NAME, REPLICAS))
-        wait(lambda: _all_is_said(stage.api), "the job does not run")
+        wait(lambda: _are_all_ready(stage.api), "the job does not run")
         rest(stage.api)
 
 
-def _all_is_said(api: Api) -> bool:
-    """Whether the status counts every replica as ready: figures are written seconds after the phase."""
+def _are_all_ready(api: Api) -> bool:
+    """Reports whether the status counts every replica as ready: counts are written seconds after the phase."""
     ready = api.get(f"{TFJOBS.format(NAMESPACE)}/{NAME}").get("status", {}).get("ready", {})
     return bool(ready.get("master") == "1/1" and ready.get("worker") == f"{REPLICAS - 1}/{REPLICAS - 1}")
 
 
 def main() -> int:
-    """Print all figures; 1 if one missed what it must reach."""
+    """Prints all figures. Returns 1 if one missed its target."""
     with stage() as ready, FakeKubelet(ready.api, namespace=NAMESPACE), namespace(ready.api, NAMESPACE):
-        make_job(ready)
+        create_job(ready)
         progress(f"a job of {REPLICAS} replicas runs")
         rounds = [measure(ready) for _ in range(ROUNDS)]
         first, unchanged, requests = zip(*rounds, strict=True)

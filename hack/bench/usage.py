@@ -1,4 +1,4 @@
-"""What a process uses, as the kernel counts it."""
+"""The resource usage of a process, from the kernel."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of all its threads, in user and system mode, since its start; in steps of a hundredth."""
-    # Field 2 is a name in parentheses, which may hold anything; 14 and 15 are utime and stime (proc(5)).
+    """Returns the CPU time of all its threads since its start, in user and system mode, in steps of 10 ms."""
+    # Field 2 is a name in parentheses, which may contain anything; 14 and 15 are utime and stime (proc(5)).
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pid: int) -> int:
-    """The resident set now (not its peak)."""
+    """Returns the current resident set."""
     return _status(pid, "VmRSS")
 
 
 def peak_resident_bytes(pid: int) -> int:
-    """The largest that its resident set ever was."""
+    """Returns the largest resident set since its start."""
     return _status(pid, "VmHWM")
 
 

@@ -1,7 +1,7 @@
-"""`make bench-watch`: how many watch events per second go from a line to a handler.
+"""`make bench-watch`: the number of watch events per second that pass from a line to a handler.
 
-The way measured is the whole one: line → envelope → typed object → store with the controller's two kinds of index →
-inbox → handler's thread. The baseline is `json.loads` of the same lines in a bare loop, which makes nothing of them.
+The measured path is the whole one: line → envelope → typed object → store with the controller's two kinds of index →
+inbox → handler's thread. The baseline is `json.loads` of the same lines in a bare loop.
 
 - `watch_events_applied`: lines from memory, so that both have the same input and nothing else.
 - `watch_events_applied_http`: the same lines through the transport from an HTTP server in another process.
@@ -35,7 +35,7 @@ _LIMIT_SECONDS = 300.0
 
 
 class Counter:
-    """A handler that counts, as light as one can be; `begin` is when its first update came."""
+    """A handler that only counts; `begin` is the time of its first update."""
 
     def __init__(self, updates: int) -> None:
         self._left = updates
@@ -57,7 +57,7 @@ class Counter:
 
 
 class FromMemory:
-    """A requester whose one stream gives lines that are already there."""
+    """A requester with one stream of lines from memory."""
 
     def __init__(self, initial: list[bytes], events: list[bytes]) -> None:
         self._initial = initial
@@ -87,19 +87,19 @@ class FromMemory:
 
 
 def _job_of(pod: Pod) -> Iterable[str]:
-    """Index function: the job that the pod's label names."""
+    """Index function: returns the job that the pod's label names."""
     name = pod.metadata.labels.get("tf_job_name")
     return () if name is None else (name,)
 
 
 def informer_of_pods(requester: Requester) -> Informer[Pod]:
-    """With an index by function and one by name, as the controller has them."""
+    """Returns an informer with an index by owner and one by name, as the controller has them."""
     indexers = {"owner": by_controller_uid, "job": _job_of}
     return Informer(requester, PODS, decoder_for(Pod), indexers=indexers, clock=RealClock())
 
 
 def applied(requester: Requester, event_count: int) -> Counter:
-    """Run an informer until its handler has had all events."""
+    """Runs an informer until its handler has received all events."""
     counter = Counter(event_count)
     informer = informer_of_pods(requester)
     informer.add_handler(counter)
@@ -113,13 +113,13 @@ def applied(requester: Requester, event_count: int) -> Counter:
 
 
 def from_memory(initial: list[bytes], events: list[bytes]) -> float:
-    """Events per second, from the moment the first line is asked for."""
+    """Returns the events per second, counted from the request of the first line."""
     requester = FromMemory(initial, events)
     return len(events) / (applied(requester, len(events)).end - requester.begin)
 
 
 def over_http(kubeconfig: Path, event_count: int) -> float:
-    """Events per second between the first and the last that arrive."""
+    """Returns the events per second between the first and the last arrival."""
     transport = Transport(load_config(str(kubeconfig)), qps=0)
     try:
         counter = applied(transport, event_count)
@@ -136,7 +136,7 @@ def bare_loop(lines: list[bytes]) -> float:
 
 
 def main() -> int:
-    """Print both figures; 1 if one missed what it must reach."""
+    """Prints both figures. Returns 1 if one missed its target."""
     events = list(server.events(POD_COUNT, EVENT_COUNT))
     initial = list(server.lines(POD_COUNT, 0))
     line_bytes = sum(map(len, events)) // len(events)

@@ -1,4 +1,4 @@
-"""Who sees objects appear: one watch, one thread, and the moment of each, by the same clock as everything else here."""
+"""Observes with a watch when objects are created, by the same clock as the rest of the benchmark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from localcluster.api import Api, Watch
 
 
 class Watcher:
-    """Counts what is added under `path`, from now on and with what is there already."""
+    """Counts the objects under `path`, existing and new ones."""
 
     def __init__(self, api: Api, path: str, selector: str = "") -> None:
         self._api = api
@@ -45,14 +45,14 @@ class Watcher:
         self._thread.join(5.0)
 
     def wait_for(self, count: int, timeout_seconds: float) -> float:
-        """The moment (monotonic) when the last of so many appeared. TimeoutError if they do not."""
+        """Waits for so many objects and returns the time of the last one. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._seen) >= count, timeout_seconds):
                 raise TimeoutError(f"{len(self._seen)} of {count} {self._path} after {timeout_seconds:.0f} s")
             return self.last
 
     def wait_for_job(self, name: str, timeout_seconds: float) -> float:
-        """The moment (monotonic) when the first child of the TFJob of that name appeared."""
+        """Waits for the first child of the TFJob of that name and returns its time. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: name in self._first_by_job, timeout_seconds):
                 raise TimeoutError(f"no child of {name} after {timeout_seconds:.0f} s")
@@ -66,7 +66,7 @@ class Watcher:
             with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
                 self._follow()
             if not self._closed.is_set():
-                # It begins with what is there, so nothing is missed, but the moments of some are later than they were.
+                # The new watch starts with the existing objects: none is missed, but the times of some are too late.
                 progress(f"the watch of {self._path} ended and was opened again")
                 self._open()
 

@@ -1,8 +1,9 @@
-"""The worst Gangs that the CRD takes, one after the other, in a gang scheduler that kube-scheduler asks meanwhile.
+"""Writes the worst Gangs that the CRD accepts into a gang scheduler while kube-scheduler calls it.
 
-Each has 16 members; each of these has 64 node selector terms with 256 values and 64 tolerations, no two alike, so that
-nothing that was evaluated before is of use. The last term and the last toleration fit, after all others were tried. The
-admission loop, its state and the extender are those that ship; the API server is a table in memory, and no pod comes.
+Each has 16 members; each of these has 64 node selector terms with 256 values and 64 tolerations, all different, so that
+no cached evaluation can be reused. The last term and the last toleration match, after all others were evaluated. The
+admission loop, its state and the extender are the shipped ones; the API server is a table in memory, and there are no
+pods.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tfjob_controller.scheduling.decisions import AdmissionPolicy
 from tfjob_controller.util.clock import RealClock
 
 NODES = size(200, tiny=5)
-# Gangs that wait at the same time, and how often the tenant replaces one.
+# The number of waiting gangs, and how often the tenant replaces one.
 _WAITING = 4
 _WRITE_SECONDS = 0.1
 _NAMESPACE = "hostile"
@@ -64,7 +65,10 @@ def node(number: int) -> bytes:
 
 
 def worst_spec() -> bytes:
-    """It takes the whole cluster, so that one is admitted and the others wait. `_MARK` is to be replaced."""
+    """Returns a spec that takes the whole cluster, so that one gang is admitted and the others wait.
+
+    `_MARK` must be replaced.
+    """
     members = [_member(f"{_MARK}-{kind}", chr(ord("a") + kind)) for kind in range(MAX_KINDS)]
     return msgspec.json.encode({"members": members})
 
@@ -86,7 +90,7 @@ def _term(key: str, values: list[str]) -> dict[str, Any]:
 
 
 class Table:
-    """The API server: Gangs by path, and the answer to each patch of a status."""
+    """Replaces the API server: Gangs by path, and the response to each patch of a status."""
 
     def __init__(self) -> None:
         self.versions = itertools.count(1)
@@ -130,7 +134,7 @@ class Table:
 
 
 class HostileScheduler:
-    """A gang scheduler, and a tenant who writes the worst Gangs into it."""
+    """A gang scheduler, and a tenant who writes the worst Gangs."""
 
     def __init__(self) -> None:
         clock = RealClock()
@@ -168,7 +172,7 @@ class HostileScheduler:
         self.verbs = ExtenderVerbs(placements, permit, self._state)
 
     def start(self) -> None:
-        """As the program starts it."""
+        """Starts the parts as the program does."""
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.collect()
         gc.freeze()
@@ -191,7 +195,7 @@ class HostileScheduler:
 
 
 def filter_body() -> dict[str, Any]:
-    """Another tenant's pod, of no gang."""
+    """Returns a request for another tenant's pod, which belongs to no gang."""
     containers = [{"name": "main", "image": "main", "resources": {"requests": {"cpu": "1"}}}]
     pod = {"metadata": {"name": "pod", "namespace": "other", "uid": "pod"}, "spec": {"containers": containers}}
     return cast("dict[str, Any]", {"Pod": pod, "Nodes": None, "NodeNames": [node_name(each) for each in range(NODES)]})

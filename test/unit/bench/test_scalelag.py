@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.scalelag import courses_of, lags_in, rank
+from bench.scalelag import changes_of, lags_in, rank
 
 Object = dict[str, Any]
 MASTER, WORKER = "job-master-k3f9-0-aaaaa", "job-worker-k3f9-0-bbbbb"
@@ -64,7 +64,7 @@ def test_a_pod_that_was_stopped_at_the_end_waits_for_no_status() -> None:
 
 
 def test_other_namespaces_do_not_count() -> None:
-    assert not courses_of(ENTRIES, "another")
+    assert not changes_of(ENTRIES, "another")
 
 
 def test_a_rank_is_a_value_that_was_seen() -> None:
