@@ -1,10 +1,10 @@
-"""Your own pods as a gang, with nothing but kubectl: an owner of a Gang in the fewest lines. Python 3.9 or later.
+"""Runs your own pods as a gang with kubectl alone: a minimal owner of a Gang. Python 3.9 or later.
 
     python manifests/samples/gang_of_pods.py my-gang 4 --cpu 500m --image busybox -- sleep 60
 
-It writes a Gang, makes no pod before the gang scheduler has found room for all of them, then makes them all, and starts
-over when an attempt has come to nothing. It ends when the pods have: with 0 if all of them succeeded. Ctrl-C leaves
-the Gang and its pods; `kubectl delete gang my-gang` removes both, for the pods are owned by it.
+It creates a Gang, waits until the gang scheduler has found capacity for all pods, creates all of them, and starts again
+if an attempt fails. It ends after the pods, with 0 if all of them succeeded. Ctrl-C leaves the Gang and its pods;
+`kubectl delete gang my-gang` deletes both, since the Gang owns the pods.
 """
 
 import argparse
@@ -27,8 +27,8 @@ def write_gang(name, count, requests):
     kubectl("apply", "-f", "-", body=gang)
 
 
-def make_pods(gang, image, command, requests):
-    """All members that have a node, for the present attempt. Some may be there already: apply changes nothing then."""
+def create_pods(gang, image, command, requests):
+    """Creates all placed members for the current attempt. `apply` does not change pods that exist already."""
     name, attempt = gang["metadata"]["name"], gang["status"]["attempt"]
     owner = {"apiVersion": gang["apiVersion"], "kind": "Gang", "name": name, "uid": gang["metadata"]["uid"]}
     container = {"name": "main", "image": image, "command": command, "resources": {"requests": requests}}
@@ -41,24 +41,24 @@ def make_pods(gang, image, command, requests):
     kubectl("apply", "-f", "-", body={"apiVersion": "v1", "kind": "List", "items": pods})
 
 
-def follow(asked, requests):
-    """Do what the Gang's phase asks for, until its pods have ended; whether they succeeded."""
-    done, told = None, ""
+def follow(options, requests):
+    """Acts on the phases of the Gang until its pods have ended; returns whether they succeeded."""
+    done, reported = None, ""
     while True:
-        gang = json.loads(kubectl("get", "gang", asked.name, "-o", "json"))
+        gang = json.loads(kubectl("get", "gang", options.name, "-o", "json"))
         status = gang.get("status", {})
         phase, attempt = status.get("phase", ""), status.get("attempt", 0)
-        if told != (told := f"{phase or 'not seen yet'}: {status.get('message', '')}"):
-            print(told, flush=True)
+        if reported != (reported := f"{phase or 'not seen yet'}: {status.get('message', '')}"):
+            print(reported, flush=True)
         if phase in ("Admitted", "Waiting", "Unschedulable") and done != (phase, attempt):
             present = attempt if phase == "Admitted" else "none"
-            if attempt > (present == 1):  # there were attempts that are over: no pod of theirs may stay
-                kubectl("delete", "pods", "-l", f"{GROUP}/gang={asked.name},{GROUP}/attempt!={present}")
+            if attempt > (present == 1):  # deletes the pods of earlier attempts
+                kubectl("delete", "pods", "-l", f"{GROUP}/gang={options.name},{GROUP}/attempt!={present}")
             if phase == "Admitted":
-                make_pods(gang, asked.image, asked.command, requests)
+                create_pods(gang, options.image, options.command, requests)
             done = phase, attempt
         elif phase == "Released":
-            pods = json.loads(kubectl("get", "pods", "-l", f"{GROUP}/gang={asked.name}", "-o", "json"))["items"]
+            pods = json.loads(kubectl("get", "pods", "-l", f"{GROUP}/gang={options.name}", "-o", "json"))["items"]
             return all(pod["status"]["phase"] == "Succeeded" for pod in pods)
         time.sleep(0.5)
 
@@ -70,9 +70,9 @@ def main():
     parser.add_argument("--cpu", default="100m")
     parser.add_argument("--image", default="busybox")
     parser.add_argument("command", nargs="+")
-    asked = parser.parse_args()
-    write_gang(asked.name, asked.count, {"cpu": asked.cpu})
-    sys.exit(0 if follow(asked, {"cpu": asked.cpu}) else 1)
+    options = parser.parse_args()
+    write_gang(options.name, options.count, {"cpu": options.cpu})
+    sys.exit(0 if follow(options, {"cpu": options.cpu}) else 1)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A small stand-in for fine-tuning a large model: it takes what such a program takes, and trains next to nothing.
+"""Simulates the fine-tuning of a large model: the same inputs and outputs, with hardly any training.
 
     torchrun finetune.py --lora-rank=16
 
-What the initializers fetched is in /workspace/dataset and /workspace/model; what it leaves in /workspace/output
-is the trained model, for the exporter. A "LoRA adapter" is two thin matrices, B·A, beside frozen weights W: training
-changes only them. Here W comes from the bytes of the model's files, and the data from those of the dataset, so that
-another input gives another result. Each process ends with 1 if the loss did not fall, or if the adapters differ.
+The initializers put their files into /workspace/dataset and /workspace/model; the exporter uploads the trained model
+from /workspace/output. A "LoRA adapter" is two thin matrices, B·A, beside frozen weights W: training changes only them.
+Here W is generated from the bytes of the model's files, and the data from those of the dataset, so that another input
+gives another result. Each process exits with 1 if the loss did not fall, or if the adapters differ.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 STEPS = int(os.environ.get("STEPS", "50"))
-# What a step of a real model would take.
+# Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
 REPORT_STEPS = 10
 WORKSPACE = Path(os.environ.get("WORKSPACE", "/workspace"))
@@ -35,7 +35,7 @@ def read_arguments():
 
 
 def files_below(folder):
-    """The files that an initializer put there, sorted; ends the program if there are none."""
+    """Returns the files of an initializer, sorted; the program ends if there are none."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     if not found:
         print(f"{folder} holds no file: was there an initializer for it?", flush=True)
@@ -44,7 +44,7 @@ def files_below(folder):
 
 
 def seed_of(files):
-    """A number that changes with any byte of the files."""
+    """Returns a number that changes with any byte of the files."""
     digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as content:
@@ -57,7 +57,7 @@ def random_matrix(seed, rows, columns):
 
 
 def make_adapter(lora_rank):
-    """A is random and B is zero, the same on every process: at first the adapter changes nothing."""
+    """Returns a random A and a zero B, equal on every process: at first the adapter changes nothing."""
     down = random_matrix(1, lora_rank, SIZE).requires_grad_()
     up = torch.zeros(SIZE, lora_rank, requires_grad=True)
     return down, up
@@ -69,7 +69,7 @@ def mean_over_ranks(tensor):
 
 
 def train(weights, features, targets, adapter):
-    """The loss of each step, averaged over all processes."""
+    """Returns the loss of each step, averaged over all processes."""
     losses, started = [], time.monotonic()
     for step in range(1, STEPS + 1):
         down, up = adapter
@@ -88,9 +88,9 @@ def train(weights, features, targets, adapter):
 
 def ranks_agree(adapter):
     mine = torch.cat([parameter.detach().flatten() for parameter in adapter])
-    everybodys = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(everybodys, mine)
-    return all(torch.equal(mine, other) for other in everybodys)
+    gathered = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, mine)
+    return all(torch.equal(mine, other) for other in gathered)
 
 
 def save(adapter, lora_rank, losses):
@@ -106,7 +106,7 @@ def main():
     lora_rank = read_arguments().lora_rank
     model, dataset = files_below(WORKSPACE / "model"), files_below(WORKSPACE / "dataset")
     torch.set_num_threads(1)
-    # Rank, number of processes and address come from the environment, which torchrun sets.
+    # torchrun sets the environment variables for rank, number of processes and address.
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     print(f"rank {rank} of {world}: {len(model)} files of the model, {len(dataset)} of the dataset", flush=True)
@@ -117,11 +117,11 @@ def main():
     agree, fell = ranks_agree(adapter), losses[-1] < losses[0]
     if rank == 0:
         save(adapter, lora_rank, losses)
-        words = f"{world} ranks agree" if agree else "the ranks have different adapters"
-        print(f"rank 0: lora rank {lora_rank}, loss {losses[0]:.4f} -> {losses[-1]:.4f}, {words}", flush=True)
-    # A process that goes while others still wait for its part of the last answer would look like a failure to them.
+        agreement = f"{world} ranks agree" if agree else "the ranks have different adapters"
+        print(f"rank 0: lora rank {lora_rank}, loss {losses[0]:.4f} -> {losses[-1]:.4f}, {agreement}", flush=True)
+    # A process must not exit while others wait for its part of the last result, since they would see a failure.
     dist.barrier()
-    # Ends at once: with some versions of torch, threads of gloo now and then keep Python from ending by itself.
+    # Exits at once: with some versions of torch, threads of gloo occasionally keep Python from exiting.
     os._exit(0 if agree and fell else 1)
 
 

@@ -1,14 +1,14 @@
 """Fits a line with JAX in one program over the devices of all processes: a data-parallel regression on CPUs.
 
-Each process holds its own share of the data; `psum` adds the gradients of all. Each process ends with 1 if the loss
-did not fall to a tenth, or if the processes' weights differ.
+Each process has its own share of the data; `psum` adds the gradients of all. Each process exits with 1 if the loss did
+not fall to a tenth, or if the processes' weights differ.
 """
 
 import os
 import sys
 import time
 
-# A process has one device here, also where a cluster has more CPUs.
+# A process has one device here, even if the cluster has more CPUs.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 STEPS = int(os.environ.get("STEPS", "100"))
-# What a step of a real model would take.
+# Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
 REPORT_STEPS = 10
 FEATURES, ROWS = 8, 512
@@ -26,10 +26,10 @@ AXIS = "workers"
 
 
 def join():
-    """Meet the other processes at the coordinator, which process 0 starts.
+    """Connects to the other processes through the coordinator, which process 0 starts.
 
-    JAX reads JAX_COORDINATOR_ADDRESS by itself, but not the other two. Its own detection of clusters is off: in a pod
-    it would ask Kubernetes, which takes rights that a pod need not have.
+    JAX reads JAX_COORDINATOR_ADDRESS by itself, but not the other two variables. Its detection of clusters is disabled:
+    in a pod it would call the Kubernetes API, which requires permissions that a pod need not have.
     """
     jax.distributed.initialize(
         num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
@@ -39,7 +39,7 @@ def join():
 
 
 def make_data(process):
-    """A share of the data: features, targets. All shares follow the same rule."""
+    """Returns a share of the data: features, targets. All shares follow the same rule."""
     random = np.random.default_rng(process)
     features = random.normal(size=(ROWS, FEATURES)).astype(np.float32)
     noise = 0.05 * random.normal(size=ROWS).astype(np.float32)
@@ -47,7 +47,7 @@ def make_data(process):
 
 
 def make_step(mesh, rows):
-    """The compiled step: weights, features, targets → weights, loss."""
+    """Returns the compiled step: weights, features, targets → weights, loss."""
 
     def step_here(weights, features, targets):
         errors = features @ weights - targets
@@ -80,11 +80,11 @@ def main():
     sharding = NamedSharding(mesh, PartitionSpec(AXIS))
     features, targets = (jax.make_array_from_process_local_data(sharding, part) for part in make_data(process))
     weights, losses = train(make_step(mesh, len(features)), jnp.zeros(FEATURES), features, targets)
-    everybodys = multihost_utils.process_allgather(np.asarray(weights.addressable_data(0)))
-    agree, fell = bool((everybodys == everybodys[0]).all()), losses[-1] < losses[0] / 10
+    gathered = multihost_utils.process_allgather(np.asarray(weights.addressable_data(0)))
+    agree, fell = bool((gathered == gathered[0]).all()), losses[-1] < losses[0] / 10
     if process == 0:
-        words = f"{processes} processes agree" if agree else "the processes have different weights"
-        print(f"process 0: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {words}", flush=True)
+        agreement = f"{processes} processes agree" if agree else "the processes have different weights"
+        print(f"process 0: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {agreement}", flush=True)
     jax.distributed.shutdown()
     sys.exit(0 if agree and fell else 1)
 

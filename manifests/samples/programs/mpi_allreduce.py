@@ -1,7 +1,7 @@
 """Computes pi on all processes that mpirun starts: each one adds up its share of the rectangles below a curve.
 
-An all-reduce makes the sum of all shares known to every process. It is done again with ever more rectangles, as
-training does its steps: `loss` is how far the result is from pi. Each process ends with 1 if that is not near enough.
+An all-reduce adds the shares for every process. It is repeated with more and more rectangles, as training repeats its
+steps: `loss` is the error of the result. Each process exits with 1 if the error is too large.
 """
 
 import math
@@ -13,13 +13,13 @@ import time
 from mpi4py import MPI
 
 STEPS = int(os.environ.get("STEPS", "10"))
-# What a step of a real model would take.
+# Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
 NEAR_ENOUGH = 1e-6
 
 
 def share_of_pi(rank, size, rectangles):
-    """The integral of 4 / (1 + x²) from 0 to 1 is pi; every size-th rectangle belongs to one process."""
+    """Returns a process's share of the integral of 4 / (1 + x²) from 0 to 1, which is pi: every size-th rectangle."""
     width = 1.0 / rectangles
     return sum(4.0 / (1.0 + ((index + 0.5) * width) ** 2) for index in range(rank, rectangles, size)) * width
 
@@ -28,7 +28,7 @@ def main():
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
     print(f"rank {rank} of {size} is on {socket.gethostname()}", flush=True)
-    # All have the variables of the job, wherever they run.
+    # All processes have the variables of the job, on every node.
     if len(set(world.allgather(STEPS))) > 1:
         sys.exit(f"rank {rank}: STEPS is {STEPS}, and another one elsewhere")
     hosts = len(set(world.allgather(socket.gethostname())))
@@ -40,12 +40,12 @@ def main():
         if rank == 0:
             rate = step / (time.monotonic() - started)
             print(f"step={step} loss={abs(result - math.pi):.2e} throughput={rate:.1f}", flush=True)
-    # Each process looks at what it got itself; all must have got the same.
-    good = abs(result - math.pi) < NEAR_ENOUGH and len(set(world.allgather(result))) == 1
+    # Each process checks its own result; all must have the same.
+    is_good = abs(result - math.pi) < NEAR_ENOUGH and len(set(world.allgather(result))) == 1
     if rank == 0:
-        words = "ranks agree" if good else "ranks are wrong, or differ"
-        print(f"rank 0: pi is about {result:.8f}, {size} {words}, on {hosts} hosts, {STEPS} steps each", flush=True)
-    sys.exit(0 if good else 1)
+        agreement = "ranks agree" if is_good else "ranks are wrong, or differ"
+        print(f"rank 0: pi is about {result:.8f}, {size} {agreement}, on {hosts} hosts, {STEPS} steps each", flush=True)
+    sys.exit(0 if is_good else 1)
 
 
 if __name__ == "__main__":

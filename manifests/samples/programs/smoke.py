@@ -1,8 +1,8 @@
-"""Every replica of a TFJob computes on every other one, over gRPC, in parameter-server style.
+"""Every replica of a TFJob runs a computation on every other one, over gRPC, like programs with parameter servers.
 
 The master places one small matrix product on each task of the cluster and checks each answer. Every worker does the
-same and reports to a counter that lives on the chief, so that the chief ends only when all of them are done. Workers
-then serve until the job cleans them up; parameter servers run no program of their own at all.
+same and increments a counter on the chief, so that the chief ends only when all of them are done. Workers then serve
+until the job cleans them up; parameter servers run no program of their own.
 
 Needs TensorFlow 2 (or 1.15) and TF_CONFIG. Exit code 0: all answers were right; 1: one was wrong.
 """
@@ -16,7 +16,7 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 import tensorflow.compat.v1 as tf
 
-# A fellow that is not there after this time will not come; the job's restart policy takes over.
+# A peer that has not started after this time is considered lost; the job's restart policy applies.
 WAIT_SECONDS = 300
 POLL_SECONDS = 0.2
 RETRYABLE_EXIT_CODE = 130
@@ -27,17 +27,17 @@ def say(text):
 
 
 def tasks_of(cluster):
-    """All (job, index) of the cluster, sorted."""
+    """Returns all (job, index) of the cluster, sorted."""
     return [(job, index) for job in sorted(cluster) for index in range(len(cluster[job]))]
 
 
 def right_answer(number):
-    """The product that the given task is asked for: [[n, n+1]] x [[2], [3]]."""
+    """Returns the product that the given task computes: [[n, n+1]] x [[2], [3]]."""
     return 2 * number + 3 * (number + 1)
 
 
 def compute_everywhere(session, products):
-    """Run each task's product there; the sum of all answers. Ends the program on a wrong one."""
+    """Runs each task's product there and returns the sum of all answers. A wrong answer ends the program."""
     total = 0
     for number, (job, index, product) in enumerate(products, start=1):
         answer = int(session.run(product)[0][0])
@@ -58,7 +58,7 @@ def build_products(cluster):
 
 
 def build_counter(chief):
-    """How many workers are done: a variable on the chief, shared by name between all graphs."""
+    """Returns the number of workers that are done: a variable on the chief, shared by name between all graphs."""
     with tf.device(chief):
         counter = tf.get_variable("workers_done", shape=[], dtype=tf.int32, initializer=tf.zeros_initializer())
     return counter, counter.assign_add(1, use_locking=True)
@@ -73,8 +73,11 @@ def wait_until(what, reached):
         time.sleep(POLL_SECONDS)
 
 
-def serve_until_told():
-    """The first process of a container ignores SIGTERM without a handler, and none runs while in `server.join()`."""
+def serve_until_sigterm():
+    """Serves until SIGTERM. The first process of a container ignores SIGTERM without a handler.
+
+    `server.join()` would not run a handler.
+    """
     signal.signal(signal.SIGTERM, lambda signum, frame: os._exit(128 + signum))
     while True:
         signal.pause()
@@ -102,10 +105,10 @@ def main():
         if me != (chief_job, 0):
             session.run(count_me)
             say("done; serving until the job ends")
-            serve_until_told()
+            serve_until_sigterm()
         wait_until("not all workers are done", lambda: session.run(counter) == others)
     say(f"{others} of {others} workers computed the same")
-    # A session's threads may wait on tasks that are already gone: nothing is left to do, so end at once.
+    # The session's threads may wait on tasks that have ended. Nothing is left to do, so the process exits at once.
     os._exit(0)
 
 

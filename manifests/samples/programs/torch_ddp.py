@@ -1,7 +1,7 @@
 """Trains a small network with DistributedDataParallel over gloo, on all processes that torchrun starts.
 
-Every process holds the same parameters and computes gradients on its own share of the data; an all-reduce averages
-them. Each process ends with 1 if the loss did not fall to a tenth, or if the parameters are not the same everywhere.
+Every process has the same parameters and computes gradients on its own share of the data; an all-reduce averages them.
+Each process exits with 1 if the loss did not fall to a tenth, or if the parameters are not equal everywhere.
 """
 
 import os
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = int(os.environ.get("STEPS", "200"))
-# What a step of a real model would take.
+# Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
 REPORT_STEPS = 10
 FEATURES, BATCH = 16, 64
@@ -20,7 +20,7 @@ LEARNING_RATE = 0.05
 
 
 def make_data(rank):
-    """A share of the data: features, targets. All shares follow the same rule."""
+    """Returns a share of the data: features, targets. All shares follow the same rule."""
     generator = torch.Generator().manual_seed(rank)
     features = torch.randn(1024, FEATURES, generator=generator)
     weights = torch.linspace(-1.0, 1.0, FEATURES)
@@ -39,15 +39,15 @@ def mean_over_ranks(value):
 
 
 def ranks_agree(model):
-    """Whether all processes have exactly the same parameters."""
+    """Returns whether all processes have exactly the same parameters."""
     mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    everybodys = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(everybodys, mine)
-    return all(torch.equal(mine, other) for other in everybodys)
+    gathered = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, mine)
+    return all(torch.equal(mine, other) for other in gathered)
 
 
 def train(model, features, targets):
-    """The first and the last loss, averaged over all processes."""
+    """Returns the first and the last loss, averaged over all processes."""
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     losses, started = [], time.monotonic()
     for step in range(1, STEPS + 1):
@@ -68,7 +68,7 @@ def train(model, features, targets):
 
 def main():
     torch.set_num_threads(1)
-    # Rank, number of processes and address come from the environment, which torchrun sets.
+    # torchrun sets the environment variables for rank, number of processes and address.
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     print(f"rank {rank} of {world} is here", flush=True)
@@ -76,11 +76,11 @@ def main():
     before, after = train(model, *make_data(rank))
     agree, fell = ranks_agree(model), after < before / 10
     if rank == 0:
-        words = f"{world} ranks agree" if agree else "the ranks have different parameters"
-        print(f"rank 0: loss {before:.4f} -> {after:.4f}, {words}", flush=True)
-    # A process that goes while others still wait for its part of the last answer would look like a failure to them.
+        agreement = f"{world} ranks agree" if agree else "the ranks have different parameters"
+        print(f"rank 0: loss {before:.4f} -> {after:.4f}, {agreement}", flush=True)
+    # A process must not exit while others wait for its part of the last result, since they would see a failure.
     dist.barrier()
-    # Ends at once: with some versions of torch, threads of gloo now and then keep Python from ending by itself.
+    # Exits at once: with some versions of torch, threads of gloo occasionally keep Python from exiting.
     os._exit(0 if agree and fell else 1)
 
 

@@ -1,13 +1,12 @@
-"""Trains a small model with parameter servers and the workers that there are just now (`autoscaling.resize: InPlace`).
+"""Trains a small model with parameter servers and a changing number of workers (`autoscaling.resize: InPlace`).
 
-TF_CONFIG lists the most workers that there may ever be. Device filters let each of them talk to the parameter servers
-only, so that nobody waits for workers that do not exist yet, or no more. Whoever comes finds the variables there and
-trains on; whoever must leave (SIGTERM) finishes its step first.
+TF_CONFIG lists the maximum number of workers. Device filters connect each of them to the parameter servers only, so
+that no worker waits for workers that do not exist. A new worker finds the variables on the parameter servers and
+continues the training; a worker that is removed (SIGTERM) finishes its step first.
 
 The steps are counted on the parameter server, for each worker. A step counts and changes the model in one critical
-section, or does neither: so the job ends after exactly TFJOB_TOTAL_STEPS steps, however many workers took part in it,
-or were killed. What is not shown here: a parameter server that is lost takes the model along, so real programs write
-checkpoints.
+section, or does neither: the job ends after exactly TFJOB_TOTAL_STEPS steps, however many workers took part in it or
+were killed. Not shown here: the model is lost with its parameter server, so real programs write checkpoints.
 """
 
 import json
@@ -17,24 +16,24 @@ import sys
 import threading
 import time
 
-# Before TensorFlow is imported, since its threads inherit this; see `go_when_told`.
+# This must precede the import of TensorFlow, whose threads inherit it; see `exit_on_sigterm`.
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 import numpy as np  # noqa: E402 - see above
 import tensorflow.compat.v1 as tf  # noqa: E402 - see above
 
 TOTAL = int(os.environ["TFJOB_TOTAL_STEPS"])
-# What a step of a real model would take.
+# Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
-# Each so many seconds a worker says how far it is; the controller reads it (`autoscaling.progress.pattern`).
+# Interval of the worker's progress reports, which the controller reads (`autoscaling.progress.pattern`).
 REPORT_SECONDS = 1.0
 FEATURES = 8
 BATCH = 64
 LEARNING_RATE = 0.05
 WAIT_SECONDS = 300
-# So long it may take to finish a step when told to go; less than the pod's terminationGracePeriodSeconds.
+# Time to finish a step after SIGTERM; less than the pod's terminationGracePeriodSeconds.
 LAST_STEP_SECONDS = 5
-# As a shell reports a process that SIGTERM has ended: the worker has not failed, nor is its work done.
+# The exit code that a shell reports for SIGTERM: the worker has neither failed nor completed its work.
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -42,25 +41,25 @@ def say(text):
     print(text, flush=True)
 
 
-def go_when_told():
-    """The event that this worker has been told to go (SIGTERM). If it has not gone soon after that, it ends at once.
+def exit_on_sigterm():
+    """Returns an event that is set at SIGTERM. If the worker has not ended soon after that, the process exits.
 
     A thread waits for the signal, since Python calls no handler while TensorFlow waits for a server.
     """
-    told = threading.Event()
+    terminated = threading.Event()
 
     def wait():
         signal.sigwait({signal.SIGTERM})
-        told.set()
+        terminated.set()
         time.sleep(LAST_STEP_SECONDS)
         os._exit(TERMINATED)
 
     threading.Thread(target=wait, daemon=True).start()
-    return told
+    return terminated
 
 
 def make_data(seed):
-    """A share of the data: features, targets. All shares come from the same weights."""
+    """Returns a share of the data: features, targets. All shares are generated from the same weights."""
     weights = np.linspace(-2.0, 2.0, FEATURES, dtype=np.float32).reshape(FEATURES, 1)
     random = np.random.default_rng(seed)
     features = random.normal(size=(2048, FEATURES)).astype(np.float32)
@@ -85,12 +84,12 @@ class Model:
                 "counts", [len(cluster["worker"])], dtype=tf.int64, initializer=tf.zeros_initializer()
             )
             section = tf.CriticalSection(shared_name="commit")
-            # Nobody holds the section while its gradients are still on their way.
+            # The section must not be held while the gradients are being computed.
             with tf.control_dependencies(gradients):
                 self.step = section.execute(lambda: self._commit([weights, bias], gradients, index))
 
     def _commit(self, variables, gradients, index):
-        """Apply the gradients and count the step, unless all are done: 1 or 0, and how many are done then."""
+        """Applies the gradients and counts the step, unless all are done; returns 1 or 0, and the total."""
         counted = tf.cast(tf.reduce_sum(self.counts.read_value()) < TOTAL, tf.int64)
         rate = LEARNING_RATE * tf.cast(counted, tf.float32)
         applied = [each.assign_sub(rate * gradient) for each, gradient in zip(variables, gradients, strict=True)]
@@ -106,11 +105,11 @@ def wait_for_variables(session, uninitialized):
         time.sleep(0.2)
 
 
-def train(session, model, index, told):
-    """Until all steps are done, or this worker is told to go; whether the former."""
+def train(session, model, index, terminated):
+    """Trains until all steps are done or SIGTERM; returns whether all steps are done."""
     random, data = np.random.default_rng(index), make_data(index)
     done, mine, reported = 0, 0, 0.0
-    while done < TOTAL and not told.wait(STEP_SECONDS):
+    while done < TOTAL and not terminated.wait(STEP_SECONDS):
         rows = random.integers(0, len(data[0]), BATCH)
         counted, done = session.run(model.step, {model.features: data[0][rows], model.targets: data[1][rows]})
         mine += counted
@@ -124,7 +123,7 @@ def train(session, model, index, told):
 def main():
     config = json.loads(os.environ["TF_CONFIG"])
     cluster, index = config["cluster"], config["task"]["index"]
-    chief, told = index == 0, go_when_told()
+    chief, terminated = index == 0, exit_on_sigterm()
     say(f"worker-{index}: my share of the steps is {os.environ.get('TFJOB_STEPS')} of {TOTAL}, if nobody comes or goes")
     tf.disable_eager_execution()
     server = tf.train.Server(cluster, job_name="worker", task_index=index)
@@ -138,7 +137,7 @@ def main():
             before = session.run(model.loss, everything)
         else:
             wait_for_variables(session, uninitialized)
-        if not train(session, model, index, told):
+        if not train(session, model, index, terminated):
             os._exit(TERMINATED)
         if chief:
             after, counts = session.run(model.loss, everything), session.run(model.counts)

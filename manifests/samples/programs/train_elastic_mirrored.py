@@ -1,11 +1,11 @@
-"""Trains a small model in step on as many workers as there are just now (`autoscaling.resize: Restart`).
+"""Trains a small model synchronously on a changing number of workers (`autoscaling.resize: Restart`).
 
-Each member of MultiWorkerMirroredStrategy must know all the others. So a resize stops all workers and starts as many as
-there should be, with a TF_CONFIG of just those; they resume from the checkpoint in CHECKPOINTS, a folder that all nodes
-share. What was done after the last checkpoint is done again, so no worker says that it has done it.
+Each member of MultiWorkerMirroredStrategy must know all the others. A resize therefore stops all workers and starts the
+new number with a new TF_CONFIG. They resume from the checkpoint in CHECKPOINTS, a folder that all nodes share. Steps
+after the last checkpoint are repeated, so workers report only steps that are in a checkpoint.
 
-In each round every worker does one step, and the rounds end at exactly TFJOB_TOTAL_STEPS: where fewer steps are left
-than there are workers, the last of them only look on. How many are done is in the checkpoint, as part of the model.
+In each round every worker does one step, and the rounds end at exactly TFJOB_TOTAL_STEPS: if fewer steps are left than
+there are workers, the last workers' steps do not count. The checkpoint contains the number of steps with the model.
 """
 
 import json
@@ -14,22 +14,22 @@ import signal
 import threading
 import time
 
-# Before TensorFlow is imported, since its threads inherit this; see `go_when_told`.
+# This must precede the import of TensorFlow, whose threads inherit it; see `exit_on_sigterm`.
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 import tensorflow as tf  # noqa: E402 - see above
 
 TOTAL = int(os.environ["TFJOB_TOTAL_STEPS"])
 CHECKPOINTS = os.environ.get("CHECKPOINTS", "/checkpoints")
-# What a step of a real model would take.
+# Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
-# Rounds between two checkpoints: what a resize costs at most, beside the start.
+# Rounds between two checkpoints: a resize repeats at most so many.
 SAVE_ROUNDS = int(os.environ.get("SAVE_ROUNDS", "10"))
-# Each so many seconds a worker says how far it is; the controller reads it (`autoscaling.progress.pattern`).
+# Interval of the worker's progress reports, which the controller reads (`autoscaling.progress.pattern`).
 REPORT_SECONDS = 1.0
 FEATURES = 8
 LEARNING_RATE = 0.1
-# As a shell reports a process that SIGTERM has ended: the worker has not failed, nor is its work done.
+# The exit code that a shell reports for SIGTERM: the worker has neither failed nor completed its work.
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -37,12 +37,12 @@ def say(text):
     print(text, flush=True)
 
 
-def go_when_told():
-    """End at SIGTERM, at once: what counts is in the checkpoint.
+def exit_on_sigterm():
+    """Exits at once at SIGTERM, since all counted work is in the checkpoint.
 
-    A thread waits for it, since the strategy takes a handler's place, and Python calls none while TensorFlow waits for
-    other workers, which are told to go as well. A process that does not heed SIGTERM keeps the resize waiting until
-    it is killed, after the pod's terminationGracePeriodSeconds.
+    A thread waits for the signal, since the strategy replaces signal handlers, and Python calls none while TensorFlow
+    waits for other workers, which receive SIGTERM as well. A process that ignores SIGTERM delays the resize until it is
+    killed after the pod's terminationGracePeriodSeconds.
     """
 
     def wait():
@@ -53,7 +53,7 @@ def go_when_told():
 
 
 def make_data(worker):
-    """A share of the data: features, targets. All shares come from the same weights."""
+    """Returns a share of the data: features, targets. All shares are generated from the same weights."""
     weights = tf.reshape(tf.linspace(-2.0, 2.0, FEATURES), [FEATURES, 1])
     features = tf.random.stateless_normal([512, FEATURES], seed=[worker, 1])
     noise = 0.05 * tf.random.stateless_normal([512, 1], seed=[worker, 2])
@@ -61,7 +61,7 @@ def make_data(worker):
 
 
 class Model:
-    """Equal on all workers at any time; `done` counts the steps of all workers that ever were."""
+    """The model, which is always equal on all workers; `done` counts the steps of all workers since the first start."""
 
     def __init__(self, strategy, index):
         self._strategy = strategy
@@ -75,7 +75,7 @@ class Model:
             self.loss = tf.Variable(0.0)
 
     def saved(self):
-        """What a checkpoint holds."""
+        """Returns the variables of a checkpoint."""
         names = ("weights", "bias", "done", "first_loss", "loss")
         return {name: getattr(self, name) for name in names}
 
@@ -96,12 +96,12 @@ class Model:
 
     @tf.function
     def step(self):
-        """One round of all workers."""
+        """Runs one round on all workers."""
         self._strategy.run(self._step_here)
 
 
 def train(model, checkpoints, index):
-    """Until all steps are done. Worker 0 saves; a worker reports what has been saved for certain."""
+    """Trains until all steps are done. Worker 0 saves; workers report only steps that are in a checkpoint."""
     rounds, mine, saved, reported = 0, 0, 0, 0.0
     while (done := model.done.numpy()) < TOTAL:
         time.sleep(STEP_SECONDS)
@@ -115,7 +115,7 @@ def train(model, checkpoints, index):
             say(f"worker-{index}: {saved} steps of my own, {model.done.numpy()} of {TOTAL} by all")
         if index == 0:
             checkpoints.save()
-        # Worker 0 comes to the next round only when it has saved: at the next report these are safe.
+        # Worker 0 joins the next round after it has saved, so these steps are in a checkpoint at the next report.
         saved = mine
     if index == 0:
         checkpoints.save()
@@ -123,10 +123,10 @@ def train(model, checkpoints, index):
 
 
 def main():
-    go_when_told()
+    exit_on_sigterm()
     config = json.loads(os.environ["TF_CONFIG"])
     index = config["task"]["index"]
-    # The strategy opens this worker's server and waits for all others: it must come before any other TensorFlow call.
+    # The strategy starts this worker's server and waits for all others. It must precede all other TensorFlow calls.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     say(f"worker-{index}: {strategy.num_replicas_in_sync} workers in step")
     model = Model(strategy, index)

@@ -1,7 +1,7 @@
-"""Trains a small model in step on all workers with MultiWorkerMirroredStrategy: a TFJob of workers only, or a TrainJob.
+"""Trains a small model synchronously on all workers with MultiWorkerMirroredStrategy, as a TFJob or a TrainJob.
 
-Every worker holds the same weights and computes gradients on its own share of the data; an all-reduce sums them, so
-that all weights stay equal. Each worker ends with 1 if the loss did not fall to a tenth.
+Every worker has the same weights and computes gradients on its own share of the data; an all-reduce sums them, so that
+all weights stay equal. Each worker exits with 1 if the loss did not fall to a tenth.
 """
 
 import json
@@ -13,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is im
 import tensorflow as tf
 
 STEPS = int(os.environ.get("STEPS", "100"))
-# What a step of a real model would take.
+# Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
 REPORT_STEPS = 10
 FEATURES = 8
@@ -21,7 +21,7 @@ LEARNING_RATE = 0.1
 
 
 def make_data(worker):
-    """A share of the data: features, targets. All shares come from the same weights."""
+    """Returns a share of the data: features, targets. All shares are generated from the same weights."""
     weights = tf.reshape(tf.linspace(-2.0, 2.0, FEATURES), [FEATURES, 1])
     features = tf.random.stateless_normal([512, FEATURES], seed=[worker, 1])
     noise = 0.05 * tf.random.stateless_normal([512, 1], seed=[worker, 2])
@@ -30,7 +30,7 @@ def make_data(worker):
 
 def main():
     task = json.loads(os.environ["TF_CONFIG"])["task"]
-    # The strategy opens this worker's server and waits for all others: it must come before any other TensorFlow call.
+    # The strategy starts this worker's server and waits for all others. It must precede all other TensorFlow calls.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     replicas = strategy.num_replicas_in_sync
     print(f"worker-{task['index']}: {replicas} replicas in step", flush=True)

@@ -1,10 +1,10 @@
-"""Trains a small model with parameter servers, each replica with a graph of its own (between-graph replication).
+"""Trains a small model with parameter servers, each replica with its own graph (between-graph replication).
 
-The data is made on the spot from known weights plus noise; variables live on the parameter servers; master and workers
-each compute gradients on their own share of the data and apply them without waiting for one another. The chief (master)
-says the loss before and after and ends with 1 if it did not fall to a tenth.
+The data is generated from known weights plus noise; the variables are on the parameter servers. Master and workers
+compute gradients on their own shares of the data and apply them asynchronously. The chief (master) prints the loss
+before and after and exits with 1 if it did not fall to a tenth.
 
-Device filters let a replica wait for the parameter servers only, never for workers that come late or not at all.
+Device filters let a replica wait for the parameter servers only, not for workers that start late or never.
 """
 
 import json
@@ -28,7 +28,7 @@ def say(text):
 
 
 def make_data(seed):
-    """A share of the data: features, targets. All shares come from the same weights."""
+    """Returns a share of the data: features, targets. All shares are generated from the same weights."""
     weights = np.linspace(-2.0, 2.0, FEATURES, dtype=np.float32).reshape(FEATURES, 1)
     random = np.random.default_rng(seed)
     features = random.normal(size=(2048, FEATURES)).astype(np.float32)
@@ -37,7 +37,7 @@ def make_data(seed):
 
 
 def build_model(parameter_servers, me):
-    """Variables spread over the parameter servers, the loss, one step of gradient descent computed by this replica."""
+    """Returns variables on the parameter servers, the loss, and one step of gradient descent by this replica."""
     with tf.device(tf.train.replica_device_setter(ps_tasks=parameter_servers, worker_device=me)):
         features = tf.placeholder(tf.float32, [None, FEATURES])
         targets = tf.placeholder(tf.float32, [None, 1])

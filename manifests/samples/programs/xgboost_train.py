@@ -1,6 +1,6 @@
-"""Trains one XGBoost model on all workers: each one holds a share of the rows, and they build the same trees.
+"""Trains one XGBoost model on all workers: each one has a share of the rows, and all build the same trees.
 
-Worker 0 also runs the tracker, through which the workers find each other. Each worker ends with 1 if the log loss did
+Worker 0 also runs the tracker, through which the workers find each other. Each worker exits with 1 if the log loss did
 not fall to a half, or if the workers' models differ.
 """
 
@@ -16,11 +16,11 @@ from xgboost import collective
 from xgboost.tracker import RabitTracker
 
 ROUNDS = int(os.environ.get("STEPS", "20"))
-# What a round on real data would take.
+# Simulated duration of a round on real data.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
 ROWS, FEATURES = 2000, 10
 PARAMETERS = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 4, "eta": 0.5, "nthread": 1}
-# How long to wait for all workers, and for one that does not answer any more.
+# How long to wait for all workers, and for a worker that does not respond.
 WAIT_SECONDS = 300
 POLL_SECONDS = 0.5
 RETRYABLE_EXIT_CODE = 130
@@ -30,7 +30,7 @@ TASK, WORKERS = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER
 
 
 def start_tracker():
-    """On this pod's own address: the name by which others know it need not be known yet. Ranks follow the tasks."""
+    """Starts the tracker on the address of this pod, whose DNS name may not resolve yet. Ranks follow the tasks."""
     address = socket.gethostbyname(socket.gethostname())
     tracker = RabitTracker(host_ip=address, port=PORT, n_workers=WORKERS, sortby="task", timeout=WAIT_SECONDS)
     tracker.start()
@@ -38,9 +38,9 @@ def start_tracker():
 
 
 def join():
-    """Meet the other workers at the tracker.
+    """Connects to the other workers through the tracker.
 
-    It may come a minute after this worker; XGBoost itself gives up at once if the name is not known yet.
+    The tracker may start a minute after this worker, and XGBoost fails at once if its DNS name does not resolve yet.
     """
     address = {"dmlc_tracker_uri": TRACKER, "dmlc_tracker_port": PORT, "dmlc_task_id": str(TASK)}
     deadline = time.monotonic() + WAIT_SECONDS
@@ -57,7 +57,7 @@ def join():
 
 
 def make_data(seed):
-    """Features, and whether each row is on the one side of a bent surface."""
+    """Returns features, and whether each row is on one side of a curved surface."""
     random = np.random.default_rng(seed)
     features = random.normal(size=(ROWS, FEATURES))
     return xgboost.DMatrix(features, label=features[:, 0] * features[:, 1] + features[:, 2] > 0, nthread=1)
@@ -80,7 +80,7 @@ class Reporter(xgboost.callback.TrainingCallback):
 
 
 def models_agree(model):
-    """Whether all workers have the same trees."""
+    """Returns whether all workers have the same trees."""
     trees = "".join(model.get_dump())
     digest = np.frombuffer(hashlib.sha256(trees.encode()).digest(), dtype=np.uint8).astype(np.float64)
     greatest = collective.allreduce(digest, collective.Op.MAX)
@@ -89,11 +89,11 @@ def models_agree(model):
 
 
 def train():
-    """Whether all went well."""
+    """Returns whether the loss fell and the models are equal."""
     rank, workers = collective.get_rank(), collective.get_world_size()
     print(f"worker {rank} of {workers} is here", flush=True)
     reporter = Reporter()
-    # The loss is summed over all workers' test rows, so that all of them see the same.
+    # The loss is summed over the test rows of all workers, so that all of them compute the same.
     model = xgboost.train(
         PARAMETERS,
         make_data(rank),
@@ -104,25 +104,25 @@ def train():
     )
     agree, fell = models_agree(model), reporter.losses[-1] < reporter.losses[0] / 2
     if rank == 0:
-        words = f"{workers} workers agree" if agree else "the workers have different models"
-        print(f"worker 0: loss {reporter.losses[0]:.4f} -> {reporter.losses[-1]:.4f}, {words}", flush=True)
+        agreement = f"{workers} workers agree" if agree else "the workers have different models"
+        print(f"worker 0: loss {reporter.losses[0]:.4f} -> {reporter.losses[-1]:.4f}, {agreement}", flush=True)
     return agree and fell
 
 
 def main():
     tracker = start_tracker() if TASK == 0 else None
-    with xgboost.config_context(verbosity=0):  # no word for each attempt that came too early
+    with xgboost.config_context(verbosity=0):  # no message for each failed attempt
         join()
     try:
-        good = train()
+        is_good = train()
     except xgboost.core.XGBoostError as error:
-        # Nothing can be said to the others any more; the job's restart policy takes over.
+        # The other workers cannot be reached any more; the job's restart policy applies.
         print("gave up:", " ".join(str(error).partition("Stack trace")[0].split()), flush=True)
         os._exit(RETRYABLE_EXIT_CODE)
     collective.finalize()
     if tracker is not None:
         tracker.wait_for(WAIT_SECONDS)
-    sys.exit(0 if good else 1)
+    sys.exit(0 if is_good else 1)
 
 
 if __name__ == "__main__":
