@@ -71,7 +71,7 @@ def main():
     # torchrun sets the environment variables for rank, number of processes and address.
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    print(f"rank {rank} of {world} is here", flush=True)
+    print(f"rank {rank} of {world} started", flush=True)
     model = DistributedDataParallel(make_model())
     before, after = train(model, *make_data(rank))
     agree, fell = ranks_agree(model), after < before / 10

@@ -116,7 +116,7 @@ def train(session, model, index, terminated):
         if time.monotonic() - reported > REPORT_SECONDS:
             reported = time.monotonic()
             say(f"worker-{index}: {mine} steps of my own, {done} of {TOTAL} by all")
-    say(f"worker-{index}: {mine} steps of my own, {done} of {TOTAL} by all; I go")
+    say(f"worker-{index}: {mine} steps of my own, {done} of {TOTAL} by all; exiting")
     return done >= TOTAL
 
 
@@ -124,7 +124,9 @@ def main():
     config = json.loads(os.environ["TF_CONFIG"])
     cluster, index = config["cluster"], config["task"]["index"]
     chief, terminated = index == 0, exit_on_sigterm()
-    say(f"worker-{index}: my share of the steps is {os.environ.get('TFJOB_STEPS')} of {TOTAL}, if nobody comes or goes")
+    say(
+        f"worker-{index}: my share of the steps is {os.environ.get('TFJOB_STEPS')} of {TOTAL} with this number of workers"
+    )
     tf.disable_eager_execution()
     server = tf.train.Server(cluster, job_name="worker", task_index=index)
     model = Model(cluster, index)

@@ -91,7 +91,7 @@ def models_agree(model):
 def train():
     """Returns whether the loss fell and the models are equal."""
     rank, workers = collective.get_rank(), collective.get_world_size()
-    print(f"worker {rank} of {workers} is here", flush=True)
+    print(f"worker {rank} of {workers} started", flush=True)
     reporter = Reporter()
     # The loss is summed over the test rows of all workers, so that all of them compute the same.
     model = xgboost.train(
