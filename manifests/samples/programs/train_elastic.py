@@ -124,9 +124,8 @@ def main():
     config = json.loads(os.environ["TF_CONFIG"])
     cluster, index = config["cluster"], config["task"]["index"]
     chief, terminated = index == 0, exit_on_sigterm()
-    say(
-        f"worker-{index}: my share of the steps is {os.environ.get('TFJOB_STEPS')} of {TOTAL} with this number of workers"
-    )
+    share = os.environ.get("TFJOB_STEPS")
+    say(f"worker-{index}: my share of the steps is {share} of {TOTAL} with this number of workers")
     tf.disable_eager_execution()
     server = tf.train.Server(cluster, job_name="worker", task_index=index)
     model = Model(cluster, index)
