@@ -21,7 +21,7 @@ import yaml
 
 from attack.limits import MIB, Limited, limited
 from attack.victim import RUN_SECONDS
-from chaos.kept import LEADER_ELECTION, LEASE, LEASE_NAMESPACE
+from chaos.supervised import LEADER_ELECTION, LEASE, LEASE_NAMESPACE
 from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane

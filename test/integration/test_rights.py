@@ -163,8 +163,12 @@ def _to_the_end(play: Play, log: Path) -> None:
     trained = TRAINJOBS.path(jobs.namespace)
     eventually(lambda: "trained" not in {each["metadata"]["name"] for each in jobs.api.list(trained)}, 60, 0.1)
     eventually(lambda: jobs.api.get(f"{trained}/impatient")["spec"].get("suspend"), 60, 0.1)
+
+    def state_of(name: str) -> str:
+        return str(jobs.api.get(f"{trained}/{name}").get("status", {}).get("state"))
+
     for name in ("launched", "launched-before"):
-        eventually(lambda name=name: jobs.api.get(f"{trained}/{name}")["status"].get("state") == "SUCCESS", 60, 0.1)  # type: ignore[misc] # bound now
+        eventually(lambda name=name: state_of(name) == "SUCCESS", 60, 0.1)  # type: ignore[misc] # bound now
     # Events are written a moment after the status.
     told = {"SuccessfulCreate", "SuccessfulDelete", "FailedCreate", "Done"}
     eventually(lambda: {each["reason"] for each in jobs.events()} >= told, 60, 0.1)
