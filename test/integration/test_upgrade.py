@@ -23,6 +23,7 @@ from helpers.trainmanifests import runtime, trainjob
 from localcluster.api import Api
 from release.records import Release, exceptions, releases
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.trainer.naming import runtime_id_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -75,6 +76,21 @@ class Installation:
         argv = [command, f"--kubeconfig={kubeconfig}", "--metrics-bind-address=0", "--health-probe-bind-address=0"]
         return Program.start(source, [*argv, *flags], self.folder / f"{name}.log", self.cluster.folder)
 
+    def upgrade(self, controller: Program, gang_scheduler: Program) -> None:
+        """Replaces the programs of the release by those of this tree, which work on its return."""
+        self.apply_crds()
+        self.apply(render_overlay(self.system, OVERLAY))
+        # As Deployments do it: the gang scheduler ends before the next one begins, the controller after.
+        gang_scheduler.stop()
+        self.gang_scheduler(THIS_TREE).await_log(WORKING)
+        successor = self.controller(THIS_TREE)
+        successor.await_log('"event": "manager initialized"')
+        controller.stop()
+        successor.await_log(WORKING)
+        # They do something new.
+        self.tfjobs.submit(tfjob(master(template=runs(0.2)), name="new", gang={"enabled": True}))
+        self.tfjobs.await_phase("Done", "new")
+
     def submit(self) -> None:
         forever, soon = runs_forever(), runs(0.2)
         notes = soon["metadata"]["annotations"]
@@ -114,11 +130,18 @@ class Installation:
 
     def end(self, job: str) -> None:
         """Let those pods of a job succeed that decide: the others are deleted once these have."""
-        for name, pod in self.tfjobs.children("pods").items():
-            labels = pod["metadata"]["labels"]
-            is_of_job = job in (labels.get("tf_job_name"), labels.get("train_job_name"))
-            if is_of_job and labels["job_type"].lower() in ("master", "node"):
+        roles = {name: each["job_type"].lower() for name, each in self.pods_of(job).items()}
+        deciding = next(role for role in ("master", "launcher", "node") if role in roles.values())
+        for name, role in roles.items():
+            if role == deciding:
                 set_pod_terminated(self.cluster.api, self.user.namespace, name)
+
+    def pods_of(self, job: str) -> dict[str, Object]:
+        """The labels of a job's pods, by their names."""
+        found = {name: pod["metadata"]["labels"] for name, pod in self.tfjobs.children("pods").items()}
+        return {
+            name: each for name, each in found.items() if job in (each.get("tf_job_name"), each.get("train_job_name"))
+        }
 
 
 def runs_forever() -> Object:
@@ -189,19 +212,7 @@ def test_jobs_go_on_and_what_is_stored_stays(installed: Installation, release: R
     stored, children = installed.stored(), installed.children()
     essential = essence(stored)
 
-    installed.apply_crds()
-    installed.apply(render_overlay(installed.system, OVERLAY))
-    # As Deployments do it: the gang scheduler ends before the next one begins, the controller after.
-    gang_scheduler.stop()
-    installed.gang_scheduler(THIS_TREE).await_log(WORKING)
-    successor = installed.controller(THIS_TREE)
-    successor.await_log('"event": "manager initialized"')
-    controller.stop()
-    successor.await_log(WORKING)
-
-    # It works, for it does something new.
-    installed.tfjobs.submit(tfjob(master(template=runs(0.2)), name="new", gang={"enabled": True}))
-    installed.tfjobs.await_phase("Done", "new")
+    installed.upgrade(controller, gang_scheduler)
     now, there = essence(installed.stored()), installed.children()
     assert [path for path in lost(essential, now) if not is_deliberate(release, path)] == []
     assert {name: there.get(name) for name in children} == children
@@ -243,3 +254,90 @@ def running_jobs_can_be_changed_and_end(installed: Installation) -> None:
         jobs.await_phase("Running", name)
         installed.end(name)
         jobs.await_phase("Done", name)
+
+
+# TrainJobs by what becomes of them.
+KEPT, RESUMED, RESTARTED, LAUNCHED, PLACED = "kept", "resumed", "restarted", "launched", "placed"
+TRAINJOB_SPECS: Mapping[str, Object] = {
+    KEPT: {},
+    RESUMED: {},
+    RESTARTED: {},
+    LAUNCHED: {"command": ["mpirun"]},
+    PLACED: {"gang": {"enabled": True}},
+}
+
+
+@pytest.mark.parametrize("release", releases()[:1], ids=lambda release: release.version, indirect=True)
+def test_nodes_of_a_trainjob_have_a_job_each_until_they_are_restarted(
+    installed: Installation, release: Release, tmp_path: Path
+) -> None:
+    """The first release gave each node a Job and a Service of its own; now there is one of each for all nodes."""
+    released = release.unpack_program(tmp_path / "released")
+    controller, gang_scheduler = installed.controller(released), installed.gang_scheduler(released)
+    trainjobs = installed.trainjobs
+    for name, spec in TRAINJOB_SPECS.items():
+        trainjobs.submit(trainjob(name, PODS, **{"command": ["torchrun"], **spec}))
+    eventually(lambda: all(is_ready(trainjobs.status(name)) for name in TRAINJOB_SPECS), period=0.2)
+    trainjobs.change({"spec": {"suspend": True}}, RESUMED)
+    eventually(lambda: not installed.pods_of(RESUMED), period=0.2)
+    before = {name: children_of(trainjobs, name) for name in TRAINJOB_SPECS}
+    assert {name: counts(each) for name, each in before.items()} == dict.fromkeys(before, (PODS, PODS)) | {
+        LAUNCHED: (PODS + 1, PODS)
+    }
+
+    installed.upgrade(controller, gang_scheduler)
+    assert {name: children_of(trainjobs, name) for name in before} == before
+
+    trainjobs.change({"spec": {"suspend": False}}, RESUMED)
+    eventually(lambda: is_ready(trainjobs.status(RESUMED)), period=0.2)
+    for name in (KEPT, RESUMED):
+        installed.end(name)
+        assert trainjobs.await_phase("Done", name).get("restarts", 0) == 0
+        assert children_of(trainjobs, name) == before[name]
+    for name in (RESTARTED, LAUNCHED, PLACED):
+        (pod,) = [
+            pod
+            for pod, each in installed.pods_of(name).items()
+            if (each["job_type"], each["task_index"]) == ("node", "1")
+        ]
+        set_pod_terminated(installed.cluster.api, trainjobs.namespace, pod, 137)
+    for name in (RESTARTED, LAUNCHED, PLACED):
+        eventually(lambda name=name: is_ready(trainjobs.status(name), restarts=1), period=0.2)  # type: ignore[misc] # now
+        now = children_of(trainjobs, name)
+        assert counts(now) == (2 if name == LAUNCHED else 1, 1), now
+        assert not set(now.values()) & set(before[name].values())
+        runtime_id = runtime_id_of(trainjobs.get(name)["metadata"]["uid"])
+        assert now.keys() >= {f"jobs {name}-node-{runtime_id}", f"services {name}-{runtime_id}"}
+        if name == LAUNCHED:
+            hosts = [f"{name}-node-{runtime_id}-{index}.{name}-{runtime_id}" for index in range(PODS)]
+            assert [line.split()[0] for line in hostfile(trainjobs, name).splitlines()] == hosts
+        installed.end(name)
+        assert trainjobs.await_phase("Done", name)["restarts"] == 1
+
+
+def is_ready(status: Object, restarts: int = 0) -> bool:
+    ready = {each["name"]: each["ready"] for each in status.get("jobsStatus", ())}
+    return ready.pop("node", 0) == PODS and all(ready.values()) and status.get("restarts", 0) == restarts
+
+
+def children_of(jobs: Jobs, name: str) -> dict[str, str]:
+    """The UIDs of a TrainJob's Jobs and Services."""
+    found = {
+        f"{plural} {child}": each["metadata"]
+        for plural in ("jobs", "services")
+        for child, each in jobs.children(plural).items()
+    }
+    return {child: each["uid"] for child, each in found.items() if each["labels"].get("train_job_name") == name}
+
+
+def counts(children: Mapping[str, str]) -> tuple[int, int]:
+    """The numbers of Jobs and Services."""
+    kinds = [each.partition(" ")[0] for each in children]
+    return kinds.count("jobs"), kinds.count("services")
+
+
+def hostfile(jobs: Jobs, name: str) -> str:
+    """What the launcher reads."""
+    (pod,) = [each for child, each in jobs.children("pods").items() if child.startswith(f"{name}-launcher-")]
+    (volume,) = [each["configMap"]["name"] for each in pod["spec"]["volumes"] if each["name"] == "mpi-config"]
+    return str(jobs.children("configmaps")[volume]["data"]["hostfile"])

@@ -12,6 +12,7 @@ a message that names it, and affects no other job. `frameworks.base` has the con
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -76,6 +77,8 @@ from tfjob_controller.trainer.state.pods import shortened
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER))
 # Spec: TrainJob, section 3.
 _KEYS_NAME, _KEYS_TYPE = "{}-mpi-ssh-auth", "kubernetes.io/ssh-auth"
+# Of the digest in the name of a ConfigMap.
+_DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +146,12 @@ def build_train_plan(recipe: Recipe) -> Plan:
     )
     if problem is not None:
         raise UnplannableError(problem)
-    roles = tuple(_roles(recipe, setting, workspace))
+    mounts = _answer(recipe.framework, "files", lambda: _mounted_files(recipe, setting))
+    roles = tuple(_roles(recipe, setting, workspace, mounts.config_map))
     replicas = tuple(_replicas(recipe, roles))
     chief = next(each for each in replicas if each.is_chief)
     ordered = (chief, *(each for each in replicas if each is not chief))
-    whole = _whole(recipe, setting, roles, ordered)
+    whole = _whole(recipe, setting, roles, ordered, mounts)
     steps = tuple(_steps(whole))
     if len(steps) == 1:
         return whole
@@ -155,11 +159,12 @@ def build_train_plan(recipe: Recipe) -> Plan:
     return dataclasses.replace(whole, steps=steps, replicas=needed)
 
 
-def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: tuple[Replica, ...]) -> Plan:
+def _whole(
+    recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: tuple[Replica, ...], mounts: PodMounts
+) -> Plan:
     """Returns the plan with the replicas of all steps."""
     job, framework = recipe.job, recipe.framework
     spec, name = job.spec, job.metadata.name
-    files = _answer(framework, "files", lambda: dict(framework.files(setting)))
     make = _framework_secret(framework, setting)
     # An invalid environment should fail the job before anything is created. There may be many replicas, so only the
     # first of each role is tried.
@@ -184,9 +189,8 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
             **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
             is_gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
         ),
-        mounts=PodMounts(
-            config_map=_config_map(recipe) if files else "",
-            files=files,
+        mounts=dataclasses.replace(
+            mounts,
             secret=GeneratedSecret(_secret(recipe), _KEYS_TYPE, make) if make is not None else None,
             data_containers=_CARRIERS,
         ),
@@ -212,8 +216,17 @@ def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica,
     return tuple(each for each in replicas if each.role.name == role)
 
 
-def _config_map(recipe: Recipe) -> str:
-    return f"{gang_name(recipe.job.metadata.name, recipe.runtime_id)}-{recipe.framework.name}"
+def _mounted_files(recipe: Recipe, setting: Setting) -> PodMounts:
+    """Returns the framework's files and the name of their ConfigMap, which depends on its content.
+
+    Nodes that are restarted after an upgrade of the controller may need other files than those that they started with.
+    """
+    files = dict(recipe.framework.files(setting))
+    if not files:
+        return PodMounts()
+    digest = hashlib.sha256(msgspec.json.encode(files, order="deterministic")).hexdigest()[:_DIGEST]
+    prefix = gang_name(recipe.job.metadata.name, recipe.runtime_id)
+    return PodMounts(f"{prefix}-{recipe.framework.name}-{digest}", files)
 
 
 def _secret(recipe: Recipe) -> str:
@@ -250,17 +263,19 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
     return terms_of(gang_name(recipe.job.metadata.name, recipe.runtime_id), recipe.gangs, spec.gang, members)
 
 
-def _roles(recipe: Recipe, setting: Setting, workspace: JobWorkspace) -> Iterator[Role]:
+def _roles(recipe: Recipe, setting: Setting, workspace: JobWorkspace, config_map: str) -> Iterator[Role]:
     launched = recipe.framework.has_launcher
     if launched:
-        yield _training_role(recipe, setting, workspace, LAUNCHER, 1)
-    yield _training_role(recipe, setting, workspace, NODE, setting.num_nodes)
+        yield _training_role(recipe, setting, workspace, config_map, LAUNCHER, 1)
+    yield _training_role(recipe, setting, workspace, config_map, NODE, setting.num_nodes)
     if workspace.claim:
         for carrier in workspace.storage_containers:
             yield _carrier_role(recipe, carrier, workspace)
 
 
-def _training_role(recipe: Recipe, setting: Setting, workspace: JobWorkspace, role: str, count: int) -> Role:
+def _training_role(
+    recipe: Recipe, setting: Setting, workspace: JobWorkspace, config_map: str, role: str, count: int
+) -> Role:
     framework, spec = recipe.framework, recipe.job.spec
     runs_command = role == LAUNCHER or not framework.has_launcher
     template = trainer_template(spec, recipe._base(role), role, runs_command=runs_command)
@@ -269,7 +284,7 @@ def _training_role(recipe: Recipe, setting: Setting, workspace: JobWorkspace, ro
         carriers = workspace.of_roles(DATASET_INITIALIZER, MODEL_INITIALIZER)
         bases = {each.role: _container_base(recipe, each) for each in carriers}
         template = with_init_containers(template, carriers, bases, recipe.config.initializer_image, workspace)
-    names = {"config_map": _config_map(recipe), "secret": _secret(recipe)}
+    names = {"config_map": config_map, "secret": _secret(recipe)}
     pod_spec = _equipped_pod_spec(framework, setting, role, template["spec"], **names)
     return Role(
         name=role,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -230,6 +231,12 @@ def test_mpi_creates_a_hostfile_and_keys_that_its_pods_mount() -> None:
     volumes = json.dumps(pod_of(plan, "node-0")["volumes"])
     assert plan.mounts.secret.name in volumes
     assert plan.mounts.config_map in volumes
+
+
+def test_other_files_are_in_another_config_map() -> None:
+    names = [train_plan(nodes=nodes, **MPI).mounts.config_map for nodes in (2, 2, 3)]
+    assert re.fullmatch(r"example-train-[a-z0-9]{4}-mpi-[0-9a-f]{8}", names[0])
+    assert names[0] == names[1] != names[2]
 
 
 def test_the_secrets_name_ends_where_names_end() -> None:
