@@ -21,6 +21,7 @@ from localcluster import nodes as nodes_module
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kubectl.arguments import EXIT_INTERRUPTED, EXIT_TIMEOUT
+from tfjob_controller.trainer.naming import replica_id_of
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
@@ -60,8 +61,7 @@ def run(nodes: Cluster, space: str, capfd: pytest.CaptureFixture[str]) -> Iterat
 
 
 def replica_of(pod: Object) -> str:
-    labels = pod["metadata"]["labels"]
-    return f"{labels['job_type'].lower()}-{labels['task_index']}"
+    return replica_id_of(pod["metadata"]["labels"])
 
 
 def are_at_rest(jobs: Jobs) -> bool:

@@ -24,6 +24,7 @@ from localcluster.crds import install_crds
 from localcluster.fakekubelet import DEFAULT_RESOURCES, FakeKubelet
 from localcluster.monitoringcrds import install_monitoring_crds
 from localcluster.podstatus import Outcome
+from tfjob_controller.trainer.naming import replica_id_of
 
 NODES = ("node-1", "node-2")
 RESOURCES = {**DEFAULT_RESOURCES, "nvidia.com/gpu": "1000"}
@@ -69,8 +70,7 @@ class Stage:
 
     def behaviour(self, pod: Object, attempt: int) -> Outcome:
         """Every pod runs, except those that should fail once on this page."""
-        labels = pod["metadata"].get("labels", {})
-        replica = f"{labels.get('job_type', '').lower()}-{labels.get('task_index', '')}"
+        replica = replica_id_of(pod["metadata"].get("labels", {}))
         fails = replica in self.page.fails_once and attempt == 0
         return Outcome(after_seconds=0.1, exit_code=137) if fails else Outcome()
 

@@ -6,7 +6,8 @@ modules know the difference: this one, which divides what is observed of an Inde
 `actions.children`, which builds it. The planner combines what it wants of single replicas into writes of their Job.
 
 A failed Indexed Job. With `backoffLimit: 0` the Job controller ends all pods as soon as one has failed. Only the
-replicas whose pods failed caused that; the others are `interrupted`, and what their pods exit with says nothing. A
+replicas whose pods failed caused that; the others are `interrupted`, and what their pods exit with says nothing. The
+Job controller deletes pods before it writes the condition of the Job, so a failed pod shows the failure as well. A
 replica is a cause if its pod failed by itself, or was deleted before the Job failed. A pod that was deleted by force
 leaves no trace: then those without a pod are the causes. As long as no cause is seen, since watches are behind, all
 are interrupted, but not for longer than `LOST_AFTER_SECONDS`: afterwards all are causes, and are restarted.
@@ -26,6 +27,7 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import BatchJob, Condition, Pod
 from tfjob_controller.api.gang import ATTEMPT_LABEL, COMPLETION_INDEX_LABEL, MEMBER_LABEL
+from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.plan.model import Plan, Replica, Role
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
@@ -122,18 +124,44 @@ def _interrupted(
     job: BatchJob, replicas: Sequence[Replica], pods: Mapping[str, Sequence[Pod]], now: datetime
 ) -> set[str]:
     """The names of the replicas whose pods the Job controller ended because of others."""
-    failure = _condition(job, _FAILURES)
-    if failure is None:
-        return set()
-    moment = failure.last_transition_time or ""
     latest = {each.name: newest(pods.get(each.name, ())) for each in replicas}
     containers = {each.name: each.role.container for each in replicas}
+    failure = _condition(job, _FAILURES)
+    if failure is None:
+        return _deleted_after_failure(job, latest, containers)
+    moment = failure.last_transition_time or ""
     causes = {name for name, pod in latest.items() if pod is not None and _has_failed(pod, containers[name], moment)}
     if not causes and all(pod is None or pod.metadata.deletion_timestamp is not None for pod in latest.values()):
         causes = {name for name, pod in latest.items() if pod is None}
     if not causes and moment < format_time(now - timedelta(seconds=LOST_AFTER_SECONDS)):
         return set()
     return latest.keys() - causes
+
+
+def _deleted_after_failure(job: BatchJob, latest: Mapping[str, Pod | None], containers: Mapping[str, str]) -> set[str]:
+    """Returns the replicas whose pods were deleted because another one has failed, before the Job shows its failure."""
+    pods = {name: pod for name, pod in latest.items() if pod is not None}
+    failures = [at for name, pod in pods.items() if (at := _failed_at(pod, containers[name], job)) is not None]
+    if not failures:
+        return set()
+    moment = min(failures)
+    return {
+        name
+        for name, pod in pods.items()
+        if pod.metadata.deletion_timestamp is not None and not _has_failed(pod, containers[name], moment)
+    }
+
+
+def _failed_at(pod: Pod, container: str, job: BatchJob) -> str | None:
+    """Returns when a pod of the Job failed by itself, which is empty if unknown; None if it did not."""
+    owner = controller_of(pod)
+    if pod.status.phase != FAILED or pod.metadata.deletion_timestamp is not None:
+        return None
+    if owner is None or owner.uid != job.metadata.uid:
+        return None
+    status = training_container(pod, container)
+    exited = last_exit(status) if status is not None else None
+    return (exited.finished_at or "") if exited is not None else ""
 
 
 def _has_failed(pod: Pod, container: str, moment: str) -> bool:

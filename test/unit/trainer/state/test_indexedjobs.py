@@ -65,6 +65,29 @@ def test_those_that_their_job_ended_are_no_causes_of_its_failure() -> None:
     assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
 
 
+def test_a_pod_that_is_deleted_before_the_job_shows_the_failure_is_no_cause() -> None:
+    """The Job controller deletes the other pods first, and writes the condition of the Job after that."""
+    cluster = running_train_world(nodes=3)
+    cluster.exits("node-1", 1, phase="Failed")
+    cluster.advance(1)
+    cluster.pod_deleted("node-0")
+    assert interrupted(cluster) == {"node-0"}
+    cluster.settle()
+    assert cluster.job.status.restarts == 0
+    cluster.job_ends("node-1", "Failed")
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
+
+
+def test_a_pod_that_was_deleted_before_another_one_failed_is_a_cause() -> None:
+    cluster = running_train_world(nodes=3)
+    cluster.pod_deleted("node-0")
+    cluster.advance(5)
+    cluster.exits("node-1", 1, phase="Failed")
+    assert interrupted(cluster) == set()
+
+
 def test_a_pod_that_was_deleted_before_its_job_failed_is_a_cause() -> None:
     cluster = running_train_world(nodes=3)
     cluster.pod_deleted("node-2")
