@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from generate.fieldtables import Conditions
-from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.status.trainjob import REASONS, TYPES
 
 # Condition and status, with the reasons that it can have.
@@ -40,9 +40,12 @@ TFJOB_CONDITIONS: Conditions = {
     ),
 }
 
-# Nobody resizes a TrainJob.
+# Those that only an elastic TrainJob has.
+_OF_TRAINJOBS: Conditions = {("Running", "False"): (reasons.TOO_FEW_NODES,)}
 TRAINJOB_CONDITIONS: Conditions = {
-    (TYPES.get(condition, condition), status): tuple(REASONS.get(reason, reason) for reason in possible)
+    (TYPES.get(condition, condition), status): (
+        *(REASONS.get(reason, reason) for reason in possible),
+        *_OF_TRAINJOBS.get((condition, status), ()),
+    )
     for (condition, status), possible in TFJOB_CONDITIONS.items()
-    if condition != conditions.RESIZING
 }

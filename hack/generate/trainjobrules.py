@@ -21,7 +21,7 @@ from tfjob_controller.api.trainjob.storage import (
     OUTPUT_URI,
     WORKSPACE_PATH,
 )
-from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES
+from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES, TORCH
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -95,12 +95,22 @@ def _same(field: str, new: str = "self", old: str = "oldSelf") -> str:
     return f"has({after}) == has({before}) && (!has({after}) || {after} == {before})"
 
 
+_ELASTIC = "has(self.elasticPolicy)"
+ELASTIC_RULES: list[Rule] = [rule_of("self.minNodes <= self.maxNodes", says.ELASTIC_BOUNDS)]
+
 SPEC_RULES: list[Rule] = [
     rule_of(
         "!has(self.numNodes) || !has(self.trainer) || !has(self.trainer.numNodes) || "
         "self.numNodes == self.trainer.numNodes",
         says.NODES_TWICE,
     ),
+    rule_of(
+        f"!{_ELASTIC} || !has(self.numNodes) || self.elasticPolicy.minNodes > self.elasticPolicy.maxNodes || "
+        "(self.elasticPolicy.minNodes <= self.numNodes && self.numNodes <= self.elasticPolicy.maxNodes)",
+        says.NODES_OUTSIDE,
+    ),
+    rule_of(f"!{_ELASTIC} || !has(self.trainer) || !has(self.trainer.numNodes)", says.ELASTIC_ALIAS),
+    rule_of(f"!{_ELASTIC} || !has(self.framework) || self.framework in ['', {quoted(TORCH)}]", says.ELASTIC_TORCH_ONLY),
     _uncovered("datasetConfig", DATASET_PATH, says.DATASET_COVERED),
     _uncovered("modelConfig", MODEL_PATH, says.MODEL_COVERED),
     rule_of(_same("runtimeRef"), says.RUNTIME_REF_FIXED, at=".runtimeRef", reason=FORBIDDEN),
@@ -119,12 +129,21 @@ def _gang_enabled(spec: str) -> str:
     return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
 
 
+def _bounds(spec: str) -> str:
+    field = f"{spec}.elasticPolicy"
+    return f"(has({field}) ? [{field}.minNodes, {field}.maxNodes] : [])"
+
+
+def _fixed(name: str, unless: str = "") -> Rule:
+    rule = _same(name, "self.spec", "oldSelf.spec")
+    return _once_started(f"{unless} || ({rule})" if unless else rule, says.STARTED_FIXED, f".spec.{name}")
+
+
 # Of the whole object, since they ask the status too.
 ROOT_RULES: list[Rule] = [
-    *(
-        _once_started(_same(name, "self.spec", "oldSelf.spec"), says.STARTED_FIXED, f".spec.{name}")
-        for name, _ in says.FIXED_FIELDS
-    ),
+    _once_started(f"{_bounds('self.spec')} == {_bounds('oldSelf.spec')}", says.ELASTIC_FIXED, ".spec.elasticPolicy"),
+    _fixed(says.NUM_NODES[0], "has(self.spec.elasticPolicy)"),
+    *(_fixed(name) for name, _ in says.FIXED_FIELDS),
     _once_started(f"{_gang_enabled('self.spec')} == {_gang_enabled('oldSelf.spec')}", GANG_FIXED, ".spec.gang"),
 ]
 

@@ -79,6 +79,7 @@ TRAINJOB = CustomKind(
     extras=Extras(
         of_type={
             "TrainJobSpec": _checked(rules.SPEC_RULES),
+            "ElasticPolicy": _checked(rules.ELASTIC_RULES),
             "StorageInput": _checked(rules.MODEL_RULES),
             "StorageOutput": _checked(rules.OUTPUT_RULES),
             "DatasetConfig": _checked(rules.DATASET_RULES),
@@ -108,12 +109,19 @@ TRAINJOB = CustomKind(
             ("TrainJobStatus", "jobs_status"): keyed("name"),
             ("TrainJobStatus", "metrics"): keyed("name"),
             ("JobCondition", "type"): {
-                "description": "Created, Scheduled, Running, Restarting, Suspended, Complete or Failed."
+                "description": "Created, Scheduled, Running, Resizing, Restarting, Suspended, Complete or Failed."
             },
         },
     ),
     categories=("kubeflow",),
     rules=rules.ROOT_RULES,
+    subresources={
+        "scale": {
+            "specReplicasPath": ".spec.numNodes",
+            "statusReplicasPath": ".status.currentNodes",
+            "labelSelectorPath": ".status.selector",
+        },
+    },
 )
 
 _TEMPLATES = {

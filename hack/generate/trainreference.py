@@ -13,8 +13,8 @@ from tfjob_controller.api.trainjob.types import ROLES
 # By name, so that a test can see that none is left out.
 STANDING = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOURCE", "UNKNOWN_TARGET",
             "URI_WITH_LOGIN", "MODEL_MISSING", "MODEL_TWICE", "DATASET_COVERED", "MODEL_COVERED", "LABEL_WORDS",
-            "BAD_METRIC")  # fmt: skip
-OF_CHANGES = ("RUNTIME_REF_FIXED", "MANAGED_BY_FIXED", "STARTED_FIXED")
+            "BAD_METRIC", "ELASTIC_BOUNDS", "NODES_OUTSIDE", "ELASTIC_ALIAS", "ELASTIC_TORCH_ONLY")  # fmt: skip
+OF_CHANGES = ("RUNTIME_REF_FIXED", "MANAGED_BY_FIXED", "ELASTIC_FIXED", "STARTED_FIXED")
 OF_THE_CONTROLLER = ("FRAMEWORK_TWICE", "NODES_MISSING", "IMAGE_MISSING")
 OF_RUNTIMES = ("WORKER_MISSING", "BAD_PROCS")
 
@@ -41,7 +41,7 @@ def render_trainjob() -> str:
         "TrainJob",
         "src/tfjob_controller/api and hack/generate",
         "`kubeflow.org/v2alpha1`, kind `TrainJob`, plural `trainjobs`, short name `trj`, category `kubeflow`. "
-        "Subresource: `status`.",
+        "Subresources: `status`, and `scale` for jobs with `spec.elasticPolicy`.",
         "## Spec",
         field_table("spec", root["spec"]),
         "## Status",

@@ -35,6 +35,8 @@ BAD_TRAINJOBS = (
         "spec.numNodes: expected int, got str",
         (
             'spec.numNodes: Invalid value: "string": spec.numNodes in body must be of type integer: "string"',
+            # Of the scale subresource.
+            ".spec.numNodes: Invalid value: 0: .spec.numNodes accessor error: 2 is of the type string, expected int64",
             SKIPPED,
         ),
     ),
@@ -43,6 +45,48 @@ BAD_TRAINJOBS = (
         trainjob(nodes=2, trainer={"numNodes": 3}),
         "spec: numNodes and trainer.numNodes say different things: leave one of them out",
         ("spec: Invalid value: numNodes and trainer.numNodes say different things: leave one of them out",),
+    ),
+    Bad(
+        "elastic-bounds-crossed",
+        trainjob(elasticPolicy={"minNodes": 3, "maxNodes": 2}),
+        "spec.elasticPolicy: minNodes must not be more than maxNodes: lower it, or raise maxNodes",
+        ("spec.elasticPolicy: Invalid value: minNodes must not be more than maxNodes: lower it, or raise maxNodes",),
+    ),
+    Bad(
+        "elastic-without-a-maximum",
+        trainjob(elasticPolicy={"minNodes": 3}),
+        "spec.elasticPolicy: object missing required field maxNodes",
+        ("spec.elasticPolicy.maxNodes: Required value", SKIPPED),
+    ),
+    Bad(
+        "elastic-up-to-too-many",
+        trainjob(elasticPolicy={"minNodes": 1, "maxNodes": 1001}),
+        "spec.elasticPolicy.maxNodes: must be from 1 to 1000, is 1001",
+        (
+            "spec.elasticPolicy.maxNodes: Invalid value: 1001: spec.elasticPolicy.maxNodes in body should be less than or equal to 1000",
+        ),
+    ),
+    Bad(
+        "elastic-outside-of-its-bounds",
+        trainjob(nodes=5, elasticPolicy={"minNodes": 1, "maxNodes": 4}),
+        "spec: numNodes must be from elasticPolicy.minNodes to maxNodes: ask for as many, or widen elasticPolicy",
+        (
+            "spec: Invalid value: numNodes must be from elasticPolicy.minNodes to maxNodes: ask for as many, or widen elasticPolicy",
+        ),
+    ),
+    Bad(
+        "elastic-under-another-name",
+        trainjob(nodes=None, trainer={"numNodes": 2}, elasticPolicy={"minNodes": 1, "maxNodes": 4}),
+        "spec: trainer.numNodes cannot be resized: in a job with elasticPolicy set numNodes instead",
+        ("spec: Invalid value: trainer.numNodes cannot be resized: in a job with elasticPolicy set numNodes instead",),
+    ),
+    Bad(
+        "elastic-of-another-framework",
+        trainjob(framework="jax", elasticPolicy={"minNodes": 1, "maxNodes": 4}),
+        "spec: elasticPolicy is for framework torch only, since programs of others must know all nodes from the start: leave it out, or use torch",
+        (
+            "spec: Invalid value: elasticPolicy is for framework torch only, since programs of others must know all nodes from the start: leave it out, or use torch",
+        ),
     ),
     Bad(
         "trainer-without-nodes",

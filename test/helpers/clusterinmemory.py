@@ -25,7 +25,6 @@ from tfjob_controller.api.common.core import (
     Condition,
     ContainerState,
     ContainerStatus,
-    JobSpec,
     Pod,
     PodGroup,
     PodMeta,
@@ -124,6 +123,8 @@ class World:
     lingers: bool = False
     stops_slowly: bool = False
     readings: dict[str, Reading] | None = None
+    # The numbers of indexes that Indexed Jobs were resized to.
+    resizes: list[int] = field(default_factory=list)
     # The plan, and what it was compiled from.
     _planned: tuple[tuple[Any, ...], Plan] | None = field(default=None, repr=False, compare=False)
 
@@ -263,7 +264,10 @@ class World:
         return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=since))
 
     def _patch(self, patch: Patch) -> None:
-        """Patches the Gang, or the PodGroup of another gang scheduler; null removes a field (RFC 7386)."""
+        """Patches a Job, the Gang, or the PodGroup of another gang scheduler; null removes a field (RFC 7386)."""
+        if patch.resource == JOBS:
+            self._resize_job(patch.name, patch.body["spec"])
+            return
         if self.pod_group is not None:
             self.pod_group = msgspec.convert(_merged(msgspec.to_builtins(self.pod_group), patch.body), PodGroup)
             return
@@ -271,6 +275,21 @@ class World:
         assert patch.name == self.gang.metadata.name
         merged = _merged(msgspec.to_builtins(self.gang), patch.body)
         self.gang = msgspec.convert(merged, Gang)
+
+    def _resize_job(self, name: str, spec: dict[str, int]) -> None:
+        """As the Job controller does: it deletes the unfinished pods of the indexes that are left out."""
+        assert spec.keys() == {"parallelism", "completions"}
+        assert len(set(spec.values())) == 1
+        self.resizes.append(spec["parallelism"])
+        job = self.jobs[name]
+        self.jobs[name] = replace(job, spec=replace(job.spec, parallelism=spec["parallelism"]))
+        going = [
+            self._going(pod)
+            if int(pod.metadata.labels[COMPLETION_INDEX_LABEL]) >= spec["parallelism"] and not _has_finished(pod)
+            else pod
+            for pod in self.pods.get(name, [])
+        ]
+        self.pods[name] = [pod for pod in going if self.lingers or pod.metadata.deletion_timestamp is None]
 
     def _delete(self, plural: str, name: str) -> None:
         if plural == JOBS.plural:
@@ -286,7 +305,7 @@ class World:
     def suspend_job(self, name: str, suspend: bool) -> None:
         """As the Job controller does: deletes unfinished pods at once, or with `stops_slowly` only marks them."""
         job = self.jobs[name]
-        self.jobs[name] = replace(job, spec=JobSpec(suspend=suspend))
+        self.jobs[name] = replace(job, spec=replace(job.spec, suspend=suspend))
         if not suspend:
             return
         pods = self.pods.get(name, [])

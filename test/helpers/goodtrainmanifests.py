@@ -89,6 +89,8 @@ GOOD_TRAINJOBS = (
     Good("nothing-at-all", {**trainjob(), "spec": {}}),
     Good("most-nodes", trainjob(nodes=1000, trainer={"numProcPerNode": 1024})),
     Good("one-node", trainjob(nodes=1, trainer={"numProcPerNode": 1})),
+    Good("elastic", trainjob(nodes=3, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 1000})),
+    Good("elastic-without-a-number", trainjob(nodes=None, elasticPolicy={"minNodes": 2, "maxNodes": 2})),
     Good("another-controllers", trainjob(managedBy="kueue.x-k8s.io/multikueue")),
     Good("no-metrics", trainjob(metrics={})),
     Good("a-model-without-anything", trainjob(modelConfig={})),

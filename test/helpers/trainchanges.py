@@ -49,7 +49,25 @@ def _at_any_time(started: bool, when: str) -> tuple[TrainChange, ...]:
     )
 
 
+_BOUNDS = {"minNodes": 1, "maxNodes": 4}
+
+
+def _elastic(nodes: int | None = 2, least: int = 1) -> Manifest:
+    return trainjob(nodes=nodes, elasticPolicy={**_BOUNDS, "minNodes": least})
+
+
+def _of_elastic(name: str, after: Manifest, before: Manifest) -> TrainChange:
+    return TrainChange(name, after, "spec.elasticPolicy", says.ELASTIC_FIXED, before)
+
+
 TRAIN_CHANGES = (
+    TrainChange("nodes-of-an-elastic-job", _elastic(4), before=_elastic()),
+    TrainChange("no-nodes-of-an-elastic-job", _elastic(None), before=_elastic()),
+    _fixed("image-of-an-elastic-job", "trainer", trainjob(elasticPolicy=_BOUNDS, trainer={"image": "o"}), _elastic()),
+    _of_elastic("another-minimum", _elastic(least=2), _elastic()),
+    _of_elastic("elastic-too-late", _elastic(), trainjob()),
+    _of_elastic("not-elastic-any-more", trainjob(), _elastic()),
+    TrainChange("another-minimum-before-it-starts", _elastic(least=2), before=_elastic(), started=False),
     *_at_any_time(False, "before it starts"),
     *_at_any_time(True, "of a started job"),
     TrainChange("nothing", trainjob()),

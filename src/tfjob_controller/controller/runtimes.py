@@ -17,7 +17,7 @@ from datetime import datetime
 from tfjob_controller.api.trainjob.defaults import framework_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.types import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
-from tfjob_controller.api.trainjob.validation import validate_runtime, validate_with_runtime
+from tfjob_controller.api.trainjob.validation import elastic_problem, validate_runtime, validate_with_runtime
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
@@ -50,7 +50,8 @@ class RuntimeResolver:
         """Raises UnplannableError if the runtime does not exist (yet) or does not fit the job."""
         ref = job.spec.runtime_ref
         found = self._referenced(job, ref, now) if ref is not None else self._built_in(_framework_of(job))
-        if (problem := validate_with_runtime(job.spec, found.spec)) is not None:
+        problem = validate_with_runtime(job.spec, found.spec) or elastic_problem(job.spec, found.framework.name)
+        if problem is not None:
             raise UnplannableError(problem)
         return found
 

@@ -24,6 +24,7 @@ PROGRESS_IGNORED = "ProgressIgnored"
 JOB_CREATED = "JobCreated"
 CHIEF_RUNNING = "ChiefRunning"
 CHIEF_NOT_RUNNING = "ChiefNotRunning"
+TOO_FEW_NODES = "TooFewNodes"
 REPLICAS_RESTARTING = "ReplicasRestarting"
 NONE_RESTARTING = "NoneRestarting"
 CHILDREN_FOLLOW = "ChildrenFollow"
@@ -60,16 +61,17 @@ DESCRIPTIONS: dict[str, str] = {
     RESTARTED: "Replicas ended with an error, or were lost, and are restarted.",
     SUSPENDED: "spec.suspend is true: all pods are stopped, Services and child Jobs stay.",
     RESUMED: "spec.suspend is false again.",
-    RESIZED: "The number of workers was changed; the message says by whom, or why.",
+    RESIZED: "The number of workers (or nodes) was changed; the message says by whom, or why.",
     RESIZE_RECOMMENDED: "The gang scheduler requests other workers, which --autoscaling=recommend only reports.",
     OVERRIDDEN: "Another writer overrode the autoscaler's number of workers: the last write wins.",
     PROGRESS_IGNORED: "A worker's report of its steps is ignored; the message says why. Only the first is reported.",
-    CHILDREN_FOLLOW: "Workers are added or removed: some do not have their Job yet, or still have it.",
+    CHILDREN_FOLLOW: "Workers (or nodes) are added or removed: some do not have their Job yet, or still have it.",
     NONE_RECOMMENDED: "The gang scheduler no longer requests another number of workers.",
     JOB_CREATED: "The controller has seen the job.",
     CHIEF_RUNNING: "The chief's training container runs; or it has succeeded, and others run: a TrainJob's other "
     "nodes, or its exporter.",
     CHIEF_NOT_RUNNING: "The chief's training container, or what comes after it, does not run at the moment.",
+    TOO_FEW_NODES: "Of an elastic TrainJob: fewer nodes than elasticPolicy.minNodes run, and they wait for others.",
     REPLICAS_RESTARTING: "Some replicas have ended and wait to run again.",
     NONE_RESTARTING: "All replicas that were restarted run again.",
     CHIEF_SUCCEEDED: "The chief ended with exit code 0: the job succeeded.",

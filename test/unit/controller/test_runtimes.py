@@ -197,3 +197,19 @@ def test_errors_name_a_runtime_that_does_not_exist(wanted: TrainJob, name: str) 
 
 def test_each_framework_that_comes_along_has_a_runtime_of_its_own() -> None:
     assert len({each.runtime for each in BUILT_IN}) == len(BUILT_IN)
+
+
+@pytest.mark.parametrize("command", [MPIRUN, ["train"]], ids=["mpi", "plain"])
+def test_only_jobs_of_torch_are_elastic(command: list[str]) -> None:
+    bounds = {"minNodes": 1, "maxNodes": 4}
+    assert found(known(), job(command=TORCHRUN, elasticPolicy=bounds)).framework.name == "torch"
+    words = "spec: elasticPolicy is for framework torch only, since programs of others must know all nodes"
+    error = refusal(known(), job(command=command, elasticPolicy=bounds))
+    assert str(error).startswith(words)
+    assert error.seconds_left == 0
+
+
+def test_a_runtime_of_another_framework_has_no_elastic_jobs() -> None:
+    runtimes = known(namespaced=(runtime("mine", namespaced=True, framework="jax"),))
+    elastic = job(runtimeRef=REF, elasticPolicy={"minNodes": 1, "maxNodes": 4})
+    assert "elasticPolicy is for framework torch only" in str(refusal(runtimes, elastic))

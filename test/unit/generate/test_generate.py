@@ -109,7 +109,7 @@ def test_a_kind_for_all_namespaces_without_status_has_a_crd_that_says_so() -> No
     assert (spec["scope"], "subresources" in spec["versions"][0]) == ("Cluster", False)
     assert "status" not in spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     spec = crd_of(TRAINJOB)["spec"]
-    assert (spec["scope"], spec["versions"][0]["subresources"]) == ("Namespaced", {"status": {}})
+    assert (spec["scope"], spec["versions"][0]["subresources"].keys()) == ("Namespaced", {"status", "scale"})
 
 
 def test_generated_files_are_up_to_date() -> None:

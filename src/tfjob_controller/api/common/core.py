@@ -102,6 +102,8 @@ class Pod(_Value, frozen=True):
 
 class JobSpec(_Value, frozen=True):
     suspend: bool = False
+    # The default of the API server.
+    parallelism: int = 1
 
 
 class JobStatus(_Value, frozen=True):

@@ -25,9 +25,34 @@ def is_managed_here(spec: TrainJobSpec) -> bool:
 
 
 def num_nodes_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> int | None:
-    """The number of nodes; None if neither the job nor the runtime gives it."""
+    """The number of nodes; None if neither the job nor the runtime gives it.
+
+    Of an elastic job it is within the bounds, by default the minimum.
+    """
     given = (spec.num_nodes, spec.trainer.num_nodes, runtime.num_nodes if runtime is not None else None)
-    return next((each for each in given if each is not None), None)
+    count = next((each for each in given if each is not None), None)
+    bounds = bounds_of(spec)
+    if bounds is None:
+        return count
+    least, most = bounds
+    return least if count is None else min(max(count, least), most)
+
+
+def bounds_of(spec: TrainJobSpec) -> tuple[int, int] | None:
+    """The minimum and the maximum number of nodes; None for a job that is not elastic."""
+    policy = spec.elastic_policy
+    return (policy.min_nodes, policy.max_nodes) if policy is not None else None
+
+
+def present_nodes_of(job: TrainJob, runtime: RuntimeSpec | None) -> int:
+    """The number of nodes that the job should have now.
+
+    A started job keeps the number that it was started with, whatever its runtime says now, unless its own spec changes
+    it.
+    """
+    is_given = bounds_of(job.spec) is not None and job.spec.num_nodes is not None
+    started = 0 if is_given else started_nodes_of(job.status)
+    return started or num_nodes_of(job.spec, runtime) or 1
 
 
 def started_nodes_of(status: TrainJobStatus) -> int:

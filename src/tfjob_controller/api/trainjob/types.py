@@ -208,6 +208,29 @@ class TrainJobGang(_Value, frozen=True):
     priority: Priority = None
 
 
+class ElasticPolicy(_Value, frozen=True):
+    """The minimum and maximum number of nodes of a job that can be resized while it runs."""
+
+    min_nodes: Annotated[
+        int,
+        describe(
+            "The minimum number of nodes that training needs. Cannot change once the job has started.",
+            format="int32",
+            minimum=1,
+            maximum=MAX_NODES,
+        ),
+    ]
+    max_nodes: Annotated[
+        int,
+        describe(
+            "The maximum number of nodes. Cannot change once the job has started.",
+            format="int32",
+            minimum=1,
+            maximum=MAX_NODES,
+        ),
+    ]
+
+
 class MetricsSource(_Value, frozen=True):
     """The metrics that are read from the log of node 0."""
 
@@ -227,13 +250,22 @@ class TrainJobSpec(_Value, frozen=True):
     num_nodes: Annotated[
         int | None,
         describe(
-            "The number of nodes, which are pods, that train together. Required unless the runtime gives it.",
+            "The number of nodes, which are pods, that train together. Required unless the runtime gives it. Of a job "
+            "with elasticPolicy it can be changed while the job runs; `kubectl scale` and autoscalers write it. "
+            "Default of such a job: the runtime's, within the bounds, or else minNodes.",
             format="int32",
             minimum=1,
             maximum=MAX_NODES,
         ),
     ] = None
     trainer: Annotated[Trainer, describe("The training program, which runs on every node.")] = Trainer()
+    elastic_policy: Annotated[
+        ElasticPolicy | None,
+        describe(
+            "The limits within which a running job of framework torch can be resized. Default: the number of nodes "
+            "cannot change once the job has started."
+        ),
+    ] = None
     model_config: Annotated[
         ModelConfig | None, describe("The model to start with, and the target of the trained model.")
     ] = None
@@ -297,8 +329,8 @@ class TrainJobSpec(_Value, frozen=True):
     max_restarts: Annotated[
         int | None,
         describe(
-            "The number of restarts of all nodes after retryable errors, after which the next one fails the job. "
-            "Default: no limit.",
+            "The number of restarts of all nodes after retryable errors, after which the next one fails the job. Of "
+            "an elastic job, restarts of single nodes count as well. Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -333,6 +365,23 @@ class Metric(_Value, frozen=True, omit_defaults=False):
     log_time: Annotated[str, describe("When the line was logged, by the node's clock.", format="date-time")] = ""
 
 
+class NodeScaling(_Value, frozen=True):
+    """The number of nodes that an elastic job should have, and the last change of it."""
+
+    nodes: Annotated[int, describe("The number of nodes that the job should have.", format="int32")] = 0
+    before: Annotated[
+        int, describe("The number before the last resize; 0 if the job was never resized.", format="int32")
+    ] = 0
+    target: Annotated[
+        int, describe("The number of nodes that the autoscaler requests now; 0 without a request.", format="int32")
+    ] = 0
+    target_reason: Annotated[str, describe("The reason of this request.")] = ""
+    reason: Annotated[
+        str, describe("The reason of the last resize by the autoscaler; empty if the last resize was not its own.")
+    ] = ""
+    attempt: Annotated[int, describe("The number of restarts of all nodes together.", format="int32")] = 0
+
+
 class TrainJobStatus(_Value, frozen=True):
     """The observed state of a TrainJob."""
 
@@ -341,10 +390,18 @@ class TrainJobStatus(_Value, frozen=True):
     reason: Annotated[str, describe("Why the job is in this phase or waits, and what would change that.")] = ""
     conditions: Annotated[
         tuple[JobCondition, ...],
-        describe("Created, Scheduled, Running, Restarting, Suspended, Complete, Failed: standard conditions."),
+        describe(
+            "Created, Scheduled, Running, Resizing, Restarting, Suspended, Complete, Failed: standard conditions."
+        ),
     ] = ()
     jobs_status: Annotated[tuple[JobsStatus, ...], describe("The pods of each step by state.")] = ()
-    restarts: Annotated[int, describe("The restarts of all nodes; maxRestarts limits them.", format="int32")] = 0
+    restarts: Annotated[
+        int,
+        describe(
+            "The restarts of all nodes, and of an elastic job also those of single nodes; maxRestarts limits them.",
+            format="int32",
+        ),
+    ] = 0
     restart_counts: Annotated[
         dict[str, int],
         describe("The restarts of each pod or child Job, by UID. Deleted ones stay listed, so that the sum is right."),
@@ -362,6 +419,16 @@ class TrainJobStatus(_Value, frozen=True):
     ] = ()
     progress: Annotated[str, describe("The progress of the training, such as step 40.")] = ""
     nodes: Annotated[str, describe("Ready or succeeded nodes, and desired nodes, such as 2/2.")] = ""
+    scaling: Annotated[
+        NodeScaling | None,
+        describe("The desired number of nodes and its last change. Absent without elasticPolicy."),
+    ] = None
+    current_nodes: Annotated[
+        int, describe("The number of existing nodes of an elastic job, for the scale subresource.", format="int32")
+    ] = 0
+    selector: Annotated[
+        str, describe("The label selector of the nodes' pods of an elastic job, for the scale subresource.")
+    ] = ""
     runtime: Annotated[str, describe("The runtime that the job uses.")] = ""
     summary: Summary = ""
 

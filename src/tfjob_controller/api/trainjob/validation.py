@@ -16,7 +16,7 @@ from tfjob_controller.api.common.podtemplates import has_container_named, templa
 from tfjob_controller.api.common.quantity import milli_of
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE, limit_violations, matches
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
-from tfjob_controller.api.trainjob.defaults import framework_of, gang_enabled, image_of, num_nodes_of
+from tfjob_controller.api.trainjob.defaults import bounds_of, framework_of, gang_enabled, image_of, num_nodes_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.storage import (
     DATASET_PATH,
@@ -34,7 +34,9 @@ from tfjob_controller.api.trainjob.types import (
     METRIC_NAME,
     PROC_WORDS,
     ROLES,
+    TORCH,
     ContainerOverride,
+    ElasticPolicy,
     PodSpecOverride,
     Trainer,
     TrainJob,
@@ -69,6 +71,13 @@ MODEL_COVERED = "volumeMounts must not cover /workspace/model, which modelConfig
 BAD_QUANTITY = "must be a quantity such as 500m, 2 or 16Gi, and not negative"
 LABEL_WORDS = "must be of at most 63 letters, digits, -, _ and . and begin and end with a letter or digit"
 BAD_METRIC = "must be of letters, digits, _, ., / and -, begin with a letter or _, and have at most 63 characters"
+ELASTIC_BOUNDS = "minNodes must not be more than maxNodes: lower it, or raise maxNodes"
+NODES_OUTSIDE = "numNodes must be from elasticPolicy.minNodes to maxNodes: ask for as many, or widen elasticPolicy"
+ELASTIC_ALIAS = "trainer.numNodes cannot be resized: in a job with elasticPolicy set numNodes instead"
+ELASTIC_TORCH_ONLY = (
+    "elasticPolicy is for framework torch only, since programs of others must know all nodes from the start: "
+    "leave it out, or use torch"
+)
 # CEL rules cannot read annotations, so only the controller reports this.
 FRAMEWORK_TWICE = "framework and the annotation kubeflow.org/framework say different things: leave one of them out"
 
@@ -81,15 +90,21 @@ RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it anew
 MANAGED_BY_FIXED = "managedBy cannot change: delete the job and create it anew"
 STARTED_FIXED = (
     "this cannot change in a started job, but for suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
-    "maxRestarts, metrics, and gang (not gang.enabled): delete the job and create it anew"
+    "maxRestarts, metrics, gang (not gang.enabled), and with elasticPolicy numNodes: delete the job and create it anew"
+)
+
+ELASTIC_FIXED = (
+    "adding, removing or changing the bounds of elasticPolicy is not for a started job: delete the job and create it "
+    "anew"
 )
 
 # Message about a runtime.
 WORKER_MISSING = "needs a container named {}: it does the work"
 
 # Fields of the spec that cannot change once the job has started: wire name and attribute.
+# The number of nodes can, in a job that is elastic.
+NUM_NODES = ("numNodes", "num_nodes")
 FIXED_FIELDS = (
-    ("numNodes", "num_nodes"),
     ("trainer", "trainer"),
     ("modelConfig", "model_config"),
     ("datasetConfig", "dataset_config"),
@@ -132,12 +147,31 @@ def _problems(job: TrainJob) -> Iterator[str]:
         yield f"spec: {NODES_TWICE}"
     if job.metadata.annotations.framework not in ("", framework_of(job)):
         yield f"spec: {FRAMEWORK_TWICE}"
+    if spec.elastic_policy is not None:
+        yield from _elastic_problems(job, spec.elastic_policy)
     yield from _trainer_problems(spec.trainer)
     yield from _storage_problems(spec)
     for index, override in enumerate(spec.pod_spec_overrides):
         yield from _override_problems(override, f"spec.podSpecOverrides[{index}]")
     yield from _mount_problems(spec)
     yield from _name_problems(spec)
+
+
+def _elastic_problems(job: TrainJob, policy: ElasticPolicy) -> Iterator[str]:
+    spec = job.spec
+    if policy.min_nodes > policy.max_nodes:
+        yield f"spec.elasticPolicy: {ELASTIC_BOUNDS}"
+    elif spec.num_nodes is not None and not policy.min_nodes <= spec.num_nodes <= policy.max_nodes:
+        yield f"spec: {NODES_OUTSIDE}"
+    if spec.trainer.num_nodes is not None:
+        yield f"spec: {ELASTIC_ALIAS}"
+    if framework_of(job) not in ("", TORCH):
+        yield f"spec: {ELASTIC_TORCH_ONLY}"
+
+
+def elastic_problem(spec: TrainJobSpec, framework: str) -> str | None:
+    """Why a job of this framework, which its runtime or its command chose, cannot be elastic."""
+    return f"spec: {ELASTIC_TORCH_ONLY}" if bounds_of(spec) is not None and framework != TORCH else None
 
 
 def _trainer_problems(trainer: Trainer) -> Iterator[str]:
@@ -274,7 +308,9 @@ def _forbidden_changes(old: TrainJob, new: TrainJob, has_children: bool) -> Iter
     # status, and only for a spec that it has validated.
     if not (has_children or old.status.phase or new.status.phase):
         return
-    for wire_name, name in FIXED_FIELDS:
+    if bounds_of(before) != bounds_of(after):
+        yield f"spec.elasticPolicy: {ELASTIC_FIXED}"
+    for wire_name, name in FIXED_FIELDS if bounds_of(after) is not None else (NUM_NODES, *FIXED_FIELDS):
         if getattr(before, name) != getattr(after, name):
             yield f"spec.{wire_name}: {STARTED_FIXED}"
     if gang_enabled(before) != gang_enabled(after):

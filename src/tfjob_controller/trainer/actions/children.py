@@ -12,6 +12,12 @@ OnFailure, and the controller stops the Job as soon as it sees the error.
 
 If all replicas restart together, no replica is restarted alone: its Job fails with its first error, and the controller
 recreates all Jobs. An Indexed Job that runs all replicas of a role fails with the first error of a pod.
+
+For an elastic role the Job controller replaces each failed pod alone, as soon as it is being deleted, since a pod on a
+lost node never ends. The controller restarts all replicas if the first one failed, and ends the job after a permanent
+error. A podFailurePolicy could not distinguish such an error from that of a pod that was scaled down, since the Job
+controller reads the exit codes of these pods as well. Nothing in the template depends on the number of replicas, so a
+resize changes `parallelism` and `completions` alone.
 """
 
 from __future__ import annotations
@@ -49,6 +55,11 @@ _INDEX_FIELD = f"metadata.labels['{COMPLETION_INDEX_LABEL}']"
 _INDEX = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_FIELD}}}
 # The maximum of batch/v1 (int32). With the default of 6 the Job of a crashing worker would fail within an hour.
 BACKOFF_LIMIT = 2**31 - 1
+_REPLACED_ALONE = {
+    "backoffLimit": BACKOFF_LIMIT,
+    "backoffLimitPerIndex": BACKOFF_LIMIT,
+    "podReplacementPolicy": "TerminatingOrFailed",
+}
 
 
 def build_job(
@@ -103,8 +114,7 @@ def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: Member
         "completions": role.replicas,
         "parallelism": role.replicas,
         # A failure restarts all replicas. A pod that replaced one alone would join peers that had started without it.
-        "backoffLimit": 0,
-        "podReplacementPolicy": "Failed",
+        **({"backoffLimit": 0, "podReplacementPolicy": "Failed"} if not role.is_elastic else _REPLACED_ALONE),
         "template": template,
     }
     if suspend:
@@ -120,7 +130,17 @@ def build_service(plan: Plan, replica: Replica) -> Body:
     """Returns the headless Service that gives a replica its DNS name; the pods of an Indexed Job share one."""
     role = replica.role
     labels = replica_type_labels(plan.identity.labels, role.replica_type) if role.job_name else _labels(plan, replica)
-    name = role.service_name or replica.name
+    return _service(plan, replica, role.service_name or replica.name, labels)
+
+
+def build_first_service(plan: Plan, replica: Replica) -> Body:
+    """The headless Service of the first replica of an elastic role: it makes its host name known to all."""
+    labels = replica_type_labels(plan.identity.labels, replica.role.replica_type)
+    return _service(plan, replica, replica.name, {**labels, COMPLETION_INDEX_LABEL: str(replica.index)})
+
+
+def _service(plan: Plan, replica: Replica, name: str, labels: Mapping[str, str]) -> Body:
+    role = replica.role
     spec: Body = {
         "clusterIP": "None",
         # Programs resolve the names of their peers before any of them is ready.

@@ -18,7 +18,13 @@ from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PODS, SECRETS, S
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
+from tfjob_controller.trainer.actions.children import (
+    build_config_map,
+    build_first_service,
+    build_job,
+    build_secret,
+    build_service,
+)
 from tfjob_controller.trainer.actions.model import (
     NO_ACTIONS,
     Actions,
@@ -58,7 +64,7 @@ from tfjob_controller.trainer.podgroup.podgroup import (
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
-from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended
+from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended, job_outcome
 from tfjob_controller.trainer.state.restarts import (
     are_failures_recorded,
     can_create_job,
@@ -93,7 +99,7 @@ def _suspended(job_state: JobState) -> Actions:
     return Actions(
         deletes=_deletes(job_state),
         suspends=tuple(_suspends(step.observed, step.replica_states)),
-        patches=tuple(_gang_patches(job_state)),
+        patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
 
 
@@ -103,7 +109,7 @@ def _running(job_state: JobState) -> Actions:
         creates=tuple(_creates(job_state)),
         deletes=(*_deletes(job_state), *_stale_deletes(job_state)),
         suspends=tuple(_resumes(job_state)),
-        patches=tuple(_gang_patches(job_state)),
+        patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
 
 
@@ -233,6 +239,8 @@ def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
             yield Create(JOBS, role.job_name, build_job(plan, first, assignment=assignment))
         if _lacks_service(first, observed):
             yield Create(SERVICES, role.service_name, build_service(plan, first))
+        if role.is_elastic and not observed.has_first_service:
+            yield Create(SERVICES, first.name, build_first_service(plan, first))
 
 
 def _must_wait(job_state: JobState) -> bool:
@@ -247,6 +255,21 @@ def _must_wait(job_state: JobState) -> bool:
     if plan.has_restart_attempts and seconds_until_restart(job_state.plan, job_state.status, job_state.now) > 0:
         return True
     return is_scaling_unrecorded(plan, job_state.status.scaling, job_state.tf_config_workers)
+
+
+def _resizes(job_state: JobState) -> Iterator[Patch]:
+    """Changes the number of indexes of an elastic role's Job: both numbers at once, as batch/v1 requires.
+
+    Once a replica has succeeded the others will soon, and one that joins them would find nobody.
+    """
+    current = _without_stale(job_state)
+    for role in job_state.step.plan.replicas.roles:
+        states = [state for state in current if state.replica.role is role]
+        job = states[0].job if role.is_elastic and states else None
+        if job is None or job.metadata.deletion_timestamp is not None or job.spec.parallelism == role.replicas:
+            continue
+        if not job_outcome(job) and all(state.state != replica_state.SUCCEEDED for state in states):
+            yield Patch(JOBS, role.job_name, {"spec": {"parallelism": role.replicas, "completions": role.replicas}})
 
 
 def _gang_patches(job_state: JobState) -> Iterator[Patch]:

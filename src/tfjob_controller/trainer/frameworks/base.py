@@ -34,6 +34,17 @@ DEFAULT_PORT = 29500
 
 
 @dataclass(frozen=True, slots=True)
+class ElasticSetting:
+    """The properties of a job whose number of nodes may change while it runs."""
+
+    min_nodes: int
+    max_nodes: int
+    job_uid: str
+    # The host name of node 0. All nodes resolve it, node 0 without asking the cluster's DNS.
+    first_host: str
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """The properties of one job that a framework may use."""
 
@@ -46,6 +57,9 @@ class Setting:
     # Per node: GPUs and other accelerators, and CPUs (by limits, else by requests; 0 if neither is set).
     gpus: int = 0
     cpus: float = 0.0
+    # None for a job whose number of nodes is fixed. Otherwise no answer may depend on that number, since all pods keep
+    # the template that they were created with. Only the framework torch gets such jobs.
+    elastic: ElasticSetting | None = None
 
 
 class Framework(Protocol):
@@ -73,7 +87,7 @@ class Framework(Protocol):
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Every variable that `environment` may ever set. Users may not set them."""
+        """Every variable that `environment` may ever set for jobs that are not elastic. Users may not set them."""
 
     def problem(self, setting: Setting) -> str | None:
         """Why such a job cannot run: one sentence that names the field and the remedy. `nodes` may be empty."""

@@ -4,6 +4,14 @@ torchrun reads each of its options from a variable `PET_<OPTION>`; an option on 
 sets `MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE` and `RANK` for its own processes, counted by process. A program that is
 started without torchrun is one process per node, so the variables count nodes.
 
+An elastic job needs torchrun, whose processes meet in a rendezvous that node 0 hosts (torch/distributed/run.py and
+elastic/rendezvous of PyTorch). torchrun hosts it where the endpoint is the host name itself: it finds out without DNS,
+which may not know the pod yet. A lost or removed node uses up one of `max_restarts` on all others, so there are many.
+A node waits for the rendezvous as long as the controller waits for nodes, and a little longer: then the controller
+restarts the set (`state.restarts`), and torchrun does not end with an error of its own. Each rendezvous with fewer
+nodes than the maximum waits for more until the last call: long enough for agents to see a change, which takes older
+ones 5 s, and shorter than the default of 30 s.
+
 TensorFlow's `TF_CONFIG` has all nodes as workers, as MultiWorkerMirroredStrategy expects it.
 
 JAX has the variables of `jax.distributed.initialize()`, and the same without `JAX_` for programs that pass them on.
@@ -28,11 +36,17 @@ from tfjob_controller.trainer.frameworks.base import (
     GPU,
     NUM_PROC_PER_NODE,
     ByEnvironment,
+    ElasticSetting,
     Setting,
     processes_problem,
     single_process_problem,
     whole_cpus,
 )
+
+# How long a set may have fewer nodes than its minimum before all of it is restarted, and what torchrun adds to that.
+JOIN_SECONDS, _JOIN_SLACK_SECONDS = 600, 300
+_LAST_CALL_SECONDS = 10
+_MAX_RESTARTS = 100
 
 # A node by which a framework's variables are known before there is a job.
 _SAMPLE = Setting("", 1, ("",))
@@ -50,6 +64,8 @@ def processes_per_node(setting: Setting) -> str:
 
 
 def _torch_variables(setting: Setting, index: str) -> Mapping[str, str]:
+    if setting.elastic is not None:
+        return _elastic_variables(setting, setting.elastic)
     first, nodes, port = setting.nodes[0], str(setting.num_nodes), str(DEFAULT_PORT)
     return {
         "PET_NNODES": nodes,
@@ -61,6 +77,20 @@ def _torch_variables(setting: Setting, index: str) -> Mapping[str, str]:
         "MASTER_PORT": port,
         "WORLD_SIZE": nodes,
         "RANK": index,
+    }
+
+
+def _elastic_variables(setting: Setting, elastic: ElasticSetting) -> Mapping[str, str]:
+    """Ranks and numbers of nodes come from the rendezvous."""
+    patience = JOIN_SECONDS + _JOIN_SLACK_SECONDS
+    return {
+        "PET_NNODES": f"{elastic.min_nodes}:{elastic.max_nodes}",
+        "PET_NPROC_PER_NODE": processes_per_node(setting),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{elastic.first_host}:{DEFAULT_PORT}",
+        "PET_RDZV_ID": elastic.job_uid,
+        "PET_RDZV_CONF": f"join_timeout={patience},last_call_timeout={_LAST_CALL_SECONDS},read_timeout={patience}",
+        "PET_MAX_RESTARTS": str(_MAX_RESTARTS),
     }
 
 

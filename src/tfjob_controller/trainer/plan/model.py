@@ -63,6 +63,13 @@ class Role:
     # The Indexed Job that runs all replicas, and their Service. Empty if each replica has its own.
     job_name: str = ""
     service_name: str = ""
+    # With at least so many replicas the others go on, and their number may change. 0: all are needed.
+    min_replicas: int = 0
+
+    @property
+    def is_elastic(self) -> bool:
+        """A replica other than the first can leave, come and be replaced by itself."""
+        return self.min_replicas > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,10 @@ class PlannedReplicas:
     def restarts_together(self) -> bool:
         return any(role.restarts_together for role in self.roles)
 
+    @property
+    def is_elastic(self) -> bool:
+        return any(role.is_elastic for role in self.roles)
+
 
 @dataclass(frozen=True, slots=True)
 class PodScheduling:
@@ -159,8 +170,10 @@ class PodScheduling:
 
 @dataclass(frozen=True, slots=True)
 class ScalingPolicy:
-    """How the number of workers changes."""
+    """How the number of workers changes, or that of the nodes of a TrainJob."""
 
+    # The role whose number changes; empty if there is none.
+    role: str = ""
     # How a resize is carried out; empty for a job without autoscaling.
     resize: str = ""
     # The minimum and maximum of workers; None without autoscaling.

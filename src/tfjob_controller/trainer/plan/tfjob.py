@@ -47,6 +47,7 @@ from tfjob_controller.trainer.gang.terms import (
 )
 from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
 from tfjob_controller.trainer.plan.model import (
+    WORKER_ROLE,
     JobIdentity,
     Plan,
     PlannedReplicas,
@@ -102,6 +103,7 @@ def build_plan(
             is_gang_refused=gangs.refuses(gang_enabled(spec)),
         ),
         scaling=ScalingPolicy(
+            role=WORKER_ROLE if any(role.replica_type == WORKER for role in roles) else "",
             resize=resize_of(spec),
             worker_bounds=bounds_of(spec),
             autoscaling=gangs.autoscaling,

@@ -25,7 +25,7 @@ from tfjob_controller.api.common.schema import MAX_NAME
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, NEVER
-from tfjob_controller.api.trainjob.defaults import gang_enabled, num_nodes_of, num_proc_per_node_of, started_nodes_of
+from tfjob_controller.api.trainjob.defaults import bounds_of, gang_enabled, num_proc_per_node_of, present_nodes_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.types import (
     DATASET_INITIALIZER,
@@ -35,7 +35,7 @@ from tfjob_controller.api.trainjob.types import (
     TrainJob,
 )
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
+from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.naming import (
     INDEX_REFERENCE,
@@ -57,6 +57,7 @@ from tfjob_controller.trainer.plan.model import (
     Replica,
     Role,
     RunPolicy,
+    ScalingPolicy,
     UnplannableError,
 )
 from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL
@@ -99,7 +100,7 @@ class Recipe:
     @property
     def setting(self) -> Setting:
         spec = self.job.spec
-        count = started_nodes_of(self.job.status) or num_nodes_of(spec, self.runtime) or 1
+        count = present_nodes_of(self.job, self.runtime)
         gpus, cpus = self._node_resources()
         return Setting(
             job_name=self.job.metadata.name,
@@ -108,7 +109,15 @@ class Recipe:
             num_proc_per_node=str(num_proc_per_node_of(spec, self.runtime)),
             gpus=gpus,
             cpus=cpus,
+            elastic=self._elastic,
         )
+
+    @property
+    def _elastic(self) -> ElasticSetting | None:
+        bounds = bounds_of(self.job.spec)
+        if bounds is None:
+            return None
+        return ElasticSetting(*bounds, self.job.metadata.uid, self.name(NODE, 0))
 
     def _node_resources(self) -> tuple[int, float]:
         try:
@@ -142,7 +151,7 @@ def build_train_plan(recipe: Recipe) -> Plan:
     problem = (
         _answer(recipe.framework, "problem", lambda: recipe.framework.problem(setting))
         or workspace_problem(workspace)
-        or _reserved_problem(recipe)
+        or _reserved_problem(recipe, setting)
     )
     if problem is not None:
         raise UnplannableError(problem)
@@ -185,6 +194,7 @@ def _whole(
         policy=RunPolicy(CLEAN_RUNNING, spec.suspend, spec.active_deadline_seconds, spec.max_restarts),
         replicas=_planned(roles, replicas, _needed(framework, replicas)),
         environment=lambda each: _environment(framework, setting, each),
+        scaling=_scaling(recipe),
         scheduling=PodScheduling(
             **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
             is_gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
@@ -194,6 +204,15 @@ def _whole(
             secret=GeneratedSecret(_secret(recipe), _KEYS_TYPE, make) if make is not None else None,
             data_containers=_CARRIERS,
         ),
+    )
+
+
+def _scaling(recipe: Recipe) -> ScalingPolicy:
+    bounds = bounds_of(recipe.job.spec)
+    if bounds is None:
+        return ScalingPolicy()
+    return ScalingPolicy(
+        NODE, worker_bounds=bounds, autoscaling=recipe.gangs.autoscaling, workers_field="spec.numNodes"
     )
 
 
@@ -235,10 +254,17 @@ def _secret(recipe: Recipe) -> str:
     return _KEYS_NAME.format(recipe.job.metadata.name[:room].rstrip("-."))
 
 
-def _reserved_problem(recipe: Recipe) -> str | None:
-    """Returns why a variable of the job is refused; the CRD knows only those that built-in frameworks reserve."""
+def _reserved_problem(recipe: Recipe, setting: Setting) -> str | None:
+    """Returns why a variable of the job is refused.
+
+    The CRD knows only those that built-in frameworks reserve, without the additional ones of elastic jobs.
+    """
+    reserved = recipe.framework.reserved
+    if setting.elastic is not None:
+        variables = _answer(recipe.framework, "environment", lambda: recipe.framework.environment(setting, NODE, ""))
+        reserved |= variables.keys()
     for index, variable in enumerate(recipe.job.spec.trainer.env):
-        if variable.get("name") in recipe.framework.reserved:
+        if variable.get("name") in reserved:
             return f"spec.trainer.env[{index}].name: {variable['name']} is set by the controller: leave it out"
     return None
 
@@ -298,6 +324,7 @@ def _training_role(
         restarts_together=True,
         job_name=indexed_job_name(recipe.job.metadata.name, NODE, recipe.runtime_id) if role == NODE else "",
         service_name=recipe.service_name if role == NODE and framework.port else "",
+        min_replicas=setting.elastic.min_nodes if role == NODE and setting.elastic is not None else 0,
     )
 
 

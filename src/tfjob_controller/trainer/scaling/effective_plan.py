@@ -25,6 +25,7 @@ from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
 from tfjob_controller.trainer.podgroup.podgroup import plan_for_pod_group
 from tfjob_controller.trainer.scaling.progress import with_shares
 from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.restarts import set_restarts
 
 
 def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
@@ -34,7 +35,7 @@ def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) 
 
 def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
     if plan.replicas.restarts_together:
-        return _of_attempt(plan, status.restarts)
+        return _of_attempt(plan, set_restarts(plan, status))
     if plan.scaling.resize == BY_RESTART:
         attempt = status.scaling.generation if status.scaling is not None else 0
         return _of_attempt(plan, attempt)

@@ -1,5 +1,7 @@
 """Reports changes of the number of a job's workers, and decides whether the controller changes it.
 
+The nodes of an elastic TrainJob are resized by the same rules; its field is `spec.numNodes`.
+
 Theory of operation. `spec.workerReplicas` has three writers: people (`kubectl scale`), a HorizontalPodAutoscaler, and
 this controller, if it runs with --autoscaling=on and the gang scheduler requests another number in the status of the
 job's Gang. The last writer wins. The controller records its request (`status.scaling.target`) before it writes the
@@ -19,13 +21,14 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import ScalingStatus
 from tfjob_controller.api.gang import BOUND, Gang
-from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
+from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gang.terms import OFF, ON
-from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Role
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.restarts import next_attempt
 from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
 
@@ -73,15 +76,22 @@ def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
     )
 
 
-def resize_message(before: int, after: int, reason: str, by: str = "spec.workerReplicas") -> str:
+def resize_message(
+    before: int, after: int, reason: str, by: str = "spec.workerReplicas", role: str = WORKER_ROLE
+) -> str:
     """Returns a message for a resize. `reason` is the autoscaler's, or empty if another writer changed the number."""
     if not reason:
-        return f"scaled {before} → {after} workers by {by}"
-    return f"{'shrunk' if after < before else 'grown'} {before} → {after} workers: {reason}"
+        return f"scaled {before} → {after} {role}s by {by}"
+    return f"{'shrunk' if after < before else 'grown'} {before} → {after} {role}s: {reason}"
+
+
+def _resize_message(job_state: JobState, before: int, after: int, reason: str) -> str:
+    policy = job_state.plan.scaling
+    return resize_message(before, after, reason, policy.workers_field, policy.role)
 
 
 def _workers_of(plan: Plan) -> int | None:
-    return next((role.replicas for role in plan.replicas.roles if role.replica_type == WORKER), None)
+    return next((role.replicas for role in plan.replicas.roles if role.name == plan.scaling.role), None)
 
 
 def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:
@@ -96,17 +106,17 @@ def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingSt
 
 
 def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[StatusEvent]:
-    own = old.target == wanted
+    own, role = old.target == wanted, job_state.plan.scaling.role
     yield StatusEvent(
         NORMAL,
         reasons.RESIZED,
-        resize_message(old.workers, wanted, old.target_reason if own else "", job_state.plan.scaling.workers_field),
+        _resize_message(job_state, old.workers, wanted, old.target_reason if own else ""),
     )
     against = _overruled(old, wanted)
     if against and not own:
         note = (
-            f"Worker count changed to {wanted}, overriding the autoscaler's target of {against}: "
-            "let only one writer set the workers of a job"
+            f"{role.capitalize()} count changed to {wanted}, overriding the autoscaler's target of {against}: "
+            f"let only one writer set the {role}s of a job"
         )
         yield StatusEvent(WARNING, reasons.OVERRIDDEN, note)
 
@@ -134,8 +144,9 @@ def _request(job_state: JobState, wanted: int) -> RequestedWorkers | None:
         or not job_state.admission.is_admitted
     ):
         return None
-    target = gang.status.target_members.get(WORKER_ROLE)
-    count = _count_of(gang)
+    role = job_state.plan.scaling.role
+    target = gang.status.target_members.get(role)
+    count = _count_of(gang, role)
     is_old = gang.status.observed_generation < gang.metadata.generation
     if gang.status.phase != BOUND or target is None or target == count or is_old or _is_finishing(job_state):
         return None
@@ -144,8 +155,8 @@ def _request(job_state: JobState, wanted: int) -> RequestedWorkers | None:
     return RequestedWorkers(workers, gang.status.target_reason or _NO_REASON) if workers != wanted else None
 
 
-def _count_of(gang: Gang) -> int:
-    return next((member.count for member in gang.spec.members if member.name == WORKER_ROLE), 0)
+def _count_of(gang: Gang, role: str) -> int:
+    return next((member.count for member in gang.spec.members if member.name == role), 0)
 
 
 def _is_finishing(job_state: JobState) -> bool:
@@ -153,7 +164,7 @@ def _is_finishing(job_state: JobState) -> bool:
     return any(
         state.state == replica_state.SUCCEEDED
         for state in job_state.replica_states
-        if state.replica.role.replica_type == WORKER
+        if state.replica.role.name == job_state.plan.scaling.role
     )
 
 
@@ -164,9 +175,10 @@ def _recommendations(
     before = said.find(conditions.RESIZING)
     if request is None or job_state.plan.scaling.autoscaling == ON or said.is_true(conditions.RESIZING):
         if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
-            said.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, "No other number of workers is recommended")
+            words = f"No other number of {job_state.plan.scaling.role}s is recommended"
+            said.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, words)
         return
-    words = f"recommends {wanted} → {request.workers} workers: {request.reason}"
+    words = f"recommends {wanted} → {request.workers} {job_state.plan.scaling.role}s: {request.reason}"
     if before is None or before.message != words:
         yield StatusEvent(NORMAL, reasons.RESIZE_RECOMMENDED, words)
     said.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
@@ -176,7 +188,7 @@ def _set_resizing(job_state: JobState, scaling: ScalingStatus, said: Conditions,
     turns_over = job_state.status.scaling is not None and scaling.generation != job_state.status.scaling.generation
     before = said.find(conditions.RESIZING)
     if changed:
-        words = resize_message(scaling.before, scaling.workers, scaling.reason, job_state.plan.scaling.workers_field)
+        words = _resize_message(job_state, scaling.before, scaling.workers, scaling.reason)
         said.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
     elif before is not None and said.is_true(conditions.RESIZING) and not turns_over and not _lags(job_state):
         said.set(conditions.RESIZING, False, reasons.RESIZED, before.message)
@@ -198,6 +210,22 @@ def _is_resizing(job_state: JobState) -> bool:
     plan, jobs = job_state.plan, job_state.observed.jobs
     if any(name not in plan.replicas.by_name for name in jobs):
         return True
+    if plan.replicas.is_elastic:
+        return any(_has_leaving_indexes(job_state, role) for role in plan.replicas.roles if role.is_elastic)
     if plan.scaling.resize != BY_RESTART:
         return False
     return (job_state.admission is None or job_state.admission.is_admitted) and not job_state.stale.are_deleted
+
+
+def _has_leaving_indexes(job_state: JobState, role: Role) -> bool:
+    """Reports whether the role's Job has another number of indexes, or pods of indexes beyond them still run."""
+    job = job_state.observed.jobs.get(f"{role.job_name}-0")
+    if job is not None and job.spec.parallelism != role.replicas:
+        return True
+    prefix, by_name = f"{role.job_name}-", job_state.plan.replicas.by_name
+    return any(
+        not is_finished(pod)
+        for name, pods in job_state.observed.pods.items()
+        if name.startswith(prefix) and name not in by_name
+        for pod in pods
+    )

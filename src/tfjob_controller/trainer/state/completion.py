@@ -27,7 +27,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.api.common.core import ContainerStatus, Pod
-from tfjob_controller.trainer import reasons
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle
@@ -38,8 +40,8 @@ from tfjob_controller.trainer.state.pods import (
     training_container,
     why_never_started,
 )
-from tfjob_controller.trainer.state.replica_state import FAILED, JOB_FAILED, RUNNING, ReplicaState
-from tfjob_controller.util.timestamps import seconds_until
+from tfjob_controller.trainer.state.replica_state import FAILED, JOB_FAILED, RUNNING, ReplicaState, job_outcome
+from tfjob_controller.util.timestamps import format_time, seconds_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def job_completion(
     plan: Plan,
     states: Sequence[ReplicaState],
     unfinished: Sequence[ReplicaState],
+    retried: Sequence[ReplicaState],
     causes: Sequence[ReplicaState],
     restarts: int,
     started: str | None,
@@ -62,17 +65,19 @@ def job_completion(
 ) -> Completion | None:
     """Returns how the job ended; None while it goes on. `states` are in the plan's order, the chief's first.
 
-    `unfinished` are the states of steps that are not completed, `causes` those of replicas that restart the whole set.
+    `unfinished` are the states of steps that are not completed, `retried` those of replicas that have ended and will run
+    again, `causes` those of replicas that restart the whole set.
     """
     if has_succeeded(plan, states):
         return Completion(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, states))
     return (
-        _failed_replica(unfinished, causes, now)
+        _failed_replica(unfinished, retried, now)
         or _not_carried(plan, unfinished, now)
+        or (_no_restart_left(plan, causes, restarts) if plan.replicas.restarts_together else None)
         or (
-            _no_restart_left(plan, causes, restarts)
-            if plan.replicas.restarts_together
-            else _too_many_restarts(plan, restarts)
+            _too_many_restarts(plan, restarts)
+            if plan.replicas.is_elastic or not plan.replicas.restarts_together
+            else None
         )
         or _too_late(plan, started, now)
     )
@@ -93,14 +98,61 @@ def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
     return f"all {len(needed)} {needed[0].role.name}s succeeded"
 
 
-def restart_causes(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
-    """Returns the replicas whose failure restarts the whole set; none while the job is suspended and nothing runs."""
+def retried_replicas(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
+    """Returns the replicas of a set that have ended and will run again; none while the job is suspended."""
     if not plan.replicas.restarts_together or plan.policy.suspend:
         return ()
-    left = [state for state in unfinished if state.replica.role.restarts_together]
-    over = [state for state in left if _is_over(state)]
-    is_somebodys_fault = any(state.state == replica_state.FAILED and not is_consequence(state, over) for state in left)
-    return () if is_somebodys_fault else over
+    return [state for state in unfinished if state.replica.role.restarts_together and _is_over(state)]
+
+
+def restart_causes(unfinished: Sequence[ReplicaState], retried: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
+    """Those of `retried` for which all must be started again."""
+    left = (state for state in unfinished if state.replica.role.restarts_together)
+    if any(state.state == replica_state.FAILED and not is_consequence(state, retried) for state in left):
+        return ()
+    return [state for state in retried if not _is_replaced_alone(state)]
+
+
+def _is_replaced_alone(state: ReplicaState) -> bool:
+    """The Job controller makes another pod, and the peers wait for it. But the first replica hosts their rendezvous."""
+    if not state.replica.role.is_elastic or state.replica.index == 0:
+        return False
+    return state.job is not None and state.job.metadata.deletion_timestamp is None and not job_outcome(state.job)
+
+
+def missing_replicas(unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
+    """Of an elastic role with fewer running replicas than it needs, those that do not run."""
+    states = [state for state in unfinished if state.replica.role.is_elastic]
+    missing = [state for state in states if not state.is_up and state.state != replica_state.SUCCEEDED]
+    if not missing:
+        return ()
+    least = min(missing[0].replica.role.min_replicas, len(states))
+    return missing if len(states) - len(missing) < least else ()
+
+
+def seconds_until_join_timeout(
+    plan: Plan, unfinished: Sequence[ReplicaState], status: TrainingStatus, now: datetime
+) -> float | None:
+    """How much longer the running replicas of an elastic role wait for those that are missing; None if none wait.
+
+    They wait since the first of them started, or since there were enough of them for the last time.
+    """
+    waiting = [state for state in unfinished if state.replica.role.is_elastic and state.is_up]
+    if plan.policy.suspend or not waiting or not missing_replicas(unfinished):
+        return None
+    since = min(_start_time(state) for state in waiting)
+    running = conditions.find(status.conditions, conditions.RUNNING)
+    if running is not None:
+        # While it is True, it is not on record yet that some are missing.
+        since = max(since, running.last_transition_time if running.status == conditions.FALSE else format_time(now))
+    return seconds_until(since, JOIN_SECONDS, now) if since else None
+
+
+def _start_time(state: ReplicaState) -> str:
+    container = training_container(state.pod, state.replica.role.container) if state.pod is not None else None
+    running = container.state.running if container is not None else None
+    started = running.started_at if running is not None else None
+    return started or (state.pod.status.start_time if state.pod is not None else None) or ""
 
 
 def unfinished_replicas(plan: Plan, states: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
@@ -148,14 +200,17 @@ def failure_message(state: ReplicaState) -> str:
 
 def _why_failed(state: ReplicaState) -> str:
     """Returns the exit code and termination message of the container, or what else the replica failed for."""
+    role = state.replica.role
+    if role.is_elastic and not (state.is_restarting or state.must_redo or state.state == FAILED):
+        return f"it has not run for {JOIN_SECONDS} s, and there are fewer {role.name}s than the minimum"
     if state.is_restarting and (state.job is None or state.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
     if state.exited is not None and state.exited.exit_code:
         return ": ".join(each for each in (state.ended_in, how_it_ended(state.exited)) if each)
     if state.pod is not None and state.pod.status.reason:
         return ": ".join(each for each in (state.pod.status.reason, state.pod.status.message) if each)
-    conditions = state.job.status.conditions if state.job is not None else ()
-    messages = (each.message for each in conditions if each.type == JOB_FAILED)
+    of_job = state.job.status.conditions if state.job is not None else ()
+    messages = (each.message for each in of_job if each.type == JOB_FAILED)
     return next(messages, "") or "its Job failed"
 
 
@@ -183,7 +238,8 @@ def _too_many_restarts(plan: Plan, restarts: int) -> Completion | None:
     limit = plan.policy.backoff_limit
     if limit is None or restarts <= limit:
         return None
-    words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, backoffLimit is {limit}"
+    name = "maxRestarts" if plan.replicas.is_elastic else "backoffLimit"
+    words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"
     return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, words)
 
 

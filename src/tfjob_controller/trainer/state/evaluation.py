@@ -26,7 +26,10 @@ from tfjob_controller.trainer.state.completion import (
     Step,
     current_step,
     job_completion,
+    missing_replicas,
     restart_causes,
+    retried_replicas,
+    seconds_until_join_timeout,
     unfinished_replicas,
 )
 from tfjob_controller.trainer.state.indexedjobs import by_replica
@@ -43,6 +46,7 @@ from tfjob_controller.trainer.state.restarts import (
     StaleChildren,
     next_restart_counts,
     of_current_attempt,
+    replaced_counts,
     stale_children,
     tf_config_workers,
     without_lost_pods,
@@ -112,16 +116,19 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     plan = effective_plan(plan, observed, status)
     states = replica_states(plan, observed, status, now)
     unfinished = unfinished_replicas(plan, states)
-    causes = restart_causes(plan, unfinished)
+    retried = retried_replicas(plan, unfinished)
+    causes = restart_causes(unfinished, retried) or _missing_for_long(plan, unfinished, status, now)
+    replaced = replaced_counts(plan, observed, status)
     counts = next_restart_counts(
-        [state for state in states if not state.replica.role.restarts_together], status.restart_counts
+        [state for state in states if not state.replica.role.restarts_together], status.restart_counts, replaced
     )
-    restarts = status.restarts if plan.replicas.restarts_together else sum(counts.values())
+    newly_replaced = sum(max(0, count - status.restart_counts.get(uid, 0)) for uid, count in replaced.items())
+    restarts = status.restarts + newly_replaced if plan.replicas.restarts_together else sum(counts.values())
     reachable = without_lost_pods(plan, observed, now)
     step = current_step(plan, states, reachable)
     admission = gang_admission(step.plan, step.observed, step.replica_states)
     wait = gang_wait(step.plan, admission, step.observed, status, now) or pod_group_wait(plan, step, status, now)
-    completion = job_completion(plan, states, unfinished, causes, restarts, status.start_time, now)
+    completion = job_completion(plan, states, unfinished, retried, causes, restarts, status.start_time, now)
     if completion is None and wait is not None and not plan.policy.is_suspended_by_user:
         completion = wait.verdict
     return JobState(
@@ -144,6 +151,13 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     )
 
 
+def _missing_for_long(
+    plan: Plan, unfinished: Sequence[ReplicaState], status: TrainingStatus, now: datetime
+) -> Sequence[ReplicaState]:
+    seconds_left = seconds_until_join_timeout(plan, unfinished, status, now)
+    return missing_replicas(unfinished) if seconds_left is not None and seconds_left <= 0 else ()
+
+
 def _stale_children(step: Step, admission: GangAdmission | None) -> StaleChildren:
     if admission is not None:
         return admission.stale
@@ -162,8 +176,12 @@ def replica_states(
 ) -> tuple[ReplicaState, ...]:
     """Returns the state of each replica of an effective plan, ignoring children of earlier attempts."""
     seen = of_current_attempt(plan, without_deleted(plan, observed))
-    seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, status.start_time)
-    states = tuple(as_restarting(state) if _was_to_run_again(state, status) else state for state in seen_now)
+    since = max(status.start_time or "", _last_resize_time(plan, status))
+    seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, since)
+    states = tuple(
+        as_restarting(state) if _was_to_run_again(state, status) or _has_replaced_first(state, status) else state
+        for state in seen_now
+    )
     if not plan.replicas.restarts_together:
         return states
     had = plan.scheduling.gang is None and had_all_jobs(plan, status)
@@ -181,6 +199,24 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
     if job is None or state.pod is not None or state.state != SUCCEEDED or state.replica.id in status.succeeded_indexes:
         return False
     return status.restart_counts.get(job.metadata.uid, 0) > job.status.failed
+
+
+def _has_replaced_first(state: ReplicaState, status: TrainingStatus) -> bool:
+    """Has the Job controller replaced the pod of an elastic role's first replica, with which the others met?
+
+    Nobody may have seen its end: then it is on record that it runs since before its pod was created.
+    """
+    if not state.replica.role.is_elastic or state.replica.index > 0 or state.pod is None:
+        return False
+    running = conditions.find(status.conditions, conditions.RUNNING)
+    created = state.pod.metadata.creation_timestamp or ""
+    return running is not None and running.status == conditions.TRUE and running.last_transition_time < created
+
+
+def _last_resize_time(plan: Plan, status: TrainingStatus) -> str:
+    """When replicas of an Indexed Job were last added or removed; empty if they never were."""
+    resizing = conditions.find(status.conditions, conditions.RESIZING) if plan.replicas.is_elastic else None
+    return resizing.last_transition_time if resizing is not None else ""
 
 
 def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:

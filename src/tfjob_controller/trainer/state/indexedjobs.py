@@ -12,6 +12,9 @@ replica is a cause if its pod failed by itself, or was deleted before the Job fa
 leaves no trace: then those without a pod are the causes. As long as no cause is seen, since watches are behind, all
 are interrupted, but not for longer than `LOST_AFTER_SECONDS`: afterwards all are causes, and are restarted.
 
+An elastic role (`Role.is_elastic`) has one more Service, for the first replica alone, under that replica's name. Its
+Job may still have another number of indexes than the plan has replicas: pods of indexes beyond them belong to none.
+
 TrainJobs of releases before this one have a Job and a Service per node. They keep them until the set is restarted.
 
 Source: Kubernetes pkg/controller/job/indexed_job_utils.go (completedIndexes), job_controller.go (FailureTarget).
@@ -58,6 +61,7 @@ def _divided(role: Role, replicas: Sequence[Replica], observed: ObservedState, n
     jobs, services = dict(observed.jobs), dict(observed.services)
     pods, orphans = _by_index(role, observed.pods), _by_index(role, observed.orphans)
     job, service = jobs.pop(role.job_name, None), services.pop(role.service_name, None)
+    first_service = services.pop(f"{role.job_name}-0", None) if role.is_elastic else None
     single = [each.name for each in replicas if each.name in jobs]
     if len(single) < len(replicas) or job is not None:
         # They are not under the name of a replica, so the planner deletes them.
@@ -81,6 +85,7 @@ def _divided(role: Role, replicas: Sequence[Replica], observed: ObservedState, n
         orphans=orphans,
         indexed_jobs={**observed.indexed_jobs, **carried},
         interrupted=observed.interrupted | interrupted,
+        has_first_service=observed.has_first_service or first_service is not None,
     )
 
 

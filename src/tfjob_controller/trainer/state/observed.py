@@ -53,6 +53,8 @@ class ObservedState:
     indexed_jobs: Mapping[str, str] = field(default_factory=dict)
     # The names of replicas whose pods the Job controller ended because other replicas had failed: see `indexedjobs`.
     interrupted: frozenset[str] = frozenset()
+    # The Service of the first replica alone, which an elastic role has beside that of all.
+    has_first_service: bool = False
 
     @property
     def count(self) -> int:

@@ -113,11 +113,22 @@ def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
 
 def was_told_to_end(pod: Pod, exited: Terminated) -> bool:
     """Reports whether the container ended after its pod was deleted, or in the same second."""
+    requested = deletion_request_time(pod)
+    return requested is not None and (exited.finished_at or "") >= requested
+
+
+def deletion_request_time(pod: Pod) -> str | None:
+    """Returns when the deletion of the pod was requested; None if it is not being deleted."""
     deleted = pod.metadata.deletion_timestamp
     if deleted is None:
-        return False
-    requested = parse_time(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
-    return (exited.finished_at or "") >= format_time(requested)
+        return None
+    return format_time(parse_time(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds))
+
+
+def is_owned_by(pod: Pod, uid: str) -> bool:
+    """Reports whether the object of that UID controls the pod."""
+    owner = controller_of(pod)
+    return owner is not None and owner.uid == uid
 
 
 def has_succeeded(pod: Pod, name: str) -> bool:

@@ -31,6 +31,7 @@ from tfjob_controller.trainer.state.pods import (
     failed_before_training,
     is_disrupted,
     is_finished,
+    is_owned_by,
     is_permanent_error,
     last_exit,
     newest,
@@ -208,16 +209,9 @@ def _pods_of(job: BatchJob | None, pods: Sequence[Pod]) -> Sequence[Pod]:
     if job is None or not pods:
         return pods
     uid = job.metadata.uid
-    if all(_owned_by(pod, uid) for pod in pods):
+    if all(is_owned_by(pod, uid) for pod in pods):
         return pods
-    return tuple(pod for pod in pods if _owned_by(pod, uid))
-
-
-def _owned_by(pod: Pod, uid: str) -> bool:
-    for owner in pod.metadata.owner_references:
-        if owner.controller:
-            return owner.uid == uid
-    return False
+    return tuple(pod for pod in pods if is_owned_by(pod, uid))
 
 
 def _view_without_pod(replica: Replica, job: BatchJob | None, outcome: str, times: _Times) -> ReplicaState:

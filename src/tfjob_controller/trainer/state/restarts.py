@@ -15,8 +15,9 @@ next attempt. Children of another attempt are stale: they are deleted with their
 and no child is created before all of them are gone. A resize during a resize is one more attempt. Services stay, and so
 do the Jobs of replicas that have succeeded, since they run nothing and keep the logs. Jobs whose replicas restart
 together do the same after a retryable failure: their attempt is the number of their restarts, and earlier successes do
-not count any more. A gang counts the workers that have an assignment, so one that started with some of its workers is
-restarted when more are assigned.
+not count any more. An elastic job has an attempt number of its own (`scaling.generation`), since replacements of single
+replicas count as restarts, too. A gang counts the workers that have an assignment, so one that started with some of its
+workers is restarted when more are assigned.
 
 A replica never has two running pods: its next Job is created once the pods of the Job before have ended or are gone. A
 Job that is deleted in the foreground exists as long as its pods. A Job that is deleted otherwise is gone at once, and
@@ -33,6 +34,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -45,7 +47,16 @@ from tfjob_controller.trainer.naming import RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
-from tfjob_controller.trainer.state.pods import FAILED, is_disrupted, is_finished, training_container
+from tfjob_controller.trainer.state.pods import (
+    FAILED,
+    deletion_request_time,
+    is_disrupted,
+    is_finished,
+    is_owned_by,
+    last_exit,
+    training_container,
+    was_told_to_end,
+)
 from tfjob_controller.trainer.state.replica_state import (
     JOB_COMPLETE,
     JOB_FAILED,
@@ -58,20 +69,63 @@ from tfjob_controller.util.timestamps import seconds_until
 GONE = ""
 # An entry takes about 50 bytes of the status, which should not grow with the age of the job.
 MAX_GONE = 32
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
-def next_restart_counts(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> dict[str, int]:
-    """Returns the recorded counts, raised to those of the present objects."""
+def next_restart_counts(
+    states: Sequence[ReplicaState], counts: Mapping[str, int], replaced: Mapping[str, int] = _NONE
+) -> dict[str, int]:
+    """Returns the recorded counts, raised to those of the present objects and of `replaced` (`replaced_counts`)."""
     raised = dict(counts)
-    for state in states:
-        for uid, count in _seen(state):
-            if count > raised.get(uid, 0):
-                raised[uid] = count
+    seen = (pair for state in states for pair in _seen(state))
+    for uid, count in (*seen, *replaced.items()):
+        if count > raised.get(uid, 0):
+            raised[uid] = count
     if len(raised) <= MAX_GONE:
         return raised
-    present = {state.job.metadata.uid for state in states if state.job is not None}
+    present = {state.job.metadata.uid for state in states if state.job is not None} | replaced.keys()
     present.update(pod.metadata.uid for state in states for pod in state.pods)
     return fold_counts(raised, present)
+
+
+def set_restarts(plan: Plan, status: TrainingStatus) -> int:
+    """How often all replicas were restarted together, which is the attempt that is on record."""
+    if not plan.replicas.is_elastic:
+        return status.restarts
+    return status.scaling.generation if status.scaling is not None else 0
+
+
+def replaced_counts(plan: Plan, observed: ObservedState, status: TrainingStatus) -> dict[str, int]:
+    """How many pods of elastic roles the Job controller has replaced by itself, or is about to, by UID.
+
+    A pod that failed stays as long as its Job, whose UID counts them all. One that was taken away is counted by its own
+    UID while it is seen. The end of the first replica restarts all, and counts as that. Those that leave are no
+    restarts: a pod that was told to end before the last resize was complete may be one of them.
+    """
+    counts: dict[str, int] = {}
+    for role in plan.replicas.roles:
+        job = observed.jobs.get(f"{role.job_name}-0") if role.is_elastic else None
+        if job is None or not is_of_attempt(plan, job):
+            continue
+        others = range(1, max(job.spec.parallelism, role.replicas))
+        pods = [pod for index in others for pod in observed.pods.get(f"{role.job_name}-{index}", ())]
+        own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
+        failed = sum(pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None for pod in own)
+        if failed:
+            counts[job.metadata.uid] = failed
+        if not job.spec.suspend and job.metadata.deletion_timestamp is None:
+            counts |= {pod.metadata.uid: 1 for pod in own if _was_taken_away(pod, role.container, status)}
+    return counts
+
+
+def _was_taken_away(pod: Pod, container: str, status: TrainingStatus) -> bool:
+    requested = deletion_request_time(pod)
+    training = training_container(pod, container)
+    exited = last_exit(training) if training is not None else None
+    if requested is None or (exited is not None and not was_told_to_end(pod, exited)):
+        return False
+    resizing = conditions.find(status.conditions, conditions.RESIZING)
+    return resizing is None or (resizing.status == conditions.FALSE and resizing.last_transition_time < requested)
 
 
 def are_failures_recorded(state: ReplicaState, counts: Mapping[str, int]) -> bool:
@@ -134,7 +188,8 @@ def seconds_until_restart(plan: Plan, status: TrainingStatus, now: datetime) -> 
     restarting = conditions.find(status.conditions, conditions.RESTARTING)
     if not plan.replicas.restarts_together or restarting is None or restarting.status != conditions.TRUE:
         return 0.0
-    return max(0.0, seconds_until(restarting.last_transition_time, backoff_seconds(status.restarts), now))
+    wait = backoff_seconds(set_restarts(plan, status))
+    return max(0.0, seconds_until(restarting.last_transition_time, wait, now))
 
 
 @dataclass(frozen=True, slots=True)

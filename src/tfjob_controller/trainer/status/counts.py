@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
 from tfjob_controller.api.gang import index_of, kind_of
-from tfjob_controller.api.tfjob.types import WORKER
 from tfjob_controller.trainer.naming import replica_type_labels, selector_string
 from tfjob_controller.trainer.plan.model import Plan, Role
 from tfjob_controller.trainer.scaling.progress import next_progress
@@ -30,10 +29,10 @@ def with_counts(job_state: JobState) -> TrainingStatus:
         else None,
         **_by_role(plan, states),
         progress=next_progress(plan, job_state.observed, old.progress),
-        succeeded_indexes=_succeeded(old.succeeded_indexes, states),
+        succeeded_indexes=_succeeded(plan, old.succeeded_indexes, states),
         restart_counts=job_state.restart_counts,
         restarts=job_state.restarts,
-        worker_replicas=sum(state.job is not None and state.replica.role.replica_type == WORKER for state in states),
+        worker_replicas=_existing(plan, states),
         worker_selector=_worker_selector(plan),
     )
 
@@ -49,7 +48,16 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
         ReplicaState(state.replica, replica_state.RUNNING) if state.replica.id in together else state
         for state in states
     ]
-    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept, **_by_role(job_state.plan, anew))
+    scaling = status.scaling
+    if job_state.plan.replicas.is_elastic and scaling is not None:
+        scaling = replace(scaling, generation=scaling.generation + 1)
+    return replace(
+        status,
+        restarts=status.restarts + 1,
+        scaling=scaling,
+        succeeded_indexes=kept,
+        **_by_role(job_state.plan, anew),
+    )
 
 
 def _by_role(plan: Plan, states: Sequence[ReplicaState]) -> dict[str, Any]:
@@ -93,8 +101,20 @@ def _ready(role: Role, states: Sequence[ReplicaState]) -> str:
     return f"{ready}/{role.replicas}"
 
 
-def _succeeded(old: tuple[str, ...], states: Sequence[ReplicaState]) -> tuple[str, ...]:
-    """Returns the ids of all replicas that ever succeeded, including those that a resize has removed since."""
+def _existing(plan: Plan, states: Sequence[ReplicaState]) -> int:
+    """Returns how many replicas of the scaled role have a Job; for an elastic role how many indexes its Job has."""
+    jobs = [state.job for state in states if state.job is not None and state.replica.role.name == plan.scaling.role]
+    return jobs[0].spec.parallelism if plan.replicas.is_elastic and jobs else len(jobs)
+
+
+def _succeeded(plan: Plan, old: tuple[str, ...], states: Sequence[ReplicaState]) -> tuple[str, ...]:
+    """Returns the ids of all replicas that ever succeeded, including those that a resize has removed since.
+
+    Removed replicas of an elastic role are left out, since an Indexed Job runs an index that is added again.
+    """
+    if plan.replicas.is_elastic:
+        present = {state.replica.id for state in states}
+        old = tuple(id_ for id_ in old if id_ in present)
     new = {state.replica.id for state in states if state.state == replica_state.SUCCEEDED}.difference(old)
     return tuple(sorted(new.union(old), key=_natural)) if new else old
 
@@ -110,6 +130,5 @@ def _natural(replica_id: str) -> tuple[str, int, str]:
 
 
 def _worker_selector(plan: Plan) -> str:
-    if not any(role.replica_type == WORKER for role in plan.replicas.roles):
-        return ""
-    return selector_string(replica_type_labels(dict(plan.identity.labels), WORKER))
+    types = (role.replica_type for role in plan.replicas.roles if role.name == plan.scaling.role)
+    return next((selector_string(replica_type_labels(plan.identity.labels, each)) for each in types), "")

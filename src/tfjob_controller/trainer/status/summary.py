@@ -17,7 +17,7 @@ from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gang.waiting import GangWait
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.completion import Completion, Step, failure_message
+from tfjob_controller.trainer.state.completion import Completion, Step, failure_message, missing_replicas
 from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import (
     PHASE_CLEAN_UP,
@@ -86,15 +86,18 @@ def active_status(
 ) -> TrainingStatus:
     chief, runner = job_state.replica_states[0], _runner(job_state.replica_states[0], job_state.step)
     said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
-    if runner.is_up and not job_state.must_restart_all:
+    missing = missing_replicas(job_state.unfinished)
+    is_up = runner.is_up and not missing
+    if is_up and not job_state.must_restart_all:
         said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
+    elif runner.is_up and missing:
+        words = f"Fewer {runner.replica.role.name}s than the minimum of {runner.replica.role.min_replicas} run"
+        said.clear(conditions.RUNNING, reasons.TOO_FEW_NODES, words)
     else:
         said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
     _say_restarting(job_state, said)
     phase = (
-        PHASE_RUNNING
-        if (runner.is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back
-        else PHASE_CREATING
+        PHASE_RUNNING if (is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back else PHASE_CREATING
     )
     reason = "; ".join(_why_waiting(job_state.step, obstacles, job_state.wait))
     return replace(
@@ -230,5 +233,8 @@ def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
         words = f"Restarting all replicas: {failure_message(job_state.restart_causes[0])}"
         limit = job_state.plan.policy.backoff_limit
         return f"{shortened(words)} (restart {new.restarts}{'' if limit is None else f' of {limit}'})"
+    if job_state.plan.replicas.is_elastic:
+        replaced = [state.replica.id for state in job_state.unfinished if state.is_restarting]
+        return f"Replacing {join_ids(replaced) or 'nodes'}: {new.restarts} restarts so far"
     restarted = restarted_ids(job_state.replica_states, job_state.status.restart_counts)
     return f"Restarted {join_ids(restarted)}: {new.restarts} restarts so far"

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, ScalingStatus, TrainingStatus
 from tfjob_controller.api.trainjob import types as wire
-from tfjob_controller.api.trainjob.types import NODE, JobsStatus, TrainJobStatus
+from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, TrainJobStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.state import observed, replica_state
 from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
@@ -49,6 +49,9 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
         observed_generation=status.observed_generation,
         start_time=status.start_time,
         completion_time=status.completion_time,
+        scaling=_node_scaling(status.scaling) if status.scaling is not None else None,
+        current_nodes=status.worker_replicas,
+        selector=status.worker_selector,
         nodes=next((f"{each.ready + each.succeeded}/{each.replicas}" for each in jobs if each.name == NODE), ""),
     )
 
@@ -69,6 +72,31 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
         observed_generation=status.observed_generation,
         start_time=status.start_time,
         completion_time=status.completion_time,
+        scaling=_scaling_status(status.scaling) if status.scaling is not None else None,
+        worker_replicas=status.current_nodes,
+        worker_selector=status.selector,
+    )
+
+
+def _node_scaling(scaling: ScalingStatus) -> NodeScaling:
+    return NodeScaling(
+        nodes=scaling.workers,
+        before=scaling.before,
+        target=scaling.target,
+        target_reason=scaling.target_reason,
+        reason=scaling.reason,
+        attempt=scaling.generation,
+    )
+
+
+def _scaling_status(scaling: NodeScaling) -> ScalingStatus:
+    return ScalingStatus(
+        workers=scaling.nodes,
+        before=scaling.before,
+        target=scaling.target,
+        target_reason=scaling.target_reason,
+        reason=scaling.reason,
+        generation=scaling.attempt,
     )
 
 

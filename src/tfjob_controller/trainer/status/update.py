@@ -27,6 +27,7 @@ from tfjob_controller.trainer.state.completion import (
     refusal,
     seconds_until_config_timeout,
     seconds_until_deadline,
+    seconds_until_join_timeout,
 )
 from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import (
@@ -226,6 +227,7 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
         seconds_until_restart(plan, status, now) or None,
         next_attribution_seconds(states, now),
         seconds_until_config_timeout(plan, job_state.unfinished, now),
+        seconds_until_join_timeout(plan, job_state.unfinished, status, now),
         wait.seconds_left if wait is not None and not plan.policy.is_suspended_by_user else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)

@@ -27,9 +27,8 @@ def views(cluster: World) -> Sequence[ReplicaState]:
 
 def verdict(cluster: World, restarts: int = 0) -> Completion | None:
     state = cluster.state
-    return job_completion(
-        state.plan, state.replica_states, state.unfinished, state.restart_causes, restarts, None, state.now
-    )
+    causes = state.restart_causes
+    return job_completion(state.plan, state.replica_states, state.unfinished, causes, causes, restarts, None, state.now)
 
 
 def failed(cluster: World) -> list[str]:

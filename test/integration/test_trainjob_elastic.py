@@ -1,0 +1,210 @@
+"""Elastic TrainJobs on a real API server and Job controller, with a stand-in for kubelets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path, set_pod_terminated
+from helpers.controller import Jobs, running_controller
+from helpers.kubectl import Kubectl
+from helpers.playground import condition
+from helpers.poll import eventually
+from helpers.trainjobs import step_of
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api, RefusedError
+from localcluster.fakekubelet import FakeKubelet
+from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
+from tfjob_controller.api.trainjob.types import TRAINJOBS
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+SECONDS = 60.0
+BOUNDS = {"minNodes": 2, "maxNodes": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """One namespace with a controller and a kubelet."""
+
+    jobs: Jobs
+    kubectl: Kubectl
+
+    def submit(self, name: str, nodes: int, **spec: Any) -> None:
+        given = {"command": ["torchrun", "train.py"], "elasticPolicy": BOUNDS, **spec}
+        self.jobs.submit(trainjob(name, nodes, **given))
+
+    def await_status(self, name: str, predicate: Callable[[Object], object]) -> Object:
+        seen: list[Object] = [{}]
+
+        def fulfilled() -> bool:
+            seen[0] = self.jobs.status(name)
+            return bool(predicate(seen[0]))
+
+        try:
+            eventually(fulfilled, SECONDS, 0.05)
+        except AssertionError:
+            raise AssertionError(f"the last status of {name} was {seen[0]}") from None
+        return seen[0]
+
+    def await_ready(self, name: str, nodes: int) -> Object:
+        return self.await_status(
+            name, lambda status: step_of(status).get("ready") == nodes and step_of(status).get("replicas") == nodes
+        )
+
+    def pods(self, name: str) -> dict[str, list[Object]]:
+        """Returns the pods that are not being deleted, by index."""
+        found: dict[str, list[Object]] = {}
+        for pod in self.jobs.children("pods").values():
+            meta = pod["metadata"]
+            if meta["labels"]["train_job_name"] == name and "deletionTimestamp" not in meta:
+                found.setdefault(meta["labels"][COMPLETION_INDEX_LABEL], []).append(pod)
+        return found
+
+    def uids(self, name: str) -> dict[str, list[str]]:
+        return {index: [pod["metadata"]["uid"] for pod in pods] for index, pods in sorted(self.pods(name).items())}
+
+    def end(self, name: str, index: int, exit_code: int) -> None:
+        """Ends the running pod of that index."""
+
+        def running() -> list[Object]:
+            pods = self.pods(name).get(str(index), [])
+            return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+
+        pod = eventually(running, SECONDS, 0.05)[0]
+        set_pod_terminated(self.jobs.api, self.jobs.namespace, pod["metadata"]["name"], exit_code, container="")
+
+    def job(self, name: str) -> Object:
+        jobs = self.jobs.children("jobs").values()
+        (found,) = [each for each in jobs if each["metadata"]["labels"]["train_job_name"] == name]
+        return found
+
+
+@pytest.fixture(scope="module")
+def elastic(control_plane: Cluster, administrator: Kubectl) -> Iterator[Elastic]:
+    if control_plane.plane is None:
+        pytest.skip("plays the kubelet, and an existing cluster has real ones: unset KUBECONFIG")
+    namespace = new_namespace(control_plane.api, "elastic")
+    kubectl = Kubectl(administrator.kubeconfig, administrator.cache, namespace)
+    with (
+        FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace),
+        running_controller(control_plane.kubeconfig, namespace),
+    ):
+        yield Elastic(Jobs(control_plane.api, namespace, TRAINJOBS), kubectl)
+    delete_namespace(control_plane.api, namespace)
+
+
+def test_kubectl_scale_adds_and_removes_nodes_and_restarts_none(elastic: Elastic) -> None:
+    elastic.submit("scaled", 3)
+    elastic.await_ready("scaled", 3)
+    before = elastic.uids("scaled")
+    job = elastic.job("scaled")
+    elastic.kubectl.must("scale", "trainjob/scaled", "--replicas=6")
+    status = elastic.await_ready("scaled", 6)
+    assert status["scaling"]["nodes"] == 6
+    grown = elastic.uids("scaled")
+    assert list(grown) == ["0", "1", "2", "3", "4", "5"]
+    assert {index: grown[index] for index in before} == before
+    elastic.kubectl.must("scale", "trainjob/scaled", "--replicas=2")
+    elastic.await_ready("scaled", 2)
+    eventually(lambda: list(elastic.uids("scaled")) == ["0", "1"], SECONDS, 0.05)
+    assert elastic.uids("scaled") == {index: before[index] for index in ("0", "1")}
+    after = elastic.await_status("scaled", lambda status: condition(status, "Resizing")["status"] == "False")
+    assert (after.get("restarts", 0), after["currentNodes"], after["nodes"]) == (0, 2, "2/2")
+    now = elastic.job("scaled")
+    assert now["metadata"]["uid"] == job["metadata"]["uid"]
+    assert (now["spec"]["parallelism"], now["spec"]["completions"]) == (2, 2)
+    assert now["spec"]["template"] == job["spec"]["template"]
+
+
+def test_the_scale_subresource_has_what_an_autoscaler_reads(elastic: Elastic) -> None:
+    elastic.submit("read", 2)
+    elastic.await_ready("read", 2)
+    path = f"{elastic.jobs.path}/read/scale"
+    scale = elastic.jobs.api.get(path)
+    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (2, 2)
+    selected = elastic.jobs.api.list(f"/api/v1/namespaces/{elastic.jobs.namespace}/pods", scale["status"]["selector"])
+    assert len(selected) == 2
+    scale["spec"]["replicas"] = 3
+    elastic.jobs.api.request("PUT", path, scale)
+    elastic.await_ready("read", 3)
+    scale = elastic.jobs.api.get(path)
+    scale["spec"]["replicas"] = 7
+    with pytest.raises(RefusedError, match="numNodes must be from"):
+        elastic.jobs.api.request("PUT", path, scale)
+
+
+def test_a_node_is_replaced_by_itself_and_node_0_restarts_all(elastic: Elastic) -> None:
+    elastic.submit("replaced", 3)
+    elastic.await_ready("replaced", 3)
+    before = elastic.uids("replaced")
+    elastic.end("replaced", 2, 137)
+    elastic.await_status("replaced", lambda status: status.get("restarts") == 1)
+    eventually(lambda: len(elastic.uids("replaced").get("2", ())) == 2, SECONDS, 0.05)
+    status = elastic.await_ready("replaced", 3)
+    now = elastic.uids("replaced")
+    assert {index: now[index] for index in ("0", "1")} == {index: before[index] for index in ("0", "1")}
+    assert (status["restarts"], status["scaling"].get("attempt", 0)) == (1, 0)
+    elastic.end("replaced", 0, 137)
+    elastic.await_status("replaced", lambda status: status["scaling"].get("attempt") == 1)
+    eventually(
+        lambda: not {*before["1"], *now["2"]} & {uid for each in elastic.uids("replaced").values() for uid in each}
+    )
+    status = elastic.await_ready("replaced", 3)
+    assert (status["restarts"], status["scaling"]["attempt"]) == (2, 1)
+
+
+def test_a_deleted_pod_is_replaced_by_itself(elastic: Elastic) -> None:
+    elastic.submit("evicted", 2)
+    elastic.await_ready("evicted", 2)
+    before = elastic.uids("evicted")
+    (pod,) = elastic.pods("evicted")["1"]
+    elastic.jobs.api.delete(pod_path(elastic.jobs.namespace, pod["metadata"]["name"]))
+    elastic.await_status("evicted", lambda status: status.get("restarts") == 1)
+    eventually(lambda: elastic.uids("evicted").get("1", before["1"]) != before["1"], SECONDS, 0.05)
+    status = elastic.await_ready("evicted", 2)
+    assert elastic.uids("evicted")["0"] == before["0"]
+    assert (status["restarts"], status["scaling"].get("attempt", 0)) == (1, 0)
+
+
+def test_all_present_nodes_end_the_job(elastic: Elastic) -> None:
+    elastic.submit("ended", 3)
+    elastic.await_ready("ended", 3)
+    elastic.jobs.change({"spec": {"numNodes": 2}}, "ended")
+    elastic.await_ready("ended", 2)
+    for index in (0, 1):
+        elastic.end("ended", index, 0)
+    done = elastic.await_status("ended", lambda status: status.get("phase") == "Done")
+    assert (done["state"], done["reason"]) == ("SUCCESS", "all 2 nodes succeeded")
+
+
+def test_a_permanent_error_ends_the_job_and_no_pod_follows(elastic: Elastic) -> None:
+    elastic.submit("failed", 2)
+    elastic.await_ready("failed", 2)
+    elastic.end("failed", 1, 1)
+    failed = elastic.await_status("failed", lambda status: status.get("phase") == "Failed")
+    assert failed["reason"] == "node-1 failed: exit code 1"
+    assert len(elastic.pods("failed")["1"]) == 1
+    assert elastic.job("failed")["spec"]["suspend"]
+
+
+def test_a_suspended_job_goes_on_with_another_number_of_nodes(elastic: Elastic) -> None:
+    elastic.submit("paused", 4)
+    elastic.await_ready("paused", 4)
+    elastic.jobs.change({"spec": {"suspend": True}}, "paused")
+    eventually(lambda: not elastic.pods("paused"), SECONDS, 0.05)
+    elastic.jobs.change({"spec": {"numNodes": 2}}, "paused")
+    elastic.jobs.change({"spec": {"suspend": False}}, "paused")
+    status = elastic.await_ready("paused", 2)
+    assert status.get("restarts", 0) == 0
+
+
+def test_a_job_of_another_framework_is_refused_with_a_reason(elastic: Elastic) -> None:
+    elastic.submit("refused", 2, command=["train"])
+    failed = elastic.await_status("refused", lambda status: status.get("phase") == "Failed")
+    assert "elasticPolicy is for framework torch only" in failed["reason"]
+    assert condition(failed, "Failed")["reason"] == "JobsBuildFailed"
