@@ -304,13 +304,19 @@ class Play:
         self.jobs.submit(job)
 
     def _wish(self) -> None:
-        group = "scheduling.kubeflow.org/v1alpha1"
-        path = f"/apis/{group}/namespaces/{self.jobs.namespace}/gangs/wished-eeee"
-        gang = self.jobs.api.find(path)
+        self._wish_of("wished-", "worker", "master-0")
+        self._wish_of("stretched-", "node")
+
+    def _wish_of(self, prefix: str, kind: str, *others: str) -> None:
+        """Requests that a gang of two members of this kind shrinks."""
+        folder = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{self.jobs.namespace}/gangs"
+        gangs = self.jobs.api.list(folder)
+        gang = next((each for each in gangs if each["metadata"]["name"].startswith(prefix)), None)
         if gang is None or gang.get("status"):
             return
-        placement = [{"node": "fake-1", "members": ["master-0", "worker-0", "worker-1"]}]
-        wish = {"targetMembers": {"worker": 1}, "leaving": ["worker-1"], "targetReason": "a test"}
+        path = f"{folder}/{gang['metadata']['name']}"
+        placement = [{"node": "fake-1", "members": [*others, f"{kind}-0", f"{kind}-1"]}]
+        wish = {"targetMembers": {kind: 1}, "leaving": [f"{kind}-1"], "targetReason": "a test"}
         seen = {"observedGeneration": gang["metadata"]["generation"]}
         status = {"phase": "Bound", "attempt": 1, "placement": placement, **wish, **seen}
         self.jobs.api.patch(f"{path}/status", {"status": status})
@@ -324,6 +330,9 @@ class Play:
         owner = {**self._owner(before), "apiVersion": before["apiVersion"], "kind": before["kind"]}
         fields = {"apiVersion": "v1", "kind": "Secret", "immutable": True}
         self._make("/api/v1", "secrets", "launched-before-mpi-ssh-auth", owner, **fields)
+        elastic = {"gang": {"enabled": True}, "elasticPolicy": {"minNodes": 1, "maxNodes": 2}}
+        long = runs(60)["metadata"]["annotations"]
+        self._train(trainjob("stretched", 2, ["torchrun", "x"], annotations=long, **elastic))
         gang = {"enabled": True, "timeoutSeconds": 1, "onTimeout": "Suspend"}
         self._train(trainjob("impatient", 1, gang=gang))
 

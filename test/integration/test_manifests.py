@@ -53,7 +53,8 @@ CAN = {
 _READ = ("get", "list", "watch")
 _CHANGE = ("create", "update", "patch", "delete")
 CAN["view"] |= {f"{verb} {plural}" for verb in _READ for plural in ("trainjobs", "trainingruntimes")}
-CAN["view"] |= {"get trainjobs/status"}
+CAN["view"] |= {"get trainjobs/status", "get trainjobs/scale"}
+CAN["edit"] |= {"patch trainjobs/scale"}
 CAN["edit"] |= {f"{verb} {plural}" for verb in _CHANGE for plural in ("trainjobs", "trainingruntimes")}
 CAN["admin"] |= {"patch trainjobs/status", "update trainjobs/status"}
 

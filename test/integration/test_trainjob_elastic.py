@@ -10,6 +10,8 @@ import pytest
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path, set_pod_terminated
 from helpers.controller import Jobs, running_controller
+from helpers.gangowner import SMALL
+from helpers.gangscheduler import extender_url, running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.playground import condition
 from helpers.poll import eventually
@@ -17,6 +19,7 @@ from helpers.trainjobs import step_of
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
@@ -208,3 +211,45 @@ def test_a_job_of_another_framework_is_refused_with_a_reason(elastic: Elastic) -
     failed = elastic.await_status("refused", lambda status: status.get("phase") == "Failed")
     assert "elasticPolicy is for framework torch only" in failed["reason"]
     assert condition(failed, "Failed")["reason"] == "JobsBuildFailed"
+
+
+@pytest.fixture
+def gangs(gang_cluster: Cluster, administrator: Kubectl) -> Iterator[Elastic]:
+    """Two nodes of four CPUs each, and all programs."""
+    api = gang_cluster.api
+    with (
+        FakeKubelet(
+            Api.from_kubeconfig(gang_cluster.kubeconfig),
+            namespace="gangs",
+            nodes=("node-a", "node-b"),
+            resources=SMALL,
+        ),
+        running_controller(gang_cluster.kubeconfig, "gangs", autoscaling="on"),
+        running_gang_scheduler(gang_cluster.kubeconfig, scale_down_after=1.0, scale_up_after=3600.0) as scheduler,
+        GangScheduler(gang_cluster.own, extender_url(scheduler)),
+    ):
+        yield Elastic(Jobs(api, "gangs", TRAINJOBS), Kubectl(gang_cluster.kubeconfig, administrator.cache, "gangs"))
+        for job in api.list(f"{GANG_PATH}/trainjobs"):
+            api.delete(f"{GANG_PATH}/trainjobs/{job['metadata']['name']}")
+
+
+GANG_PATH = "/apis/kubeflow.org/v2alpha1/namespaces/gangs"
+GANG: Object = {"gang": {"enabled": True}, "trainer": {"resourcesPerNode": {"requests": {"cpu": "1"}}}}
+
+
+def test_a_gang_starts_with_a_part_grows_into_free_capacity_and_gives_way_to_others(gangs: Elastic) -> None:
+    gangs.jobs.submit(trainjob("first", 4, **GANG))
+    gangs.await_ready("first", 4)
+    gangs.submit("elastic", 6, **GANG)
+    started = gangs.await_status("elastic", lambda status: status.get("nodes") == "4/6")
+    assert started["currentNodes"] == 4
+    before = gangs.uids("elastic")
+    gangs.jobs.delete("first")
+    gangs.await_ready("elastic", 6)
+    assert {index: uids for index, uids in gangs.uids("elastic").items() if index in before} == before
+    gangs.jobs.submit(trainjob("second", 4, **GANG))
+    gangs.await_ready("second", 4)
+    shrunk = gangs.await_ready("elastic", 4)
+    assert gangs.uids("elastic") == before
+    assert gangs.jobs.get("elastic")["spec"]["numNodes"] == 4
+    assert (shrunk["scaling"]["reason"][:12], shrunk.get("restarts", 0)) == ("capacity for", 0)

@@ -45,6 +45,7 @@ MAY: dict[tuple[str, str], tuple[set[str], set[str], set[str]]] = {
     (KUBEFLOW, "tfjobs/finalizers"): (set(), set(), set()),
     (KUBEFLOW, "trainjobs"): (READ, CHANGE, set()),
     (KUBEFLOW, "trainjobs/status"): (READ, set(), {"update", "patch"}),
+    (KUBEFLOW, "trainjobs/scale"): (READ, {"update", "patch"}, set()),
     (KUBEFLOW, "trainjobs/finalizers"): (set(), set(), set()),
     (KUBEFLOW, "trainingruntimes"): (READ, CHANGE, set()),
     (GANGS, "gangs"): (READ, CHANGE, set()),

@@ -176,7 +176,10 @@ class Job:
     # Changes
 
     def scale(self, n: int) -> Job:
-        """Request `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob that has not started."""
+        """Request `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob.
+
+        The nodes of a started TrainJob can change only if it has `elasticPolicy`.
+        """
         if isinstance(n, bool) or not isinstance(n, int):
             raise ClientError(f"scale needs a whole number, not {n!r}")
         if self._seen.kind is not TFJOB:

@@ -108,4 +108,5 @@ def trainjob_reconciler(
         shared.recorder,
         shared.clock,
         is_busy=lambda: len(queue) > 0,
+        scales=ResourceClient(shared.requester, TRAINJOBS, decoder_for(Scale)),
     )

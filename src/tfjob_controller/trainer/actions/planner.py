@@ -13,6 +13,8 @@ Contract with the reconciler:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, BatchJob, PodGroup
 from tfjob_controller.api.common.status import TrainingStatus
@@ -54,7 +56,7 @@ from tfjob_controller.trainer.gang.admission import (
     must_suspend_gang,
     plan_for_admitted,
 )
-from tfjob_controller.trainer.plan.model import Plan, Replica
+from tfjob_controller.trainer.plan.model import Plan, Replica, Role
 from tfjob_controller.trainer.podgroup.podgroup import (
     build_pod_group,
     has_pod_group,
@@ -223,24 +225,35 @@ def _creates(job_state: JobState) -> Iterator[Create]:
 
 
 def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
-    """Yields the missing Indexed Jobs and their Services. A Job is created once all of its replicas may run."""
+    """Yields the missing Indexed Jobs and their Services.
+
+    A Job is created once all of its replicas may run, or for an elastic role as many as its gang has nodes for.
+    """
     observed, admission = job_state.step.observed, job_state.admission
     for role in plan.replicas.roles:
         states = [state for state in job_state.step.replica_states if state.replica.role is role]
         if not role.job_name or not states:
             continue
-        first = states[0].replica
-        assignments = admission.assignments if admission is not None else None
-        if assignments is not None and any(state.replica.name not in assignments for state in states):
+        first, count = states[0].replica, _index_count(role, states, admission)
+        if not count:
             continue
         is_done = all(state.state == replica_state.SUCCEEDED for state in states)
         if not is_done and all(can_create_job(observed, state.replica.name) for state in states):
-            assignment = assignments[first.name] if assignments is not None else None
-            yield Create(JOBS, role.job_name, build_job(plan, first, assignment=assignment))
+            assignment = admission.assignments[first.name] if admission is not None else None
+            of_count = replace(first, role=replace(role, replicas=count))
+            yield Create(JOBS, role.job_name, build_job(plan, of_count, assignment=assignment))
         if _lacks_service(first, observed):
             yield Create(SERVICES, role.service_name, build_service(plan, first))
         if role.is_elastic and not observed.has_first_service:
             yield Create(SERVICES, first.name, build_first_service(plan, first))
+
+
+def _index_count(role: Role, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
+    """How many indexes of a role's Job may run now; 0 if none may. `states` are those of the role, by index."""
+    if admission is None:
+        return role.replicas
+    assigned = sum(1 for _ in takewhile(lambda state: state.replica.name in admission.assignments, states))
+    return assigned if assigned >= min(role.min_replicas or role.replicas, role.replicas) else 0
 
 
 def _must_wait(job_state: JobState) -> bool:
@@ -260,16 +273,18 @@ def _must_wait(job_state: JobState) -> bool:
 def _resizes(job_state: JobState) -> Iterator[Patch]:
     """Changes the number of indexes of an elastic role's Job: both numbers at once, as batch/v1 requires.
 
+    A gang grows as far as it has nodes for all lower indexes.
     Once a replica has succeeded the others will soon, and one that joins them would find nobody.
     """
     current = _without_stale(job_state)
     for role in job_state.step.plan.replicas.roles:
         states = [state for state in current if state.replica.role is role]
         job = states[0].job if role.is_elastic and states else None
-        if job is None or job.metadata.deletion_timestamp is not None or job.spec.parallelism == role.replicas:
+        count = _index_count(role, states, job_state.admission)
+        if job is None or job.metadata.deletion_timestamp is not None or count in (0, job.spec.parallelism):
             continue
         if not job_outcome(job) and all(state.state != replica_state.SUCCEEDED for state in states):
-            yield Patch(JOBS, role.job_name, {"spec": {"parallelism": role.replicas, "completions": role.replicas}})
+            yield Patch(JOBS, role.job_name, {"spec": {"parallelism": count, "completions": count}})
 
 
 def _gang_patches(job_state: JobState) -> Iterator[Patch]:

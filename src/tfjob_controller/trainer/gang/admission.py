@@ -59,7 +59,7 @@ from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer.gang.terms import GangTerms
 from tfjob_controller.trainer.naming import replica_id
-from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, environment_of
+from tfjob_controller.trainer.plan.model import Plan, environment_of
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import has_succeeded, is_finished
@@ -173,10 +173,11 @@ def _has_deletions(observed: ObservedState) -> bool:
 
 def desired_gang_spec(plan: Plan, terms: GangTerms, admission: GangAdmission) -> GangSpec:
     """Returns the spec that the Gang should have now."""
-    count = admission.member_counts.get(WORKER_ROLE, 0)
-    least = {} if terms.min_workers is None else {WORKER_ROLE: min(terms.min_workers, count)}
-    most = {WORKER_ROLE: max(terms.max_workers, count)} if terms.max_workers else {}
-    has_workers = any(each.name == WORKER_ROLE for each in terms.members)
+    role = terms.scaled_role
+    count = admission.member_counts.get(role, 0)
+    least = {} if terms.min_workers is None else {role: min(terms.min_workers, count)}
+    most = {role: max(terms.max_workers, count)} if terms.max_workers else {}
+    has_workers = any(each.name == role for each in terms.members)
     return GangSpec(
         members=tuple(
             msgspec.structs.replace(each, count=admission.member_counts.get(each.name, 0)) for each in terms.members

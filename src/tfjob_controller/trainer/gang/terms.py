@@ -52,6 +52,8 @@ class GangTerms:
 
     name: str
     members: tuple[Member, ...]
+    # The role of which there may be more or fewer members; empty if there is none.
+    scaled_role: str = ""
     min_workers: int | None = None
     # The most workers that the gang scheduler may request; None leaves the limit to editors of the Gang.
     max_workers: int | None = None
@@ -103,13 +105,15 @@ def terms_of(
     settings: GangSettings | None,
     members: tuple[Member, ...],
     *,
+    scaled_role: str = "",
     min_workers: int | None = None,
     max_workers: int | None = None,
 ) -> GangTerms:
-    """The terms of a job that the policy covers."""
+    """The terms of a job that the policy covers. The numbers are those of `scaled_role`."""
     return GangTerms(
         name=name,
         members=members,
+        scaled_role=scaled_role,
         min_workers=min_workers,
         max_workers=max_workers,
         timeout_seconds=settings.timeout_seconds if settings is not None else None,

@@ -123,6 +123,7 @@ def _gang(job: TFJob, policy: GangPolicy, roles: Sequence[Role]) -> GangTerms | 
         policy,
         spec.gang,
         tuple(member_of(role.name, role.replicas, _pod_spec(role.template, spec)) for role in roles),
+        scaled_role=WORKER_ROLE,
         min_workers=min_workers_of(spec),
         max_workers=_most_wished(spec, policy),
     )

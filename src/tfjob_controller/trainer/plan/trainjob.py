@@ -36,7 +36,15 @@ from tfjob_controller.api.trainjob.types import (
 )
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
-from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
+from tfjob_controller.trainer.gang.terms import (
+    NO_GANGS,
+    OFF,
+    GangPolicy,
+    GangTerms,
+    member_problem,
+    scheduled_by,
+    terms_of,
+)
 from tfjob_controller.trainer.naming import (
     INDEX_REFERENCE,
     TRAIN_JOB_NAME,
@@ -286,7 +294,17 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
         msgspec.structs.replace(member_of(role.name, role.replicas, role.template["spec"]), indexed=bool(role.job_name))
         for role in of_gang
     )
-    return terms_of(gang_name(recipe.job.metadata.name, recipe.runtime_id), recipe.gangs, spec.gang, members)
+    bounds = bounds_of(spec)
+    return terms_of(
+        gang_name(recipe.job.metadata.name, recipe.runtime_id),
+        recipe.gangs,
+        spec.gang,
+        members,
+        scaled_role=NODE if bounds is not None else "",
+        min_workers=bounds[0] if bounds is not None else None,
+        # 0: nobody resizes it by load.
+        max_workers=None if bounds is None else 0 if recipe.gangs.autoscaling == OFF else bounds[1],
+    )
 
 
 def _roles(recipe: Recipe, setting: Setting, workspace: JobWorkspace, config_map: str) -> Iterator[Role]:

@@ -25,7 +25,7 @@ from tfjob_controller.api.common.podrequests import amounts_of
 from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import Member
 from tfjob_controller.trainer.gang.terms import GangTerms, PodGroupTerms
-from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
+from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.podgroup.backends import Body, PodGroupRequest, add_metadata
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import Step
@@ -115,7 +115,8 @@ def min_counts(terms: GangTerms, done: Mapping[str, int]) -> dict[str, int]:
     """The minimum of running members by role, besides those that are done."""
     counts = {}
     for member in terms.members:
-        enough = terms.min_workers if member.name == WORKER_ROLE and terms.min_workers is not None else member.count
+        is_scaled = member.name == terms.scaled_role and terms.min_workers is not None
+        enough = (terms.min_workers or 0) if is_scaled else member.count
         counts[member.name] = max(0, min(enough, member.count) - done.get(member.name, 0))
     return counts
 

@@ -201,8 +201,13 @@ def _lags(job_state: JobState) -> bool:
         return False
     if _is_resizing(job_state):
         return True
+    jobs = job_state.observed.jobs
+    for role in (each for each in job_state.plan.replicas.roles if each.is_elastic):
+        job = jobs.get(f"{role.job_name}-0")
+        if job is not None and job.spec.parallelism < role.replicas:
+            return True
     names = {state.replica.name for state in job_state.replica_states if state.state != replica_state.SUCCEEDED}
-    return not names <= job_state.observed.jobs.keys()
+    return not names <= jobs.keys()
 
 
 def _is_resizing(job_state: JobState) -> bool:
@@ -218,9 +223,9 @@ def _is_resizing(job_state: JobState) -> bool:
 
 
 def _has_leaving_indexes(job_state: JobState, role: Role) -> bool:
-    """Reports whether the role's Job has another number of indexes, or pods of indexes beyond them still run."""
+    """Reports whether the role's Job has indexes too many, or pods of such indexes still run."""
     job = job_state.observed.jobs.get(f"{role.job_name}-0")
-    if job is not None and job.spec.parallelism != role.replicas:
+    if job is not None and job.spec.parallelism > role.replicas:
         return True
     prefix, by_name = f"{role.job_name}-", job_state.plan.replicas.by_name
     return any(

@@ -223,6 +223,8 @@ def _view_without_pod(replica: Replica, job: BatchJob | None, outcome: str, time
 def _why_no_pod(replica: Replica, job: BatchJob | None, times: _Times) -> str:
     if job is None or job.spec.suspend or job.status.failed or (job.status.active and not replica.role.job_name):
         return ""
+    if replica.role.is_elastic and replica.index >= job.spec.parallelism:
+        return ""
     if (job.metadata.creation_timestamp or "") >= times.no_pod_before:
         return ""
     return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {replica.job_name}` says why (quota?)"
