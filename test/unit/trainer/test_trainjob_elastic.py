@@ -20,7 +20,7 @@ from helpers.trainworld import (
     true_conditions,
 )
 from tfjob_controller.api.common.core import Condition
-from tfjob_controller.trainer.actions.children import build_job
+from tfjob_controller.trainer.actions.children import build_first_service, build_job, build_service
 from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.util.timestamps import format_time
@@ -98,6 +98,9 @@ def test_node_0_has_a_service_of_its_own_under_its_host_name() -> None:
     cluster.services.clear()
     cluster.settle()
     assert set(cluster.services) == {chief.role.service_name, chief.name}
+    own, of_all = build_first_service(cluster.plan, chief)["spec"], build_service(cluster.plan, chief)["spec"]
+    assert own["selector"] == {**of_all["selector"], "batch.kubernetes.io/job-completion-index": "0"}
+    assert (own["clusterIP"], own["ports"]) == ("None", of_all["ports"])
 
 
 @pytest.mark.parametrize("name", ["PET_RDZV_ENDPOINT", "PET_RDZV_CONF", "PET_MAX_RESTARTS"])
@@ -162,6 +165,16 @@ def test_a_node_that_leaves_has_neither_failed_nor_succeeded(exit_code: int) -> 
     assert restarts(cluster) == (0, 0)
     assert cluster.job.status.phase == "Running"
     assert cluster.job.status.succeeded_indexes == ()
+
+
+def test_nodes_that_are_added_have_time_to_get_their_pods() -> None:
+    cluster = running(4)
+    cluster.advance(3600)
+    resize(cluster, 5)
+    assert cluster.job.status.reason == ""
+    cluster.advance(32)
+    cluster.settle()
+    assert cluster.job.status.reason.startswith("node-4: no pod after 30 s")
 
 
 def test_a_node_that_comes_back_before_it_has_left_was_not_restarted() -> None:
@@ -411,7 +424,7 @@ def test_nodes_wait_since_there_were_enough_of_them_for_the_last_time() -> None:
     cluster.settle()
     cluster.runs("node-1")
     cluster.settle()
-    cluster.advance(10)
+    cluster.advance(JOIN_SECONDS * 2)
     loses(cluster, "node-1")
     cluster.advance(JOIN_SECONDS - 1)
     cluster.settle()

@@ -161,8 +161,7 @@ def _ends_by_itself(state: ReplicaState) -> bool:
 def _fails_its_job(state: ReplicaState) -> bool:
     """Reports whether the Job creates no other pod after this one."""
     permanent = state.exited is not None and state.exited.exit_code in PERMANENT_EXIT_CODES
-    role = state.replica.role
-    return (role.restarts_together and not role.is_elastic) or (state.replica.fails_itself and permanent)
+    return state.replica.role.restarts_together or (state.replica.fails_itself and permanent)
 
 
 def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:

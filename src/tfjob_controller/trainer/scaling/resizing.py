@@ -223,10 +223,7 @@ def _is_resizing(job_state: JobState) -> bool:
 
 
 def _has_leaving_indexes(job_state: JobState, role: Role) -> bool:
-    """Reports whether the role's Job has indexes too many, or pods of such indexes still run."""
-    job = job_state.observed.jobs.get(f"{role.job_name}-0")
-    if job is not None and job.spec.parallelism > role.replicas:
-        return True
+    """Reports whether pods of indexes that the role does not have any more still run."""
     prefix, by_name = f"{role.job_name}-", job_state.plan.replicas.by_name
     return any(
         not is_finished(pod)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World
-from helpers.trainworld import admit, train_plan, train_world
+from helpers.trainworld import admit, train_plan, train_world, true_conditions
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, NodePlacement
 from tfjob_controller.trainer.actions.children import build_job
@@ -138,6 +138,8 @@ def test_a_resize_goes_through_the_gang_up_but_not_down() -> None:
     places(cluster, 0, 1, 2, 3)
     cluster.settle()
     assert cluster.resizes == [4]
+    cluster.settle()
+    assert "Resizing" in true_conditions(cluster)
     resize(cluster, 2)
     assert (count(cluster), cluster.resizes) == (2, [4, 2])
     assert cluster.job.status.restarts == 0
