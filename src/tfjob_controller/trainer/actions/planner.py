@@ -249,7 +249,7 @@ def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
 
 
 def _index_count(role: Role, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
-    """How many indexes of a role's Job may run now; 0 if none may. `states` are those of the role, by index."""
+    """Returns how many indexes of a role's Job may run now. `states` are those of the role, by index."""
     if admission is None:
         return role.replicas
     assigned = sum(1 for _ in takewhile(lambda state: state.replica.name in admission.assignments, states))
@@ -271,10 +271,10 @@ def _must_wait(job_state: JobState) -> bool:
 
 
 def _resizes(job_state: JobState) -> Iterator[Patch]:
-    """Changes the number of indexes of an elastic role's Job: both numbers at once, as batch/v1 requires.
+    """Yields the patch of `parallelism` and `completions` of an elastic Job, which batch/v1 allows only together.
 
     A gang grows as far as it has nodes for all lower indexes.
-    Once a replica has succeeded the others will soon, and one that joins them would find nobody.
+    Once a replica has succeeded, the others will soon, and no replica is added that would find no peers.
     """
     current = _without_stale(job_state)
     for role in job_state.step.plan.replicas.roles:

@@ -65,7 +65,7 @@ def job_completion(
 ) -> Completion | None:
     """Returns how the job ended; None while it goes on. `states` are in the plan's order, the chief's first.
 
-    `unfinished` are the states of steps that are not completed, `retried` those of replicas that have ended and will run
+    `unfinished` are the states of steps that are not completed, `retried` those of replicas that have ended and run
     again, `causes` those of replicas that restart the whole set.
     """
     if has_succeeded(plan, states):
@@ -106,7 +106,7 @@ def retried_replicas(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence
 
 
 def restart_causes(unfinished: Sequence[ReplicaState], retried: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
-    """Those of `retried` for which all must be started again."""
+    """Returns the replicas among `retried` that restart the whole set."""
     left = (state for state in unfinished if state.replica.role.restarts_together)
     if any(state.state == replica_state.FAILED and not is_consequence(state, retried) for state in left):
         return ()
@@ -114,14 +114,17 @@ def restart_causes(unfinished: Sequence[ReplicaState], retried: Sequence[Replica
 
 
 def _is_replaced_alone(state: ReplicaState) -> bool:
-    """The Job controller makes another pod, and the peers wait for it. But the first replica hosts their rendezvous."""
+    """Reports whether the Job controller replaces the pod while its peers wait.
+
+    The first replica cannot be replaced alone, since it hosts the rendezvous.
+    """
     if not state.replica.role.is_elastic or state.replica.index == 0:
         return False
     return state.job is not None and state.job.metadata.deletion_timestamp is None and not job_outcome(state.job)
 
 
 def missing_replicas(unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
-    """Of an elastic role with fewer running replicas than it needs, those that do not run."""
+    """Returns the replicas of an elastic role that do not run, if fewer run than it needs."""
     states = [state for state in unfinished if state.replica.role.is_elastic]
     missing = [state for state in states if not state.is_up and state.state != replica_state.SUCCEEDED]
     if not missing:
@@ -133,9 +136,9 @@ def missing_replicas(unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaStat
 def seconds_until_join_timeout(
     plan: Plan, unfinished: Sequence[ReplicaState], status: TrainingStatus, now: datetime
 ) -> float | None:
-    """How much longer the running replicas of an elastic role wait for those that are missing; None if none wait.
+    """Returns how much longer the running replicas of an elastic role wait for missing ones; None if none wait.
 
-    They wait since the first of them started, or since there were enough of them for the last time.
+    The wait begins when the first of them started, or when there were last enough of them.
     """
     waiting = [state for state in unfinished if state.replica.role.is_elastic and state.is_up]
     if plan.policy.suspend or not waiting or not missing_replicas(unfinished):
@@ -143,7 +146,7 @@ def seconds_until_join_timeout(
     since = min(_start_time(state) for state in waiting)
     running = conditions.find(status.conditions, conditions.RUNNING)
     if running is not None:
-        # While it is True, it is not on record yet that some are missing.
+        # While it is True, the status does not say yet that replicas are missing.
         since = max(since, running.last_transition_time if running.status == conditions.FALSE else format_time(now))
     return seconds_until(since, JOIN_SECONDS, now) if since else None
 

@@ -202,9 +202,9 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
 
 
 def _has_replaced_first(state: ReplicaState, status: TrainingStatus) -> bool:
-    """Has the Job controller replaced the pod of an elastic role's first replica, with which the others met?
+    """Reports whether the Job controller replaced the first pod of an elastic role, which hosts the rendezvous.
 
-    Nobody may have seen its end: then it is on record that it runs since before its pod was created.
+    If its end was not observed, the status says that it has run since before its pod was created.
     """
     if not state.replica.role.is_elastic or state.replica.index > 0 or state.pod is None:
         return False
@@ -214,7 +214,7 @@ def _has_replaced_first(state: ReplicaState, status: TrainingStatus) -> bool:
 
 
 def _last_resize_time(plan: Plan, status: TrainingStatus) -> str:
-    """When replicas of an Indexed Job were last added or removed; empty if they never were."""
+    """Returns when replicas of an Indexed Job were last added or removed; empty if they never were."""
     resizing = conditions.find(status.conditions, conditions.RESIZING) if plan.replicas.is_elastic else None
     return resizing.last_transition_time if resizing is not None else ""
 

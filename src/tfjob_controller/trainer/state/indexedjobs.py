@@ -132,6 +132,9 @@ def _interrupted(
     latest = {each.name: newest(pods.get(each.name, ())) for each in replicas}
     containers = {each.name: each.role.container for each in replicas}
     failure = _condition(job, _FAILURES)
+    if failure is None and any(each.role.is_elastic for each in replicas):
+        # The Job controller replaces a pod that failed, and the Job goes on.
+        return set()
     if failure is None:
         return _deleted_after_failure(job, latest, containers)
     moment = failure.last_transition_time or ""

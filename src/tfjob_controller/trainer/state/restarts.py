@@ -89,18 +89,18 @@ def next_restart_counts(
 
 
 def set_restarts(plan: Plan, status: TrainingStatus) -> int:
-    """How often all replicas were restarted together, which is the attempt that is on record."""
+    """Returns how often all replicas were restarted together, which is the recorded attempt."""
     if not plan.replicas.is_elastic:
         return status.restarts
     return status.scaling.generation if status.scaling is not None else 0
 
 
 def replaced_counts(plan: Plan, observed: ObservedState, status: TrainingStatus) -> dict[str, int]:
-    """How many pods of elastic roles the Job controller has replaced by itself, or is about to, by UID.
+    """Returns how many pods of elastic roles the Job controller has replaced, or is about to replace, by UID.
 
-    A pod that failed stays as long as its Job, whose UID counts them all. One that was taken away is counted by its own
-    UID while it is seen. The end of the first replica restarts all, and counts as that. Those that leave are no
-    restarts: a pod that was told to end before the last resize was complete may be one of them.
+    Failed pods exist as long as their Job, and are counted under its UID. A pod that was deleted by somebody else is
+    counted under its own UID while it exists. The first replica is not counted here, since its end restarts all. Pods
+    whose deletion was requested before the last resize was complete are not counted: they may have been removed by it.
     """
     counts: dict[str, int] = {}
     for role in plan.replicas.roles:
