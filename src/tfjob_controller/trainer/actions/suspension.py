@@ -160,8 +160,9 @@ def _ends_by_itself(state: ReplicaState) -> bool:
 
 def _fails_its_job(state: ReplicaState) -> bool:
     """Reports whether the Job creates no other pod after this one."""
+    role = state.replica.role
     permanent = state.exited is not None and state.exited.exit_code in PERMANENT_EXIT_CODES
-    return state.replica.role.restarts_together or (state.replica.fails_itself and permanent)
+    return (role.restarts_together and not role.is_elastic) or (state.replica.fails_itself and permanent)
 
 
 def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:
