@@ -10,8 +10,9 @@ import pytest
 from helpers.memoryapi import MemoryApi, refusal
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.gangqueue import queue_of, read_queue
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kubectl.commands.queue import queue_of, read_queue, rows_of, summary
+from tfjob_controller.kubectl.commands.queue import rows_of, summary
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

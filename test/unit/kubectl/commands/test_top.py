@@ -14,8 +14,9 @@ from tfjob_controller.api.common.cluster import (
     ScheduledPodStatus,
 )
 from tfjob_controller.client.text import replica_ranges
+from tfjob_controller.client.usage import cluster_usage
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kubectl.commands.top import cluster_usage, rows_of
+from tfjob_controller.kubectl.commands.top import rows_of
 
 GPU = "nvidia.com/gpu"
 

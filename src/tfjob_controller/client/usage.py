@@ -1,0 +1,133 @@
+"""The requests of jobs on each node, and what is free.
+
+Requests are computed by the function that the gang scheduler uses, as kube-scheduler counts them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.common.cluster import (
+    FINISHED_PHASES,
+    NODES,
+    Node,
+    ScheduledPod,
+    decode_node,
+    decode_scheduled_pod,
+)
+from tfjob_controller.api.common.core import PODS
+from tfjob_controller.api.common.podrequests import requests_of
+from tfjob_controller.api.common.quantity import amount_from, quantity_of
+from tfjob_controller.api.gang import index_of, kind_of
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.trainer.naming import CHILD_SELECTOR, TF_JOB_NAME, TRAIN_JOB_NAME, replica_id_of
+
+_KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
+_PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
+# Amounts by resource.
+Amounts = Mapping[str, int]
+
+
+class JobUsage(msgspec.Struct, frozen=True):
+    """The total requests of one job's replicas on one node, as quantities by resource name."""
+
+    node: str
+    namespace: str
+    job: str
+    replicas: list[str]
+    requests: dict[str, str]
+
+
+class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
+    """One node: its allocatable resources, the requests of pods of no job, and the free resources."""
+
+    node: str
+    allocatable: dict[str, str]
+    others: dict[str, str]
+    free: dict[str, str]
+
+
+class ClusterUsage(msgspec.Struct, frozen=True):
+    """`nodes` is None if the viewer may not read nodes."""
+
+    holdings: list[JobUsage]
+    nodes: list[NodeUsage] | None
+
+
+def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node] | None) -> ClusterUsage:
+    """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all."""
+    placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
+    groups: dict[tuple[str, str, str], list[ScheduledPod]] = defaultdict(list)
+    for pod in placed:
+        job = job_of(pod)
+        if job and shown in ("", pod.metadata.namespace):
+            groups[pod.spec.node_name, pod.metadata.namespace, job].append(pod)
+    holdings = [JobUsage(*key, _replicas(own), _quantities(_sum(own))) for key, own in sorted(groups.items())]
+    if nodes is None:
+        return ClusterUsage(holdings, None)
+    held = {(pod.metadata.namespace, pod.metadata.name) for members in groups.values() for pod in members}
+    others = [pod for pod in placed if (pod.metadata.namespace, pod.metadata.name) not in held]
+    return ClusterUsage(
+        holdings, [_node_usage(node, placed, others) for node in sorted(nodes, key=lambda node: node.metadata.name)]
+    )
+
+
+def job_of(pod: ScheduledPod) -> str:
+    """`tfjob/NAME` or `trainjob/NAME`; empty for a pod of neither. A long name is shortened as in its label."""
+    labels = pod.metadata.labels
+    return next((f"{kind}/{labels[label]}" for label, kind in _KINDS.items() if label in labels), "")
+
+
+def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
+    found = {replica_id_of(pod.metadata.labels) for pod in pods}
+    return sorted(found, key=lambda replica: (kind_of(replica), index_of(replica) or 0))
+
+
+def _node_usage(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:
+    name = node.metadata.name
+    allocatable = {resource: amount_from(resource, text) for resource, text in node.status.allocatable.items()}
+    taken = _sum(pod for pod in placed if pod.spec.node_name == name)
+    free = {resource: amount - taken.get(resource, 0) for resource, amount in allocatable.items()}
+    return NodeUsage(
+        name,
+        _quantities(allocatable),
+        _quantities(_sum(pod for pod in others if pod.spec.node_name == name)),
+        _quantities(free),
+    )
+
+
+def _sum(pods: Iterable[ScheduledPod]) -> dict[str, int]:
+    total: dict[str, int] = defaultdict(int)
+    for pod in pods:
+        for resource, amount in requests_of(pod).items():
+            total[resource] += amount
+    return dict(total)
+
+
+def _quantities(amounts: Amounts) -> dict[str, str]:
+    return {resource: quantity_of(resource, amount) for resource, amount in sorted(amounts.items())}
+
+
+def read_usage(requester: Requester, namespace: str) -> tuple[ClusterUsage, str]:
+    """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
+    nodes, pods, why = _read(requester, namespace)
+    return cluster_usage(pods, namespace, nodes), why
+
+
+def _read(requester: Requester, scope: str) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
+    """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why."""
+    pods = ResourceClient(requester, PODS, decode_scheduled_pod, **_PATIENCE)
+    try:
+        nodes = ResourceClient(requester, NODES, decode_node, **_PATIENCE).list()
+        return nodes, pods.list(field_selector="status.phase!=Succeeded,status.phase!=Failed"), ""
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        why = f"{error.message} (ask for a role that may list nodes, and pods of all namespaces)"
+    return None, pods.list(scope, CHILD_SELECTOR), why
