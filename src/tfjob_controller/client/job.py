@@ -12,7 +12,7 @@ from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError, WaitTimeoutError
-from tfjob_controller.client.kinds import TFJOB, Snapshot
+from tfjob_controller.client.kinds import TFJOB, AnyJob, Snapshot
 from tfjob_controller.client.reader import Connection, Reader
 from tfjob_controller.client.text import Columns, Table, age, html_fields
 from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_reached
@@ -280,16 +280,15 @@ def job_table(jobs: Iterable[Job], now: datetime) -> Jobs:
             "Kind": lambda job: job.kind,
             "Name": lambda job: job.name,
             "Phase": lambda job: job.phase,
-            "Ready": _ready,
+            "Ready": lambda job: ready_text(job.snapshot.job),
             "Age": lambda job: age(job.snapshot.metadata.creation_timestamp, now),
             "Reason": lambda job: job.reason,
         },
     )
 
 
-def _ready(job: Job) -> str:
+def ready_text(job: AnyJob) -> str:
     """Replicas of each type that are ready, of those wanted."""
-    found = job.snapshot.job
-    if isinstance(found, TFJob):
-        return ", ".join(f"{role} {count}" for role, count in found.status.ready.items())
-    return f"node {found.status.nodes}" if found.status.nodes else ""
+    if isinstance(job, TFJob):
+        return ", ".join(f"{role} {count}" for role, count in job.status.ready.items())
+    return f"node {job.status.nodes}" if job.status.nodes else ""

@@ -145,6 +145,16 @@ def _add_top(parser: ArgumentParser) -> None:
     _add_output(parser, TABLE, JSON, YAML)
 
 
+def _add_dashboard(parser: ArgumentParser) -> None:
+    _add_all_namespaces(parser)
+    parser.add_argument(
+        "--port", type=count_argument, default=0, metavar="PORT", help="on loopback; default: a free one"
+    )
+    parser.add_argument(
+        "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"
+    )
+
+
 def _add_submit(parser: ArgumentParser) -> None:
     parser.usage = "kubectl tfjob submit NAME --image IMAGE [flags] [-- COMMAND [ARGUMENT ...]]"
     parser.add_argument("name", metavar="NAME", type=name_argument, help="the name of the job")
@@ -341,6 +351,13 @@ COMMANDS = (
         "commands.change:delete",
         _add_delete,
         ("kubectl tfjob delete train", "kubectl tfjob delete tfjob/train trainjob/finetune --wait --timeout 5m"),
+    ),
+    Command(
+        "dashboard",
+        "show the jobs in a browser, with your rights",
+        "commands.dashboard:serve_dashboard",
+        _add_dashboard,
+        ("kubectl tfjob dashboard", "kubectl tfjob dashboard -A --port 8001 --no-browser"),
     ),
     Command(
         "completion",

@@ -1,0 +1,73 @@
+"""The dashboard as an ASGI application: its routes, the guard in front of them, and what its pages share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.dashboard.feeds import Feeds
+from tfjob_controller.dashboard.guard import Guard
+from tfjob_controller.dashboard.pages import cluster, job, jobs, queue, rendering
+from tfjob_controller.dashboard.pages.login import LoginPages, OneTimeLogin
+from tfjob_controller.dashboard.users import Sessions
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.util.clock import Clock
+
+
+def create_app(login: OneTimeLogin, hosts: Sequence[str], clock: Clock, *, is_secure: bool) -> Starlette:
+    """The application for requests with these Host headers. `is_secure`: whether browsers reach it over TLS."""
+    sessions = Sessions(clock)
+    feeds = Feeds(clock)
+    entrance = LoginPages(sessions, login, is_secure=is_secure)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await feeds.stop()
+
+    app = Starlette(
+        routes=[
+            Route("/", _start),
+            Route("/healthz", _healthz),
+            Route("/login", entrance.login),
+            Route("/logout", entrance.logout, methods=["POST"]),
+            Route("/jobs", jobs.jobs_page),
+            Route("/events/jobs", jobs.jobs_events),
+            Route("/jobs/{namespace}/{kind}/{name}", job.job_page),
+            Route("/events/jobs/{namespace}/{kind}/{name}", job.job_events),
+            Route("/logs/{namespace}/{kind}/{name}", job.log_events),
+            Route("/jobs/{namespace}/{kind}/{name}/{action}", job.change, methods=["POST"]),
+            Route("/queue", queue.queue_page),
+            Route("/cluster", cluster.cluster_page),
+            Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),
+        ],
+        middleware=[Middleware(Guard, sessions=sessions, hosts=hosts)],
+        exception_handlers={ApiError: _problem, ClientError: _problem, 404: _not_found},
+        lifespan=lifespan,
+    )
+    app.state.services = rendering.Services(feeds, clock)
+    return app
+
+
+def _start(request: Request) -> Response:
+    return RedirectResponse("/jobs", 303)
+
+
+def _healthz(request: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+def _problem(request: Request, error: Exception) -> Response:
+    return rendering.problem_page(request, error, rendering.user_of(request).origin)
+
+
+def _not_found(request: Request, error: Exception) -> Response:
+    return rendering.page(request, "problem.html", 404, words="There is no such page.", status=404)

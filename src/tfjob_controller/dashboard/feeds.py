@@ -1,0 +1,270 @@
+"""Live jobs: one set of informers for each person and namespace or job, whatever the number of browsers.
+
+A feed starts with its first reader and stops `KEPT_SECONDS` after the last one has gone. Informer threads change the
+rows; readers are coroutines, which wait for the next change with `Feed.changed`. Changes within `COALESCE_SECONDS` are
+seen as one, so that a busy cluster does not render every event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol, TypeVar, cast
+
+import msgspec
+
+from tfjob_controller.api.common.core import PODS
+from tfjob_controller.client.kinds import KINDS, Snapshot, runtime_id_of_job
+from tfjob_controller.dashboard.jobrows import JobRow, row_decoder
+from tfjob_controller.dashboard.users import User
+from tfjob_controller.kube.cache.informer import Informer, InformerGroup
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer.naming import job_labels, selector_string
+from tfjob_controller.util.clock import Clock
+
+KEPT_SECONDS = 60.0
+COALESCE_SECONDS = 0.25
+# Informers of so many feeds run at most; the one that has no reader for the longest time makes way for a new one.
+MAX_FEEDS = 50
+# Values of a loss that are kept for the line beside it.
+_LOSSES = 40
+_STOP_SECONDS = 5.0
+
+
+class Notifier:
+    """Wakes coroutines of one event loop when something has changed. `notify` may be called by any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._is_scheduled = False
+        self._changed = asyncio.Event()
+        self.version = 0
+
+    def notify(self) -> None:
+        with self._lock:
+            if self._is_scheduled:
+                return
+            self._is_scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self._wake_soon)
+        except RuntimeError:  # the loop has ended, and nobody waits any more
+            return
+
+    async def changed_after(self, version: int, timeout_seconds: float) -> int:
+        """The present version, once it is newer than `version` or the time has passed."""
+        if self.version == version:
+            event = self._changed
+            try:
+                await asyncio.wait_for(event.wait(), timeout_seconds)
+            except TimeoutError:
+                return version
+        return self.version
+
+    def _wake_soon(self) -> None:
+        self._loop.call_later(COALESCE_SECONDS, self._wake)
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._is_scheduled = False
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class JobFeed:
+    """The rows of all jobs in a namespace ("" is all of them), with the last losses of each. Thread-safe."""
+
+    def __init__(self, user: User, namespace: str, notifier: Notifier, clock: Clock) -> None:
+        self.changes = notifier
+        self._losses: dict[str, deque[float]] = {}
+        self._lock = threading.Lock()
+        informers = [
+            Informer(user.requester, kind.resource, row_decoder(kind), namespace=namespace, clock=clock)
+            for kind in KINDS
+        ]
+        for informer in informers:
+            informer.add_handler(self)
+        self._informers = informers
+        self._group = InformerGroup(informers, clock)
+
+    def start(self) -> None:
+        self._group.start()
+
+    def stop(self) -> None:
+        self._group.stop(_STOP_SECONDS)
+
+    @property
+    def is_synced(self) -> bool:
+        return self._group.is_synced
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why rows are missing or may be old, in sentences for people."""
+        return [error for informer in self._informers if (error := informer.last_error)]
+
+    def rows(self) -> list[JobRow]:
+        return [row for informer in self._informers for row in informer.store.list()]
+
+    def losses(self, uid: str) -> Sequence[float]:
+        """The last values of the job's loss, oldest first."""
+        with self._lock:
+            return tuple(self._losses.get(uid, ()))
+
+    # Called by the threads of the informers.
+
+    def on_add(self, obj: JobRow, is_initial: bool) -> None:
+        self._record(obj)
+
+    def on_update(self, old: JobRow, new: JobRow) -> None:
+        self._record(new, old.loss)
+
+    def on_delete(self, obj: JobRow, final: bool) -> None:
+        with self._lock:
+            self._losses.pop(obj.metadata.uid, None)
+        self.changes.notify()
+
+    def _record(self, row: JobRow, before: float | None = None) -> None:
+        if row.loss is not None and row.loss != before:
+            with self._lock:
+                self._losses.setdefault(row.metadata.uid, deque(maxlen=_LOSSES)).append(row.loss)
+        self.changes.notify()
+
+
+class JobWatch:
+    """Wakes the readers of one job's page: its object or one of its pods has changed. Thread-safe.
+
+    What a page shows is read from the API server once for all its readers.
+    """
+
+    def __init__(self, user: User, snapshot: Snapshot, notifier: Notifier, clock: Clock) -> None:
+        self.changes = notifier
+        meta, kind = snapshot.metadata, snapshot.kind
+        named = f"metadata.name={meta.name}"
+        informers: list[Informer[_AnyObject]] = [
+            Informer(
+                user.requester, kind.resource, _decode_any, namespace=meta.namespace, field_selector=named, clock=clock
+            )
+        ]
+        if runtime_id := runtime_id_of_job(snapshot.job):
+            labels = selector_string(job_labels(meta.name, runtime_id, kind.name_label))
+            informers.append(
+                Informer(
+                    user.requester, PODS, _decode_any, namespace=meta.namespace, label_selector=labels, clock=clock
+                )
+            )
+        for informer in informers:
+            informer.add_handler(_AnyChange(notifier))
+        self._group = InformerGroup(informers, clock)
+        self._lock = threading.Lock()
+        self._read: tuple[int, str] | None = None
+
+    def start(self) -> None:
+        self._group.start()
+
+    def stop(self) -> None:
+        self._group.stop(_STOP_SECONDS)
+
+    def content(self, read: Callable[[], str]) -> str:
+        """The result of `read` for the present version; other readers of the same version wait for it."""
+        with self._lock:
+            version = self.changes.version
+            if self._read is None or self._read[0] != version:
+                self._read = (version, read())
+            return self._read[1]
+
+
+class _AnyObject(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+_decode_any = decoder_for(_AnyObject)
+
+
+class _AnyChange:
+    def __init__(self, notifier: Notifier) -> None:
+        self._notifier = notifier
+
+    def on_add(self, obj: _AnyObject, is_initial: bool) -> None:
+        self._notifier.notify()
+
+    def on_update(self, old: _AnyObject, new: _AnyObject) -> None:
+        self._notifier.notify()
+
+    def on_delete(self, obj: _AnyObject, final: bool) -> None:
+        self._notifier.notify()
+
+
+class Feed(Protocol):
+    """What `Feeds` starts and stops, in threads of its own choice."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+FeedT = TypeVar("FeedT", bound=Feed)
+
+
+class _Entry:
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.readers = 0
+        self.unused_since = 0.0
+
+
+class Feeds:
+    """The feeds that run. For the event loop's thread; informers are started and stopped by other threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: dict[Hashable, _Entry] = {}
+
+    def jobs(self, user: User, namespace: str) -> AbstractAsyncContextManager[JobFeed]:
+        """The rows of a namespace, followed at least until the end of the block."""
+        return self._reading(
+            (user.identity, namespace), lambda notifier: JobFeed(user, namespace, notifier, self._clock)
+        )
+
+    def job(self, user: User, snapshot: Snapshot) -> AbstractAsyncContextManager[JobWatch]:
+        """The changes of one job, by its UID, followed at least until the end of the block."""
+        key = (user.identity, snapshot.metadata.uid, runtime_id_of_job(snapshot.job))
+        return self._reading(key, lambda notifier: JobWatch(user, snapshot, notifier, self._clock))
+
+    @asynccontextmanager
+    async def _reading(self, key: Hashable, make: Callable[[Notifier], FeedT]) -> AsyncIterator[FeedT]:
+        await self._stop_unused(except_for=key)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(make(Notifier(asyncio.get_running_loop())))
+            await asyncio.to_thread(entry.feed.start)
+        entry.readers += 1
+        try:
+            yield cast(FeedT, entry.feed)
+        finally:
+            entry.readers -= 1
+            entry.unused_since = self._clock.monotonic()
+
+    async def stop(self) -> None:
+        await self._stop(list(self._entries))
+
+    async def _stop_unused(self, except_for: Hashable) -> None:
+        now = self._clock.monotonic()
+        unused = sorted(
+            (key for key, entry in self._entries.items() if not entry.readers and key != except_for),
+            key=lambda key: self._entries[key].unused_since,
+        )
+        excess = len(self._entries) - MAX_FEEDS + 1
+        ended = [
+            key
+            for index, key in enumerate(unused)
+            if index < excess or now - self._entries[key].unused_since > KEPT_SECONDS
+        ]
+        await self._stop(ended)
+
+    async def _stop(self, keys: list[Hashable]) -> None:
+        entries = [self._entries.pop(key) for key in keys]
+        await asyncio.gather(*(asyncio.to_thread(entry.feed.stop) for entry in entries))

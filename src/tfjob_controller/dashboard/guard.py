@@ -1,0 +1,132 @@
+"""Decides about every request before a page sees it, and adds the headers that browsers enforce.
+
+In this order: the Host header (a name that an attacker resolves to this address is refused: DNS rebinding), the size of
+the body, the session, and for every method that changes something the token against forged requests (CSRF) and the
+Origin header. Written as plain ASGI, because responses that stream must pass unchanged.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from tfjob_controller.dashboard.users import Session, Sessions
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "tfjob-dashboard"
+CSRF_HEADER, CSRF_FIELD = "x-csrf-token", "csrf_token"
+MAX_BODY_BYTES = 1_500_000
+_SAFE_METHODS = ("GET", "HEAD")
+# Pages and files that need no session.
+_OPEN_PATHS = ("/login", "/healthz")
+_STATIC = "/static/"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Guard:
+    """`hosts` are the values of the Host header that are accepted, with their ports; in lower case."""
+
+    def __init__(self, app: App, *, sessions: Sessions, hosts: Sequence[str]) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = self._answer(scope)
+        if answer is not None:
+            await answer(scope, receive, _with_headers(send, scope["path"]))
+            return
+        await self._app(scope, _limited(receive), _with_headers(send, scope["path"]))
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """The response that ends the request here; None to let it pass."""
+        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
+        host = headers.get("host", "").lower()
+        if host not in self._hosts:
+            return _refusal(421, "This dashboard is not served under the host name of this request.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            return _refusal(413, f"The request is too large: at most {MAX_BODY_BYTES} bytes are read.")
+        session = self._sessions.find(Request(scope).cookies.get(COOKIE, ""))
+        scope.setdefault("state", {})["session"] = session
+        if method not in _SAFE_METHODS and not _has_own_origin(headers, host):
+            return _refusal(403, "The request comes from another site.")
+        if path in _OPEN_PATHS or path.startswith(_STATIC):
+            return None
+        if session is None:
+            return _to_login(headers)
+        if method not in _SAFE_METHODS and not is_token_of(session, headers.get(CSRF_HEADER, "")):
+            return _refusal(403, "The request has no valid token: reload the page and try again.")
+        return None
+
+
+def is_token_of(session: Session, token: str) -> bool:
+    return hmac.compare_digest(session.csrf_token.encode(), token.encode())
+
+
+def _has_own_origin(headers: Headers, host: str) -> bool:
+    """Browsers send Origin with every request that changes something; programs without a browser need not."""
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == host
+
+
+def _to_login(headers: Headers) -> Response:
+    if headers.get("hx-request") or "text/event-stream" in headers.get("accept", ""):
+        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+    return RedirectResponse("/login", 303)
+
+
+def _refusal(status: int, words: str) -> Response:
+    return PlainTextResponse(f"{words}\n", status)
+
+
+def _limited(receive: Receive) -> Receive:
+    """Ends a body without a declared length at the limit."""
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY_BYTES:
+            return {"type": "http.disconnect"}
+        return message
+
+    return limited
+
+
+def _with_headers(send: Send, path: str) -> Send:
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.update(_HEADERS)
+            if not path.startswith(_STATIC):
+                headers["Cache-Control"] = "no-store"
+        await send(message)
+
+    return with_headers

@@ -1,0 +1,160 @@
+"""The page of one job: why it does or does not run, its replicas over time, logs, manifest, and what may be changed.
+
+The diagnosis, the timeline and the description are those of `client.diagnostics`, as `kubectl tfjob` prints them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+
+import yaml
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from tfjob_controller.client.diagnostics.collection import collect_diagnostics
+from tfjob_controller.client.diagnostics.description import sections_of, summary
+from tfjob_controller.client.diagnostics.diagnosis import diagnose
+from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.job import Job
+from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.dashboard.gantt import gantt
+from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.pages.logstream import stream_log
+from tfjob_controller.dashboard.users import User
+from tfjob_controller.kube.errors import ApiError
+
+# The least time between two readings of a job for the readers of its page.
+_REST_SECONDS = 0.5
+_MAX_TIMELINE = 200
+
+
+async def job_page(request: Request) -> Response:
+    user = rendering.user_of(request)
+    try:
+        job = await asyncio.to_thread(_job, request)
+        async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
+            view = await asyncio.to_thread(watch.content, lambda: _view(user, job))
+        allowed = await asyncio.to_thread(_allowed_actions, user, job)
+    except (ApiError, ClientError) as error:
+        return rendering.problem_page(request, error, user.origin)
+    replicas = sorted(_replicas(job))
+    return rendering.page(request, "job.html", job=job, view=view, allowed=allowed, replicas=replicas)
+
+
+async def job_events(request: Request) -> Response:
+    """What the page shows of the job, again after each change."""
+    user = rendering.user_of(request)
+    try:
+        job = await asyncio.to_thread(_job, request)
+    except (ApiError, ClientError) as error:
+        return rendering.problem_page(request, error, user.origin)
+
+    async def parts() -> AsyncIterator[bytes]:
+        async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
+            read = _or_problem(lambda: watch.content(lambda: _view(user, job)), user.origin)
+            async for part in rendering.events(request, "job", watch.changes, read):
+                yield part
+                await asyncio.sleep(_REST_SECONDS)
+
+    return rendering.event_stream(parts())
+
+
+async def log_events(request: Request) -> Response:
+    """The lines of a replica's log as they are printed."""
+    user = rendering.user_of(request)
+    try:
+        job = await asyncio.to_thread(_job, request)
+    except (ApiError, ClientError) as error:
+        return rendering.problem_page(request, error, user.origin)
+    replica = request.query_params.get("replica", "")[:100]
+    return rendering.event_stream(stream_log(request, job, replica))
+
+
+async def change(request: Request) -> Response:
+    """One of the buttons. The guard has checked the token against forged requests."""
+    action = request.path_params["action"]
+    form = await request.form()
+    try:
+        job = await asyncio.to_thread(_job, request)
+        if form.get("uid") != job.uid:
+            raise ClientError(f"{job.namespace}/{job.name} was deleted, and another job has its name: load the page")
+        await asyncio.to_thread(_change_of(action, job, {key: str(value) for key, value in form.items()}))
+    except (ApiError, ClientError) as error:
+        return rendering.page(request, "change_problem.html", 200, words=str(error))
+    target = "/jobs" if action == "delete" else _path(job)
+    if request.headers.get("hx-request"):
+        return Response(status_code=204, headers={"HX-Redirect": target})
+    return RedirectResponse(target, 303)
+
+
+def _change_of(action: str, job: Job, form: Mapping[str, str]) -> Callable[[], object]:
+    if action == "scale":
+        size = form.get("replicas", "")
+        if not size.isdecimal() or len(size) > 5:
+            raise ClientError(f"replicas must be a whole number, not {size!r}")
+        return lambda: job.scale(int(size))
+    changes: Mapping[str, Callable[[], object]] = {"suspend": job.suspend, "resume": job.resume, "delete": job.delete}
+    if action not in changes:
+        raise ClientError(f"there is no action {action!r}")
+    return changes[action]
+
+
+def _job(request: Request) -> Job:
+    parameters, user = request.path_params, rendering.user_of(request)
+    kinds_named(parameters["kind"])
+    return user.client.job(parameters["name"], parameters["kind"], parameters["namespace"])
+
+
+def _path(job: Job) -> str:
+    return f"/jobs/{job.namespace}/{job.kind}/{job.name}"
+
+
+def _allowed_actions(user: User, job: Job) -> frozenset[str]:
+    """What this person may do; other buttons are not shown."""
+    resource, ended = job.snapshot.kind.resource, job.snapshot.has_ended
+    found = set()
+    if user.may("patch", resource, job.namespace) and not ended:
+        found.add("resume" if job.snapshot.job.spec.suspend else "suspend")
+        found.add("scale")
+    if user.may("delete", resource, job.namespace):
+        found.add("delete")
+    return frozenset(found)
+
+
+def _replicas(job: Job) -> list[str]:
+    return [each.replica for each in job.describe().replicas]
+
+
+def _view(user: User, job: Job) -> str:
+    now = datetime.now(UTC)
+    description = job.describe()
+    case = collect_diagnostics(user.requester, job.snapshot)
+    entries = fold_entries(timeline(case))
+    return rendering.render(
+        "job_view.html",
+        job=job,
+        found=diagnose(case),
+        summary=summary(description),
+        description=description,
+        sections=sections_of(description, now),
+        chart=gantt(case.pods, now),
+        entries=entries[-_MAX_TIMELINE:],
+        hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
+        unread=case.unread,
+        manifest=yaml.dump(job.manifest, Dumper=yaml.CSafeDumper, sort_keys=False),
+    )
+
+
+def _or_problem(read: Callable[[], str], origin: str) -> Callable[[], str]:
+    """`read`, or the words of its error in place of its result, so that a stream survives a failure."""
+
+    def guarded() -> str:
+        try:
+            return read()
+        except (ApiError, ClientError) as error:
+            return rendering.render("job_problem.html", words=rendering.words_of(error, origin))
+
+    return guarded

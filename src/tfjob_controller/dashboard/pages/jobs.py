@@ -1,0 +1,88 @@
+"""The page of all jobs: live rows of both kinds, filtered, sorted and in pages, for any number of browsers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.dashboard.feeds import JobFeed
+from tfjob_controller.dashboard.jobrows import SORTS, STATES, Selection, select
+from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.users import User
+from tfjob_controller.kube.errors import ApiError
+
+# A page that is opened waits so long for the first list, and shows its rows once they arrive otherwise.
+_FIRST_LIST_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+
+
+async def jobs_page(request: Request) -> Response:
+    user = rendering.user_of(request)
+    selection = Selection.of(request.query_params, user.namespace)
+    try:
+        if not await asyncio.to_thread(_may_list, user, selection.namespace):
+            return _without_rights(request, user, selection)
+    except ApiError as error:
+        return rendering.problem_page(request, error, user.origin)
+    async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
+        await _first_list(feed)
+        body = await asyncio.to_thread(_table, feed, selection)
+        return _page(request, user, selection, table=body)
+
+
+async def jobs_events(request: Request) -> Response:
+    """The table of a selection, again after each change."""
+    user = rendering.user_of(request)
+    selection = Selection.of(request.query_params, user.namespace)
+
+    async def parts() -> AsyncIterator[bytes]:
+        async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
+            await _first_list(feed)
+            async for part in rendering.events(request, "jobs", feed.changes, lambda: _table(feed, selection)):
+                yield part
+
+    return rendering.event_stream(parts())
+
+
+def _may_list(user: User, namespace: str) -> bool:
+    return any(user.may("list", resource, namespace) for resource in (TFJOBS, TRAINJOBS))
+
+
+def _page(request: Request, user: User, selection: Selection, **values: Any) -> HTMLResponse:
+    kinds = tuple(kind.word for kind in KINDS)
+    return rendering.page(
+        request, "jobs.html", user=user, selection=selection, kinds=kinds, states=STATES, sorts=SORTS, **values
+    )
+
+
+def _without_rights(request: Request, user: User, selection: Selection) -> HTMLResponse:
+    where = f"namespace {selection.namespace}" if selection.namespace else "all namespaces"
+    words = f"You may not list jobs in {where}: choose another namespace, or ask for the role `view` there."
+    return _page(request, user, selection, table=rendering.render("jobs_table.html", notice=words, shown=None))
+
+
+async def _first_list(feed: JobFeed) -> None:
+    rest = _FIRST_LIST_SECONDS
+    while rest > 0 and not feed.is_synced and not feed.problems:
+        await asyncio.sleep(_POLL_SECONDS)
+        rest -= _POLL_SECONDS
+
+
+def _table(feed: JobFeed, selection: Selection) -> str:
+    shown = select(feed.rows(), selection)
+    problems = feed.problems
+    notice = ""
+    if problems:
+        notice = f"This may be out of date: {problems[0]}"
+    elif not feed.is_synced:
+        notice = "Loading the jobs of this namespace."
+    return rendering.render(
+        "jobs_table.html", notice=notice, shown=shown, selection=selection, losses=feed.losses, states=STATES
+    )

@@ -1,0 +1,157 @@
+"""The people who use the dashboard: each has a connection to the API server with their own credentials.
+
+A session is found by the hash of the secret in its cookie. Sessions end after `IDLE_SECONDS` without a request and
+after `LIFETIME_SECONDS` in any case; there are at most `MAX_SESSIONS`, and the one that was idle longest makes way for
+a new one. Credentials are kept in memory only, are never logged, and are gone with the session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+from cachetools import TTLCache
+
+from tfjob_controller.client.client import Client
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.clock import Clock
+
+IDLE_SECONDS = 8 * 3600.0
+LIFETIME_SECONDS = 24 * 3600.0
+MAX_SESSIONS = 200
+_ACCESS_SECONDS = 60.0
+_MAX_ACCESS_REVIEWS = 1000
+_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+class User:
+    """One person's connection. Thread-safe; `close` ends its requests.
+
+    `identity` is the same for all sessions with the same credentials, so that they can share what was read.
+    """
+
+    def __init__(
+        self,
+        identity: str,
+        requester: Requester,
+        namespace: str,
+        origin: str,
+        clock: Clock,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.identity = identity
+        self.requester = requester
+        self.namespace = namespace
+        self.origin = origin
+        self.client = Client.over(requester, namespace, origin, "the page with all jobs")
+        self.close = close
+        self._lock = threading.Lock()
+        self._allowed: TTLCache[tuple[str, ...], bool] = TTLCache(
+            _MAX_ACCESS_REVIEWS, _ACCESS_SECONDS, timer=clock.monotonic
+        )
+
+    def may(self, verb: str, resource: Resource, namespace: str = "", subresource: str = "") -> bool:
+        """Whether the API server lets this person do that; answers are kept for a minute. Raises `ApiError`."""
+        key = (verb, resource.group, resource.plural, subresource, namespace)
+        with self._lock:
+            if (known := self._allowed.get(key)) is not None:
+                return known
+        attributes = {
+            "verb": verb,
+            "group": resource.group,
+            "resource": resource.plural,
+            "subresource": subresource,
+            "namespace": namespace,
+        }
+        body = msgspec.json.encode(
+            {
+                "apiVersion": _REVIEWS.api_version,
+                "kind": _REVIEWS.kind,
+                "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
+            }
+        )
+        answer = self.requester.request("POST", _REVIEWS.path(), body=body, timeout_seconds=10.0, retry=False)
+        allowed = msgspec.json.decode(answer, type=_Review).status.allowed
+        with self._lock:
+            self._allowed[key] = allowed
+        return allowed
+
+
+@dataclass(slots=True)
+class Session:
+    """A browser of one person. `csrf_token` is part of every form and of every request that changes something."""
+
+    user: User
+    csrf_token: str
+    started: float
+    last_used: float = field(default=0.0)
+
+
+class Sessions:
+    """All sessions. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+
+    def start(self, user: User) -> str:
+        """Returns the secret for the cookie."""
+        secret, now = secrets.token_urlsafe(32), self._clock.monotonic()
+        session = Session(user, secrets.token_urlsafe(32), now, now)
+        with self._lock:
+            ended = self._take_expired(now)
+            while len(self._sessions) >= MAX_SESSIONS:
+                longest_idle = min(self._sessions, key=lambda key: self._sessions[key].last_used)
+                ended.append(self._sessions.pop(longest_idle))
+            self._sessions[_key(secret)] = session
+        self._close_unused(ended)
+        return secret
+
+    def find(self, secret: str) -> Session | None:
+        now = self._clock.monotonic()
+        with self._lock:
+            ended = self._take_expired(now)
+            session = self._sessions.get(_key(secret))
+            if session is not None:
+                session.last_used = now
+        self._close_unused(ended)
+        return session
+
+    def end(self, secret: str) -> None:
+        with self._lock:
+            ended = self._sessions.pop(_key(secret), None)
+        if ended is not None:
+            self._close_unused([ended])
+
+    def _take_expired(self, now: float) -> list[Session]:
+        expired = [
+            key
+            for key, session in self._sessions.items()
+            if now - session.last_used > IDLE_SECONDS or now - session.started > LIFETIME_SECONDS
+        ]
+        return [self._sessions.pop(key) for key in expired]
+
+    def _close_unused(self, ended: list[Session]) -> None:
+        with self._lock:
+            used = {id(session.user) for session in self._sessions.values()}
+        for session in ended:
+            if id(session.user) not in used:
+                session.user.close()
+
+
+def _key(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

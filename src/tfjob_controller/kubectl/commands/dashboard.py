@@ -1,0 +1,38 @@
+"""`kubectl tfjob dashboard`: the dashboard on loopback, with the rights of the kubeconfig."""
+
+from __future__ import annotations
+
+import webbrowser
+from argparse import Namespace
+
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.kubectl.output import print_notice
+from tfjob_controller.kubectl.session import Session
+
+_INSTALL = "the dashboard is not installed: pip install 'tfjob-controller[dashboard]'"
+
+
+def serve_dashboard(session: Session, parsed: Namespace) -> int:
+    try:
+        from tfjob_controller.dashboard.server import serve_on_loopback
+        from tfjob_controller.dashboard.users import User
+    except ImportError as error:
+        raise ClientError(f"{_INSTALL} ({error})") from None
+    from tfjob_controller.util.clock import RealClock
+
+    namespace = "" if parsed.all_namespaces else session.namespace
+    user = User("kubeconfig", session.requester, namespace, session.config.origin, RealClock())
+
+    def announce(address: str) -> None:
+        print(address, flush=True)
+        print_notice("Open this address; it can be used once. Ctrl-C stops the dashboard.")
+        if parsed.open_browser:
+            webbrowser.open(address)
+
+    try:
+        serve_on_loopback(user, parsed.port, announce)
+    except OSError as error:
+        raise ClientError(
+            f"cannot listen on port {parsed.port}: {error.strerror}: choose another one by --port"
+        ) from None
+    return 0
