@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
@@ -27,6 +28,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 COOKIE = "tfjob-dashboard"
 CSRF_HEADER, CSRF_FIELD = "x-csrf-token", "csrf_token"
 MAX_BODY_BYTES = 1_500_000
+_TOO_LARGE = f"The request is too large: at most {MAX_BODY_BYTES} bytes are read."
 _SAFE_METHODS = ("GET", "HEAD")
 # Pages and files that need no session.
 _OPEN_PATHS = ("/login", "/healthz")
@@ -71,7 +73,7 @@ class Guard:
             return _refusal(421, "This dashboard is not served under the host name of this request.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            return _refusal(413, f"The request is too large: at most {MAX_BODY_BYTES} bytes are read.")
+            return _refusal(413, _TOO_LARGE)
         session = self._sessions.find(Request(scope).cookies.get(COOKIE, ""))
         scope.setdefault("state", {})["session"] = session
         if method not in _SAFE_METHODS and not _has_own_origin(headers, host):
@@ -114,7 +116,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         taken += len(message.get("body", b""))
         if taken > MAX_BODY_BYTES:
-            return {"type": "http.disconnect"}
+            raise HTTPException(413, _TOO_LARGE)
         return message
 
     return limited

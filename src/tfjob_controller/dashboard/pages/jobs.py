@@ -34,7 +34,7 @@ async def jobs_page(request: Request) -> Response:
     async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
         await _first_list(feed)
         body = await asyncio.to_thread(_table, feed, selection)
-        return _page(request, user, selection, table=body)
+        return _page(request, user, selection, table=body, is_live=True)
 
 
 async def jobs_events(request: Request) -> Response:
@@ -65,7 +65,8 @@ def _page(request: Request, user: User, selection: Selection, **values: Any) -> 
 def _without_rights(request: Request, user: User, selection: Selection) -> HTMLResponse:
     where = f"namespace {selection.namespace}" if selection.namespace else "all namespaces"
     words = f"You may not list jobs in {where}: choose another namespace, or ask for the role `view` there."
-    return _page(request, user, selection, table=rendering.render("jobs_table.html", notice=words, shown=None))
+    table = rendering.render("jobs_table.html", notice=words, shown=None)
+    return _page(request, user, selection, table=table, is_live=False)
 
 
 async def _first_list(feed: JobFeed) -> None:

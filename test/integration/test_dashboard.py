@@ -1,0 +1,268 @@
+"""The dashboard in a real browser, against a real API server and a controller at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from helpers.browser import Visitor, chromium, visitor
+from helpers.cluster import Cluster, new_token, set_pod_running, set_pod_terminated, set_pod_waiting, write_kubeconfig
+from helpers.kubectl import Kubectl
+from helpers.logkubelet import Kubelet
+from helpers.manifests import container, master, pod_template, workers
+from helpers.playground import Playground, Trial, alone, ends
+from helpers.plugin import Run, program
+from helpers.poll import eventually
+from helpers.rights import RBAC
+
+pytestmark = pytest.mark.cluster
+
+HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>\x1b[31m'\"`"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@contextmanager
+def dashboard(kubeconfig: Path, *arguments: str) -> Iterator[str]:
+    """Starts `kubectl tfjob dashboard`; its address with the one-time token."""
+    with program("dashboard", "--no-browser", "--kubeconfig", str(kubeconfig), *arguments) as running:
+        assert running.stdout is not None
+        yield running.stdout.readline().strip()
+
+
+@pytest.fixture
+def address(control_plane: Cluster, playground: Playground) -> Iterator[str]:
+    with dashboard(control_plane.kubeconfig, "-n", playground.jobs.namespace) as address:
+        yield address
+
+
+@pytest.fixture
+def guest(browser: Browser, address: str) -> Iterator[Visitor]:
+    """A browser that has opened the address; its console must stay without errors."""
+    with visitor(browser) as guest:
+        guest.page.goto(address)
+        yield guest
+        assert guest.errors == []
+
+
+def row(page: Page, trial: Trial) -> Callable[[str], None]:
+    """A function that waits until the row of the job contains a text."""
+    return lambda text: expect(
+        page.locator("tr", has=page.get_by_role("link", name=trial.name, exact=True))
+    ).to_contain_text(text)
+
+
+def open_job(page: Page, trial: Trial) -> None:
+    page.get_by_role("link", name=trial.name, exact=True).click()
+    expect(page.get_by_role("heading", name=trial.name)).to_be_visible()
+
+
+def test_the_address_can_be_opened_once(browser: Browser, address: str) -> None:
+    with visitor(browser) as first, visitor(browser) as second:
+        first.page.goto(address)
+        expect(first.page.get_by_role("heading", name="Jobs")).to_be_visible()
+        assert "token" not in first.page.url
+        second.page.goto(address)
+        expect(second.page.get_by_text("used before")).to_be_visible()
+        second.page.goto(address.split("/login")[0] + "/jobs")
+        expect(second.page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_a_job_is_seen_from_its_creation_to_its_end_without_a_reload(guest: Visitor, trial: Trial) -> None:
+    guest.page.evaluate("window.isTheSamePage = true")
+    trial.plays("master-0", ends(0, after=1))
+    trial.submit(master())
+    see = row(guest.page, trial)
+    see("tfjob in")
+    see("Running")
+    see("Succeeded")
+    trial.clear()
+    expect(guest.page.get_by_role("link", name=trial.name, exact=True)).to_have_count(0)
+    assert guest.page.evaluate("window.isTheSamePage")
+
+
+def test_jobs_are_filtered_by_state_and_text(guest: Visitor, playground: Playground) -> None:
+    done, running = playground.new_trial(), playground.new_trial()
+    done.plays("master-0", ends(0))
+    for each in (done, running):
+        each.submit(master())
+    row(guest.page, done)("Succeeded")
+    row(guest.page, running)("Running")
+    guest.page.get_by_label("State", exact=True).select_option("Succeeded")
+    expect(guest.page.get_by_role("link", name=running.name, exact=True)).to_have_count(0)
+    row(guest.page, done)("Succeeded")
+    guest.page.get_by_label("State", exact=True).select_option("")
+    guest.page.get_by_label("Text", exact=True).fill(running.name)
+    row(guest.page, running)("Running")
+    expect(guest.page.get_by_role("link", name=done.name, exact=True)).to_have_count(0)
+    assert f"text={running.name}" in guest.page.url
+    for each in (done, running):
+        each.clear()
+
+
+def test_a_job_says_why_it_waits_in_the_words_of_explain(guest: Visitor, trial: Trial, plugin: Run) -> None:
+    trial.submit(master(template=alone()))
+    pod = trial.await_pod("master-0")["metadata"]["name"]
+    set_pod_waiting(trial.jobs.api, trial.namespace, pod, "ErrImagePull", "no such image")
+    row(guest.page, trial)("no such image")
+    open_job(guest.page, trial)
+    diagnosis = guest.page.get_by_label("Diagnosis")
+    expect(diagnosis).to_contain_text("no such image")
+
+    def is_said_by_both() -> bool:
+        _, explained, _ = plugin("explain", trial.name)
+        said = next(line for line in explained.splitlines() if line.startswith("now: ")).removeprefix("now: ")
+        return said in diagnosis.inner_text()
+
+    eventually(is_said_by_both)
+    expect(guest.page.get_by_role("cell", name="master-0")).to_be_visible()
+    expect(guest.page.locator(".gantt rect.waiting")).to_have_count(1)
+
+
+def test_a_job_is_suspended_resumed_scaled_and_deleted_by_buttons(guest: Visitor, trial: Trial) -> None:
+    trial.submit(master(), workers(2), autoscaling={"minWorkers": 1, "maxWorkers": 4})
+    row(guest.page, trial)("worker 2/2")
+    open_job(guest.page, trial)
+    guest.page.get_by_label("Size").fill("3")
+    guest.page.get_by_role("button", name="Scale").click()
+    expect(guest.page.locator("#view")).to_contain_text("worker 3/3")
+    guest.page.get_by_label("Size").fill("9")
+    guest.page.get_by_role("button", name="Scale").click()
+    expect(guest.page.locator("#answer")).to_contain_text("maxWorkers")
+    guest.page.get_by_role("button", name="Suspend").click()
+    expect(guest.page.locator("#view")).to_contain_text("it is suspended")
+    guest.page.get_by_role("button", name="Resume").click()
+    expect(guest.page.locator("#view")).to_contain_text("worker 3/3")
+    guest.page.once("dialog", lambda dialog: dialog.dismiss())
+    guest.page.get_by_role("button", name="Delete").click()
+    assert trial.jobs.get(trial.name)["metadata"]["name"] == trial.name
+    guest.page.once("dialog", lambda dialog: dialog.accept())
+    guest.page.get_by_role("button", name="Delete").click()
+    expect(guest.page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(guest.page.get_by_role("link", name=trial.name, exact=True)).to_have_count(0)
+
+
+def test_a_log_is_followed_searched_and_cannot_inject_anything(
+    guest: Visitor, trial: Trial, logging_node: Kubelet
+) -> None:
+    trial.submit(master(template=pod_template(container(), nodeName=logging_node.name)))
+    pod = trial.await_pod("master-0")["metadata"]["name"]
+    logging_node.logs[pod] = f"step 1 loss 0.5\n\x1b[31mred\x1b[0m\n{HOSTILE}\n"
+    set_pod_running(trial.jobs.api, trial.namespace, pod)
+    row(guest.page, trial)("Running")
+    open_job(guest.page, trial)
+    log = guest.page.get_by_role("log")
+    expect(log).to_contain_text("step 1 loss 0.5")
+    expect(log.locator("span.fg-1").first).to_have_text("red")
+    expect(log).to_contain_text("<script>document.title='taken'</script>")
+    assert log.locator("img, script").count() == 0
+    guest.page.get_by_label("Search").fill("loss")
+    expect(log.get_by_text("red", exact=True)).to_be_hidden()
+    expect(log.get_by_text("step 1 loss 0.5")).to_be_visible()
+    assert guest.page.title() == trial.name
+
+
+def test_a_programs_last_words_cannot_inject_anything(guest: Visitor, trial: Trial) -> None:
+    trial.submit(master(template=alone()))
+    pod = trial.await_pod("master-0")["metadata"]["name"]
+    set_pod_terminated(trial.jobs.api, trial.namespace, pod, 3, message=HOSTILE)
+    row(guest.page, trial)("Failed")
+    assert guest.page.locator("td img, td script").count() == 0
+    open_job(guest.page, trial)
+    expect(guest.page.locator("#view")).to_contain_text("exit code 3")
+    guest.page.get_by_text("Timeline").click()
+    assert guest.page.locator("main img, main script").count() == 0
+    assert guest.page.title() == trial.name
+
+
+def test_who_may_only_view_gets_no_buttons(
+    browser: Browser, control_plane: Cluster, kubectl: Kubectl, trial: Trial, tmp_path: Path
+) -> None:
+    trial.submit(master(), workers(1))
+    kubectl.must("apply", "--server-side", "-f", str(RBAC / "user-roles.yaml"))
+    kubectl.must("create", "serviceaccount", "viewer")
+    account = f"--serviceaccount={kubectl.namespace}:viewer"
+    binding = f"{kubectl.namespace}-views"
+    kubectl.must("create", "rolebinding", binding, "-n", trial.namespace, "--clusterrole=view", account)
+    token = new_token(control_plane.api, kubectl.namespace, "viewer")
+    kubeconfig = write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
+    with dashboard(kubeconfig, "-n", trial.namespace) as address, visitor(browser) as viewer:
+        viewer.page.goto(address)
+
+        def is_listed() -> bool:  # Kubernetes adds the shipped rights to its role a moment later
+            viewer.page.reload()
+            return viewer.page.get_by_role("link", name=trial.name, exact=True).count() > 0
+
+        eventually(is_listed, timeout=60)
+        open_job(viewer.page, trial)
+        expect(viewer.page.get_by_label("Diagnosis")).to_be_visible()
+        assert viewer.page.get_by_role("button").all_inner_texts() == ["Log out"]
+        viewer.page.goto(address.split("/login")[0] + "/jobs?namespace=")
+        expect(viewer.page.get_by_text("You may not list jobs in all namespaces")).to_be_visible()
+
+
+def test_a_forged_request_changes_nothing(guest: Visitor, trial: Trial) -> None:
+    trial.submit(master())
+    row(guest.page, trial)("Running")
+    path = f"/jobs/{trial.namespace}/tfjob/{trial.name}/suspend"
+    body = f"uid={trial.jobs.get(trial.name)['metadata']['uid']}"
+    answer = guest.page.request.post(
+        guest.page.url.split("/jobs")[0] + path,
+        data=body,
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
+    assert answer.status == 403
+    assert not trial.jobs.get(trial.name)["spec"].get("suspend")
+
+
+def test_the_page_of_a_job_that_does_not_exist_says_so(guest: Visitor, playground: Playground) -> None:
+    base = guest.page.url.split("/jobs")[0]
+    answer = guest.page.goto(f"{base}/jobs/{playground.jobs.namespace}/tfjob/nobody")
+    assert answer is not None
+    assert answer.status == 404
+    expect(guest.page.get_by_text('tfjobs.kubeflow.org "nobody" not found')).to_be_visible()
+    guest.errors.clear()  # the browser reports the status
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_are_accessible_and_fit_a_narrow_screen(browser: Browser, address: str, trial: Trial, dark: bool) -> None:
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    with visitor(browser, width=360, dark=dark) as guest:
+        guest.page.goto(address)
+        base = guest.page.url.split("/jobs")[0]
+        for path in ("/jobs", f"/jobs/{trial.namespace}/tfjob/{trial.name}", "/queue", "/cluster"):
+            guest.page.goto(base + path)
+            expect(guest.page.get_by_role("heading", level=1)).to_be_visible()
+            found = Axe().run(guest.page)
+            assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+            assert guest.page.evaluate("document.scrollingElement.scrollWidth") <= 360, path
+        assert guest.errors == []
+
+
+def test_pages_are_used_by_the_keyboard_alone(guest: Visitor, trial: Trial) -> None:
+    trial.submit(master())
+    row(guest.page, trial)("Running")
+    guest.page.get_by_label("Text", exact=True).focus()
+    guest.page.keyboard.type(trial.name)
+    expect(guest.page.locator("tbody tr")).to_have_count(1)
+
+    def focused() -> str:
+        return str(guest.page.evaluate("document.activeElement.textContent"))
+
+    for _ in range(10):
+        guest.page.keyboard.press("Tab")
+        if focused() == trial.name:
+            break
+    assert focused() == trial.name
+    guest.page.keyboard.press("Enter")
+    expect(guest.page.get_by_label("Diagnosis")).to_be_visible()

@@ -1,0 +1,128 @@
+"""What reaches a page of the dashboard: the right host name, a session, a token for each change, and a bounded body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from helpers.fakeclock import FakeClock
+from helpers.scripted import ScriptedRequester
+from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, Guard
+from tfjob_controller.dashboard.users import Sessions, User
+
+HOST = "127.0.0.1:8001"
+
+
+async def read(request: Request) -> Response:
+    return PlainTextResponse(f"{request.method} {len(await request.body())}")
+
+
+class Site:
+    """A page behind the guard, and a browser with a session and one without."""
+
+    def __init__(self) -> None:
+        sessions = Sessions(FakeClock())
+        user = User("me", ScriptedRequester(), "ns", "there", FakeClock())
+        secret = sessions.start(user)
+        session = sessions.find(secret)
+        assert session is not None
+        self.token = session.csrf_token
+        self.cookie = f"{COOKIE}={secret}"
+        self.app = app = Starlette(
+            routes=[Route(path, read, methods=["GET", "POST"]) for path in ("/jobs", "/login", "/static/a.js")],
+            middleware=[Middleware(Guard, sessions=sessions, hosts=[HOST])],
+        )
+        self.stranger = TestClient(app, base_url=f"http://{HOST}", follow_redirects=False)
+        self.browser = TestClient(app, base_url=f"http://{HOST}", follow_redirects=False, cookies={COOKIE: secret})
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_a_host_name_that_is_not_the_dashboards_is_refused(site: Site) -> None:
+    for host in ("evil.example", "evil.example:8001", "127.0.0.1", "127.0.0.1:8002"):
+        answer = site.browser.get("/jobs", headers={"host": host})
+        assert (answer.status_code, "host name" in answer.text) == (421, True), host
+
+
+def test_a_page_without_a_session_leads_to_the_login(site: Site) -> None:
+    answer = site.stranger.get("/jobs")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+def test_a_fragment_without_a_session_leads_the_browser_to_the_login(site: Site) -> None:
+    answer = site.stranger.get("/jobs", headers={"hx-request": "true"})
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
+
+
+def test_the_login_and_static_files_need_no_session(site: Site) -> None:
+    assert [site.stranger.get(path).status_code for path in ("/login", "/static/a.js")] == [200, 200]
+
+
+def test_a_change_needs_the_token_of_its_session(site: Site) -> None:
+    assert site.browser.post("/jobs").status_code == 403
+    assert site.browser.post("/jobs", headers={CSRF_HEADER: "x" * 43}).status_code == 403
+    assert site.browser.post("/jobs", headers={CSRF_HEADER: site.token}).status_code == 200
+
+
+def test_a_change_that_another_site_sends_is_refused(site: Site) -> None:
+    own, other = f"http://{HOST}", "http://evil.example"
+    headers = {CSRF_HEADER: site.token}
+    assert site.browser.post("/jobs", headers=headers | {"origin": own}).status_code == 200
+    for origin in (other, "null", f"http://{HOST}.evil.example"):
+        assert site.browser.post("/jobs", headers=headers | {"origin": origin}).status_code == 403, origin
+
+
+def test_a_body_above_the_limit_is_refused_before_it_is_read(site: Site) -> None:
+    headers = {CSRF_HEADER: site.token}
+    assert site.browser.post("/jobs", content=b"x" * MAX_BODY_BYTES, headers=headers).status_code == 200
+    answer = site.browser.post("/jobs", content=b"x" * (MAX_BODY_BYTES + 1), headers=headers)
+    assert (answer.status_code, "too large" in answer.text) == (413, True)
+
+
+def test_a_body_without_a_length_ends_at_the_limit(site: Site) -> None:
+    chunk, taken = b"x" * 100_000, 0
+
+    def chunks() -> Iterator[bytes]:
+        while True:
+            nonlocal taken
+            taken += len(chunk)
+            yield chunk
+
+    received = chunks()
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": next(received), "more_body": True}
+
+    sent: list[Any] = []
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    headers = [(b"host", HOST.encode()), (b"cookie", site.cookie.encode()), (CSRF_HEADER.encode(), site.token.encode())]
+    scope = {"type": "http", "method": "POST", "path": "/jobs", "query_string": b"", "headers": headers}
+    asyncio.run(site.app(scope, receive, send))
+    assert sent[0]["status"] == 413
+    assert taken <= MAX_BODY_BYTES + len(chunk)
+
+
+def test_every_response_has_the_headers_that_browsers_enforce(site: Site) -> None:
+    for client, path in ((site.browser, "/jobs"), (site.stranger, "/jobs"), (site.stranger, "/static/a.js")):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+    assert site.browser.get("/jobs").headers["cache-control"] == "no-store"

@@ -1,0 +1,81 @@
+"""Sessions of browsers, the one-time login, and what a person may do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from starlette.testclient import TestClient
+
+from helpers.fakeclock import FakeClock
+from helpers.scripted import ScriptedRequester
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.dashboard import users
+from tfjob_controller.dashboard.app import create_app
+from tfjob_controller.dashboard.guard import COOKIE
+from tfjob_controller.dashboard.pages.login import OneTimeLogin
+from tfjob_controller.dashboard.users import IDLE_SECONDS, LIFETIME_SECONDS, Sessions, User
+
+HOST = "127.0.0.1:8001"
+
+
+def user(*answers: bytes, clock: FakeClock | None = None) -> User:
+    return User("me", ScriptedRequester(*answers), "ns", "there", clock or FakeClock())
+
+
+def test_a_session_is_found_by_its_secret_alone() -> None:
+    sessions = Sessions(FakeClock())
+    secret = sessions.start(user())
+    found = sessions.find(secret)
+    assert found is not None
+    assert [sessions.find(each) for each in ("", secret[:-1], found.csrf_token)] == [None] * 3
+
+
+def test_a_session_ends_when_it_is_idle_or_old() -> None:
+    clock = FakeClock()
+    sessions = Sessions(clock)
+    idle, old = sessions.start(user()), sessions.start(user())
+    for _ in range(int(LIFETIME_SECONDS / IDLE_SECONDS) * 2 - 1):
+        clock.advance(IDLE_SECONDS / 2 + 1)
+        assert sessions.find(old) is not None
+    assert sessions.find(idle) is None
+    clock.advance(IDLE_SECONDS / 2)
+    assert sessions.find(old) is None
+
+
+def test_the_longest_idle_session_makes_way_and_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "MAX_SESSIONS", 2)
+    clock, closed = FakeClock(), list[str]()
+
+    def closing(name: str) -> User:
+        return User(name, ScriptedRequester(), "ns", "there", clock, lambda: closed.append(name))
+
+    sessions = Sessions(clock)
+    secrets = []
+    for name in ("a", "b"):
+        secrets.append(sessions.start(closing(name)))
+        clock.advance(1)
+    sessions.find(secrets[0])
+    sessions.start(closing("c"))
+    assert (closed, sessions.find(secrets[1])) == (["b"], None)
+
+
+def test_what_a_person_may_do_is_asked_once_a_minute() -> None:
+    clock = FakeClock()
+    answers = [json.dumps({"status": {"allowed": allowed}}).encode() for allowed in (True, False)]
+    person = user(*answers, clock=clock)
+    assert [person.may("delete", TFJOBS, "ns") for _ in range(3)] == [True] * 3
+    clock.advance(61)
+    assert not person.may("delete", TFJOBS, "ns")
+
+
+def test_the_printed_address_can_be_used_once() -> None:
+    app = create_app(OneTimeLogin(user(), "secret"), [HOST], FakeClock(), is_secure=False)
+    first, second = (TestClient(app, base_url=f"http://{HOST}", follow_redirects=False) for _ in range(2))
+    answer = first.get("/login?token=secret")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/jobs")
+    cookie = answer.headers["set-cookie"].lower()
+    assert [word in cookie for word in ("httponly", "samesite=strict", COOKIE)] == [True] * 3
+    refused = second.get("/login?token=secret")
+    assert (refused.status_code, "used before" in refused.text, "set-cookie" in refused.headers) == (401, True, False)
+    assert second.get("/login?token=").status_code == 200
