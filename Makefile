@@ -24,6 +24,10 @@ $(VENV)/.ready-%: hack/requirements/%.txt setup.cfg pyproject.toml
 .PHONY: venv
 venv: $(READY) ## Create .venv with all locked dependencies
 
+.PHONY: vendor
+vendor: $(READY) ## Fetch the pinned browser libraries of the dashboard with npm
+	@$(PY) -m vendor
+
 .PHONY: lock
 lock: $(READY) ## Lock the newest allowed dependencies, with hashes
 	@hack/make-lock $(VENV)

@@ -17,14 +17,14 @@ from tfjob_controller.dashboard.feeds import Feeds
 from tfjob_controller.dashboard.guard import Guard
 from tfjob_controller.dashboard.pages import cluster, job, jobs, queue, rendering
 from tfjob_controller.dashboard.pages.login import LoginPages, OneTimeLogin
-from tfjob_controller.dashboard.users import Sessions
+from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
 
 
 def create_app(login: OneTimeLogin, hosts: Sequence[str], clock: Clock, *, is_secure: bool) -> Starlette:
     """The application for requests with these Host headers. `is_secure`: whether browsers reach it over TLS."""
-    sessions = Sessions(clock)
+    sessions = BrowserSessions(clock)
     feeds = Feeds(clock)
     entrance = LoginPages(sessions, login, is_secure=is_secure)
 

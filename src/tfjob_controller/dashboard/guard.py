@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from tfjob_controller.dashboard.users import Session, Sessions
+from tfjob_controller.dashboard.users import BrowserSession, BrowserSessions
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -50,7 +50,7 @@ _HEADERS = {
 class Guard:
     """`hosts` are the values of the Host header that are accepted, with their ports; in lower case."""
 
-    def __init__(self, app: App, *, sessions: Sessions, hosts: Sequence[str]) -> None:
+    def __init__(self, app: App, *, sessions: BrowserSessions, hosts: Sequence[str]) -> None:
         self._app = app
         self._sessions = sessions
         self._hosts = frozenset(hosts)
@@ -87,7 +87,7 @@ class Guard:
         return None
 
 
-def is_token_of(session: Session, token: str) -> bool:
+def is_token_of(session: BrowserSession, token: str) -> bool:
     return hmac.compare_digest(session.csrf_token.encode(), token.encode())
 
 

@@ -91,7 +91,7 @@ class User:
 
 
 @dataclass(slots=True)
-class Session:
+class BrowserSession:
     """A browser of one person. `csrf_token` is part of every form and of every request that changes something."""
 
     user: User
@@ -100,18 +100,18 @@ class Session:
     last_used: float = field(default=0.0)
 
 
-class Sessions:
+class BrowserSessions:
     """All sessions. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, BrowserSession] = {}
 
     def start(self, user: User) -> str:
         """Returns the secret for the cookie."""
         secret, now = secrets.token_urlsafe(32), self._clock.monotonic()
-        session = Session(user, secrets.token_urlsafe(32), now, now)
+        session = BrowserSession(user, secrets.token_urlsafe(32), now, now)
         with self._lock:
             ended = self._take_expired(now)
             while len(self._sessions) >= MAX_SESSIONS:
@@ -121,7 +121,7 @@ class Sessions:
         self._close_unused(ended)
         return secret
 
-    def find(self, secret: str) -> Session | None:
+    def find(self, secret: str) -> BrowserSession | None:
         now = self._clock.monotonic()
         with self._lock:
             ended = self._take_expired(now)
@@ -137,7 +137,7 @@ class Sessions:
         if ended is not None:
             self._close_unused([ended])
 
-    def _take_expired(self, now: float) -> list[Session]:
+    def _take_expired(self, now: float) -> list[BrowserSession]:
         expired = [
             key
             for key, session in self._sessions.items()
@@ -145,7 +145,7 @@ class Sessions:
         ]
         return [self._sessions.pop(key) for key in expired]
 
-    def _close_unused(self, ended: list[Session]) -> None:
+    def _close_unused(self, ended: list[BrowserSession]) -> None:
         with self._lock:
             used = {id(session.user) for session in self._sessions.values()}
         for session in ended:

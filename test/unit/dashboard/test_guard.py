@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, Guard
-from tfjob_controller.dashboard.users import Sessions, User
+from tfjob_controller.dashboard.users import BrowserSessions, User
 
 HOST = "127.0.0.1:8001"
 
@@ -30,7 +30,7 @@ class Site:
     """A page behind the guard, and a browser with a session and one without."""
 
     def __init__(self) -> None:
-        sessions = Sessions(FakeClock())
+        sessions = BrowserSessions(FakeClock())
         user = User("me", ScriptedRequester(), "ns", "there", FakeClock())
         secret = sessions.start(user)
         session = sessions.find(secret)

@@ -1,4 +1,4 @@
-"""Sessions of browsers, the one-time login, and what a person may do."""
+"""BrowserSessions of browsers, the one-time login, and what a person may do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfjob_controller.dashboard import users
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.guard import COOKIE
 from tfjob_controller.dashboard.pages.login import OneTimeLogin
-from tfjob_controller.dashboard.users import IDLE_SECONDS, LIFETIME_SECONDS, Sessions, User
+from tfjob_controller.dashboard.users import IDLE_SECONDS, LIFETIME_SECONDS, BrowserSessions, User
 
 HOST = "127.0.0.1:8001"
 
@@ -24,7 +24,7 @@ def user(*answers: bytes, clock: FakeClock | None = None) -> User:
 
 
 def test_a_session_is_found_by_its_secret_alone() -> None:
-    sessions = Sessions(FakeClock())
+    sessions = BrowserSessions(FakeClock())
     secret = sessions.start(user())
     found = sessions.find(secret)
     assert found is not None
@@ -33,7 +33,7 @@ def test_a_session_is_found_by_its_secret_alone() -> None:
 
 def test_a_session_ends_when_it_is_idle_or_old() -> None:
     clock = FakeClock()
-    sessions = Sessions(clock)
+    sessions = BrowserSessions(clock)
     idle, old = sessions.start(user()), sessions.start(user())
     for _ in range(int(LIFETIME_SECONDS / IDLE_SECONDS) * 2 - 1):
         clock.advance(IDLE_SECONDS / 2 + 1)
@@ -50,7 +50,7 @@ def test_the_longest_idle_session_makes_way_and_closes_its_connection(monkeypatc
     def closing(name: str) -> User:
         return User(name, ScriptedRequester(), "ns", "there", clock, lambda: closed.append(name))
 
-    sessions = Sessions(clock)
+    sessions = BrowserSessions(clock)
     secrets = []
     for name in ("a", "b"):
         secrets.append(sessions.start(closing(name)))

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tfjob_controller.dashboard.guard import COOKIE
 from tfjob_controller.dashboard.pages import rendering
-from tfjob_controller.dashboard.users import LIFETIME_SECONDS, Sessions, User
+from tfjob_controller.dashboard.users import LIFETIME_SECONDS, BrowserSessions, User
 
 
 class OneTimeLogin:
@@ -33,7 +33,7 @@ class OneTimeLogin:
 class LoginPages:
     """`/login` and `/logout`. `is_secure`: whether browsers reach the dashboard over TLS."""
 
-    def __init__(self, sessions: Sessions, login: OneTimeLogin, *, is_secure: bool) -> None:
+    def __init__(self, sessions: BrowserSessions, login: OneTimeLogin, *, is_secure: bool) -> None:
         self._sessions = sessions
         self._login = login
         self._is_secure = is_secure

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, StreamingResponse
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.dashboard.feeds import Feeds, Notifier
-from tfjob_controller.dashboard.users import Session, User
+from tfjob_controller.dashboard.users import BrowserSession, User
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
 
@@ -45,8 +45,8 @@ def services(request: Request) -> Services:
     return found
 
 
-def session_of(request: Request) -> Session:
-    found: Session = request.state.session
+def session_of(request: Request) -> BrowserSession:
+    found: BrowserSession = request.state.session
     return found
 
 
@@ -95,7 +95,7 @@ def render(name: str, **values: Any) -> str:
 
 def page(request: Request, name: str, status_code: int = 200, **values: Any) -> HTMLResponse:
     """A whole page; the templates of pages extend base.html."""
-    session: Session | None = getattr(request.state, "session", None)
+    session: BrowserSession | None = getattr(request.state, "session", None)
     return HTMLResponse(render(name, request=request, session=session, **values), status_code)
 
 
