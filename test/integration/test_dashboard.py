@@ -156,18 +156,20 @@ def test_a_log_is_followed_searched_and_cannot_inject_anything(
 ) -> None:
     trial.submit(master(template=pod_template(container(), nodeName=logging_node.name)))
     pod = trial.await_pod("master-0")["metadata"]["name"]
-    logging_node.logs[pod] = f"step 1 loss 0.5\n\x1b[31mred\x1b[0m\n{HOSTILE}\n"
+    logging_node.logs[pod] = f"step 1 loss=0.5\n\x1b[31mred\x1b[0m\n{HOSTILE}\n"
     set_pod_running(trial.jobs.api, trial.namespace, pod)
     row(guest.page, trial)("Running")
     open_job(guest.page, trial)
     log = guest.page.get_by_role("log")
-    expect(log).to_contain_text("step 1 loss 0.5")
+    expect(log).to_contain_text("step 1 loss=0.5")
     expect(log.locator("span.fg-1").first).to_have_text("red")
     expect(log).to_contain_text("<script>document.title='taken'</script>")
     assert log.locator("img, script").count() == 0
+    expect(guest.page.locator("figcaption")).to_contain_text("loss by line: 0.5000")
+    expect(guest.page.locator("figure canvas")).to_be_visible()
     guest.page.get_by_label("Search").fill("loss")
     expect(log.get_by_text("red", exact=True)).to_be_hidden()
-    expect(log.get_by_text("step 1 loss 0.5")).to_be_visible()
+    expect(log.get_by_text("step 1 loss=0.5")).to_be_visible()
     assert guest.page.title() == trial.name
 
 

@@ -43,6 +43,7 @@ def create_app(login: OneTimeLogin, hosts: Sequence[str], clock: Clock, *, is_se
             Route("/events/jobs", jobs.jobs_events),
             Route("/jobs/{namespace}/{kind}/{name}", job.job_page),
             Route("/events/jobs/{namespace}/{kind}/{name}", job.job_events),
+            Route("/metrics/{namespace}/{kind}/{name}", job.metrics),
             Route("/logs/{namespace}/{kind}/{name}", job.log_events),
             Route("/jobs/{namespace}/{kind}/{name}/{action}", job.change, methods=["POST"]),
             Route("/queue", queue.queue_page),
@@ -53,7 +54,7 @@ def create_app(login: OneTimeLogin, hosts: Sequence[str], clock: Clock, *, is_se
         exception_handlers={ApiError: _problem, ClientError: _problem, 404: _not_found},
         lifespan=lifespan,
     )
-    app.state.services = rendering.Services(feeds, clock)
+    app.state.services = rendering.Services(feeds, rendering.Histories(clock), clock)
     return app
 
 

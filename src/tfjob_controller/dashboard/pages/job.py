@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import yaml
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.trainjob.defaults import metric_names_of
+from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics
 from tfjob_controller.client.diagnostics.description import sections_of, summary
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
@@ -21,6 +25,7 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.dashboard.gantt import gantt
+from tfjob_controller.dashboard.metrichistory import MetricHistory, metric_history
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.logstream import stream_log
 from tfjob_controller.dashboard.users import User
@@ -29,6 +34,8 @@ from tfjob_controller.kube.errors import ApiError
 # The least time between two readings of a job for the readers of its page.
 _REST_SECONDS = 0.5
 _MAX_TIMELINE = 200
+# The lines of the log that the charts are made of.
+_METRIC_LINES = 5000
 
 
 async def job_page(request: Request) -> Response:
@@ -73,6 +80,17 @@ async def log_events(request: Request) -> Response:
     return rendering.event_stream(stream_log(request, job, replica))
 
 
+def metrics(request: Request) -> Response:
+    """The series of the charts, from the last lines of the chief's log; empty without a log."""
+    user, histories = rendering.user_of(request), rendering.services(request).histories
+    parameters = tuple(request.path_params[name] for name in ("namespace", "kind", "name"))
+    with histories.lock:  # one reading for all browsers; the others wait for it
+        key = (user.identity, *parameters)
+        if (found := histories.values.get(key)) is None:
+            found = histories.values[key] = _history(request)
+    return JSONResponse(asdict(found))
+
+
 async def change(request: Request) -> Response:
     """One of the buttons. The guard has checked the token against forged requests."""
     action = request.path_params["action"]
@@ -100,6 +118,16 @@ def _change_of(action: str, job: Job, form: Mapping[str, str]) -> Callable[[], o
     if action not in changes:
         raise ClientError(f"there is no action {action!r}")
     return changes[action]
+
+
+def _history(request: Request) -> MetricHistory:
+    try:
+        job = _job(request)
+        found = job.snapshot.job
+        names = DEFAULT_METRICS if isinstance(found, TFJob) else metric_names_of(found.spec)
+        return metric_history((line.text for line in job.logs(tail=_METRIC_LINES)), names)
+    except (ApiError, ClientError):
+        return metric_history((), ())
 
 
 def _job(request: Request) -> Job:

@@ -7,6 +7,7 @@ are seen and not obeyed.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from cachetools import TTLCache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, StreamingResponse
@@ -21,6 +23,7 @@ from starlette.responses import HTMLResponse, StreamingResponse
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.dashboard.feeds import Feeds, Notifier
+from tfjob_controller.dashboard.metrichistory import MetricHistory
 from tfjob_controller.dashboard.users import BrowserSession, User
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
@@ -28,8 +31,20 @@ from tfjob_controller.util.clock import Clock
 FOLDER = Path(__file__).parent.parent
 # A comment is sent after this time without an event, so that a proxy keeps the connection and a dead one is noticed.
 KEEPALIVE_SECONDS = 15.0
+_MAX_HISTORIES = 100
+_HISTORY_SECONDS = 4.0
 # The size of the line beside a loss, in units of its drawing.
 _SPARK_WIDTH, _SPARK_HEIGHT = 80, 18
+
+
+class Histories:
+    """The metrics of jobs as they were read a moment ago, by person and job. Hold `lock` to use `values`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.lock = threading.Lock()
+        self.values: TTLCache[tuple[str, ...], MetricHistory] = TTLCache(
+            _MAX_HISTORIES, _HISTORY_SECONDS, timer=clock.monotonic
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,7 @@ class Services:
     """What the pages of one dashboard use, as `request.app.state.services`."""
 
     feeds: Feeds
+    histories: Histories
     clock: Clock
 
 

@@ -53,5 +53,52 @@
     search.addEventListener("input", () => { for (const line of log.children) mark(line); });
     open();
   }
-  document.addEventListener("DOMContentLoaded", showLog);
+  const CHART_SECONDS = 5;
+  const CHART_HEIGHT = 180;
+
+  // A chart for each metric that the job has printed; they are read again while the page is open.
+  function showCharts() {
+    const section = document.getElementById("charts");
+    if (!section) return;
+    const plots = document.getElementById("plots");
+    const charts = new Map();
+    const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+    const chartOf = (name, axis) => {
+      const box = document.createElement("figure");
+      const caption = document.createElement("figcaption");
+      caption.textContent = name + " by " + axis;
+      box.append(caption);
+      plots.append(box);
+      const axes = [0, 1].map(() => ({ stroke: color("--minor"), grid: { stroke: color("--line"), width: 1 } }));
+      const options = {
+        width: Math.min(520, plots.clientWidth), height: CHART_HEIGHT, axes, legend: { show: false },
+        scales: { x: { time: false } },
+        series: [{}, { label: name, stroke: color("--running"), width: 2, spanGaps: true }],
+      };
+      return { caption, plot: new uPlot(options, [[], []], box) };
+    };
+    const update = async () => {
+      if (document.hidden) return;
+      let found;
+      try {
+        const answer = await fetch(section.dataset.source);
+        if (!answer.ok) return;
+        found = await answer.json();
+      } catch { return; }
+      section.hidden = found.names.length === 0;
+      found.names.forEach((name, index) => {
+        if (!charts.has(name)) charts.set(name, chartOf(name, found.axis));
+        const chart = charts.get(name);
+        const values = found.values[index];
+        const last = values.findLast((value) => value !== null);
+        chart.caption.textContent = name + " by " + found.axis + ": " + Number(last).toPrecision(4);
+        chart.plot.setData([found.positions, values]);
+      });
+    };
+    update();
+    setInterval(update, CHART_SECONDS * 1000);
+  }
+
+  document.addEventListener("DOMContentLoaded", () => { showLog(); showCharts(); });
 })();
