@@ -16,17 +16,17 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.feeds import Feeds
 from tfjob_controller.dashboard.guard import Guard
 from tfjob_controller.dashboard.pages import cluster, job, jobs, queue, rendering
-from tfjob_controller.dashboard.pages.login import LoginPages, OneTimeLogin
+from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
 
 
-def create_app(login: OneTimeLogin, hosts: Sequence[str], clock: Clock, *, is_secure: bool) -> Starlette:
-    """The application for requests with these Host headers. `is_secure`: whether browsers reach it over TLS."""
+def create_app(logins: Logins, hosts: Sequence[str], clock: Clock, *, is_secure: bool) -> Starlette:
+    """The application for requests with these Host headers. `is_secure`: whether cookies are only sent over TLS."""
     sessions = BrowserSessions(clock)
     feeds = Feeds(clock)
-    entrance = LoginPages(sessions, login, is_secure=is_secure)
+    entrance = LoginPages(sessions, logins, is_secure=is_secure)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -38,6 +38,7 @@ def create_app(login: OneTimeLogin, hosts: Sequence[str], clock: Clock, *, is_se
             Route("/", _start),
             Route("/healthz", _healthz),
             Route("/login", entrance.login),
+            Route("/login", entrance.submit, methods=["POST"]),
             Route("/logout", entrance.logout, methods=["POST"]),
             Route("/jobs", jobs.jobs_page),
             Route("/events/jobs", jobs.jobs_events),
@@ -50,7 +51,7 @@ def create_app(login: OneTimeLogin, hosts: Sequence[str], clock: Clock, *, is_se
             Route("/cluster", cluster.cluster_page),
             Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),
         ],
-        middleware=[Middleware(Guard, sessions=sessions, hosts=hosts)],
+        middleware=[Middleware(Guard, sessions=sessions, hosts=hosts, token_header=logins.token_header)],
         exception_handlers={ApiError: _problem, ClientError: _problem, 404: _not_found},
         lifespan=lifespan,
     )

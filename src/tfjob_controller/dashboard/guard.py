@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from tfjob_controller.dashboard.tokens import identity_of, token_of_header
 from tfjob_controller.dashboard.users import BrowserSession, BrowserSessions
 
 Scope = MutableMapping[str, Any]
@@ -48,12 +49,16 @@ _HEADERS = {
 
 
 class Guard:
-    """`hosts` are the values of the Host header that are accepted, with their ports; in lower case."""
+    """`hosts` are the values of the Host header that are accepted, with their ports; in lower case.
 
-    def __init__(self, app: App, *, sessions: BrowserSessions, hosts: Sequence[str]) -> None:
+    With `token_header` a session counts only together with its own token in that header of a proxy.
+    """
+
+    def __init__(self, app: App, *, sessions: BrowserSessions, hosts: Sequence[str], token_header: str = "") -> None:
         self._app = app
         self._sessions = sessions
         self._hosts = frozenset(hosts)
+        self._token_header = token_header
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -74,7 +79,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
             return _refusal(413, _TOO_LARGE)
-        session = self._sessions.find(Request(scope).cookies.get(COOKIE, ""))
+        session = self._session(Request(scope))
         scope.setdefault("state", {})["session"] = session
         if method not in _SAFE_METHODS and not _has_own_origin(headers, host):
             return _refusal(403, "The request comes from another site.")
@@ -85,6 +90,16 @@ class Guard:
         if method not in _SAFE_METHODS and not is_token_of(session, headers.get(CSRF_HEADER, "")):
             return _refusal(403, "The request has no valid token: reload the page and try again.")
         return None
+
+    def _session(self, request: Request) -> BrowserSession | None:
+        session = self._sessions.find(request.cookies.get(COOKIE, ""))
+        if session is None or not self._token_header:
+            return session
+        return session if _is_of_proxy(session, request.headers.get(self._token_header, "")) else None
+
+
+def _is_of_proxy(session: BrowserSession, header: str) -> bool:
+    return hmac.compare_digest(session.user.identity, identity_of(token_of_header(header)))
 
 
 def is_token_of(session: BrowserSession, token: str) -> bool:

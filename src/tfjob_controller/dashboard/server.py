@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import uvicorn
+from starlette.applications import Starlette
 
 from tfjob_controller.dashboard.app import create_app
-from tfjob_controller.dashboard.pages.login import OneTimeLogin
+from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
+from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.util.clock import RealClock
 
@@ -27,9 +29,43 @@ def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) ->
     with socket.create_server((_LOOPBACK, port)) as listener:
         number = listener.getsockname()[1]
         hosts = [f"{host}:{number}" for host in (_LOOPBACK, "localhost")]
-        app = create_app(OneTimeLogin(user, token), hosts, RealClock(), is_secure=False)
-        config = uvicorn.Config(
-            app, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=_STOP_SECONDS
-        )
+        app = create_app(Logins(link=OneTimeLink(user, token)), hosts, RealClock(), is_secure=False)
         announce(f"http://{_LOOPBACK}:{number}/login?token={token}")
-        uvicorn.Server(config).run([listener])
+        _serve(app, listener)
+
+
+def serve_everybody(
+    tokens: TokenUsers,
+    address: tuple[str, int],
+    hosts: Sequence[str],
+    *,
+    token_header: str = "",
+    certificate: tuple[str, str] | None = None,
+) -> None:
+    """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError.
+
+    `hosts` are names by which browsers reach the dashboard, `certificate` the files of a certificate and its key;
+    without it a proxy in front has to end TLS, since browsers send the cookie only over TLS or to loopback.
+    """
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as listener:
+        number = listener.getsockname()[1]
+        accepted = [name.lower() for name in hosts] or [f"{name}:{number}" for name in (_LOOPBACK, "localhost")]
+        logins = Logins(tokens=tokens, token_header=token_header.lower())
+        _serve(create_app(logins, accepted, RealClock(), is_secure=True), listener, certificate)
+
+
+def _serve(app: Starlette, listener: socket.socket, certificate: tuple[str, str] | None = None) -> None:
+    cert, key = certificate or (None, None)
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+    )
+    uvicorn.Server(config).run([listener])

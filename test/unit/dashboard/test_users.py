@@ -13,7 +13,7 @@ from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.dashboard import users
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.guard import COOKIE
-from tfjob_controller.dashboard.pages.login import OneTimeLogin
+from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.users import IDLE_SECONDS, LIFETIME_SECONDS, BrowserSessions, User
 
 HOST = "127.0.0.1:8001"
@@ -70,7 +70,7 @@ def test_what_a_person_may_do_is_asked_once_a_minute() -> None:
 
 
 def test_the_printed_address_can_be_used_once() -> None:
-    app = create_app(OneTimeLogin(user(), "secret"), [HOST], FakeClock(), is_secure=False)
+    app = create_app(Logins(link=OneTimeLink(user(), "secret")), [HOST], FakeClock(), is_secure=False)
     first, second = (TestClient(app, base_url=f"http://{HOST}", follow_redirects=False) for _ in range(2))
     answer = first.get("/login?token=secret")
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs")

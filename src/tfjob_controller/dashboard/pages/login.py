@@ -1,19 +1,24 @@
-"""How a browser gets a session: by the one-time token of a dashboard on loopback, or with a token of the cluster."""
+"""How a browser gets a session: by a one-time link, with a token in a form, or by the header of a proxy."""
 
 from __future__ import annotations
 
 import hmac
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.guard import COOKIE
 from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.tokens import TokenUsers, token_of_header
 from tfjob_controller.dashboard.users import LIFETIME_SECONDS, BrowserSessions, User
 
 
-class OneTimeLogin:
+class OneTimeLink:
     """The login of `kubectl tfjob dashboard`: one person, and a token that can be used once."""
 
     def __init__(self, user: User, token: str) -> None:
@@ -30,28 +35,70 @@ class OneTimeLogin:
         return self._user if is_right else None
 
 
-class LoginPages:
-    """`/login` and `/logout`. `is_secure`: whether browsers reach the dashboard over TLS."""
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """The ways to log in: either `link`, or tokens in a form or in the header `token_header` of a proxy."""
 
-    def __init__(self, sessions: BrowserSessions, login: OneTimeLogin, *, is_secure: bool) -> None:
+    link: OneTimeLink | None = None
+    tokens: TokenUsers | None = None
+    token_header: str = ""
+
+    @property
+    def has_form(self) -> bool:
+        return self.tokens is not None and not self.token_header
+
+    def user_of_header(self, headers: Mapping[str, str]) -> User | None:
+        """The person whom a proxy names. Raises `ClientError`."""
+        if self.tokens is None or not (token := token_of_header(headers.get(self.token_header, ""))):
+            return None
+        return self.tokens.user(token)
+
+
+class LoginPages:
+    """`/login` and `/logout`. `is_secure`: whether cookies are only sent over TLS."""
+
+    def __init__(self, sessions: BrowserSessions, logins: Logins, *, is_secure: bool) -> None:
         self._sessions = sessions
-        self._login = login
+        self._logins = logins
         self._is_secure = is_secure
 
     def login(self, request: Request) -> Response:
         token = request.query_params.get("token", "")
-        user = self._login.user(token) if token else None
-        if user is None:
-            if request.state.session is not None:
-                return RedirectResponse("/jobs", 303)
-            return rendering.page(request, "login.html", 401 if token else 200, was_used=bool(token))
+        link = self._logins.link
+        try:
+            user = link.user(token) if link is not None and token else self._logins.user_of_header(request.headers)
+        except ClientError as error:
+            return self._page(request, 401, str(error))
+        if user is not None:
+            return self._with_session(user)
+        if request.state.session is not None and not self._logins.token_header:
+            return RedirectResponse("/jobs", 303)
+        if token:
+            words = "This link was used before, or it is not the one that was printed. A link can be used once."
+            return self._page(request, 401, words)
+        return self._page(request, 401 if self._logins.token_header else 200)
+
+    async def submit(self, request: Request) -> Response:
+        """The form with a token."""
+        form = await request.form()
+        tokens = self._logins.tokens
+        if tokens is None or not self._logins.has_form:
+            return self._page(request, 404)
+        try:
+            user = await run_in_threadpool(tokens.user, str(form.get("token", "")).strip())
+        except ClientError as error:
+            return self._page(request, 401, str(error))
         return self._with_session(user)
 
     def logout(self, request: Request) -> Response:
         self._sessions.end(request.cookies.get(COOKIE, ""))
-        response = RedirectResponse("/login", 303)
+        # htmx follows a redirect itself, and the page would stay.
+        response = Response(status_code=204, headers={"HX-Redirect": "/login"})
         response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=self._is_secure)
         return response
+
+    def _page(self, request: Request, status: int, words: str = "") -> Response:
+        return rendering.page(request, "login.html", status, words=words, logins=self._logins)
 
     def _with_session(self, user: User) -> Response:
         response = RedirectResponse("/jobs", 303)

@@ -1,0 +1,113 @@
+"""People who log in with a token of the cluster: each token becomes a connection with exactly that token.
+
+The dashboard has no rights of its own. A token is verified by a SelfSubjectReview, which also tells the name of its
+owner, and is kept in memory as long as a browser has a session with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.text import one_line
+from tfjob_controller.dashboard.users import MAX_SESSIONS, User
+from tfjob_controller.kube.config.credentials import AuthInfo, Credentials, KubeconfigError, bearer_header
+from tfjob_controller.kube.config.kubeconfig import Config
+from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.http.transport import Transport
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.util.clock import Clock
+
+MAX_TOKEN = 16_384
+_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+# Connections of one person; requests beyond them wait.
+_POOL_SIZE = 8
+_BEARER = "bearer "
+
+
+class _UserInfo(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
+    user_info: _UserInfo = _UserInfo()
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+def token_of_header(value: str) -> str:
+    """The token in a header's value, with or without `Bearer`."""
+    value = value.strip()
+    return value[len(_BEARER) :].strip() if value.lower().startswith(_BEARER) else value
+
+
+def identity_of(token: str) -> str:
+    """What stands for a token where the token itself must not be kept."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class TokenUsers:
+    """Makes the connections of people from their tokens. Thread-safe.
+
+    People with the same token share a connection; `MAX_SESSIONS` limits the number of connections as well.
+    """
+
+    def __init__(self, server: ServerConfig, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._users: dict[str, User] = {}
+
+    def user(self, token: str) -> User:
+        """Raises `ClientError` for a token that the API server does not accept."""
+        if len(token) > MAX_TOKEN:
+            raise ClientError(f"the token is too long: at most {MAX_TOKEN} characters")
+        identity = identity_of(token)
+        with self._lock:
+            if (known := self._users.get(identity)) is not None:
+                return known
+            if len(self._users) >= MAX_SESSIONS:
+                raise ClientError("too many people use the dashboard at the moment: try again later")
+        transport = self._transport(token)
+        try:
+            name = self._name(transport)
+        except ApiError as error:
+            transport.close()
+            why = "the cluster does not accept this token" if error.is_unauthorized else one_line(error.message)
+            raise ClientError(why) from None
+        with self._lock:
+            if (known := self._users.get(identity)) is not None:
+                transport.close()
+                return known
+            user = User(identity, transport, "", name, self._clock, self._closing(identity, transport))
+            self._users[identity] = user
+        return user
+
+    def _transport(self, token: str) -> Transport:
+        try:
+            header = bearer_header(token, "the form")
+        except KubeconfigError as error:
+            raise ClientError(str(error)) from None
+        credentials = Credentials(lambda: AuthInfo(header), self._clock)
+        config = Config(self._server, "default", "the cluster", credentials)
+        return Transport(config, qps=0, pool_size=_POOL_SIZE, user_agent="tfjob-dashboard", clock=self._clock)
+
+    def _closing(self, identity: str, transport: Transport) -> Callable[[], None]:
+        def close() -> None:
+            with self._lock:
+                self._users.pop(identity, None)
+            transport.close()
+
+        return close
+
+    def _name(self, transport: Transport) -> str:
+        body = msgspec.json.encode({"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind})
+        answer = transport.request("POST", _REVIEWS.path(), body=body, timeout_seconds=10.0, retry=False)
+        return one_line(msgspec.json.decode(answer, type=_Review).status.user_info.username)
