@@ -124,12 +124,10 @@ def _may_be_tried_again(state: ReplicaState) -> bool:
     """Reports whether a replica that its Job does not restart failed without a permanent error of its program."""
     if state.state != FAILED or not state.replica.role.restarts_together:
         return False
-    return state.exited is None or not is_permanent_error(state.exited) or _was_taken(state)
-
-
-def _was_taken(state: ReplicaState) -> bool:
-    pod = state.pod
-    return pod is not None and (pod.metadata.deletion_timestamp is not None or is_disrupted(pod, state.exited))
+    exited, pod = state.exited, state.pod
+    if exited is None or not is_permanent_error(exited):
+        return True
+    return pod is not None and (was_told_to_end(pod, exited) or is_disrupted(pod, exited))
 
 
 def as_restarting(state: ReplicaState) -> ReplicaState:
@@ -282,9 +280,11 @@ def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
 def _counts(state: ReplicaState, pod: Pod, exited: Terminated) -> bool:
     """Reports whether the exit says something about the program.
 
-    An exit before the pod's deletion does, except for an error about which the Job controller still decides.
+    An exit before the pod's deletion does, except for an error about which the Job controller still decides. It does not
+    for a pod of an Indexed Job: the Job controller deletes pods of which it has not seen yet that they have failed, too.
     """
-    is_judged = exited.exit_code != 0 and state.job is not None and pod.metadata.deletion_timestamp is not None
+    has_own_job = state.job is not None and not state.replica.role.job_name
+    is_judged = exited.exit_code != 0 and has_own_job and pod.metadata.deletion_timestamp is not None
     return not (is_judged or was_told_to_end(pod, exited) or is_disrupted(pod, exited))
 
 

@@ -80,6 +80,22 @@ def test_a_pod_that_is_deleted_before_the_job_shows_the_failure_is_no_cause() ->
     assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
 
 
+@pytest.mark.parametrize("phase", ["Failed", "Running"])
+def test_a_node_that_has_failed_before_it_was_deleted_fails_the_job_with_its_permanent_error(phase: str) -> None:
+    """All nodes fail at the same time, and the Job controller deletes those whose end it has not seen yet."""
+    cluster = running_train_world(nodes=2)
+    cluster.exits("node-0", 1, phase="Failed")
+    cluster.exits("node-1", 1, phase=phase)
+    cluster.advance(1)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    assert cluster.job.status.restarts == 0
+    cluster.job_ends("node-0", "Failed")
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-0 failed: exit code 1")
+
+
 def test_a_pod_that_was_deleted_before_another_one_failed_is_a_cause() -> None:
     cluster = running_train_world(nodes=3)
     cluster.pod_deleted("node-0")
