@@ -15,9 +15,11 @@ from tfjob_controller.httpserver.server import HttpServer, ListenAddress
 from tfjob_controller.telemetry import endpoints
 from tfjob_controller.util.clock import Clock
 
-# The constant of malloc.h.
-_M_ARENA_MAX = -8
+# The constants of malloc.h.
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 _HEAPS = 2
+# The C library's own default, which it raises with the first such block that is freed unless it is set.
+_LARGE_BYTES = 128 * 1024
 
 
 class StartError(Exception):
@@ -29,10 +31,16 @@ def share_heaps() -> bool:
 
     glibc gives each thread a heap of its own, up to eight for each core, and each keeps the most memory that it has
     ever used: with 60 threads the resident set grows for hours. The interpreter's lock lets one thread allocate at a
-    time anyway. Returns False for a C library without this setting.
+    time anyway.
+
+    Large blocks are mapped one by one and returned to the system when they are freed. Otherwise glibc takes them from
+    the heaps after the first one was freed. uvloop reserves 256 KiB for each TLS connection: after 12,000 hostile
+    connections, 384 MiB of heap remained instead of 86 MiB, nearly all of it free, and 215 to 240 MiB were
+    resident instead of 135 MiB. Returns False for a C library without these settings.
     """
     try:
-        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS))
+        mallopt = ctypes.CDLL(None).mallopt
+        return bool(mallopt(_M_ARENA_MAX, _HEAPS) and mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES))
     except (AttributeError, OSError):
         return False
 

@@ -61,3 +61,30 @@ def test_threads_share_heaps_of_the_c_library(how: str, are_few: bool) -> None:
     code = textwrap.dedent(_HOLD)
     told = subprocess.run([sys.executable, "-c", code, how], timeout=60, check=True, capture_output=True, text=True)
     assert (told.stdout.count("<heap nr=") <= 2) is are_few
+
+
+# Frees blocks as large as uvloop's for a TLS connection, and prints whether the last one of the next is mapped by
+# itself. They are more than the free part of the heap can take.
+_LARGE = """
+    import ctypes, sys
+    from tfjob_controller.programs.program import share_heaps
+    if sys.argv[1] == "set":
+        assert share_heaps()
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    for block in [libc.malloc(256 * 1024) for _ in range(100)]:
+        libc.free(block)
+    last = [libc.malloc(256 * 1024) for _ in range(100)][-1]
+    IS_MAPPED = 2  # a bit of the word before the block
+    print(bool(ctypes.c_size_t.from_address(last - 8).value & IS_MAPPED))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
+@pytest.mark.parametrize(("how", "is_mapped"), [("set", True), ("default", False)])
+def test_large_blocks_are_returned_to_the_system(how: str, is_mapped: bool) -> None:
+    """Otherwise the first one that is freed moves all later ones into the heaps."""
+    code = textwrap.dedent(_LARGE)
+    told = subprocess.run([sys.executable, "-c", code, how], timeout=60, check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == str(is_mapped)
