@@ -16,7 +16,7 @@ from generate.markdown import code, page, table
 from tfjob_controller.api import gang
 from tfjob_controller.api.tfjob import validation
 from tfjob_controller.flags import Option
-from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
+from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
@@ -139,6 +139,7 @@ def render_flags() -> str:
         "line and exit code 2.",
         f"## tfjob-controller run\n\n{_flag_table(OPTIONS)}",
         f"## tfjob-controller extender\n\n{_flag_table(EXTENDER_OPTIONS)}",
+        f"## tfjob-controller dashboard\n\n{_flag_table(DASHBOARD_OPTIONS)}",
         f"## tfjob-controller simulate\n\n{_flag_table(SIMULATE_OPTIONS)}",
         f"## tfjob-controller initialize dataset|model\n\n{_flag_table(INITIALIZE_OPTIONS)}",
         f"## tfjob-controller export\n\n{_flag_table(EXPORT_OPTIONS)}",

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 
 from tfjob_controller.flags import OFF, Option
 from tfjob_controller.options import (
+    DASHBOARD_OPTIONS,
     EXTENDER_OPTIONS,
     OPTIONS,
+    DashboardOptions,
     ExtenderOptions,
     RunOptions,
     resolve,
+    resolve_dashboard,
     resolve_extender,
 )
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS, SimulateOptions, resolve_simulate
@@ -68,6 +71,13 @@ COMMANDS = (
         "bind_timeout",
     ),
     ProgramCommand(
+        "dashboard",
+        "show jobs, the queue and nodes in browsers, with the rights of each user",
+        "Serve the dashboard to people who log in with tokens of the cluster, until SIGTERM or SIGINT.",
+        DASHBOARD_OPTIONS,
+        "hosts",
+    ),
+    ProgramCommand(
         "simulate",
         "compare default Kubernetes, gang scheduling, locality and autoscaling on simulated jobs",
         "Simulate jobs under several policies, by the rules that the gang scheduler runs by; no cluster is needed.",
@@ -106,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if command == "extender":
             return _extend(resolve_extender(parsed, os.environ))
+        if command == "dashboard":
+            return _show(resolve_dashboard(parsed, os.environ))
         if command == "simulate":
             return _simulate(resolve_simulate(parsed, os.environ))
         if command == "initialize":
@@ -172,6 +184,22 @@ def _extend(options: ExtenderOptions) -> int:
     try:
         return gangscheduler.run(options)
     except StartError as error:
+        return _refuse(error)
+
+
+def _show(options: DashboardOptions) -> int:
+    from tfjob_controller.telemetry import logging
+
+    try:
+        from tfjob_controller.dashboard import program
+    except ImportError as error:
+        raise UsageError(
+            f"the dashboard is not installed: pip install 'tfjob-controller[dashboard]' ({error})"
+        ) from None
+    logging.configure(options.log_format, options.log_level)
+    try:
+        return program.run(options, os.environ)
+    except program.DashboardStartError as error:
         return _refuse(error)
 
 

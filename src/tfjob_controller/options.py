@@ -244,6 +244,64 @@ class ExtenderOptions:
     log_level: str = _log_level()
 
 
+SERVICE_ACCOUNT_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardOptions:
+    """The options of `tfjob-controller dashboard`."""
+
+    dashboard_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
+        ADDRESS,
+        "127.0.0.1:8443",
+        "Where browsers reach the dashboard. Beyond loopback only with TLS, or behind a proxy that ends TLS.",
+    )
+    dashboard_tls_cert_file: str = option(FILE, "", "Certificate of that server, PEM; empty for plain HTTP.")
+    dashboard_tls_key_file: str = option(FILE, "", "Key of that certificate, PEM.")
+    behind_tls_proxy: bool = option(
+        SWITCH, "false", "A proxy in front of the dashboard ends TLS, so it may serve plain HTTP beyond loopback."
+    )
+    hosts: str = option(
+        TEXT,
+        "",
+        "Host names by which browsers reach the dashboard, separated by commas, with the port unless it is the default "
+        "one of HTTPS. Other names are refused. Empty: loopback only.",
+    )
+    token_header: str = option(
+        TEXT,
+        "",
+        "Header in which an authenticating proxy passes the token of the user, such as Authorization or "
+        "X-Forwarded-Access-Token. Empty: people log in with a token.",
+    )
+    api_server: str = option(
+        TEXT, "", "URL of the API server. Empty: that of the cluster in which the dashboard runs as a pod."
+    )
+    api_server_ca_file: str = option(FILE, SERVICE_ACCOUNT_CA, "CA of the API server, PEM.")
+    log_format: str = _log_format()
+    log_level: str = _log_level()
+
+
+DASHBOARD_OPTIONS = options_of(DashboardOptions)
+
+
+def resolve_dashboard(flags: Mapping[str, str], environ: Mapping[str, str]) -> DashboardOptions:
+    """The options of `dashboard` that these flags and this environment say. Raises UsageError."""
+    options = read_options(DashboardOptions, flags, environ)
+    address, has_tls = options.dashboard_bind_address, bool(options.dashboard_tls_cert_file)
+    if address is None:
+        raise UsageError("--dashboard-bind-address cannot be off: browsers call us there")
+    if has_tls != bool(options.dashboard_tls_key_file):
+        raise UsageError("--dashboard-tls-cert-file and --dashboard-tls-key-file go together: give both")
+    if not (address.is_loopback or has_tls or options.behind_tls_proxy):
+        raise UsageError(
+            f"--dashboard-bind-address {address} is beyond loopback: give --dashboard-tls-cert-file, or "
+            "--behind-tls-proxy if a proxy ends TLS"
+        )
+    if not (address.is_loopback or options.hosts):
+        raise UsageError("--hosts is empty: give the host names by which browsers reach the dashboard")
+    return options
+
+
 EXTENDER_OPTIONS = options_of(ExtenderOptions)
 
 

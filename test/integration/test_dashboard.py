@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
@@ -19,6 +25,7 @@ from helpers.playground import Playground, Trial, alone, ends
 from helpers.plugin import Run, program
 from helpers.poll import eventually
 from helpers.rights import RBAC
+from localcluster import ports
 
 pytestmark = pytest.mark.cluster
 
@@ -210,6 +217,84 @@ def test_who_may_only_view_gets_no_buttons(
         assert viewer.page.get_by_role("button").all_inner_texts() == ["Log out"]
         viewer.page.goto(address.split("/login")[0] + "/jobs?namespace=")
         expect(viewer.page.get_by_text("You may not list jobs in all namespaces")).to_be_visible()
+
+
+@pytest.fixture
+def shared(control_plane: Cluster, tmp_path: Path) -> Iterator[str]:
+    """The program for many people, which has no credentials; its address."""
+    (cluster,) = yaml.safe_load(control_plane.kubeconfig.read_text())["clusters"]
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(base64.b64decode(cluster["cluster"]["certificate-authority-data"]))
+    with ports.reserve(1, "127.0.0.1") as (port,):
+        flags = {
+            "--dashboard-bind-address": f"127.0.0.1:{port}",
+            "--api-server": cluster["cluster"]["server"],
+            "--api-server-ca-file": str(authority),
+        }
+        command = [sys.executable, "-m", "tfjob_controller", "dashboard", *(f"{flag}={flags[flag]}" for flag in flags)]
+        with subprocess.Popen(command, env={**os.environ, "KUBECONFIG": "/nowhere"}) as running:
+            address = f"http://127.0.0.1:{port}"
+            eventually(lambda: is_served(address))
+            yield address
+            running.terminate()
+            assert running.wait(30) == 0
+
+
+def is_served(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/healthz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def log_in(page: Page, address: str, token: str) -> None:
+    page.goto(address)
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_people_log_in_to_one_dashboard_with_their_own_tokens_and_rights(
+    browser: Browser, shared: str, control_plane: Cluster, kubectl: Kubectl, trial: Trial
+) -> None:
+    trial.submit(master(), workers(1))
+    kubectl.must("apply", "--server-side", "--force-conflicts", "-f", str(RBAC / "user-roles.yaml"))
+    tokens = {}
+    for name, role in (("editor", "edit"), ("stranger", "")):
+        kubectl.must("create", "serviceaccount", name)
+        if role:
+            account = f"--serviceaccount={kubectl.namespace}:{name}"
+            binding = f"{kubectl.namespace}-{name}"
+            kubectl.must("create", "rolebinding", binding, "-n", trial.namespace, f"--clusterrole={role}", account)
+        tokens[name] = new_token(control_plane.api, kubectl.namespace, name)
+    where = f"{shared}/jobs?namespace={trial.namespace}"
+    with visitor(browser) as editor, visitor(browser) as stranger:
+        log_in(stranger.page, shared, "not.a.token")
+        expect(stranger.page.get_by_role("alert")).to_contain_text("does not accept this token")
+        log_in(stranger.page, shared, tokens["stranger"])
+        expect(stranger.page.get_by_text(f"system:serviceaccount:{kubectl.namespace}:stranger")).to_be_visible()
+        stranger.page.goto(where)
+        expect(stranger.page.get_by_text("You may not list jobs")).to_be_visible()
+        answer = stranger.page.goto(f"{shared}/jobs/{trial.namespace}/tfjob/{trial.name}")
+        assert answer is not None
+        assert answer.status == 403
+        log_in(editor.page, shared, tokens["editor"])
+
+        def may_change() -> bool:
+            editor.page.goto(f"{shared}/jobs/{trial.namespace}/tfjob/{trial.name}")
+            return editor.page.get_by_role("button", name="Suspend").count() > 0
+
+        eventually(may_change, timeout=90)
+        editor.page.get_by_role("button", name="Suspend").click()
+        expect(editor.page.locator("#view")).to_contain_text("it is suspended")
+        editor.page.get_by_role("button", name="Log out").click()
+        expect(editor.page.get_by_role("heading", name="Log in")).to_be_visible()
+        editor.page.goto(where)
+        expect(editor.page.get_by_role("heading", name="Log in")).to_be_visible()
+        cookies = {each["name"]: each for each in stranger.context.cookies()}
+        assert [(each["httpOnly"], each["secure"], each["sameSite"]) for each in cookies.values()] == [
+            (True, True, "Strict")
+        ]
 
 
 def test_a_forged_request_changes_nothing(guest: Visitor, trial: Trial) -> None:

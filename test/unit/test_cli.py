@@ -47,6 +47,12 @@ def test_version_says_the_program_and_its_version(capsys: pytest.CaptureFixture[
         pytest.param(["extender", "--mode=both"], "--mode must be one of extender, affinity", id="bad mode"),
         pytest.param(["extender", "--extender-bind-address=0"], "cannot be off in mode extender", id="no server"),
         pytest.param(["extender", "--extender-tls-cert-file=c.pem"], "go together", id="half of TLS"),
+        pytest.param(
+            ["dashboard", "--dashboard-bind-address=:8443"], "beyond loopback", id="plain HTTP beyond loopback"
+        ),
+        pytest.param(["dashboard", "--dashboard-bind-address=:8443", "--behind-tls-proxy"], "--hosts", id="no host"),
+        pytest.param(["dashboard", "--dashboard-tls-key-file=k.pem"], "go together", id="half of the dashboard's TLS"),
+        pytest.param(["dashboard"], "--api-server", id="no API server"),
         pytest.param(["extender", "--kubeconfig=/nowhere"], "/nowhere", id="no kubeconfig for the extender"),
     ],
 )

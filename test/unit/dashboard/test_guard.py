@@ -17,9 +17,11 @@ from starlette.testclient import TestClient
 from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, Guard
+from tfjob_controller.dashboard.tokens import identity_of
 from tfjob_controller.dashboard.users import BrowserSessions, User
 
 HOST = "127.0.0.1:8001"
+TOKEN = "secret"
 
 
 async def read(request: Request) -> Response:
@@ -29,9 +31,9 @@ async def read(request: Request) -> Response:
 class Site:
     """A page behind the guard, and a browser with a session and one without."""
 
-    def __init__(self) -> None:
+    def __init__(self, token_header: str = "") -> None:
         sessions = BrowserSessions(FakeClock())
-        user = User("me", ScriptedRequester(), "ns", "there", FakeClock())
+        user = User(identity_of(TOKEN), ScriptedRequester(), "ns", "there", FakeClock())
         secret = sessions.start(user)
         session = sessions.find(secret)
         assert session is not None
@@ -39,7 +41,7 @@ class Site:
         self.cookie = f"{COOKIE}={secret}"
         self.app = app = Starlette(
             routes=[Route(path, read, methods=["GET", "POST"]) for path in ("/jobs", "/login", "/static/a.js")],
-            middleware=[Middleware(Guard, sessions=sessions, hosts=[HOST])],
+            middleware=[Middleware(Guard, sessions=sessions, hosts=[HOST], token_header=token_header)],
         )
         self.stranger = TestClient(app, base_url=f"http://{HOST}", follow_redirects=False)
         self.browser = TestClient(app, base_url=f"http://{HOST}", follow_redirects=False, cookies={COOKIE: secret})
@@ -48,6 +50,15 @@ class Site:
 @pytest.fixture
 def site() -> Site:
     return Site()
+
+
+def test_behind_a_proxy_a_cookie_counts_only_with_its_own_token() -> None:
+    site = Site(token_header="x-token")
+    answers = [
+        site.browser.get("/jobs", headers={"x-token": token}).status_code
+        for token in (TOKEN, f"Bearer {TOKEN}", "another", "")
+    ]
+    assert answers == [200, 200, 303, 303]
 
 
 def test_a_host_name_that_is_not_the_dashboards_is_refused(site: Site) -> None:

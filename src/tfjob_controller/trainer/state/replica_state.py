@@ -280,8 +280,8 @@ def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
 def _counts(state: ReplicaState, pod: Pod, exited: Terminated) -> bool:
     """Reports whether the exit says something about the program.
 
-    An exit before the pod's deletion does, except for an error about which the Job controller still decides. It does not
-    for a pod of an Indexed Job: the Job controller deletes pods of which it has not seen yet that they have failed, too.
+    An exit before the pod's deletion does, except for an error about which the Job controller still decides. That does
+    not hold for an Indexed Job, whose controller also deletes pods whose failure it has not seen yet.
     """
     has_own_job = state.job is not None and not state.replica.role.job_name
     is_judged = exited.exit_code != 0 and has_own_job and pod.metadata.deletion_timestamp is not None

@@ -1,0 +1,65 @@
+"""The program `tfjob-controller dashboard`: one dashboard for many people, without rights of its own."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from tfjob_controller.dashboard.server import serve_everybody
+from tfjob_controller.dashboard.tokens import TokenUsers
+from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.options import DashboardOptions
+from tfjob_controller.util.clock import RealClock
+
+log = structlog.get_logger(__name__)
+_HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+
+
+class DashboardStartError(Exception):
+    """The dashboard cannot start; the message is one line."""
+
+
+def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code. Raises `DashboardStartError`."""
+    address = options.dashboard_bind_address
+    assert address is not None  # noqa: S101 -- `resolve_dashboard` refuses it
+    server = ServerConfig(_url(options, environ), authority_file=_authority(options))
+    hosts = [name.strip() for name in options.hosts.split(",") if name.strip()]
+    files = (options.dashboard_tls_cert_file, options.dashboard_tls_key_file)
+    # uvicorn stops at these signals, and raises them again afterwards; the exit code says that this stop was orderly.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    log.info("serving the dashboard", address=str(address), hosts=hosts, server=server.url)
+    try:
+        serve_everybody(
+            TokenUsers(server, RealClock()),
+            (address.host, address.port),
+            hosts,
+            token_header=options.token_header,
+            certificate=files if all(files) else None,
+        )
+    except OSError as error:
+        raise DashboardStartError(f"cannot serve on {address}: {error.strerror or error}") from None
+    return 0
+
+
+def _url(options: DashboardOptions, environ: Mapping[str, str]) -> str:
+    if options.api_server:
+        return options.api_server.rstrip("/")
+    host, port = environ.get(_HOST, ""), environ.get(_PORT, "443")
+    if not host:
+        raise DashboardStartError(
+            "not in a pod: give the URL of the API server by --api-server, or use kubectl tfjob dashboard"
+        )
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _authority(options: DashboardOptions) -> str:
+    if not Path(options.api_server_ca_file).is_file():
+        raise DashboardStartError(
+            f"there is no CA of the API server at {options.api_server_ca_file}: see --api-server-ca-file"
+        )
+    return options.api_server_ca_file
