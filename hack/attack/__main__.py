@@ -129,6 +129,7 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         "nodes": len(stage.nodes),
         "load": round(load[0], 1),
         "apiserver_cpu_cores": round(apiserver_seconds / seconds, 2),
+        "apiserver_max_seconds": round(watchman.apiserver_max_seconds, 1),
         **programs,
         "filter": found["filter"],
         "other": _figures(list(victim.jobs.values())),

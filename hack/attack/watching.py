@@ -39,9 +39,13 @@ class Watchman:
 
     def __init__(self, stage: Stage) -> None:
         self.seen: Mapping[str, Seen] = {name: Seen() for name in LEASES}
+        # The longest that the API server took for an answer: programs that wait for it are late through no fault of
+        # their own.
+        self.apiserver_max_seconds = 0.0
         self._stage = stage
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._watch, args=(name,), daemon=True) for name in LEASES]
+        self._threads.append(threading.Thread(target=self._watch_apiserver, daemon=True))
 
     def start(self) -> None:
         for thread in self._threads:
@@ -94,6 +98,15 @@ class Watchman:
             seen.metrics_failed += not self._is_answered(f"{program.urls[METRICS]}/metrics")
             with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
                 self._look_at_lease(name)
+
+    def _watch_apiserver(self) -> None:
+        begin = 0.0  # 0 while no request is open
+        while not self._stopping.wait(_POLL_SECONDS):
+            begin = begin or time.monotonic()
+            with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
+                self._stage.api.get("/version")
+                self.apiserver_max_seconds = max(self.apiserver_max_seconds, time.monotonic() - begin)
+                begin = 0.0
 
     def _is_answered(self, url: str) -> bool:
         with contextlib.suppress(urllib3.exceptions.HTTPError):
