@@ -1,21 +1,22 @@
-"""Finds `name=value` pairs in a program's log, and keeps the last of each name.
+"""Finds `name=value` pairs in a program's log, and keeps the last one of each name.
 
-Theory of operation. A log comes in pieces of any size. Only what ends in a line end is looked at, so that no number is
-taken for whole before it is; the rest waits for more. Of a piece nobody wants but the last pair of each name, so it is
-searched for the name from its end: what that costs follows the bytes, hardly the lines. A name that is found often and
-never with a value (it may be one letter, or what others print is of ill will) is searched for from the front after
-some tries, which is linear too.
+Theory of operation. A log arrives in pieces of any size. Only complete lines are parsed, so that no number is read
+before all of its digits have arrived. Only the last pair of each name in a piece is needed, so the piece is searched
+backwards for the name, and the cost depends on its bytes and hardly on its lines. If a name is found several times
+without a value (it may be a single letter, or a hostile program prints it), the piece is searched forwards, which is
+linear as well.
 
-What a pair is: the name (not a part of a longer one: `val_loss=1` says nothing of `loss`), `=` with a few blanks around
-it, and a number in decimal or scientific notation, or NaN or an infinity. What goes on like a word or another number
-(`1.5k`, `0x1F`, `1.2.3`, `1,234`) is none: nothing is better than a wrong figure. `%` and other punctuation may follow.
+A pair is the name (not as part of a longer one: `val_loss=1` is no value of `loss`), `=` with a few blanks around it,
+and a number in decimal or scientific notation, NaN or an infinity. A number that continues like a word or another
+number (`1.5k`, `0x1F`, `1.2.3`, `1,234`) is ignored, because no value is better than a wrong one. `%` and other
+punctuation may follow.
 
-Bytes in, since programs print anything: what is no UTF-8 separates words as a blank does, colours are taken away, a
-carriage return ends a line (progress bars), and of a line that is too long the beginning counts.
+The input is bytes, because programs print anything. Bytes that are not UTF-8 separate words, colours are removed, a
+carriage return ends a line (progress bars), and only the beginning of a line that is too long is parsed.
 
 A line may begin with the time at which it was logged, as the API server writes it on request (`timestamps=true`).
 
-Pure; one thread's at a time. Source: Katib's metrics collector for the form of a pair.
+Pure, and for one thread at a time. Source: Katib's metrics collector for the form of a pair.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-# What counts of a line: more than anybody prints who prints figures. The runtime cuts lines here as well.
+# The part of a line that is parsed. Container runtimes split longer lines as well.
 MAX_LINE_BYTES = 16384
-# Names that were found without a value, one after another, before the search begins at the front.
+# How often a name may be found without a value before the piece is searched forwards.
 _TRIES = 32
 _NAME_BYTES = r"A-Za-z0-9_./-"
-# Limits, so that no line makes the search try long runs again and again.
+# Bounded repetitions, so that no line makes the search try long runs repeatedly.
 _NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,5})?"
 _VALUE = rf"({_NUMBER}|[+-]?(?i:nan|inf(?:inity)?))(?![A-Za-z0-9_]|[.,][0-9])"
 _COLOUR = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 _LINE_END = re.compile(rb"[\r\n]")
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?= )")
-# Goes on like a word: a number that is cut here is none.
+# Continues like a word, so that a number that is cut off here is ignored.
 _CUT = b"_"
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedMetric:
-    """`value` is a JSON number, `NaN`, `+Inf` or `-Inf`; `logged_at` is None where the line does not say."""
+    """`value` is a JSON number, `NaN`, `+Inf` or `-Inf`; `logged_at` is None if the line has no time."""
 
     value: str
     logged_at: datetime | None
@@ -58,20 +59,20 @@ class MetricValue:
 
 
 class MetricParser:
-    """Takes one log piece by piece. However it is cut, the pairs are the same."""
+    """Parses one log piece by piece. The pairs do not depend on where the pieces are cut."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._patterns = {name: (name.encode(), _pattern(name)) for name in names}
         self._rest = b""
-        # The rest of a line that was too long comes to nothing.
+        # Whether the rest of a line that was too long is being skipped.
         self._is_dropping = False
-        # Whether what is scanned next begins a line, and not what stands after a carriage return.
+        # Whether the next block begins a line, and does not follow a carriage return.
         self._begins_line = True
         self._stamp = b""
 
     @property
     def last_logged_at(self) -> datetime | None:
-        """What the last line that came whole says of its time."""
+        """When the last complete line was logged; None if it does not say."""
         return _moment(self._stamp)
 
     def feed(self, data: bytes) -> Mapping[str, LoggedMetric]:
@@ -91,7 +92,7 @@ class MetricParser:
         return self._scan(block) if block else {}
 
     def end(self) -> Mapping[str, LoggedMetric]:
-        """The log is over, so its last line is whole as well; what comes next begins a line."""
+        """Parses the last line, since the log has ended. Whatever follows begins a new line."""
         found = self.feed(b"\n")
         self._begins_line = True
         return found
@@ -108,14 +109,14 @@ class MetricParser:
         }
 
     def _remember_stamp(self, block: bytes, begins_line: bool) -> None:
-        """Of the last line in the block; of the one before where that is without."""
+        """Remembers the time of the last line in the block, if it has one."""
         line = block.rfind(b"\n", 0, len(block) - 1) + 1
         if (line or begins_line) and (match := _STAMP.match(block, line)):
             self._stamp = match[0]
 
 
 def _pattern(name: str) -> re.Pattern[bytes]:
-    """Begins with the name itself, which is what a search is fast with."""
+    """The pattern begins with the literal name, which makes searches fast."""
     literal = re.escape(name)
     return re.compile(rf"{literal}(?<![{_NAME_BYTES}]{literal})(?=[ \t]{{0,8}}=[ \t]{{0,8}}{_VALUE})".encode())
 
@@ -136,7 +137,7 @@ def _last(block: bytes, name: bytes, pattern: re.Pattern[bytes]) -> re.Match[byt
 
 
 def _plain(block: bytes) -> bytes:
-    """Without colours, and without what is too much of a line."""
+    """The block without colours, and with long lines cut."""
     lines = block.splitlines(keepends=True)
     if max(map(len, lines), default=0) > MAX_LINE_BYTES:
         block = b"".join(map(_cut, lines))
@@ -149,7 +150,7 @@ def _cut(line: bytes) -> bytes:
 
 
 def _stamp_of(block: bytes, at: int, begins_line: bool) -> bytes:
-    """Of the line that has a pair there; what stands after a carriage return has none, for its line began long ago."""
+    """The time of the line with a pair at `at`; empty after a carriage return, since that line began earlier."""
     line = block.rfind(b"\n", 0, at) + 1
     if block.find(b"\r", line, at) >= 0 or not (line or begins_line):
         return b""
@@ -161,7 +162,7 @@ def _moment(stamp: bytes) -> datetime | None:
     try:
         moment = datetime.fromisoformat(stamp.decode("ascii"))
         moment.astimezone(UTC)
-    except (ValueError, OverflowError):  # an offset can lead out of the years that exist
+    except (ValueError, OverflowError):  # an offset may lead to a year that does not exist
         return None
     return moment
 

@@ -181,8 +181,8 @@ class ProgressReader:
             return replace(known.reading, is_last=has_ended and known.failures >= _LAST_TRIES)
         known.failures = 0
         pattern = pattern_of(job.spec)
-        said = pattern.last_match(text) if pattern is not None else None
-        return replace(known.reading, text=known.reading.text if said is None else said, is_last=has_ended)
+        match = pattern.last_match(text) if pattern is not None else None
+        return replace(known.reading, text=known.reading.text if match is None else match, is_last=has_ended)
 
     def _tail_of(self, pod: Pod) -> str:
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")

@@ -81,8 +81,8 @@ def _stopped_at(state: ReplicaState, now: datetime) -> str:
         or job_outcome(job) == JOB_COMPLETE
     ):
         return ""
-    said = (each for each in job.status.conditions if each.type == JOB_SUSPENDED and each.status == "True")
-    return next((each.last_transition_time or "" for each in said), format_time(now))
+    suspensions = (each for each in job.status.conditions if each.type == JOB_SUSPENDED and each.status == "True")
+    return next((each.last_transition_time or "" for each in suspensions), format_time(now))
 
 
 def _began_before(pod: Pod, moment: str) -> bool:

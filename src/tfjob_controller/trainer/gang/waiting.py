@@ -133,8 +133,8 @@ def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime
         return None
     placed = sum(_has_node(view) for view in step.replica_states)
     least = sum(min_counts(terms.terms, {}).values())
-    said = conditions.find(status.conditions, conditions.SCHEDULED)
-    was_scheduled = said is not None and said.reason == reasons.GANG_SCHEDULED
+    before = conditions.find(status.conditions, conditions.SCHEDULED)
+    was_scheduled = before is not None and before.reason == reasons.GANG_SCHEDULED
     if not plan.policy.is_held and placed >= (1 if was_scheduled else least):
         return GangWait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
     words = _words(terms, step)

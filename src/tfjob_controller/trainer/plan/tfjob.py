@@ -125,11 +125,11 @@ def _gang(job: TFJob, policy: GangPolicy, roles: Sequence[Role]) -> GangTerms | 
         tuple(member_of(role.name, role.replicas, _pod_spec(role.template, spec)) for role in roles),
         scaled_role=WORKER_ROLE,
         min_workers=min_workers_of(spec),
-        max_workers=_most_wished(spec, policy),
+        max_workers=_max_gang_workers(spec, policy),
     )
 
 
-def _most_wished(spec: TFJobSpec, policy: GangPolicy) -> int | None:
+def _max_gang_workers(spec: TFJobSpec, policy: GangPolicy) -> int | None:
     """Returns the maximum of workers for the Gang; 0 if autoscaling is off, None if the job requests none."""
     if spec.autoscaling is None:
         return None

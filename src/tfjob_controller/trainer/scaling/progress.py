@@ -114,8 +114,8 @@ def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
         if plan.progress.pattern is None:
             if pod.metadata.annotations.steps:
                 yield Report(uid, name, pod.metadata.annotations.steps)
-        elif (said := _last_words(plan.progress.pattern, pod)) is not None:
-            yield Report(uid, name, said)
+        elif (reported := _last_words(plan.progress.pattern, pod)) is not None:
+            yield Report(uid, name, reported)
     for uid, reading in (observed.readings or {}).items():
         if plan.progress.pattern is not None and reading.text:
             yield Report(uid, reading.replica, reading.text)

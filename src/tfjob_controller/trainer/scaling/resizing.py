@@ -52,7 +52,7 @@ class ScalingDecision:
     scale_to: int | None = None
 
 
-def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
+def decide_scaling(job_state: JobState, next_conditions: Conditions) -> ScalingDecision:
     """Returns the decision for a job that has not ended, and sets the condition Resizing."""
     wanted = _workers_of(job_state.plan)
     if wanted is None:
@@ -62,14 +62,14 @@ def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
     events = tuple(_events(job_state, old, wanted)) if old is not None and changed else ()
     scaling = _followed(job_state, old or ScalingStatus(workers=wanted), wanted)
     request = None if changed else _request(job_state, wanted)
-    _set_resizing(job_state, scaling, said, changed=changed)
+    _set_resizing(job_state, scaling, next_conditions, changed=changed)
     if (
         request is None
         or job_state.plan.scaling.autoscaling != ON
         or job_state.plan.policy.suspend
         or _is_resizing(job_state)
     ):
-        recommendations = tuple(_recommendations(job_state, wanted, request, said))
+        recommendations = tuple(_recommendations(job_state, wanted, request, next_conditions))
         return ScalingDecision(replace(scaling, target=0, target_reason=""), (*events, *recommendations))
     return ScalingDecision(
         replace(scaling, target=request.workers, target_reason=request.reason), events, request.workers
@@ -169,29 +169,31 @@ def _is_finishing(job_state: JobState) -> bool:
 
 
 def _recommendations(
-    job_state: JobState, wanted: int, request: RequestedWorkers | None, said: Conditions
+    job_state: JobState, wanted: int, request: RequestedWorkers | None, next_conditions: Conditions
 ) -> Iterator[StatusEvent]:
     """Yields an event for each new request. The condition is cleared when there is no request any more."""
-    before = said.find(conditions.RESIZING)
-    if request is None or job_state.plan.scaling.autoscaling == ON or said.is_true(conditions.RESIZING):
+    before = next_conditions.find(conditions.RESIZING)
+    if request is None or job_state.plan.scaling.autoscaling == ON or next_conditions.is_true(conditions.RESIZING):
         if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
             words = f"No other number of {job_state.plan.scaling.role}s is recommended"
-            said.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, words)
+            next_conditions.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, words)
         return
     words = f"recommends {wanted} → {request.workers} {job_state.plan.scaling.role}s: {request.reason}"
     if before is None or before.message != words:
         yield StatusEvent(NORMAL, reasons.RESIZE_RECOMMENDED, words)
-    said.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
+    next_conditions.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
 
 
-def _set_resizing(job_state: JobState, scaling: ScalingStatus, said: Conditions, *, changed: bool) -> None:
+def _set_resizing(job_state: JobState, scaling: ScalingStatus, next_conditions: Conditions, *, changed: bool) -> None:
     turns_over = job_state.status.scaling is not None and scaling.generation != job_state.status.scaling.generation
-    before = said.find(conditions.RESIZING)
+    before = next_conditions.find(conditions.RESIZING)
     if changed:
         words = _resize_message(job_state, scaling.before, scaling.workers, scaling.reason)
-        said.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
-    elif before is not None and said.is_true(conditions.RESIZING) and not turns_over and not _lags(job_state):
-        said.set(conditions.RESIZING, False, reasons.RESIZED, before.message)
+        next_conditions.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
+    elif (
+        before is not None and next_conditions.is_true(conditions.RESIZING) and not turns_over and not _lags(job_state)
+    ):
+        next_conditions.set(conditions.RESIZING, False, reasons.RESIZED, before.message)
 
 
 def _lags(job_state: JobState) -> bool:

@@ -103,7 +103,9 @@ def classify_replicas(
         no_pod_before="" if (started or "") > format_time(no_pod_before) else format_time(no_pod_before),
     )
     done = _remembered(plan, observed, succeeded)
-    states = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas.all)
+    states = (
+        _classify(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas.all
+    )
     if not plan.replicas.restarts_together:
         return tuple(states)
     return tuple(as_restarting(state) if _may_be_tried_again(state) else state for state in states)
@@ -167,7 +169,7 @@ def has_failed_while_suspended(job: BatchJob) -> bool:
     return job.spec.suspend and job_outcome(job) == JOB_FAILED
 
 
-def _view(
+def _classify(
     replica: Replica, observed: ObservedState, is_remembered: bool, suspended: bool, times: _Times
 ) -> ReplicaState:
     job = observed.jobs.get(replica.name)
@@ -178,7 +180,11 @@ def _view(
     if replica.name in observed.interrupted:
         return ReplicaState(replica, RUNNING, job, pod, pods)
     outcome = "" if job is None or _is_ahead(job, pod, times.lost_before) else job_outcome(job)
-    state = _view_without_pod(replica, job, outcome, times) if pod is None else _look(replica, job, pod, pods, times)
+    state = (
+        _classify_without_pod(replica, job, outcome, times)
+        if pod is None
+        else _classify_by_pod(replica, job, pod, pods, times)
+    )
     if outcome == JOB_FAILED and replica.decides:
         if _was_stopped(state):
             return ReplicaState(replica, UNKNOWN, job, pod, pods, must_redo=True)
@@ -212,7 +218,7 @@ def _pods_of(job: BatchJob | None, pods: Sequence[Pod]) -> Sequence[Pod]:
     return tuple(pod for pod in pods if is_owned_by(pod, uid))
 
 
-def _view_without_pod(replica: Replica, job: BatchJob | None, outcome: str, times: _Times) -> ReplicaState:
+def _classify_without_pod(replica: Replica, job: BatchJob | None, outcome: str, times: _Times) -> ReplicaState:
     if outcome:
         return ReplicaState(replica, RUNNING, job, is_restarting=True, must_redo=True)
     return ReplicaState(replica, RUNNING, job, pending=_why_no_pod(replica, job, times))
@@ -228,7 +234,9 @@ def _why_no_pod(replica: Replica, job: BatchJob | None, times: _Times) -> str:
     return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {replica.job_name}` says why (quota?)"
 
 
-def _look(replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> ReplicaState:
+def _classify_by_pod(
+    replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod], times: _Times
+) -> ReplicaState:
     """Classifies a replica by its newest pod alone."""
     container = training_container(pod, replica.role.container)
     is_up = container is not None and container.state.running is not None
@@ -250,10 +258,10 @@ def _look(replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod],
     )
     if exited is None and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         return state
-    return _judge(state, pod, times)
+    return _classify_by_exit(state, pod, times)
 
 
-def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
+def _classify_by_exit(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
     """Classifies a replica whose pod has ended at least once, or is being deleted."""
     replica, exited = state.replica, state.exited
     is_over = (
@@ -300,11 +308,13 @@ def is_lost(pod: Pod, moment: str) -> bool:
 
 def seconds_until_change(states: Sequence[ReplicaState], started: str | None, now: datetime) -> float | None:
     """Returns when the first of the states will change by the passing of time alone; None if none will."""
-    looks = (look for state in states if (look := _next_look(state, started or "", now)) is not None)
-    return min(looks, default=None)
+    times = (
+        seconds for state in states if (seconds := _seconds_until_next_change(state, started or "", now)) is not None
+    )
+    return min(times, default=None)
 
 
-def _next_look(state: ReplicaState, started: str, now: datetime) -> float | None:
+def _seconds_until_next_change(state: ReplicaState, started: str, now: datetime) -> float | None:
     job, pod = state.job, state.pod
     if pod is None:
         if job is None or state.pending or state.state != RUNNING or job.spec.suspend or job.status.failed:

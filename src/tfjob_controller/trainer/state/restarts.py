@@ -77,7 +77,7 @@ def next_restart_counts(
 ) -> dict[str, int]:
     """Returns the recorded counts, raised to those of the present objects and of `replaced` (`replaced_counts`)."""
     raised = dict(counts)
-    seen = (pair for state in states for pair in _seen(state))
+    seen = (pair for state in states for pair in _observed_counts(state))
     for uid, count in (*seen, *replaced.items()):
         if count > raised.get(uid, 0):
             raised[uid] = count
@@ -135,10 +135,14 @@ def are_failures_recorded(state: ReplicaState, counts: Mapping[str, int]) -> boo
 
 def restarted_ids(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> list[str]:
     """Returns the replicas that were restarted since `counts` were recorded, in the plan's order."""
-    return [state.replica.id for state in states if any(count > counts.get(uid, 0) for uid, count in _seen(state))]
+    return [
+        state.replica.id
+        for state in states
+        if any(count > counts.get(uid, 0) for uid, count in _observed_counts(state))
+    ]
 
 
-def _seen(state: ReplicaState) -> list[tuple[str, int]]:
+def _observed_counts(state: ReplicaState) -> list[tuple[str, int]]:
     """Returns the counts above 0 of one replica, by UID."""
     seen = []
     if state.job is not None and (failed := _failures(state, state.job)):
@@ -212,7 +216,9 @@ def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> Obs
         return observed
     pods = {
         name: [
-            pod for pod in some if not (replica_state.is_lost(pod, moment) and _is_of_before(plan, observed, name, pod))
+            pod
+            for pod in some
+            if not (replica_state.is_lost(pod, moment) and _is_of_earlier_job(plan, observed, name, pod))
         ]
         if name in going
         else some
@@ -221,10 +227,10 @@ def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> Obs
     return dataclasses.replace(observed, pods=pods)
 
 
-def _is_of_before(plan: Plan, observed: ObservedState, name: str, pod: Pod) -> bool:
+def _is_of_earlier_job(plan: Plan, observed: ObservedState, name: str, pod: Pod) -> bool:
     """Reports whether the pod's Job is gone, or is of an earlier attempt of a set that restarts together."""
     return name not in observed.jobs or (
-        plan.replicas.restarts_together and plan.restart_attempt > 0 and not _is_now(plan, pod)
+        plan.replicas.restarts_together and plan.restart_attempt > 0 and not _is_of_current_attempt(plan, pod)
     )
 
 
@@ -236,7 +242,7 @@ def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -
         for pod in some
         if pod.metadata.deletion_timestamp is not None
         and not is_finished(pod)
-        and _is_of_before(plan, observed, name, pod)
+        and _is_of_earlier_job(plan, observed, name, pod)
     )
     # One second is added, since timestamps have whole seconds.
     left = (seconds_until(each, replica_state.LOST_AFTER_SECONDS + 1, now) for each in going)
@@ -249,12 +255,12 @@ def of_current_attempt(plan: Plan, observed: ObservedState) -> ObservedState:
         return observed
     return dataclasses.replace(
         observed,
-        jobs={name: job for name, job in observed.jobs.items() if _is_now(plan, job)},
-        pods={name: [pod for pod in pods if _is_now(plan, pod)] for name, pods in observed.pods.items()},
+        jobs={name: job for name, job in observed.jobs.items() if _is_of_current_attempt(plan, job)},
+        pods={name: [pod for pod in pods if _is_of_current_attempt(plan, pod)] for name, pods in observed.pods.items()},
     )
 
 
-def _is_now(plan: Plan, obj: Object) -> bool:
+def _is_of_current_attempt(plan: Plan, obj: Object) -> bool:
     """Reports whether the object is of the current attempt, or of a step that is not restarted with the others."""
     return RESTART_ATTEMPT not in obj.metadata.labels or is_of_attempt(plan, obj)
 

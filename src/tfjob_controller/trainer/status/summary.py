@@ -1,7 +1,7 @@
 """Fills in the phase, state, reason and conditions of a status, and returns the events that follow from it.
 
-`figures` is the status with its counts (`counts.py`). `said` has the conditions, which are updated in place. Events of
-a status are emitted once it is written. `controller.reporter` emits those of writes.
+`figures` is the status with its counts (`counts.py`). `next_conditions` has the conditions, which are
+updated in place. Events of a status are emitted once it is written. `controller.reporter` emits those of writes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,19 @@ PENDING = "Pending"
 
 
 def ended_status(
-    figures: TrainingStatus, completion: Completion, said: Conditions, now_text: str, *, nothing_to_clean: bool
+    figures: TrainingStatus,
+    completion: Completion,
+    next_conditions: Conditions,
+    now_text: str,
+    *,
+    nothing_to_clean: bool,
 ) -> TrainingStatus:
     """Returns the status of a job that has ended. With nothing to clean up, the phase CleanUp is skipped."""
-    said.clear(conditions.RUNNING, completion.reason, completion.message)
-    said.clear(conditions.RESTARTING, completion.reason, completion.message)
-    if said.is_true(conditions.RESIZING):
-        said.set(conditions.RESIZING, False, completion.reason, completion.message)
-    said.set(
+    next_conditions.clear(conditions.RUNNING, completion.reason, completion.message)
+    next_conditions.clear(conditions.RESTARTING, completion.reason, completion.message)
+    if next_conditions.is_true(conditions.RESIZING):
+        next_conditions.set(conditions.RESIZING, False, completion.reason, completion.message)
+    next_conditions.set(
         conditions.SUCCEEDED if completion.succeeded else conditions.FAILED, True, completion.reason, completion.message
     )
     final = replica_state.SUCCEEDED if completion.succeeded else replica_state.FAILED
@@ -55,7 +60,7 @@ def ended_status(
         summary=final,
         reason=completion.message,
         completion_time=now_text,
-        conditions=said.all(),
+        conditions=next_conditions.all(),
     )
 
 
@@ -63,39 +68,39 @@ def last_phase(succeeded: bool) -> str:
     return PHASE_DONE if succeeded else PHASE_FAILED
 
 
-def suspended_status(figures: TrainingStatus, said: Conditions) -> TrainingStatus:
+def suspended_status(figures: TrainingStatus, next_conditions: Conditions) -> TrainingStatus:
     words = "Suspended: spec.suspend is true"
-    said.clear(conditions.RUNNING, reasons.SUSPENDED, words)
-    said.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
-    said.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
-    scheduled = said.find(conditions.SCHEDULED)
+    next_conditions.clear(conditions.RUNNING, reasons.SUSPENDED, words)
+    next_conditions.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
+    next_conditions.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
+    scheduled = next_conditions.find(conditions.SCHEDULED)
     if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
-        said.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
+        next_conditions.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
     return replace(
         figures,
         phase=PHASE_CREATING,
         state=replica_state.UNKNOWN,
         summary=conditions.SUSPENDED,
         reason=words,
-        conditions=said.all(),
+        conditions=next_conditions.all(),
     )
 
 
 def active_status(
-    job_state: JobState, figures: TrainingStatus, said: Conditions, obstacles: Sequence[Obstacle]
+    job_state: JobState, figures: TrainingStatus, next_conditions: Conditions, obstacles: Sequence[Obstacle]
 ) -> TrainingStatus:
     chief, runner = job_state.replica_states[0], _runner(job_state.replica_states[0], job_state.step)
-    said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
+    next_conditions.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
     missing = missing_replicas(job_state.unfinished)
     is_up = runner.is_up and not missing
     if is_up and not job_state.must_restart_all:
-        said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
+        next_conditions.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
     elif runner.is_up and missing:
         words = f"Fewer {runner.replica.role.name}s than the minimum of {runner.replica.role.min_replicas} run"
-        said.clear(conditions.RUNNING, reasons.TOO_FEW_NODES, words)
+        next_conditions.clear(conditions.RUNNING, reasons.TOO_FEW_NODES, words)
     else:
-        said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
-    _say_restarting(job_state, said)
+        next_conditions.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
+    _set_restarting(job_state, next_conditions)
     phase = (
         PHASE_RUNNING if (is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back else PHASE_CREATING
     )
@@ -104,9 +109,11 @@ def active_status(
         figures,
         phase=phase,
         state=_state_of(job_state.plan, phase, chief),
-        summary=PHASE_RUNNING if said.is_true(conditions.RUNNING) and not job_state.is_held_back else PENDING,
+        summary=PHASE_RUNNING
+        if next_conditions.is_true(conditions.RUNNING) and not job_state.is_held_back
+        else PENDING,
         reason=reason,
-        conditions=said.all(),
+        conditions=next_conditions.all(),
     )
 
 
@@ -124,19 +131,19 @@ def _state_of(plan: Plan, phase: str, chief: ReplicaState) -> str:
     return replica_state.RUNNING if phase == PHASE_RUNNING else replica_state.UNKNOWN
 
 
-def _say_restarting(job_state: JobState, said: Conditions) -> None:
+def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
     over = {state.replica.id for state in job_state.restart_causes}
     restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
     if restarting:
         words = f"{join_ids(restarting)} will be restarted"
         # The back-off of each restart starts at its own failure, also if the condition is True already (`restarts.py`).
-        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
-    elif not _is_still_restarting(job_state, said):
-        said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits for a restart")
+        next_conditions.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
+    elif not _is_still_restarting(job_state, next_conditions):
+        next_conditions.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits for a restart")
 
 
-def _is_still_restarting(job_state: JobState, said: Conditions) -> bool:
-    if not job_state.plan.replicas.restarts_together or not said.is_true(conditions.RESTARTING):
+def _is_still_restarting(job_state: JobState, next_conditions: Conditions) -> bool:
+    if not job_state.plan.replicas.restarts_together or not next_conditions.is_true(conditions.RESTARTING):
         return False
     return not _are_up_together(job_state.unfinished)
 

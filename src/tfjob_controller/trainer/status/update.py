@@ -97,32 +97,32 @@ def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
         return _finished(job, now)
     text = format_time(now)
     words = f"invalid job spec: {why}"
-    said = Conditions(job.status.conditions, text, job.metadata.generation)
-    said.clear(conditions.RUNNING, reasons.INVALID_SPEC, words)
-    said.set(conditions.FAILED, True, reasons.INVALID_SPEC, words)
+    next_conditions = Conditions(job.status.conditions, text, job.metadata.generation)
+    next_conditions.clear(conditions.RUNNING, reasons.INVALID_SPEC, words)
+    next_conditions.set(conditions.FAILED, True, reasons.INVALID_SPEC, words)
     status = replace(
         job.status,
         phase=PHASE_FAILED,
         state=replica_state.FAILED,
         summary=replica_state.FAILED,
         reason=words,
-        conditions=said.all(),
+        conditions=next_conditions.all(),
         observed_generation=job.metadata.generation,
         completion_time=text,
     )
-    return _result(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, words),), now)
+    return _result_of_end(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, words),), now)
 
 
 def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
     """Returns the status of a job that cannot be planned yet."""
-    said = _seen(job, now)
+    next_conditions = _conditions_when_observed(job, now)
     status = replace(
         job.status,
         phase=job.status.phase or PHASE_CREATING,
         state=job.status.state or replica_state.UNKNOWN,
         summary=job.status.summary or PENDING,
         reason=why,
-        conditions=said.all(),
+        conditions=next_conditions.all(),
         observed_generation=job.metadata.generation,
     )
     return StatusResult(job.status if status == job.status else status)
@@ -136,7 +136,9 @@ def finished_status(job: TrainingJob, now: datetime) -> StatusResult:
     return StatusResult(job.status, wake_after_seconds=max(0.0, left), delete_job=left <= 0)
 
 
-def _result(job: TrainingJob, status: TrainingStatus, events: tuple[StatusEvent, ...], now: datetime) -> StatusResult:
+def _result_of_end(
+    job: TrainingJob, status: TrainingStatus, events: tuple[StatusEvent, ...], now: datetime
+) -> StatusResult:
     """Returns the result for a job that has just finished, whose time to live begins."""
     left = ttl_seconds_left(job.ttl_seconds_after_finished, status.completion_time, now)
     return StatusResult(status, events, left)
@@ -144,38 +146,40 @@ def _result(job: TrainingJob, status: TrainingStatus, events: tuple[StatusEvent,
 
 def _finished(job: TrainingJob, now: datetime) -> StatusResult:
     status = replace(job.status, phase=last_phase(job.status.state == replica_state.SUCCEEDED))
-    return _result(job, status, (phase_event(status),), now)
+    return _result_of_end(job, status, (phase_event(status),), now)
 
 
-def _seen(job: TrainingJob, now: datetime) -> Conditions:
-    said = Conditions(job.status.conditions, format_time(now), job.metadata.generation)
-    said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
-    return said
+def _conditions_when_observed(job: TrainingJob, now: datetime) -> Conditions:
+    next_conditions = Conditions(job.status.conditions, format_time(now), job.metadata.generation)
+    next_conditions.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
+    return next_conditions
 
 
 def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
     """Returns the next status of a job that had not ended."""
     plan, wait, old = job_state.plan, job_state.wait, job_state.status
-    said = _seen(job_state.job, job_state.now)
+    next_conditions = _conditions_when_observed(job_state.job, job_state.now)
     if wait is not None and not plan.policy.is_suspended_by_user:
-        said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
+        next_conditions.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
     figures = with_counts(job_state)
     completion = job_state.completion or refusal(obstacles)
     if completion is not None:
         if job_state.observed.is_unread or is_unread(plan, job_state.observed):
             return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
         nothing_to_clean = is_cleaned_up(plan, job_state.observed, job_state.replica_states)
-        status = ended_status(figures, completion, said, format_time(job_state.now), nothing_to_clean=nothing_to_clean)
-        return _told(job_state, status, ScalingDecision(old.scaling))
-    resizing = decide_scaling(job_state, said)
+        status = ended_status(
+            figures, completion, next_conditions, format_time(job_state.now), nothing_to_clean=nothing_to_clean
+        )
+        return _result_of(job_state, status, ScalingDecision(old.scaling))
+    resizing = decide_scaling(job_state, next_conditions)
     figures = with_restart(job_state, replace(figures, scaling=resizing.scaling))
     if plan.policy.is_suspended_by_user:
-        return _told(job_state, suspended_status(figures, said), resizing)
-    status = active_status(job_state, figures, said, obstacles)
-    return _told(job_state, status, resizing, suspends=wait is not None and wait.suspends)
+        return _result_of(job_state, suspended_status(figures, next_conditions), resizing)
+    status = active_status(job_state, figures, next_conditions, obstacles)
+    return _result_of(job_state, status, resizing, suspends=wait is not None and wait.suspends)
 
 
-def _told(
+def _result_of(
     job_state: JobState, status: TrainingStatus, resizing: ScalingDecision, *, suspends: bool = False
 ) -> StatusResult:
     """Returns the result for the status, with its events and when to sync the job again."""
@@ -187,19 +191,19 @@ def _told(
         )
     events = (*status_events(job_state, status), *resizing.events)
     if is_finished(status):
-        return _result(job_state.job, status, events, job_state.now)
-    is_last_sight = _is_last_sight(job_state)
+        return _result_of_end(job_state.job, status, events, job_state.now)
+    would_lose_success = _would_lose_success(job_state)
     return StatusResult(
         status,
         events,
-        0.0 if is_last_sight or _waits_for_the_record(job_state, status) else _wake_after(job_state, status),
+        0.0 if would_lose_success or _has_actions_after_write(job_state, status) else _wake_after(job_state, status),
         suspend_job=suspends,
         scale_to=resizing.scale_to,
-        is_urgent=has_last_words(job_state.observed, old.progress, status.progress) or is_last_sight,
+        is_urgent=has_last_words(job_state.observed, old.progress, status.progress) or would_lose_success,
     )
 
 
-def _waits_for_the_record(job_state: JobState, status: TrainingStatus) -> bool:
+def _has_actions_after_write(job_state: JobState, status: TrainingStatus) -> bool:
     """Reports whether actions are due as soon as this status is written."""
     plan, old = job_state.plan, job_state.status
     if status.phase == PHASE_CLEAN_UP or any(state.must_redo for state in job_state.replica_states):
@@ -209,7 +213,7 @@ def _waits_for_the_record(job_state: JobState, status: TrainingStatus) -> bool:
     return (old.scaling is not None or plan.scaling.resize == BY_RESTART) and status.scaling != old.scaling
 
 
-def _is_last_sight(job_state: JobState) -> bool:
+def _would_lose_success(job_state: JobState) -> bool:
     """Reports whether the Job of a replica whose success is not recorded yet is gone, or will be deleted next."""
     stale = {job.metadata.name for job in job_state.stale.jobs}
     return any(
@@ -237,10 +241,10 @@ def is_minor(old: TrainingStatus, result: StatusResult) -> bool:
     """Reports whether the write may be delayed: only counts and messages differ, which can be observed again."""
     if result.events or result.is_urgent:
         return False
-    return _of_substance(old) == _of_substance(result.status)
+    return _without_minor_fields(old) == _without_minor_fields(result.status)
 
 
-def _of_substance(status: TrainingStatus) -> TrainingStatus:
+def _without_minor_fields(status: TrainingStatus) -> TrainingStatus:
     return replace(
         status,
         reason="",
