@@ -81,8 +81,10 @@ def test_an_elastic_indexed_job_loses_its_highest_indexes_and_gets_them_back(gan
         members = [{"name": "node", "count": count, "resources": {"cpu": "1"}, "indexed": True}]
         api.patch(f"{GANGS.format('gangs')}/elastic", {"spec": {"members": members}})
         api.patch(f"{JOBS}/elastic", {"spec": {"completions": count, "parallelism": count}})
+        members_now = [f"node-{index}" for index in range(count)]
+        # Before anybody has seen the change, the old pods are where the old placement has them.
+        eventually(lambda: sorted(owner.nodes("elastic")) == sorted(placed(owner.status("elastic"))) == members_now, 30)
         eventually(lambda: owner.nodes("elastic") == placed(owner.status("elastic")), 30)
-        assert sorted(owner.nodes("elastic")) == [f"node-{index}" for index in range(count)]
 
     for count in (2, 4):
         resize(count)
