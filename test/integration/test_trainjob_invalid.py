@@ -38,7 +38,7 @@ def lax_crd(file: str) -> Object:
     crd: Object = yaml.safe_load((CRDS / f"{file}.yaml").read_text())
     (version,) = crd["spec"]["versions"]
     version["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version["subresources"].pop("scale", None)
+    version.get("subresources", {}).pop("scale", None)
     return crd
 
 
