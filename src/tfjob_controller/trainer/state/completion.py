@@ -175,12 +175,19 @@ def _is_over(state: ReplicaState) -> bool:
 def _failed_replica(
     states: Sequence[ReplicaState], restarting: Sequence[ReplicaState], now: datetime
 ) -> Completion | None:
-    for state in states:
-        if state.state == replica_state.FAILED and state.replica.decides:
-            if is_consequence(state, restarting) or seconds_until_attributed(state, states, now):
-                continue
-            return Completion(False, reasons.REPLICA_FAILED, shortened(failure_message(state)))
-    return None
+    failed = [
+        state
+        for state in states
+        if state.state == replica_state.FAILED
+        and state.replica.decides
+        and not is_consequence(state, restarting)
+        and not seconds_until_attributed(state, states, now)
+    ]
+    if not failed:
+        return None
+    # The Job controller deletes pods that it has not seen failing yet. The one that is named should keep its log.
+    kept = (state for state in failed if state.pod is None or state.pod.metadata.deletion_timestamp is None)
+    return Completion(False, reasons.REPLICA_FAILED, shortened(failure_message(next(kept, failed[0]))))
 
 
 def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Completion | None:

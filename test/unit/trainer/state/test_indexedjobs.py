@@ -96,6 +96,18 @@ def test_a_node_that_has_failed_before_it_was_deleted_fails_the_job_with_its_per
     assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-0 failed: exit code 1")
 
 
+def test_the_node_that_is_named_as_the_cause_is_one_whose_pod_stays() -> None:
+    cluster = running_train_world(nodes=2)
+    for node in ("node-0", "node-1"):
+        cluster.exits(node, 1, phase="Failed")
+    cluster.advance(1)
+    cluster.pod_deleted("node-0")
+    cluster.job_ends("node-1", "Failed")
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert cluster.job.status.reason == "node-1 failed: exit code 1"
+
+
 def test_a_pod_that_was_deleted_before_another_one_failed_is_a_cause() -> None:
     cluster = running_train_world(nodes=3)
     cluster.pod_deleted("node-0")
