@@ -95,6 +95,7 @@ TRAINJOB = CustomKind(
             ("ContainerOverride", "env"): _TRAINING_ENV,
             ("ContainerOverride", "volume_mounts"): {"items": {**_MOUNT, "required": ["mountPath", "name"]}},
             ("PodSpecOverride", "volumes"): {"items": {**_VOLUME, "required": ["name"]}},
+            ("ElasticPolicy", "metrics"): {"items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
             ("PodSpecOverride", "tolerations"): {"items": open_object("Toleration", TOLERATION_FIELDS)},
             ("PodSpecOverride", "affinity"): open_object("Affinity", AFFINITY_FIELDS),
             ("PodSpecOverride", "image_pull_secrets"): {"items": {**_REFERENCE, "required": ["name"]}},

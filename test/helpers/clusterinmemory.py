@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from helpers.manifests import tfjob
 from tfjob_controller.api.common.core import (
+    HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
     PODS,
     SERVICES,
@@ -25,6 +26,7 @@ from tfjob_controller.api.common.core import (
     Condition,
     ContainerState,
     ContainerStatus,
+    HorizontalPodAutoscaler,
     Pod,
     PodGroup,
     PodMeta,
@@ -110,6 +112,7 @@ class World:
     gangs: GangPolicy = NO_GANGS
     gang: Gang | None = None
     pod_group: PodGroup | None = None
+    autoscaler: HorizontalPodAutoscaler | None = None
     now: datetime = START
     jobs: dict[str, BatchJob] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
@@ -157,6 +160,7 @@ class World:
             readings=self.readings,
             has_secret=self.has_secret,
             pod_group=self.pod_group,
+            autoscaler=self.autoscaler,
             orphans=dict(self.orphans),
         )
 
@@ -232,6 +236,9 @@ class World:
         elif kind in ("PodGroup", "Workload"):
             assert self.pod_group is None
             self.pod_group = msgspec.convert(given, PodGroup)
+        elif kind == "HorizontalPodAutoscaler":
+            assert self.autoscaler is None
+            self.autoscaler = msgspec.convert(given, HorizontalPodAutoscaler)
         elif kind == "Service":
             self.services[name] = msgspec.convert(given, Service)
         elif kind == "Secret":
@@ -268,6 +275,10 @@ class World:
         if patch.resource == JOBS:
             self._resize_job(patch.name, patch.body["spec"])
             return
+        if patch.resource == HORIZONTAL_POD_AUTOSCALERS:
+            merged = _merged(msgspec.to_builtins(self.autoscaler), patch.body)
+            self.autoscaler = msgspec.convert(merged, HorizontalPodAutoscaler)
+            return
         if self.pod_group is not None:
             self.pod_group = msgspec.convert(_merged(msgspec.to_builtins(self.pod_group), patch.body), PodGroup)
             return
@@ -298,6 +309,8 @@ class World:
             del self.services[name]
         elif plural in ("podgroups", "workloads"):
             self.pod_group = None
+        elif plural == HORIZONTAL_POD_AUTOSCALERS.plural:
+            self.autoscaler = None
         elif plural == PODS.plural:
             for child in self.pods:
                 self.pods[child] = [pod for pod in self.pods[child] if pod.metadata.name != name]

@@ -10,6 +10,8 @@ The jobs of the scenario, in one namespace:
 - `trained` is a TrainJob that goes from its creation to the end of its time to live (status, delete)
 - `launched` is a job for MPI, whose Secret is created (create), and `launched-before` one whose Secret exists before
   it, without labels: it is read, and not changed (get)
+- `autoscaled` is an elastic TrainJob whose HorizontalPodAutoscaler is created and deleted (create, delete), and
+  `autoscaled-before` one whose HorizontalPodAutoscaler exists before it, without labels (get, patch)
 - `impatient` waits too long for its gang, and is suspended (patch)
 - `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early and is recreated;
   its master runs until `relent`
@@ -333,8 +335,25 @@ class Play:
         elastic = {"gang": {"enabled": True}, "elasticPolicy": {"minNodes": 1, "maxNodes": 2}}
         long = runs(60)["metadata"]["annotations"]
         self._train(trainjob("stretched", 2, ["torchrun", "x"], annotations=long, **elastic))
+        self._autoscaled(notes)
         gang = {"enabled": True, "timeoutSeconds": 1, "onTimeout": "Suspend"}
         self._train(trainjob("impatient", 1, gang=gang))
+
+    def _autoscaled(self, notes: dict[str, str]) -> None:
+        target = {
+            "type": "Resource",
+            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        }
+        policy = {"elasticPolicy": {"minNodes": 1, "maxNodes": 2, "metrics": [target]}}
+        self._train(trainjob("autoscaled", 1, ["torchrun", "x"], annotations=notes, **policy))
+        before = self._train(trainjob("autoscaled-before", 1, ["torchrun", "x"], annotations=notes, **policy))
+        owner = {**self._owner(before), "apiVersion": before["apiVersion"], "kind": before["kind"]}
+        spec = {
+            "scaleTargetRef": {"apiVersion": before["apiVersion"], "kind": "TrainJob", "name": "autoscaled-before"},
+            "maxReplicas": 3,
+        }
+        fields = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
+        self._make("/apis/autoscaling/v2", "horizontalpodautoscalers", "autoscaled-before", owner, **fields)
 
     def _train(self, manifest: Object) -> Object:
         return self.jobs.api.create(TRAINJOBS.path(self.jobs.namespace), manifest)

@@ -253,3 +253,63 @@ def test_a_gang_starts_with_a_part_grows_into_free_capacity_and_gives_way_to_oth
     assert gangs.uids("elastic") == before
     assert gangs.jobs.get("elastic")["spec"]["numNodes"] == 4
     assert (shrunk["scaling"]["reason"][:12], shrunk.get("restarts", 0)) == ("capacity for", 0)
+
+
+HPAS = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
+
+
+def of_cpu(utilization: int) -> Object:
+    target = {"type": "Utilization", "averageUtilization": utilization}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def test_a_job_with_metrics_has_an_autoscaler_that_follows_it_and_ends_with_it(elastic: Elastic) -> None:
+    api, path = elastic.jobs.api, f"{HPAS.format(elastic.jobs.namespace)}/measured"
+    elastic.submit("measured", 2, elasticPolicy={**BOUNDS, "metrics": [of_cpu(80)]})
+    elastic.await_ready("measured", 2)
+    found = api.get(path)
+    assert (found["spec"]["minReplicas"], found["spec"]["maxReplicas"]) == (2, 6)
+    assert found["spec"]["scaleTargetRef"]["kind"] == "TrainJob"
+    # Kubernetes' own controller finds the scale of the job.
+    is_able = {"type": "AbleToScale", "status": "True"}.items()
+    eventually(lambda: any(is_able <= each.items() for each in api.get(path)["status"].get("conditions", ())), SECONDS)
+    metrics = [
+        of_cpu(60),
+        {
+            "type": "Resource",
+            "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1024Mi"}},
+        },
+    ]
+    elastic.jobs.change({"spec": {"elasticPolicy": {"metrics": metrics}}}, "measured")
+    eventually(lambda: len(api.get(path)["spec"]["metrics"]) == 2, SECONDS)
+    for index in (0, 1):
+        elastic.end("measured", index, 0)
+    elastic.await_status("measured", lambda status: status["phase"] == "Done")
+    eventually(lambda: api.find(path) is None, SECONDS)
+
+
+def test_metrics_that_the_server_refuses_are_named_and_the_job_trains_on(elastic: Elastic) -> None:
+    elastic.submit("mismeasured", 2, elasticPolicy={**BOUNDS, "metrics": [{"type": "Nonsense"}]})
+    elastic.await_ready("mismeasured", 2)
+    status = elastic.await_status("mismeasured", lambda status: "HorizontalPodAutoscaler" in status.get("reason", ""))
+    assert "spec.metrics[0].type" in status["reason"]
+    assert condition(status, "Running")["status"] == "True"
+    elastic.jobs.change({"spec": {"elasticPolicy": {"metrics": [of_cpu(50)]}}}, "mismeasured")
+    elastic.await_status("mismeasured", lambda status: not status.get("reason"))
+
+
+def test_an_autoscaler_of_somebody_else_is_named_and_not_touched(elastic: Elastic) -> None:
+    folder = HPAS.format(elastic.jobs.namespace)
+    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}, "maxReplicas": 3}
+    theirs = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "taken"},
+        "spec": spec,
+    }
+    before = elastic.jobs.api.create(folder, theirs)
+    elastic.submit("taken", 2, elasticPolicy={**BOUNDS, "metrics": [of_cpu(80)]})
+    elastic.await_ready("taken", 2)
+    elastic.await_status("taken", lambda status: "is not this job's" in status.get("reason", ""))
+    assert elastic.jobs.api.get(f"{folder}/taken")["metadata"]["uid"] == before["metadata"]["uid"]
+    assert elastic.jobs.api.get(f"{folder}/taken")["spec"]["scaleTargetRef"]["name"] == "theirs"

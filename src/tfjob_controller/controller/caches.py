@@ -11,12 +11,14 @@ from typing import Any
 
 from tfjob_controller.api.common.core import (
     CONFIG_MAPS,
+    HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
     PODS,
     SECRETS,
     SERVICES,
     BatchJob,
     ConfigMap,
+    HorizontalPodAutoscaler,
     Pod,
     PodGroup,
     Secret,
@@ -36,6 +38,7 @@ from tfjob_controller.controller.handlers import (
     JobHandler,
     RuntimeHandler,
     TriggerLog,
+    autoscaler_matters,
     by_runtime_label,
     gang_priority,
     identity_matters,
@@ -103,9 +106,21 @@ class ControllerCaches:
             else None
         )
         self.trainjobs = TrainJobCaches(requester, namespace, clock) if trainjobs else None
+        self.autoscalers: Informer[HorizontalPodAutoscaler] | None = (
+            Informer(
+                requester,
+                HORIZONTAL_POD_AUTOSCALERS,
+                decoder_for(HorizontalPodAutoscaler),
+                indexers=owner,
+                **of_children,
+            )
+            if trainjobs
+            else None
+        )
         watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs, self.pod_groups)
         of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
-        self.informers = InformerGroup([*(each for each in watched if each is not None), *of_trainjobs], clock)
+        all_watched = (*watched, self.autoscalers, *of_trainjobs)
+        self.informers = InformerGroup([each for each in all_watched if each is not None], clock)
 
     def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
         """Makes every relevant change queue the key of its TFJob."""
@@ -117,6 +132,10 @@ class ControllerCaches:
         if self.trainjobs is not None:
             self.trainjobs.feed(queue, triggers)
             self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store, triggers)
+        if self.autoscalers is not None:
+            self.autoscalers.add_handler(
+                ChildHandler(queue, keys_by_owner(TRAINJOBS), autoscaler_matters, triggers=triggers)
+            )
 
     def _feed_by_children(
         self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any], triggers: TriggerLog
@@ -137,7 +156,8 @@ class ControllerCaches:
         """`readings` returns what was read from workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
-        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups)
+        autoscalers = self.autoscalers.store if self.autoscalers is not None else None
+        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups, autoscalers)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Returns a writer that puts the responses into these caches."""
@@ -151,6 +171,7 @@ class ControllerCaches:
             {
                 **gangs,
                 **self._children_of_pod_groups(),
+                **self._children_of_autoscalers(),
                 JOBS: ChildClient(ResourceClient(send, JOBS, decoder_for(BatchJob)), self.jobs.store),
                 SERVICES: ChildClient(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
                 CONFIG_MAPS: ChildClient(
@@ -169,6 +190,13 @@ class ControllerCaches:
             return {}
         resource, store = self._pod_groups.resource, self._pod_groups.store
         return {resource: ChildClient(ResourceClient(self._requester, resource, decode_pod_group), store)}
+
+    def _children_of_autoscalers(self) -> dict[Resource, ChildClient[HorizontalPodAutoscaler]]:
+        if self.autoscalers is None:
+            return {}
+        resource = HORIZONTAL_POD_AUTOSCALERS
+        client = ResourceClient(self._requester, resource, decoder_for(HorizontalPodAutoscaler))
+        return {resource: ChildClient(client, self.autoscalers.store)}
 
 
 class TrainJobCaches:

@@ -25,7 +25,7 @@ from typing import Generic
 
 import structlog
 
-from tfjob_controller.api.common.core import BatchJob, Pod, PodGroup
+from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
@@ -254,6 +254,11 @@ def pod_matters(old: Pod, new: Pod) -> bool:
 def state_matters(old: BatchJob | Pod | Gang | PodGroup, new: BatchJob | Pod | Gang | PodGroup) -> bool:
     """For Jobs, pods, Gangs and PodGroups: also a change of the fields of spec and status that are decoded."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)
+
+
+def autoscaler_matters(old: HorizontalPodAutoscaler, new: HorizontalPodAutoscaler) -> bool:
+    """For HorizontalPodAutoscalers, whose status Kubernetes writes several times a minute."""
+    return old.spec != new.spec or old.metadata.labels != new.metadata.labels or identity_matters(old, new)
 
 
 class RuntimeHandler:

@@ -82,9 +82,14 @@ class Fault:
     is_error: bool = False
 
 
-def fault_of(error: ApiError, operation: str) -> Fault:
-    """What `error` means for a child. `operation` names the attempt, such as "create Job x"."""
+def fault_of(error: ApiError, operation: str, *, is_optional: bool = False) -> Fault:
+    """What `error` means for a child. `operation` names the attempt, such as "create Job x".
+
+    The job runs without an optional child, so that its faults neither end the job nor halt other writes.
+    """
     message = f"cannot {operation}: {_truncate(error.message)}"
+    if is_optional:
+        return Fault(message, after_seconds=error.retry_after_seconds or 0.0, is_error=error.is_retryable)
     if error.status in _PERMANENT and not _is_webhook(error):
         return Fault(message, permanent=True)
     return Fault(

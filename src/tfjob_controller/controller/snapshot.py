@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from tfjob_controller.api.common.core import BatchJob, ConfigMap, Pod, PodGroup, Service
+from tfjob_controller.api.common.core import BatchJob, ConfigMap, HorizontalPodAutoscaler, Pod, PodGroup, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.cache.store import Store
@@ -55,8 +55,9 @@ class Snapshots:
         readings: ReadingsOf | None = None,
         secrets: ObjectLookup | None = None,
         pod_groups: PodGroupCache | None = None,
+        autoscalers: Store[HorizontalPodAutoscaler] | None = None,
     ) -> None:
-        """`gangs` and `pod_groups` are None if they are not watched, `readings` if logs are not read."""
+        """`gangs`, `pod_groups` and `autoscalers` are None if they are not watched, `readings` if logs are not read."""
         self._jobs = jobs
         self._services = services
         self._pods = pods
@@ -65,6 +66,7 @@ class Snapshots:
         self._gangs = gangs
         self._readings = readings
         self._pod_groups = pod_groups
+        self._autoscalers = autoscalers
 
     def take(self, owner: Object, plan: Plan) -> ObservedState:
         """The current children of `owner`."""
@@ -81,6 +83,7 @@ class Snapshots:
             has_secret=self._has_secret(namespace, plan, uid),
             gang=self._gang_of(owner, plan.scheduling.gang.name) if plan.scheduling.gang is not None else None,
             pod_group=self._pod_group_of(owner, plan),
+            autoscaler=self._autoscaler_of(owner),
             readings=self._readings(uid) if self._readings is not None and plan.progress.pattern is not None else None,
         )
 
@@ -107,6 +110,10 @@ class Snapshots:
             return None
         name = plan.scheduling.pod_group.terms.name
         return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
+
+    def _autoscaler_of(self, owner: Object) -> HorizontalPodAutoscaler | None:
+        found = self._autoscalers.by_index(BY_OWNER, owner.metadata.uid) if self._autoscalers is not None else ()
+        return found[0] if found else None
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, BatchJob], plan: Plan) -> tuple[_ByJob, _ByJob]:
         """The job's pods by child Job, and its orphans. Pods older than the job belonged to a deleted one with the same

@@ -31,7 +31,7 @@ from typing import Any, Generic
 import structlog
 from cachetools import LRUCache
 
-from tfjob_controller.api.common.core import JOBS
+from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, JOBS
 from tfjob_controller.controller.outcome import Fault, fault_of
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
@@ -43,6 +43,9 @@ from tfjob_controller.trainer.naming import CHILD_SELECTOR
 log = structlog.get_logger(__name__)
 
 Action = Create | Delete | SetSuspend | Patch
+
+# Children without which a job runs as well.
+_OPTIONAL = frozenset((HORIZONTAL_POD_AUTOSCALERS,))
 
 
 class ChildClient(Generic[ObjectT]):
@@ -158,7 +161,7 @@ class Writer:
         except ApiError as error:
             if _is_obsolete(action, error):
                 return False, None
-            return False, fault_of(error, _doing(action))
+            return False, _fault_of(error, action)
         return True, None
 
     def _create(self, namespace: str, owner_uid: str, action: Create) -> tuple[bool, Fault | None]:
@@ -167,7 +170,7 @@ class Writer:
             children.create(namespace, action.body)
         except ApiError as error:
             if not error.is_already_exists:
-                return False, fault_of(error, _doing(action))
+                return False, _fault_of(error, action)
         else:
             return True, None
         return False, self._adopt(children, namespace, owner_uid, action)
@@ -176,7 +179,7 @@ class Writer:
         try:
             conflict = children.adopt(namespace, action.name, owner_uid, action.body)
         except ApiError as error:
-            return fault_of(error, _doing(action))
+            return _fault_of(error, action)
         if not conflict:
             log.info("child adopted", kind=action.resource.kind, name=action.name)
             return None
@@ -199,6 +202,11 @@ def _ownership_conflict(found: Object, owner_uid: str) -> str:
     if owner.uid != owner_uid:
         return f"belongs to {owner.kind} {owner.name} ({owner.uid})"
     return ""
+
+
+def _fault_of(error: ApiError, action: Action) -> Fault:
+    is_optional = not isinstance(action, SetSuspend) and action.resource in _OPTIONAL
+    return fault_of(error, _doing(action), is_optional=is_optional)
 
 
 def _doing(action: Action) -> str:

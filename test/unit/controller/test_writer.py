@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from helpers.memoryapi import MemoryApi, refusal
-from tfjob_controller.api.common.core import JOBS, SERVICES, BatchJob, Secret, Service
+from tfjob_controller.api.common.core import (
+    HORIZONTAL_POD_AUTOSCALERS,
+    JOBS,
+    SERVICES,
+    BatchJob,
+    HorizontalPodAutoscaler,
+    Secret,
+    Service,
+)
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer, WriteResult
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
@@ -38,8 +46,12 @@ class World:
         self.jobs: Store[BatchJob] = Store()
         self.services: Store[Service] = Store()
         self.keys: ResponseCache[Secret] = ResponseCache()
+        autoscalers: Store[HorizontalPodAutoscaler] = Store()
         self.writer = Writer(
             {
+                HORIZONTAL_POD_AUTOSCALERS: ChildClient(
+                    self._client(HORIZONTAL_POD_AUTOSCALERS, HorizontalPodAutoscaler), autoscalers
+                ),
                 JOBS: ChildClient(self._client(JOBS, BatchJob), self.jobs),
                 SERVICES: ChildClient(self._client(SERVICES, Service), self.services),
                 KEYS: ChildClient(self._client(KEYS, Secret), self.keys, is_watched=False),
@@ -214,6 +226,18 @@ def test_those_that_would_meet_the_same_obstacle_stay_unsent(world: World, statu
     report = world.carry_out(creates=[Create(JOBS, name, body(name)) for name in "abc"])
     assert len(world.api.requests) == sent
     assert (len(report.created), len(report.failed_creates), len(report.faults)) == (sent - 1, 1, 1)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(403, "Forbidden"), (422, "Invalid")])
+def test_a_child_without_which_the_job_runs_neither_ends_it_nor_halts_others(
+    world: World, status: int, reason: str
+) -> None:
+    world.api.script.append(refusal(status, reason, "spec.metrics[0].type: Unsupported value"))
+    autoscaler = Create(HORIZONTAL_POD_AUTOSCALERS, "a", body("a"))
+    report = world.carry_out(creates=[autoscaler, *(Create(JOBS, name, body(name)) for name in "bc")])
+    (fault,) = report.faults
+    assert (fault.permanent, fault.halts, len(report.created)) == (False, False, 2)
+    assert fault.message == "cannot create HorizontalPodAutoscaler a: spec.metrics[0].type: Unsupported value"
 
 
 def named(name: str, uid: str = "u1") -> Service:

@@ -20,6 +20,7 @@ SERVICES = Resource("", "v1", "services", "Service")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 JOBS = Resource("batch", "v1", "jobs", "Job")
+HORIZONTAL_POD_AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -140,6 +141,18 @@ class Secret(_Value, frozen=True):
     """Its data is not read."""
 
     metadata: ObjectMeta
+
+
+class AutoscalerSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    min_replicas: int = 1
+    max_replicas: int = 0
+
+
+class HorizontalPodAutoscaler(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The fields that are read of a HorizontalPodAutoscaler. Its status changes often and is not read."""
+
+    metadata: ObjectMeta
+    spec: AutoscalerSpec = AutoscalerSpec()
 
 
 class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

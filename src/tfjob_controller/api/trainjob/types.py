@@ -50,6 +50,7 @@ PROC_WORDS = PROC_AUTO, PROC_CPU, PROC_GPU = ("auto", "cpu", "gpu")
 
 # One environment variable lists the addresses of all nodes (see tfjob.types.MAX_REPLICAS).
 MAX_NODES = 1000
+MAX_AUTOSCALER_METRICS = 10
 MAX_PROCS = 1024
 MAX_METRICS = 20
 DEFAULT_METRICS = ("loss", "accuracy", "throughput", "step", "epoch")
@@ -229,6 +230,14 @@ class ElasticPolicy(_Value, frozen=True):
             maximum=MAX_NODES,
         ),
     ]
+    metrics: Annotated[
+        tuple[dict[str, Any], ...],
+        describe(
+            "Metrics as in a HorizontalPodAutoscaler (autoscaling/v2). If there are any, the job has such an object "
+            "under its own name, which resizes the job within these bounds.",
+            maxItems=MAX_AUTOSCALER_METRICS,
+        ),
+    ] = ()
 
 
 class MetricsSource(_Value, frozen=True):

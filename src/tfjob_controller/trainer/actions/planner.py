@@ -16,7 +16,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, BatchJob, PodGroup
+from tfjob_controller.api.common.core import (
+    CONFIG_MAPS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    JOBS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    BatchJob,
+    PodGroup,
+)
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.kube.meta import Resource
@@ -63,6 +72,12 @@ from tfjob_controller.trainer.podgroup.podgroup import (
     must_delete_pod_group,
     pod_group_patch,
 )
+from tfjob_controller.trainer.scaling.autoscaler import (
+    autoscaler_patch,
+    build_autoscaler,
+    has_autoscaler,
+    must_have_autoscaler,
+)
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
@@ -87,9 +102,8 @@ def plan_actions(job_state: JobState) -> Actions:
         # The status must be written first.
         return NO_ACTIONS
     current = _suspended(job_state) if job_state.step.plan.policy.suspend else _running(job_state)
-    return (
-        combined(job_state.observed, merge(_pod_group(job_state), merge(current, _obsolete(job_state)))) or NO_ACTIONS
-    )
+    others = merge(_pod_group(job_state), _autoscaler(job_state))
+    return combined(job_state.observed, merge(others, merge(current, _obsolete(job_state)))) or NO_ACTIONS
 
 
 def _suspended(job_state: JobState) -> Actions:
@@ -167,6 +181,27 @@ def _pod_group(job_state: JobState) -> Actions:
     return Actions(patches=(Patch(resource, group.metadata.name, change),)) if change is not None else NO_ACTIONS
 
 
+def _autoscaler(job_state: JobState) -> Actions:
+    """Returns the write of the HorizontalPodAutoscaler."""
+    plan, found = job_state.plan, job_state.observed.autoscaler
+    if found is None:
+        if not must_have_autoscaler(plan):
+            return NO_ACTIONS
+        resource = HORIZONTAL_POD_AUTOSCALERS
+        return Actions(creates=(Create(resource, plan.identity.job_name, build_autoscaler(plan)),))
+    if not must_have_autoscaler(plan):
+        return Actions(deletes=tuple(_autoscaler_deletes(job_state.observed)))
+    change = autoscaler_patch(plan, found)
+    if change is None or found.metadata.deletion_timestamp is not None:
+        return NO_ACTIONS
+    return Actions(patches=(Patch(HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, change),))
+
+
+def _autoscaler_deletes(observed: ObservedState) -> Iterator[Delete]:
+    if observed.autoscaler is not None and has_autoscaler(observed):
+        yield build_delete(HORIZONTAL_POD_AUTOSCALERS, observed.autoscaler)
+
+
 def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
     """Returns the writes for an invalid job, which has no plan: its Jobs and its Gang are suspended."""
     return Actions(
@@ -182,6 +217,7 @@ def _clean_up(job_state: JobState) -> Actions:
         deletes=(
             *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
             *_pod_group_deletes(plan, observed),
+            *_autoscaler_deletes(observed),
         ),
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, observed, states)),
         patches=(_suspend_gang(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else (),

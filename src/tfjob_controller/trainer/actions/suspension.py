@@ -17,6 +17,7 @@ from tfjob_controller.trainer.actions.model import SetSuspend
 from tfjob_controller.trainer.gang.admission import must_suspend_gang
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.podgroup.podgroup import has_pod_group
+from tfjob_controller.trainer.scaling.autoscaler import has_autoscaler
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
@@ -179,7 +180,7 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
     """
     if jobs_to_suspend(plan, observed, states) or any(_is_about_to_fail(state) for state in states):
         return False
-    if must_suspend_gang(observed) or has_pod_group(observed):
+    if must_suspend_gang(observed) or has_pod_group(observed) or has_autoscaler(observed):
         return False
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         return True

@@ -15,7 +15,7 @@ succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,6 +182,8 @@ class ScalingPolicy:
     autoscaling: str = OFF
     # The field that has the number of workers, for messages.
     workers_field: str = ""
+    # The metrics by which a HorizontalPodAutoscaler resizes the job; empty if the job has none.
+    metrics: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)

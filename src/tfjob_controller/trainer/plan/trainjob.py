@@ -220,8 +220,22 @@ def _scaling(recipe: Recipe) -> ScalingPolicy:
     if bounds is None:
         return ScalingPolicy()
     return ScalingPolicy(
-        NODE, worker_bounds=bounds, autoscaling=recipe.gangs.autoscaling, workers_field="spec.numNodes"
+        NODE,
+        worker_bounds=bounds,
+        autoscaling=_autoscaling(recipe),
+        workers_field="spec.numNodes",
+        metrics=_metrics(recipe),
     )
+
+
+def _metrics(recipe: Recipe) -> Sequence[Mapping[str, Any]]:
+    policy = recipe.job.spec.elastic_policy
+    return policy.metrics if policy is not None else ()
+
+
+def _autoscaling(recipe: Recipe) -> str:
+    """The gang scheduler does not resize what a HorizontalPodAutoscaler resizes."""
+    return OFF if _metrics(recipe) else recipe.gangs.autoscaling
 
 
 def _planned(roles: Iterable[Role], replicas: tuple[Replica, ...], needed: tuple[Replica, ...]) -> PlannedReplicas:
@@ -303,7 +317,7 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
         scaled_role=NODE if bounds is not None else "",
         min_workers=bounds[0] if bounds is not None else None,
         # 0: nobody resizes it by load.
-        max_workers=None if bounds is None else 0 if recipe.gangs.autoscaling == OFF else bounds[1],
+        max_workers=None if bounds is None else 0 if _autoscaling(recipe) == OFF else bounds[1],
     )
 
 

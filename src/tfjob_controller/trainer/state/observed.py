@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from tfjob_controller.api.common.core import BatchJob, Pod, PodGroup, Service
+from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup, Service
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import ObjectMeta
@@ -53,13 +53,21 @@ class ObservedState:
     indexed_jobs: Mapping[str, str] = field(default_factory=dict)
     # The names of replicas whose pods the Job controller ended because other replicas had failed: see `indexedjobs`.
     interrupted: frozenset[str] = frozenset()
+    # The object by which Kubernetes resizes an elastic job with metrics.
+    autoscaler: HorizontalPodAutoscaler | None = None
     # The Service of the first replica alone, which an elastic role has beside that of all.
     has_first_service: bool = False
 
     @property
     def count(self) -> int:
         """The number of children, without pods, which are children of Jobs."""
-        single = (self.has_config_map, self.has_secret, self.gang is not None, self.pod_group is not None)
+        single = (
+            self.has_config_map,
+            self.has_secret,
+            self.gang is not None,
+            self.pod_group is not None,
+            self.autoscaler is not None,
+        )
         return len(self.jobs) + len(self.services) + sum(single)
 
     def with_unread(self) -> ObservedState:
