@@ -119,6 +119,10 @@ demo-autoscale: $(LOCAL) ## Show a job that releases workers for another one and
 demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes each, and show progress and metrics live
 	@$(PY) -m demo.trainjob $(if $(KEEP),--keep)
 
+.PHONY: demo-elastic
+demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while it trains, and count the repeated steps
+	@$(PY) -m demo.elastic $(if $(KEEP),--keep)
+
 .PHONY: chaos
 chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run
 	@$(PY) -m chaos.jobs

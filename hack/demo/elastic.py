@@ -1,0 +1,180 @@
+"""Starts a cluster and the controller, and resizes a PyTorch job from 2 nodes to 4 and back while it trains.
+
+Exit code 0 only if the job is Done/SUCCESS *and* it trained on 2, 4 and 2 nodes *and* its loss fell *and* no pod was
+restarted *and* no more steps were repeated than its checkpoints allow. Ctrl-C stops everything that the demo has started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from demo.checks import Check
+from demo.follow import Subject, follow
+from demo.kubectl import Kubectl, KubectlError
+from demo.picture import Object
+from demo.play import ROOT, Farewell, Image, Play, perform, remove_earlier
+from demo.screen import Screen
+from demo.stage import Stage
+from demo.trainjob import RUNTIMES, SAMPLE_IMAGE, check_end
+
+SAMPLE = Path("manifests/samples/trainjob-elastic.yaml")
+JOB = "trainjob-elastic"
+SUBJECT = Subject("trainjob", JOB, "train_job_name")
+NODE_0 = f"train_job_name={JOB},job_type=node,batch.kubernetes.io/job-completion-index=0"
+JOB_TIMEOUT_SECONDS = 600
+# The sizes that the job is given one after another, and how many lines of progress are waited for before each change.
+SIZES = (2, 4, 2)
+LINES = 2
+SAVE_STEPS = 20
+SETTINGS = {"STEPS": "600", "STEP_SECONDS": "0.1", "SAVE_STEPS": str(SAVE_STEPS)}
+_PROGRESS = re.compile(r"^step=(\d+) loss=(\S+) world=(\d+)$", re.MULTILINE)
+_BEGIN = re.compile(r"^(\d+) processes continue after step (\d+)$", re.MULTILINE)
+_END = re.compile(r"^steps done: (\d+), of which (\d+) were repeated$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Resizing:
+    """Scales the job once it has trained for a while at the size before. `log` is what node 0 has printed so far."""
+
+    kubectl: Kubectl
+    screen: Screen
+    log: str = ""
+    # When a size was requested, and how long it took until the job trained with it.
+    requested: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    pods: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes at which steps were reported, one after another."""
+        worlds = [int(world) for _, _, world in _PROGRESS.findall(self.log)]
+        return [world for index, world in enumerate(worlds) if index == 0 or worlds[index - 1] != world]
+
+    def look(self, job: Object) -> None:
+        self._read()
+        worlds = [int(world) for _, _, world in _PROGRESS.findall(self.log)]
+        done = len(self.seconds)
+        if self.requested and worlds[-1:] == [SIZES[done + 1]]:
+            self.seconds.append(time.monotonic() - self.requested)
+            self.requested = 0.0
+            self.screen.output(f"  it trains on {SIZES[done + 1]} nodes {self.seconds[-1]:.0f} s after the request")
+        elif not self.requested and done + 1 < len(SIZES) and worlds[-LINES:] == [SIZES[done]] * LINES:
+            self.screen.step(f"kubectl scale trainjob/{JOB} --replicas={SIZES[done + 1]}")
+            self.screen.output(self.kubectl.run("scale", f"trainjob/{JOB}", f"--replicas={SIZES[done + 1]}"))
+            self.requested = time.monotonic()
+
+    def _read(self) -> None:
+        try:
+            self.log = self.kubectl.run("logs", "-l", NODE_0, "--tail=-1")
+        except KubectlError:  # no node runs yet
+            return
+        for pod in self.kubectl.items("pods", NODE_0):
+            self.pods[pod["metadata"]["uid"]] = pod["metadata"]["name"]
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    image = Image("--image", "TORCH_IMAGE", SAMPLE_IMAGE, "image with PyTorch that the cluster can pull")
+    return perform(Play("make demo-elastic", __doc__ or "", image, run, farewell))
+
+
+def run(stage: Stage, screen: Screen, image: str) -> bool:
+    """The job itself: apply, scale while it trains, log, checks. True if all checks hold."""
+    kubectl = stage.kubectl
+    remove_earlier(stage, screen, SUBJECT)
+    kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
+    settings = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
+    screen.step(f"kubectl apply -f {SAMPLE}   (with {settings})")
+    folder = Path(f"/tmp/{JOB}-{os.getpid()}")  # noqa: S108 -- it is the sample's folder, which all nodes share
+    screen.output(kubectl.run("apply", "-f", "-", stdin=manifest(image, folder)))
+    screen.blank()
+    resizing = Resizing(kubectl, screen)
+    try:
+        seen = follow(kubectl, SUBJECT, screen, JOB_TIMEOUT_SECONDS, resizing.look)
+        resizing.look(seen.job)
+    finally:
+        if stage.own_nodes:
+            shutil.rmtree(folder, ignore_errors=True)
+    screen.blank()
+    show_end(kubectl, screen, resizing)
+    checks = [check_end(seen.job), check_sizes(resizing), check_loss(resizing), *check_steps(resizing)]
+    checks.append(check_pods(seen.job, resizing))
+    for check in checks:
+        screen.check(check)
+    return all(check.holds for check in checks)
+
+
+def manifest(image: str, folder: Path) -> str:
+    """The sample at a pace that can be followed, with a folder of its own."""
+    objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
+    spec = objects[-1]["spec"]
+    spec["trainer"]["image"] = image
+    spec["trainer"]["env"] = [{"name": name, "value": value} for name, value in SETTINGS.items()]
+    (override,) = spec["podSpecOverrides"]
+    for volume in override["volumes"]:
+        if "hostPath" in volume:
+            volume["hostPath"]["path"] = str(folder)
+    return yaml.safe_dump_all(objects, sort_keys=False)
+
+
+def show_end(kubectl: Kubectl, screen: Screen, resizing: Resizing) -> None:
+    """What a user would look at now."""
+    with screen.command(f"kubectl logs -l {NODE_0}   (some lines)"):
+        lines = [line for line in resizing.log.splitlines() if _BEGIN.match(line) or _END.match(line)]
+        screen.output("\n".join(lines))
+    with screen.command(f"kubectl events --for trainjob/{JOB}"):
+        screen.output(kubectl.run("events", "--for", f"trainjob/{JOB}"))
+    with screen.command("kubectl get trainjobs"):
+        screen.output(kubectl.run("get", "trainjobs"))
+
+
+def check_sizes(resizing: Resizing) -> Check:
+    """Nodes that come one after another may make further sizes in between."""
+    sizes = resizing.sizes
+    wanted = [size for size in sizes if size in SIZES]
+    times = ", ".join(f"{seconds:.0f} s" for seconds in resizing.seconds)
+    shown = " → ".join(map(str, sizes))
+    return Check(wanted == list(SIZES), f"it trained on {shown} nodes; the changes took {times or 'for ever'}")
+
+
+def check_loss(resizing: Resizing) -> Check:
+    losses = [float(loss) for _, loss, _ in _PROGRESS.findall(resizing.log)]
+    before, after = (losses[0], losses[-1]) if losses else (0.0, 0.0)
+    return Check(bool(losses) and after < before / 10, f"loss {before:.4f} → {after:.4f}")
+
+
+def check_steps(resizing: Resizing) -> list[Check]:
+    end, begins = _END.search(resizing.log), _BEGIN.findall(resizing.log)
+    if end is None:
+        return [Check(False, "node 0 has not said how many steps it has done")]
+    done, repeated, most = int(end[1]), int(end[2]), SAVE_STEPS * (len(begins) - 1)
+    words = f"{done} steps done, {repeated} of them twice: at most {SAVE_STEPS} for each of {len(begins) - 1} changes"
+    return [Check(repeated <= most and done - repeated == int(SETTINGS["STEPS"]), words)]
+
+
+def check_pods(job: Object, resizing: Resizing) -> Check:
+    restarts = job.get("status", {}).get("restarts", 0)
+    holds = not restarts and len(resizing.pods) == 1
+    return Check(holds, f"node 0 had {len(resizing.pods)} pod, and {restarts} restarts are counted")
+
+
+def farewell(stage: Stage) -> Farewell:
+    """What to try next."""
+    return Farewell(
+        sample=str(SAMPLE),
+        commands=(f"kubectl describe trainjob {JOB}", f"kubectl logs -l {NODE_0} --tail=-1"),
+        page="docs/trainjob.md",
+        keep="make demo-elastic KEEP=1",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
