@@ -1,7 +1,7 @@
 """Starts a cluster and the controller, and resizes a PyTorch job from 2 nodes to 4 and back while it trains.
 
 Exit code 0 only if the job is Done/SUCCESS *and* it trained on 2, 4 and 2 nodes *and* its loss fell *and* no pod was
-restarted *and* no more steps were repeated than its checkpoints allow. Ctrl-C stops everything that the demo has started.
+restarted *and* no more steps were repeated than its checkpoints allow. Ctrl-C stops everything that the demo started.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Trains a small network with torchrun on a number of nodes that changes while it runs.
 
-When a node comes or goes, torchrun stops the processes of all nodes and starts them with the new world size. Each process
-then loads the last checkpoint from CHECKPOINTS, a folder that all nodes share, and the steps after it are repeated.
-Rank 0 saves a checkpoint every SAVE_STEPS steps under a temporary name first, so that a process that is killed meanwhile
-leaves the previous one whole. The file `steps` has a line for each step of rank 0, which shows what was repeated.
+When a node comes or goes, torchrun stops the processes of all nodes and starts them with the new world size. They load
+the last checkpoint from CHECKPOINTS, a folder that all nodes share, and the steps after it are repeated. Rank 0 saves a
+checkpoint every SAVE_STEPS steps under a temporary name first, so that a process that is killed meanwhile leaves the
+previous one whole. The file `steps` has a line for each step of rank 0, which shows what was repeated.
 """
 
 import os
