@@ -72,6 +72,12 @@ class KindAdapter(Protocol[_JobT]):
     def follow_logs(self, job: _JobT, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the logs that the job reports metrics in, and adds to `observed` whether one is still unread."""
 
+    def record_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
+        """The merge patch that records what the kind's own status has no field for; None if nothing differs.
+
+        It is written before the status, which follows from it.
+        """
+
     def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
         """The merge patch for /status; None if nothing differs."""
 
@@ -143,6 +149,9 @@ class TFJobAdapter:
 
     def follow_logs(self, job: TFJob, plan: Plan, observed: ObservedState) -> ObservedState:
         return observed
+
+    def record_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        return None
 
     def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         if status is job.status:
@@ -259,6 +268,9 @@ class TrainJobAdapter:
         if not all_containers_ended(pod) or self._follower.has_read_all(uid):
             return observed
         return observed.with_unread()
+
+    def record_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        return None
 
     def status_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         wire = self._with_metrics(job, to_wire(status, job.status))

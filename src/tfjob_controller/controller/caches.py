@@ -25,6 +25,7 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
 from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
@@ -46,6 +47,7 @@ from tfjob_controller.controller.handlers import (
     pod_priority,
     state_matters,
 )
+from tfjob_controller.controller.kubeflowtrainer import KubeflowTrainerCaches
 from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.controller.snapshot import BY_OWNER, PodGroupCache, ReadingsOf, Snapshots
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer
@@ -64,7 +66,8 @@ class ControllerCaches:
     """Informers with their indexes. `namespace` "" means all namespaces.
 
     Without `gangs` Gangs are neither watched nor written; without `trainjobs` neither TrainJobs nor their runtimes are
-    watched. `pod_groups` is the kind that represents a gang to another scheduler.
+    watched, and without `kubeflow_trainer` not those of Kubeflow Trainer. `pod_groups` is the kind that represents a
+    gang to another scheduler.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class ControllerCaches:
         *,
         gangs: bool = True,
         trainjobs: bool = True,
+        kubeflow_trainer: bool = False,
         pod_groups: Resource | None = None,
     ) -> None:
         self._requester = requester
@@ -104,7 +108,8 @@ class ControllerCaches:
         )
         self.trainjobs = TrainJobCaches(requester, namespace, clock) if trainjobs else None
         watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs, self.pod_groups)
-        of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
+        self.kubeflow = KubeflowTrainerCaches(requester, namespace, clock) if kubeflow_trainer else None
+        of_trainjobs = [each for caches in (self.trainjobs, self.kubeflow) if caches is not None for each in caches.all]
         self.informers = InformerGroup([*(each for each in watched if each is not None), *of_trainjobs], clock)
 
     def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
@@ -117,6 +122,12 @@ class ControllerCaches:
         if self.trainjobs is not None:
             self.trainjobs.feed(queue, triggers)
             self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store, triggers)
+
+    def feed_kubeflow_trainjobs(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
+        """The same for TrainJobs of Kubeflow Trainer."""
+        if self.kubeflow is not None:
+            self.kubeflow.feed(queue, triggers)
+            self._feed_by_children(queue, KUBEFLOW_TRAINJOBS, self.kubeflow.jobs.store, triggers)
 
     def _feed_by_children(
         self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any], triggers: TriggerLog

@@ -299,7 +299,8 @@ class Reconciler(Generic[ObjectT]):
         Returns for how many seconds the write is still delayed; None if it is not.
         """
         change = self._kind.status_change(job, result.status)
-        if change is None:
+        change_of_record = self._kind.record_change(job, result.status)
+        if change is None and change_of_record is None:
             record.debounce.clear()
             return None
         before = self._kind.work_of(job)
@@ -307,7 +308,12 @@ class Reconciler(Generic[ObjectT]):
         if delay_seconds > 0:
             return delay_seconds
         meta = job.metadata
-        self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
+        if change_of_record is not None:
+            recorded = self._client.patch(meta.namespace, meta.name, change_of_record)
+            self._store.assume(recorded)
+            change = self._kind.status_change(recorded, result.status)
+        if change is not None:
+            self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         record.debounce.record_write(before, result)
         self._kind.status_written(before, result.status, self._clock.now())
         self._reporter.report_status(job, result.events)

@@ -63,6 +63,13 @@ class Role:
     # The Indexed Job that runs all replicas, and their Service. Empty if each replica has its own.
     job_name: str = ""
     service_name: str = ""
+    # The Service selects the pods of all roles.
+    shares_service: bool = False
+    # The Job of a single replica has a completion index as well, which gives its pod a host name.
+    is_indexed: bool = False
+    # Of the Jobs alone, beside the controller's own labels.
+    job_labels: Mapping[str, str] = field(default_factory=dict)
+    job_annotations: Mapping[str, str] = field(default_factory=dict)
     # With at least so many replicas the others go on, and their number may change. 0: all are needed.
     min_replicas: int = 0
 
