@@ -12,11 +12,13 @@ from typing import Any
 from tfjob_controller.api.common.core import (
     CONFIG_MAPS,
     JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     SECRETS,
     SERVICES,
     BatchJob,
     ConfigMap,
+    PersistentVolumeClaim,
     Pod,
     PodGroup,
     Secret,
@@ -95,6 +97,7 @@ class ControllerCaches:
         self.pods: Informer[Pod] = Informer(requester, PODS, decoder_for(Pod), indexers=runtime, **of_children)
         self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decoder_for(ConfigMap), **of_children)
         self.secrets: ResponseCache[Secret] = ResponseCache()
+        self.claims: ResponseCache[PersistentVolumeClaim] = ResponseCache()
         self.gangs: Informer[Gang] | None = (
             Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
         )
@@ -148,7 +151,7 @@ class ControllerCaches:
         """`readings` returns what was read from workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
-        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups)
+        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups, self.claims)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Returns a writer that puts the responses into these caches."""
@@ -169,6 +172,11 @@ class ControllerCaches:
                 ),
                 SECRETS: ChildClient(
                     ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False
+                ),
+                PERSISTENT_VOLUME_CLAIMS: ChildClient(
+                    ResourceClient(send, PERSISTENT_VOLUME_CLAIMS, decoder_for(PersistentVolumeClaim)),
+                    self.claims,
+                    is_watched=False,
                 ),
                 PODS: ChildClient(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
             },

@@ -19,6 +19,7 @@ PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
@@ -139,6 +140,10 @@ class ConfigMap(_Value, frozen=True):
 class Secret(_Value, frozen=True):
     """Its data is not read."""
 
+    metadata: ObjectMeta
+
+
+class PersistentVolumeClaim(_Value, frozen=True):
     metadata: ObjectMeta
 
 

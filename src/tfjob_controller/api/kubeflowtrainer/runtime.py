@@ -151,6 +151,30 @@ class StartupPolicy(_Part, frozen=True):
     startup_policy_order: str = "AnyOrder"
 
 
+class ClaimTemplate(_Part, frozen=True):
+    """The metadata and the spec of a PersistentVolumeClaim. Volume mounts refer to it by its name."""
+
+    metadata: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata.get("name") or "")
+
+
+class ClaimRetention(_Part, frozen=True):
+    """What happens to claims when the job is deleted."""
+
+    when_deleted: str = "Delete"
+
+
+class VolumeClaimPolicy(_Part, frozen=True):
+    """Claims that are created for each job."""
+
+    templates: tuple[ClaimTemplate, ...] = ()
+    retention_policy: ClaimRetention = ClaimRetention()
+
+
 class JobSetSpec(_Part, frozen=True):
     """The spec of a JobSet."""
 
@@ -163,7 +187,7 @@ class JobSetSpec(_Part, frozen=True):
     coordinator: dict[str, Any] | None = None
     managed_by: str | None = None
     ttl_seconds_after_finished: int | None = None
-    volume_claim_policies: tuple[dict[str, Any], ...] = ()
+    volume_claim_policies: tuple[VolumeClaimPolicy, ...] = ()
 
 
 class JobSetTemplate(_Part, frozen=True):

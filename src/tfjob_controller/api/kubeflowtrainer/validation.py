@@ -27,6 +27,7 @@ from tfjob_controller.api.kubeflowtrainer.runtime import (
     KubeflowRuntimeSpec,
     MachineLearningPolicy,
     ReplicatedJob,
+    VolumeClaimPolicy,
 )
 from tfjob_controller.api.kubeflowtrainer.types import (
     API_GROUP,
@@ -192,8 +193,21 @@ def _job_set_problems(spec: JobSetSpec) -> Iterator[str]:
     for name in ("coordinator", "managed_by"):
         if getattr(spec, name):
             yield f"{at}.{_wire_name(name)}: {NOT_SUPPORTED}"
+    for index, policy in enumerate(spec.volume_claim_policies):
+        yield from _claim_problems(policy, f"{at}.volumeClaimPolicies[{index}]")
     if spec.suspend:
         yield f"{at}.suspend: is set by each TrainJob's spec.suspend: leave it out"
+
+
+def _claim_problems(policy: VolumeClaimPolicy, at: str) -> Iterator[str]:
+    if policy.retention_policy.when_deleted != "Delete":
+        yield f"{at}.retentionPolicy.whenDeleted: {policy.retention_policy.when_deleted} {NOT_SUPPORTED}"
+    for index, template in enumerate(policy.templates):
+        if not template.name:
+            yield f"{at}.templates[{index}].metadata.name: is required"
+        for name in ("labels", "annotations"):
+            if not isinstance(template.metadata.get(name), dict | None):
+                yield f"{at}.templates[{index}].metadata.{name}: expected an object"
 
 
 def _failure_policy_problems(policy: FailurePolicy, at: str) -> Iterator[str]:

@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SECRETS, SERVICES
+from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
@@ -40,7 +40,7 @@ from tfjob_controller.trainer.naming import (
     replica_labels,
     replica_type_labels,
 )
-from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica, Role
+from tfjob_controller.trainer.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
 from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.trainer.state.pods import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 
@@ -176,6 +176,14 @@ def build_secret(plan: Plan, secret: GeneratedSecret) -> Body:
         "type": secret.type,
         "data": data,
     }
+
+
+def build_claim(plan: Plan, claim: NewClaim) -> Body:
+    """Returns a PersistentVolumeClaim of the job."""
+    head = _head(plan, PERSISTENT_VOLUME_CLAIMS, claim.name, {**claim.labels, **plan.identity.labels})
+    if claim.annotations:
+        head["metadata"]["annotations"] = {**plan.identity.added_annotations, **claim.annotations}
+    return {**head, "spec": dict(claim.spec)}
 
 
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:

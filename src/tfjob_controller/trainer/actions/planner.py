@@ -16,11 +16,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, BatchJob, PodGroup
+from tfjob_controller.api.common.core import (
+    CONFIG_MAPS,
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    BatchJob,
+    PodGroup,
+)
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.actions.children import (
+    build_claim,
     build_config_map,
     build_first_service,
     build_job,
@@ -336,6 +346,9 @@ def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
         yield Create(CONFIG_MAPS, plan.mounts.config_map, build_config_map(plan))
     if plan.mounts.secret is not None and not observed.has_secret:
         yield Create(SECRETS, plan.mounts.secret.name, build_secret(plan, plan.mounts.secret))
+    for claim in plan.mounts.claims:
+        if claim.name not in observed.claims:
+            yield Create(PERSISTENT_VOLUME_CLAIMS, claim.name, build_claim(plan, claim))
 
 
 def _lacks_service(replica: Replica, observed: ObservedState) -> bool:

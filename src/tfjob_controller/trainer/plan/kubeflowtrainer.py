@@ -51,6 +51,12 @@ from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks import mpi
 from tfjob_controller.trainer.frameworks.base import DEFAULT_PORT, Framework, Setting
 from tfjob_controller.trainer.frameworks.environment import JAX, PLAIN, TORCH, XGBOOST
+from tfjob_controller.trainer.frameworks.torchtune import (
+    ENTRYPOINT,
+    RENDEZVOUS_VARIABLES,
+    tune_command,
+    tune_problems,
+)
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.naming import (
     INDEX_REFERENCE,
@@ -64,6 +70,7 @@ from tfjob_controller.trainer.naming import (
 from tfjob_controller.trainer.plan.model import (
     GeneratedSecret,
     JobIdentity,
+    NewClaim,
     Plan,
     PlannedReplicas,
     PodMounts,
@@ -109,7 +116,6 @@ VARIABLES: Mapping[str, frozenset[str]] = {**RESERVED, JAX.name: frozenset(JAX_V
 _BACKOFF_LIMIT = 6
 _GPU = "gpu"
 _DIGEST = 8
-_TUNE = ("tune", "run")
 _KUEUE = "kueue.x-k8s.io/"
 
 # What upstream mounts into the pods of an MPI job.
@@ -157,6 +163,11 @@ class KubeflowRecipe:
             (XGBOOST, policy.xgboost),
         )
         return next((framework for framework, each in given if each is not None), PLAIN)
+
+    @property
+    def is_tuning(self) -> bool:
+        """Reports whether the nodes run torchtune, whose recipe and config the controller chooses."""
+        return self.framework is TORCH and self.job.spec.trainer.command == ENTRYPOINT
 
     @property
     def jobs(self) -> tuple[ReplicatedJob, ...]:
@@ -244,16 +255,14 @@ def _trainer_problems(recipe: KubeflowRecipe) -> Iterator[str]:
         if variable["name"] in reserved:
             at = f"spec.trainer.env[{index}].name"
             yield f"{at}: must not have reserved envs: {variable['name']} is set by the controller"
-    if recipe.framework is TORCH and trainer.command == _TUNE:
-        yield "spec.trainer.command: torchtune's `tune run` is not supported by this controller: use torchrun"
+    if recipe.is_tuning:
+        yield from tune_problems(recipe.job.spec.runtime_ref.name, recipe.setting, trainer.args or ())
 
 
 def _job_set_problems(recipe: KubeflowRecipe) -> Iterator[str]:
     spec, names = recipe.runtime.template.spec, {each.name for each in recipe.jobs}
     if spec.ttl_seconds_after_finished is not None:
         yield "spec.template.spec.ttlSecondsAfterFinished: is not supported by this controller: leave it out"
-    if spec.volume_claim_policies:
-        yield "spec.template.spec.volumeClaimPolicies: is not supported by this controller: name a claim in volumes"
     for target in spec.success_policy.target_replicated_jobs:
         if target not in names:
             yield f"spec.template.spec.successPolicy.targetReplicatedJobs: there is no replicated job {target}"
@@ -400,12 +409,46 @@ def _template(
         runs = ancestor == TRAINER
         template = with_container(template, NODE, lambda each: trained(each, spec.trainer, runs_command=runs))
         template = with_container(template, NODE, lambda each: with_resources(each, spec.trainer))
+    if recipe.is_tuning and ancestor == TRAINER:
+        own = container_of(spec_of(job.template.spec["template"]), NODE) or {}
+        arguments = (spec.trainer.args or (), own.get("command") or ())
+        command = tune_command(spec.runtime_ref.name, setting, *arguments)
+        template = with_container(template, NODE, lambda each: {**each, "command": command})
     if ancestor in (DATASET_INITIALIZER, MODEL_INITIALIZER):
         asset = spec.initializer.dataset if ancestor == DATASET_INITIALIZER else spec.initializer.model
         template = with_container(template, container, lambda each: initialized(each, asset))
     if recipe.framework is mpi.FRAMEWORK and job.name in (NODE, LAUNCHER):
         template = _with_ssh(recipe, template, job.name, mounts)
-    return _with_injected(recipe, setting, template, job.name)
+    return _with_injected(recipe, setting, _with_claims(recipe, template), job.name)
+
+
+def _claims(recipe: KubeflowRecipe) -> tuple[NewClaim, ...]:
+    """Returns the volumes that are created for the job, by the names that JobSet gives them."""
+    return tuple(
+        NewClaim(
+            f"{each.name}-{recipe.name}",
+            each.metadata.get("labels") or {},
+            each.metadata.get("annotations") or {},
+            each.spec,
+        )
+        for policy in recipe.runtime.template.spec.volume_claim_policies
+        for each in policy.templates
+    )
+
+
+def _with_claims(recipe: KubeflowRecipe, template: dict[str, Any]) -> dict[str, Any]:
+    """Returns the template with the volumes of those claims that one of its containers mounts."""
+    spec = spec_of(template)
+    containers = [each for kind in ("containers", "initContainers") for each in spec.get(kind) or ()]
+    mounted = {mount.get("name") for each in containers for mount in each.get("volumeMounts") or ()}
+    policies = recipe.runtime.template.spec.volume_claim_policies
+    names = (each.name for policy in policies for each in policy.templates)
+    volumes = [
+        {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{recipe.name}"}}
+        for name in names
+        if name in mounted
+    ]
+    return with_volumes(template, volumes)
 
 
 def _with_injected(recipe: KubeflowRecipe, setting: Setting, template: dict[str, Any], job: str) -> dict[str, Any]:
@@ -480,7 +523,9 @@ def _whole(
         if replica.role.name not in trained_roles:
             return {}
         role = LAUNCHER if launched and replica.role.name == LAUNCHER else NODE
-        return _variables(recipe, setting, role, INDEX_REFERENCE if replica.role.job_name else str(replica.index))
+        found = _variables(recipe, setting, role, INDEX_REFERENCE if replica.role.job_name else str(replica.index))
+        left_out = RENDEZVOUS_VARIABLES if recipe.is_tuning else frozenset()
+        return {name: value for name, value in found.items() if name not in left_out}
 
     return Plan(
         identity=JobIdentity(
@@ -497,7 +542,9 @@ def _whole(
         environment=environment,
         scheduling=_scheduling(recipe, roles),
         mounts=dataclasses.replace(
-            mounts, data_containers=frozenset(role.container for role in roles if not role.restarts_together) - {NODE}
+            mounts,
+            claims=_claims(recipe),
+            data_containers=frozenset(role.container for role in roles if not role.restarts_together) - {NODE},
         ),
     )
 

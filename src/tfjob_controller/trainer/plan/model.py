@@ -201,6 +201,16 @@ class GeneratedSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class NewClaim:
+    """A PersistentVolumeClaim that is created with the first pod that may mount it, and deleted with the job."""
+
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PodMounts:
     """What pods mount, and which of their containers only transfer data."""
 
@@ -209,6 +219,7 @@ class PodMounts:
     files: Mapping[str, str] = field(default_factory=dict)
     # Created together with the first pod.
     secret: GeneratedSecret | None = None
+    claims: tuple[NewClaim, ...] = ()
     # The names of the containers that fetch or upload data.
     data_containers: frozenset[str] = frozenset()
 
