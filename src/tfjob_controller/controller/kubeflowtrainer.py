@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
@@ -38,7 +40,7 @@ from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.kube.codec import status_patch
+from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
@@ -180,8 +182,9 @@ class KubeflowTrainJobAdapter:
         wire = upstream_status(job, status)
         if wire == job.status:
             return None
-        change = status_patch(job.status, wire, job.metadata.resource_version)
-        return change if change["status"] else None
+        # Without a version: the record was written with one, and others write `trainerStatus` all the time.
+        changes = merge_patch(msgspec.to_builtins(job.status), msgspec.to_builtins(wire))
+        return {"metadata": {"uid": job.metadata.uid}, "status": changes} if changes else None
 
     def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
         observe_status(self._observer, before, status, now)
