@@ -25,7 +25,7 @@ MANAGED_HERE = "trainer.kubeflow.org/trainjob-controller"
 # The annotation in which the controller keeps what upstream's status has no field for.
 RECORD_ANNOTATION = "kubeflow.org/training-status"
 # What is longer is no record of this controller.
-MAX_RECORD = 128 * 1024
+MAX_RECORD = 32 * 1024
 
 # Bounds that upstream's CRDs leave open.
 MAX_NODES = 1000

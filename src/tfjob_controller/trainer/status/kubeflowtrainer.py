@@ -9,6 +9,8 @@ job without a record that upstream's own controller has finished stays finished.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 from msgspec.structs import replace
 
@@ -26,6 +28,7 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 from tfjob_controller.api.kubeflowtrainer.validation import unsupported_runtime
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.state import observed, replica_state
+from tfjob_controller.util.timestamps import parse_time
 
 # Upstream's reasons and messages (kubeflow/trainer pkg/constants, kubernetes-sigs/jobset pkg/constants).
 RUNTIME_NOT_SUPPORTED = "TrainingRuntimeNotSupported"
@@ -55,15 +58,29 @@ def record_of(job: KubeflowTrainJob, status: TrainingStatus) -> str:
 def recorded_status(job: KubeflowTrainJob) -> TrainingStatus:
     """Returns the recorded status; an empty one if there is no record and the job has not ended."""
     text = job.metadata.annotations.record
-    if text and len(text) <= MAX_RECORD:
-        try:
-            record = _decode(text)
-        # Users can write the annotation as well.
-        except msgspec.DecodeError:
-            record = None
-        if record is not None and record.uid == job.metadata.uid:
-            return record.status
+    record = _decoded(text) if text and len(text) <= MAX_RECORD else None
+    if record is not None and record.uid == job.metadata.uid:
+        return record.status
     return _ended_elsewhere(job.status)
+
+
+# A sync reads the record of its job several times.
+@lru_cache(maxsize=1024)
+def _decoded(text: str) -> _Record | None:
+    """Returns a record whose times are times. Users can write the annotation as well."""
+    try:
+        record = _decode(text)
+        status = record.status
+        for each in (
+            status.start_time,
+            status.completion_time,
+            *(one.last_transition_time for one in status.conditions),
+        ):
+            if each is not None:
+                parse_time(each)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return record
 
 
 def _ended_elsewhere(status: KubeflowTrainJobStatus) -> TrainingStatus:

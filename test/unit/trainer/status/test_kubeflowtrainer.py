@@ -170,6 +170,12 @@ def test_what_is_no_record_is_ignored(text: str) -> None:
     assert recorded_status(with_record(decoded_kubeflow(kubeflow_trainjob()), text)) == TrainingStatus()
 
 
+def test_a_record_with_what_is_no_time_is_ignored() -> None:
+    job = decoded_kubeflow(kubeflow_trainjob())
+    forged = record_of(job, TrainingStatus(phase="Running", start_time="yesterday"))
+    assert recorded_status(with_record(job, forged)) == TrainingStatus()
+
+
 def test_a_record_that_is_too_long_is_ignored() -> None:
     job = decoded_kubeflow(kubeflow_trainjob())
     long = record_of(job, TrainingStatus(phase="Running", reason="x" * MAX_RECORD))
