@@ -11,7 +11,7 @@ import pytest
 from helpers.cluster import Cluster, set_pod_terminated
 from helpers.kubectl import Kubectl
 from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH, KubeflowCluster, KubeflowTrial, kubeflow_cluster
-from helpers.kubeflowmanifests import kubeflow_runtime
+from helpers.kubeflowmanifests import kubeflow_runtime, replicated_job
 from helpers.poll import eventually
 from helpers.trainjobs import env_of
 from localcluster.kubeflowtrainer import kubeflow_manifests, kubeflow_runtimes
@@ -76,19 +76,22 @@ def test_a_torch_job_with_upstreams_runtime_runs_and_completes(kubeflow: Kubeflo
 
 
 def test_a_job_whose_node_fails_has_failed_and_says_why(kubeflow: KubeflowCluster) -> None:
-    trial = kubeflow.submit(trainer=TORCHRUN)
+    name = f"no-retries-{secrets.token_hex(4)}"
+    kubeflow.api.create(RUNTIMES_PATH, kubeflow_runtime(replicated_job(job={"backoffLimit": 0}), name=name))
+    trial = kubeflow.submit(name, trainer=TORCHRUN)
     pods = trial.await_pods(2)
     end(trial, pods[:1], 3)
     failed = trial.await_condition("Failed")
     assert failed["reason"] == "FailedJobs"
     assert "exit code 3" in failed["message"]
     assert trial.job_status()["failed"] == 1
+    kubeflow.api.delete(f"{RUNTIMES_PATH}/{name}")
 
 
-def test_a_retryable_end_restarts_all_nodes(kubeflow: KubeflowCluster) -> None:
+def test_an_error_restarts_all_nodes(kubeflow: KubeflowCluster) -> None:
     trial = kubeflow.submit(trainer=TORCHRUN)
     before = trial.await_job()["metadata"]["uid"]
-    end(trial, trial.await_pods(2)[:1], 137)
+    end(trial, trial.await_pods(2)[:1], 1)
     trial.eventually(lambda: {each["metadata"]["uid"] for each in trial.children("jobs").values()} - {before})
     end(trial, trial.await_pods(2))
     trial.await_condition("Complete")

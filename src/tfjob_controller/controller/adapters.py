@@ -52,6 +52,10 @@ class KindAdapter(Protocol[_JobT]):
     def status_debounce_seconds(self) -> float:
         """How long a status write that changes only counts is delayed at first."""
 
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        """Reports whether a job is deleted once its time to live is over. Otherwise only its child Jobs are."""
+
     def is_managed(self, job: _JobT) -> bool:
         """Reports whether this controller runs the job. Other jobs are never touched."""
 
@@ -124,6 +128,10 @@ class TFJobAdapter:
     @property
     def status_debounce_seconds(self) -> float:
         return TFJOB_DEBOUNCE_SECONDS
+
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        return True
 
     def is_managed(self, job: TFJob) -> bool:
         return True
@@ -236,6 +244,10 @@ class TrainJobAdapter:
     @property
     def status_debounce_seconds(self) -> float:
         return TRAINJOB_DEBOUNCE_SECONDS
+
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        return True
 
     def is_managed(self, job: TrainJob) -> bool:
         return is_managed_here(job.spec)

@@ -120,11 +120,18 @@ class KubeflowTrainJobAdapter:
     def status_debounce_seconds(self) -> float:
         return TRAINJOB_DEBOUNCE_SECONDS
 
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        """Upstream's runtimes limit the life of the JobSet, not of the TrainJob."""
+        return False
+
     def is_managed(self, job: KubeflowTrainJob) -> bool:
         return job.spec.managed_by in ("", MANAGED_HERE)
 
     def work_of(self, job: KubeflowTrainJob) -> TrainingJob:
-        return kubeflow_work(job)
+        runtime = self._find_runtime(job)
+        seconds = runtime.spec.template.spec.ttl_seconds_after_finished if runtime is not None else None
+        return PlainTrainingJob(job.metadata, recorded_status(job), seconds)
 
     def problem(
         self, job: KubeflowTrainJob, before: KubeflowTrainJob | None, *, has_children: bool = False
@@ -145,13 +152,7 @@ class KubeflowTrainJobAdapter:
 
     def _runtime_of(self, job: KubeflowTrainJob) -> KubeflowRuntime:
         """Returns the runtime of a job that references a kind of runtimes. Raises UnplannableError."""
-        ref = job.spec.runtime_ref
-        is_namespaced = ref.kind == NAMESPACED_RUNTIME
-        found = (
-            self._namespaced.get(f"{job.metadata.namespace}/{ref.name}")
-            if is_namespaced
-            else self._cluster.get(ref.name)
-        )
+        ref, found = job.spec.runtime_ref, self._find_runtime(job)
         if found is None:
             seconds_left = _seconds_to_wait(job, self._clock.now())
             raise UnplannableError(
@@ -161,6 +162,12 @@ class KubeflowTrainJobAdapter:
         if problem is not None:
             raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
         return found
+
+    def _find_runtime(self, job: KubeflowTrainJob) -> KubeflowRuntime | None:
+        ref = job.spec.runtime_ref
+        if ref.kind == NAMESPACED_RUNTIME:
+            return self._namespaced.get(f"{job.metadata.namespace}/{ref.name}")
+        return self._cluster.get(ref.name)
 
     def follow_logs(self, job: KubeflowTrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Reads no logs: programs report to `status.trainerStatus` themselves."""

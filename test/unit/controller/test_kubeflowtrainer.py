@@ -12,6 +12,7 @@ from helpers.fakeapi import FakeApi, Object
 from helpers.fakeclock import FakeClock
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
 from helpers.trainworld import CONFIG
+from tfjob_controller.api.common.core import BatchJob
 from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, RECORD_ANNOTATION, KubeflowTrainJob
 from tfjob_controller.controller.adapters import TRAINJOB_DEBOUNCE_SECONDS
@@ -23,6 +24,8 @@ from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.status.kubeflowtrainer import recorded_status
@@ -42,6 +45,7 @@ class Bench:
         self.events: list[tuple[str, str, str]] = []
         self.api.watch("trainjobs", self._see_job)
         self.api.watch("clustertrainingruntimes", self._see_runtime)
+        self.api.watch("jobs", self._see_child)
         self.reconciler = self.new_reconciler()
 
     def new_reconciler(self) -> Reconciler[KubeflowTrainJob]:
@@ -63,6 +67,11 @@ class Bench:
     def event(self, regarding: Any, type_: str, reason: str, note: str, action: str = "") -> None:
         assert regarding.api_version == "trainer.kubeflow.org/v1alpha1"
         self.events.append((type_, reason, note))
+
+    def _see_child(self, kind: str, obj: Object) -> None:
+        if kind == "DELETED":
+            job = decoder_for(BatchJob)(msgspec.json.encode(obj))
+            self.caches.jobs.store.delete(key_of(job), version_of(job), job)
 
     def _see_job(self, kind: str, obj: Object) -> None:
         self.kubeflow.jobs.store.upsert(decode_kubeflow_trainjob(msgspec.json.encode(obj)))
@@ -128,6 +137,24 @@ def test_a_status_that_was_not_written_after_its_record_is_written_later(bench: 
     bench.clock.advance(TRAINJOB_DEBOUNCE_SECONDS)
     bench.sync()
     assert bench.sent[sent:] == [("PATCH", "status")]
+
+
+def test_the_jobs_of_a_finished_job_are_deleted_when_the_runtime_says_so_and_the_job_stays(bench: Bench) -> None:
+    bench.create(kubeflow_runtime(job_set={"ttlSecondsAfterFinished": 60}), activeDeadlineSeconds=1)
+    bench.sync()
+    bench.clock.advance(2)
+    for _ in range(4):
+        bench.sync()
+    assert bench.conditions["Failed"]["reason"] == "DeadlineExceeded"
+    assert isinstance(bench.sync(), RequeueAfter)
+    assert ("DELETE", "example-node-0") not in bench.sent
+    bench.clock.advance(60)
+    assert bench.sync() == Done()
+    assert bench.sent[-1] == ("DELETE", "example-node-0")
+    sent = len(bench.sent)
+    assert bench.sync() == Done()
+    assert len(bench.sent) == sent
+    assert bench.job
 
 
 def test_claims_are_created_once_although_they_are_not_watched(bench: Bench) -> None:

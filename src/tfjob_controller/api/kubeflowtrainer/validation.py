@@ -145,6 +145,8 @@ def _runtime_problems(spec: KubeflowRuntimeSpec) -> Iterator[str]:
     if isinstance(annotations, Mapping) and EXCLUSIVE_TOPOLOGY in annotations:
         yield f"spec.template.metadata.annotations.{EXCLUSIVE_TOPOLOGY}: {NOT_SUPPORTED}"
     yield from _job_set_problems(spec.template.spec)
+    for index, policy in enumerate(spec.template.spec.volume_claim_policies):
+        yield from _claim_problems(policy, f"spec.template.spec.volumeClaimPolicies[{index}]")
     jobs = spec.template.spec.replicated_jobs
     if len(jobs) > MAX_JOBS:
         yield f"{JOBS_FIELD}: must have at most {MAX_JOBS} entries, has {len(jobs)}"
@@ -190,11 +192,11 @@ def _job_set_problems(spec: JobSetSpec) -> Iterator[str]:
         yield from _failure_policy_problems(spec.failure_policy, f"{at}.failurePolicy")
     if spec.startup_policy.startup_policy_order != "AnyOrder":
         yield f"{at}.startupPolicy: {NOT_SUPPORTED.replace('leave it out', 'use dependsOn')}"
+    if (spec.ttl_seconds_after_finished or 0) < 0:
+        yield f"{at}.ttlSecondsAfterFinished: must not be negative"
     for name in ("coordinator", "managed_by"):
         if getattr(spec, name):
             yield f"{at}.{_wire_name(name)}: {NOT_SUPPORTED}"
-    for index, policy in enumerate(spec.volume_claim_policies):
-        yield from _claim_problems(policy, f"{at}.volumeClaimPolicies[{index}]")
     if spec.suspend:
         yield f"{at}.suspend: is set by each TrainJob's spec.suspend: leave it out"
 

@@ -76,6 +76,7 @@ from tfjob_controller.trainer.podgroup.podgroup import (
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.trainer.state.pods import is_finished as is_pod_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended, job_outcome
 from tfjob_controller.trainer.state.restarts import (
     are_failures_recorded,
@@ -109,7 +110,7 @@ def _suspended(job_state: JobState) -> Actions:
     """
     step = job_state.step
     return Actions(
-        deletes=_deletes(job_state),
+        deletes=(*_deletes(job_state), *_suspended_deletes(job_state)),
         suspends=tuple(_suspends(step.observed, step.replica_states)),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
@@ -133,6 +134,18 @@ def _deletes(job_state: JobState) -> tuple[Delete, ...]:
         *_recreated_deletes(step.plan, current, job_state.status),
         *_reassigned_deletes(job_state.admission, current),
     )
+
+
+def _suspended_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of suspended Jobs without pods, if they are to be created anew when the job is resumed."""
+    policy = job_state.step.plan.policy
+    for state in _without_stale(job_state) if policy.deletes_suspended and policy.is_suspended_by_user else ():
+        job = state.job
+        has_ended = all(is_pod_finished(pod) for pod in state.pods)
+        if job is None or not job.spec.suspend or job.metadata.deletion_timestamp is not None or not has_ended:
+            continue
+        if not job_outcome(job) and not state.must_redo:
+            yield build_delete(JOBS, job)
 
 
 def _without_stale(job_state: JobState) -> list[ReplicaState]:

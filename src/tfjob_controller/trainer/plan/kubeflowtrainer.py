@@ -8,9 +8,12 @@ find pods by them. Steps follow from `dependsOn`: a job is in the step after tho
 The frameworks are those of this project (`trainer.frameworks`), of whose variables a pod gets the ones that upstream
 sets. Only what upstream mounts into MPI's pods is here.
 
-Failures are handled as for other jobs: a retryable failure restarts all nodes, and a permanent one ends the job. The
-number of restarts is that of failures which upstream tolerates: a Job runs again after each of its `backoffLimit`
-failures, and all Jobs run again `maxRestarts` times.
+A failure of a node restarts all nodes, as often as upstream tolerates failures: a Job runs again after each of its
+`backoffLimit` failures, and all Jobs run again `maxRestarts` times. Unlike for other jobs, the exit code does not
+matter, except that a program which exceeds its memory or cannot be started ends the job.
+
+An external queue such as Kueue changes `runtimePatches` while a job is suspended. So its Jobs are deleted then, and
+created from the new plan when it is resumed.
 
 Source: kubeflow/trainer pkg/runtime/core/trainingruntime.go and pkg/runtime/framework/plugins, kubernetes-sigs/jobset
 pkg/controllers/jobset_controller.go.
@@ -261,8 +264,6 @@ def _trainer_problems(recipe: KubeflowRecipe) -> Iterator[str]:
 
 def _job_set_problems(recipe: KubeflowRecipe) -> Iterator[str]:
     spec, names = recipe.runtime.template.spec, {each.name for each in recipe.jobs}
-    if spec.ttl_seconds_after_finished is not None:
-        yield "spec.template.spec.ttlSecondsAfterFinished: is not supported by this controller: leave it out"
     for target in spec.success_policy.target_replicated_jobs:
         if target not in names:
             yield f"spec.template.spec.successPolicy.targetReplicatedJobs: there is no replicated job {target}"
@@ -368,6 +369,7 @@ def _role(recipe: KubeflowRecipe, setting: Setting, job: ReplicatedJob, mounts: 
         container=container,
         port_name=recipe.framework.name,
         restarts_together=trains,
+        retries_any_error=trains,
         job_name=recipe.job_name(job.name) if is_nodes else "",
         service_name=recipe.subdomain if is_nodes else "",
         shares_service=is_nodes,
@@ -481,6 +483,8 @@ def _variables(recipe: KubeflowRecipe, setting: Setting, role: str, index: str) 
 
 def _replicas(recipe: KubeflowRecipe, role: Role) -> Iterator[Replica]:
     job_name = recipe.job_name(role.name)
+    # An initializer is tried a limited number of times, whatever its exit code. See `completion.MAX_ATTEMPTS`.
+    is_limited = not role.restarts_together and role.container != NODE
     can_fail_itself = recipe.restart_rules or restart_policy_of(role.template) == NEVER
     for index in range(role.replicas):
         yield Replica(
@@ -489,8 +493,8 @@ def _replicas(recipe: KubeflowRecipe, role: Role) -> Iterator[Replica]:
             id=replica_id(role.name, index),
             name=f"{job_name}-{index}" if role.job_name else job_name,
             is_chief=role.name == _chief_name(recipe) and index == 0,
-            decides=True,
-            fails_itself=can_fail_itself and not role.restarts_together,
+            decides=not is_limited,
+            fails_itself=can_fail_itself and not role.restarts_together and not is_limited,
         )
 
 
@@ -537,7 +541,13 @@ def _whole(
             ),
             labels=labels,
         ),
-        policy=RunPolicy(CLEAN_RUNNING, job.spec.suspend, job.spec.active_deadline_seconds or None, _restarts(recipe)),
+        policy=RunPolicy(
+            CLEAN_RUNNING,
+            job.spec.suspend,
+            job.spec.active_deadline_seconds or None,
+            _restarts(recipe),
+            deletes_suspended=True,
+        ),
         replicas=_planned(roles, replicas, ()),
         environment=environment,
         scheduling=_scheduling(recipe, roles),

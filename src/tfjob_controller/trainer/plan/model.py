@@ -60,6 +60,8 @@ class Role:
     port_name: str = "tf-port"
     # Training cannot continue without a replica: a retryable failure of one restarts all.
     restarts_together: bool = False
+    # Any error of the program is retryable, whatever its exit code. For roles that restart together.
+    retries_any_error: bool = False
     # The Indexed Job that runs all replicas, and their Service. Empty if each replica has its own.
     job_name: str = ""
     service_name: str = ""
@@ -129,6 +131,8 @@ class RunPolicy:
     suspend: bool = False
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
+    # While the user suspends the job, its Jobs are deleted instead of suspended, so that resumed ones follow changes.
+    deletes_suspended: bool = False
     # Reports whether `suspend` is True because the scheduler of the gang permits no pods now.
     is_held: bool = False
 

@@ -28,6 +28,7 @@ from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import FAILED as POD_FAILED
 from tfjob_controller.trainer.state.pods import (
+    OOM_KILLED,
     failed_before_training,
     is_disrupted,
     is_finished,
@@ -37,6 +38,7 @@ from tfjob_controller.trainer.state.pods import (
     newest,
     training_container,
     was_told_to_end,
+    why_never_started,
     why_pending,
 )
 from tfjob_controller.util.timestamps import format_time, seconds_until
@@ -124,7 +126,14 @@ def _may_be_tried_again(state: ReplicaState) -> bool:
     """Reports whether a replica that its Job does not restart failed without a permanent error of its program."""
     if state.state != FAILED or not state.replica.role.restarts_together:
         return False
-    return state.exited is None or not is_permanent_error(state.exited) or _was_taken(state)
+    return state.exited is None or not _is_permanent(state.replica, state.exited) or _was_taken(state)
+
+
+def _is_permanent(replica: Replica, exited: Terminated) -> bool:
+    """Reports whether the program would end in the same way again."""
+    if replica.role.retries_any_error:
+        return exited.reason == OOM_KILLED or bool(why_never_started(exited))
+    return is_permanent_error(exited)
 
 
 def _was_taken(state: ReplicaState) -> bool:
@@ -264,7 +273,7 @@ def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
     if exited is not None and _counts(state, pod, exited):
         if exited.exit_code == 0 and not replica.serves:
             return replace(state, state=SUCCEEDED, pending="")
-        if is_permanent_error(exited):
+        if _is_permanent(replica, exited):
             restarts = not replica.decides
             return replace(
                 state, state=FAILED, is_restarting=restarts and not state.is_up, must_redo=restarts and is_over

@@ -141,12 +141,21 @@ def _why_ended(job: KubeflowTrainJob, ended: JobCondition) -> tuple[str, str]:
     return ended.reason, ended.message
 
 
+def _has_failed_job(role: ReplicaStatus, status: TrainingStatus) -> bool:
+    """Reports whether the job failed because of a replica of this role that could have been retried once more."""
+    failed = conditions.find(status.conditions, conditions.FAILED)
+    if failed is None or failed.status != conditions.TRUE or failed.reason not in _JOB_FAILURES:
+        return False
+    # Such a message begins with the id of the replica.
+    return failed.message.partition(" ")[0].rstrip(":").rpartition("-")[0] == role.tf_replica_type
+
+
 def _job_status(role: ReplicaStatus, status: TrainingStatus) -> ReplicatedJobStatus:
     """Returns the state of a role's Job. It is ready if all its pods are ready or have succeeded."""
     states = role.replicas_states
     total, succeeded = sum(states.values()), states.get(replica_state.SUCCEEDED, 0)
     is_complete = 0 < total == succeeded
-    is_failed = bool(states.get(replica_state.FAILED))
+    is_failed = bool(states.get(replica_state.FAILED)) or _has_failed_job(role, status)
     runs = not is_complete and not is_failed
     is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
     ready, _, _ = status.ready.get(role.tf_replica_type, "0/0").partition("/")

@@ -489,8 +489,3 @@ def test_claims_are_created_for_the_job_and_mounted_where_a_container_names_them
     volume = {"name": "initializer", "persistentVolumeClaim": {"claimName": "initializer-example"}}
     assert pod_of(plan)["spec"]["volumes"] == [volume]
     assert "volumes" not in pod_of(plan, "dataset-initializer-0")["spec"]
-
-
-def test_a_deletion_of_the_jobset_is_not_promised() -> None:
-    runtime = kubeflow_runtime(job_set={"ttlSecondsAfterFinished": 60})
-    assert refusal(runtime=runtime).startswith("spec.template.spec.ttlSecondsAfterFinished: ")

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from helpers.clusterinmemory import waiting
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
-from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in, kubeflow_world
+from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in, kubeflow_world, pod_of
 from helpers.trainworld import ends
+from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.kubeflowtrainer.types import (
     MAX_RECORD,
@@ -18,12 +20,14 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
-from tfjob_controller.trainer.state.completion import GRACE_SECONDS
+from tfjob_controller.trainer.state.completion import GRACE_SECONDS, MAX_ATTEMPTS
 from tfjob_controller.trainer.state.observed import is_finished
 from tfjob_controller.trainer.status.kubeflowtrainer import record_of, recorded_status, upstream_status
 from tfjob_controller.trainer.status.update import invalid_status
+from tfjob_controller.util.timestamps import format_time
 
 COMPLETE = ("True", "AllJobsCompleted", "jobset completed successfully")
+AFTER = {"dependsOn": [{"name": "dataset-initializer", "status": "Complete"}]}
 TWO: dict[str, Any] = {"trainer": {"numNodes": 2}}
 
 
@@ -37,6 +41,14 @@ def running(*jobs: Any, **spec: Any) -> Any:
     world.all_run()
     world.settle()
     return world
+
+
+def fails_in_place(world: Any, attempts: int) -> None:
+    """The initializer waits for the kubelet's back-off after so many attempts."""
+    ended = Terminated(1, "Error", "no connection", finished_at=format_time(world.now))
+    name = "dataset-initializer"
+    status = waiting("CrashLoopBackOff", name=name, last=ended, restart_count=attempts - 1)
+    world.pod(f"{name}-0", phase="Running", container_statuses=(status,))
 
 
 # Life
@@ -60,8 +72,8 @@ def test_a_job_whose_nodes_have_all_succeeded_is_complete() -> None:
     assert job_status_in(world) == {"succeeded": 1}
 
 
-def test_a_permanent_error_fails_the_job_with_upstreams_reason_and_the_cause() -> None:
-    world = running(**TWO)
+def test_an_error_fails_a_job_without_restarts_with_upstreams_reason_and_the_cause() -> None:
+    world = running(replicated_job(job={"backoffLimit": 0}), **TWO)
     ends(world, "node-1", exit_code=3)
     world.settle()
     world.advance(GRACE_SECONDS)
@@ -72,15 +84,38 @@ def test_a_permanent_error_fails_the_job_with_upstreams_reason_and_the_cause() -
     assert job_status_in(world) == {"failed": 1}
 
 
-def test_a_retryable_error_restarts_all_nodes_and_is_counted_in_the_record() -> None:
+@pytest.mark.parametrize("exit_code", [1, 137])
+def test_any_error_restarts_all_nodes_and_is_counted_in_the_record(exit_code: int) -> None:
+    """Upstream restarts nodes whatever their exit code."""
     world = running(**TWO)
-    ends(world, "node-1", exit_code=137)
+    ends(world, "node-1", exit_code=exit_code)
     world.settle()
     world.reap()
     world.settle()
     assert recorded_status(world.job).restarts == 1
     assert conditions_in(world) == {}
     assert job_status_in(world) == {"active": 1}
+
+
+def test_a_program_that_exceeds_its_memory_is_not_restarted() -> None:
+    world = running(**TWO)
+    world.exits("node-1", 137, "OOMKilled")
+    world.job_ends("node-1", "Failed")
+    world.settle()
+    world.advance(GRACE_SECONDS)
+    world.settle()
+    assert "OOMKilled" in conditions_in(world)["Failed"][2]
+
+
+def test_an_initializer_is_tried_several_times_whatever_its_exit_code() -> None:
+    world = running(replicated_job("dataset-initializer", ancestor="dataset-initializer"), replicated_job(**AFTER))
+    fails_in_place(world, MAX_ATTEMPTS - 1)
+    world.settle()
+    assert conditions_in(world) == {}
+    fails_in_place(world, MAX_ATTEMPTS)
+    world.settle()
+    assert "exit code 1" in conditions_in(world)["Failed"][2]
+    assert f"tried {MAX_ATTEMPTS} times" in conditions_in(world)["Failed"][2]
 
 
 def test_without_restarts_left_a_retryable_error_fails_the_job() -> None:
@@ -101,6 +136,29 @@ def test_suspension_and_resumption_have_upstreams_conditions() -> None:
     world.settle()
     assert conditions_in(world) == {"Suspended": ("False", "Resumed", "TrainJob is resumed")}
     assert job_status_in(world) == {"active": 1}
+
+
+def test_a_suspended_job_is_resumed_with_what_has_changed_meanwhile_and_no_restart_is_counted() -> None:
+    """Kueue writes where the pods may run while the job is suspended."""
+    world = running(**TWO)
+    world.job = replace(world.job, spec=replace(world.job.spec, suspend=True))
+    world.settle()
+    world.reap()
+    world.settle()
+    assert world.jobs == {}
+    pods = {"spec": {"template": {"spec": {"nodeSelector": {"pool": "a"}}}}}
+    spec = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": pods}]}}}
+    changed = decoded_kubeflow(
+        kubeflow_trainjob(**TWO, runtimePatches=[{"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": spec}])
+    )
+    world.job = replace(world.job, spec=changed.spec)
+    world.settle()
+    assert pod_of(world.plan)["spec"]["nodeSelector"] == {"pool": "a"}
+    assert list(world.jobs) == ["example-node-0"]
+    world.all_run()
+    world.settle()
+    assert recorded_status(world.job).restarts == 0
+    assert job_status_in(world) == {"active": 1, "ready": 1}
 
 
 def test_a_job_that_takes_too_long_fails_with_upstreams_message() -> None:
