@@ -20,7 +20,7 @@ from localcluster.crds import install_crd
 from localcluster.foreigncrds import Published, fetched
 from localcluster.gobuild import go_of
 from localcluster.program import HACK
-from localcluster.report import Report, to_stderr
+from localcluster.report import to_stderr
 
 Object = dict[str, Any]
 
@@ -33,9 +33,9 @@ _KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
 
 
 @functools.cache
-def kubeflow_module(report: Report = to_stderr) -> Path:
+def kubeflow_module() -> Path:
     """The folder of the module, which is fetched first if it must be. Raises LocalClusterError."""
-    return fetched(go_of(HACK / "gangcrds", report), KUBEFLOW_TRAINER)
+    return fetched(go_of(HACK / "gangcrds", to_stderr), KUBEFLOW_TRAINER)
 
 
 def install_kubeflow_crds(api: Api) -> None:

@@ -87,8 +87,8 @@ _START_POLL_SECONDS = 0.02
 # can refuse hundreds of jobs at once.
 _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
 _RETRY_RATE, _RETRY_BURST = 50.0, 200
-# Connections beyond those of workers and writers: nine lists, events, the version, logs, and one in reserve.
-_MORE_CONNECTIONS = 13
+# Connections beyond those of workers and writers: twelve lists, events, the version, logs, and one in reserve.
+_MORE_CONNECTIONS = 16
 # The first Kubernetes version that restarts containers by rules on exit codes (beta, and on by default).
 RESTART_RULES_SINCE = (1, 35)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
 from tfjob_controller.api.common.quantity import milli_of
+from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.api.kubeflowtrainer.runtime import (
     ANCESTOR_LABEL,
     COMPLETE,
@@ -86,8 +87,8 @@ def _job_problems(job: KubeflowTrainJob) -> Iterator[str]:
         asset: AssetInitializer | None = getattr(spec.initializer, name)
         if asset is not None:
             yield from env_problems(asset.env, f"spec.initializer.{name}.env")
-    if spec.active_deadline_seconds < 0:
-        yield "spec.activeDeadlineSeconds: must not be negative"
+    if not 0 <= spec.active_deadline_seconds <= INT32_MAX:
+        yield f"spec.activeDeadlineSeconds: must be from 1 to {INT32_MAX}"
     for field in ("runtime_patches", "pod_template_overrides", "pod_spec_overrides"):
         if len(getattr(spec, field)) > MAX_PATCHES:
             yield f"spec.{_wire_name(field)}: must have at most {MAX_PATCHES} entries"
@@ -192,8 +193,8 @@ def _job_set_problems(spec: JobSetSpec) -> Iterator[str]:
         yield from _failure_policy_problems(spec.failure_policy, f"{at}.failurePolicy")
     if spec.startup_policy.startup_policy_order != "AnyOrder":
         yield f"{at}.startupPolicy: {NOT_SUPPORTED.replace('leave it out', 'use dependsOn')}"
-    if (spec.ttl_seconds_after_finished or 0) < 0:
-        yield f"{at}.ttlSecondsAfterFinished: must not be negative"
+    if not 0 <= (spec.ttl_seconds_after_finished or 0) <= INT32_MAX:
+        yield f"{at}.ttlSecondsAfterFinished: must be from 0 to {INT32_MAX}"
     for name in ("coordinator", "managed_by"):
         if getattr(spec, name):
             yield f"{at}.{_wire_name(name)}: {NOT_SUPPORTED}"
@@ -217,8 +218,8 @@ def _failure_policy_problems(policy: FailurePolicy, at: str) -> Iterator[str]:
         yield f"{at}.rules: {NOT_SUPPORTED}"
     if policy.restart_strategy not in ("", "Recreate", "BlockingRecreate"):
         yield f"{at}.restartStrategy: {policy.restart_strategy} {NOT_SUPPORTED}"
-    if policy.max_restarts < 0:
-        yield f"{at}.maxRestarts: must not be negative"
+    if not 0 <= policy.max_restarts <= INT32_MAX:
+        yield f"{at}.maxRestarts: must be from 0 to {INT32_MAX}"
 
 
 def ancestor_of(job: ReplicatedJob) -> str:
@@ -263,8 +264,8 @@ def _job_spec_problems(job: ReplicatedJob, at: str) -> Iterator[str]:
         elif name in _DETERMINED and value not in (None, _DETERMINED[name]):
             yield f"{at}.{name}: must be {_DETERMINED[name]}, is {value}"
     for name in ("parallelism", "completions", "backoffLimit"):
-        if not isinstance(spec.get(name), int | None) or (spec.get(name) or 0) < 0:
-            yield f"{at}.{name}: must be a number, and not negative"
+        if not isinstance(spec.get(name), int | None) or not 0 <= (spec.get(name) or 0) <= INT32_MAX:
+            yield f"{at}.{name}: must be a number from 0 to {INT32_MAX}"
     yield from _count_problems(spec.get("parallelism"), f"{at}.parallelism", MAX_NODES)
     is_single = job.name != NODE and ancestor_of(job) != TRAINER
     if is_single and any((spec.get(each) or 1) > 1 for each in ("parallelism", "completions")):

@@ -56,6 +56,13 @@ def test_a_field_that_no_release_of_upstream_has_is_refused_by_its_name() -> Non
     assert "contains unknown field parallelism" in (problem_of(trainer={"parallelism": 3}) or "")
 
 
+@pytest.mark.parametrize("seconds", [-1, 2**31])
+def test_times_that_no_calendar_has_are_refused(seconds: int) -> None:
+    assert "spec.activeDeadlineSeconds: must be from 1" in (problem_of(activeDeadlineSeconds=seconds) or "")
+    assert "ttlSecondsAfterFinished: must be from 0" in runtime_problem(job_set={"ttlSecondsAfterFinished": seconds})
+    assert "maxRestarts: must be from 0" in runtime_problem(job_set={"failurePolicy": {"maxRestarts": seconds}})
+
+
 def test_lists_that_upstream_leaves_open_are_bounded() -> None:
     override = {"targetJobs": [{"name": "node"}], "spec": {}}
     assert "spec.podTemplateOverrides: must have at most 16" in (problem_of(podTemplateOverrides=[override] * 17) or "")
@@ -111,7 +118,7 @@ def test_fields_of_a_runtime_that_are_refused(given: Any, words: str) -> None:
         (replicated_job(dependsOn=[{"name": "later"}]), "dependsOn: later must be an earlier job"),
         (replicated_job(job={"podFailurePolicy": {}}), "template.spec.podFailurePolicy: is not supported"),
         (replicated_job(job={"completionMode": "NonIndexed"}), "completionMode: must be Indexed, is NonIndexed"),
-        (replicated_job(job={"backoffLimit": -1}), "backoffLimit: must be a number, and not negative"),
+        (replicated_job(job={"backoffLimit": -1}), "backoffLimit: must be a number from 0 to 2147483647"),
         (replicated_job(job={"parallelism": MAX_NODES + 1}), "parallelism: must be from 1"),
         (replicated_job(job={"template": {"spec": {"containers": "x"}}}), "containers: expected a list of objects"),
         (replicated_job(job={"template": 3}), "template.spec.template: is required"),

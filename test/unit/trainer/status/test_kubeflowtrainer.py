@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import waiting
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
 from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in, kubeflow_world, pod_of
-from helpers.trainworld import ends
+from helpers.trainworld import admit, ends
 from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.kubeflowtrainer.types import (
@@ -20,6 +20,8 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
+from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.podgroup.backends import BACKENDS
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS, MAX_ATTEMPTS
 from tfjob_controller.trainer.state.observed import is_finished
 from tfjob_controller.trainer.status.kubeflowtrainer import record_of, recorded_status, upstream_status
@@ -203,6 +205,36 @@ def test_with_mpi_the_job_is_complete_when_the_launcher_is() -> None:
     ends(world, "launcher-0")
     world.settle()
     assert conditions_in(world) == {"Complete": COMPLETE}
+
+
+# Gangs
+
+
+def test_the_nodes_start_when_the_gang_scheduler_has_admitted_them() -> None:
+    world = kubeflow_world(gangs=GangPolicy(ALWAYS, "gang-scheduler"), **TWO)
+    world.settle()
+    assert world.gang is not None
+    assert world.jobs == {}
+    admit(world)
+    world.settle()
+    assert list(world.jobs) == ["example-node-0"]
+    assert job_status_in(world) == {"active": 1}
+
+
+@pytest.mark.parametrize("name", ["volcano", "coscheduling"])
+def test_the_scheduler_of_the_runtimes_policy_gets_a_group_of_all_nodes(name: str) -> None:
+    gangs = GangPolicy(ON_REQUEST, "theirs", backend=BACKENDS[name])
+    world = kubeflow_world(runtime=kubeflow_runtime(podGroupPolicy={name: {}}), gangs=gangs, **TWO)
+    world.settle()
+    assert world.pod_group is not None
+    assert world.pod_group.spec["minMember"] == 2
+    assert list(world.jobs) == ["example-node-0"]
+
+
+def test_a_job_whose_runtime_asks_for_a_gang_runs_where_gangs_are_off() -> None:
+    world = kubeflow_world(runtime=kubeflow_runtime(podGroupPolicy={"volcano": {}}), gangs=GangPolicy(OFF), **TWO)
+    world.settle()
+    assert (world.pod_group, list(world.jobs)) == (None, ["example-node-0"])
 
 
 # The record
