@@ -112,6 +112,9 @@ def test_children_come_first_then_the_record_and_then_the_status(bench: Bench) -
     bench.sync()
     assert bench.sent == [("POST", "jobs"), ("POST", "services"), ("PATCH", "example"), ("PATCH", "status")]
     assert RECORD_ANNOTATION in bench.job["metadata"]["annotations"]
+    # Somebody else's write in between is not overwritten with what was decided before it.
+    (record,) = [each for each in bench.api.sent if each.path.endswith("/example")]
+    assert record.body["metadata"]["resourceVersion"]
     (step,) = bench.job["status"]["jobsStatus"]
     assert step == {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
     assert [each[1] for each in bench.events] == ["Creating", "SuccessfulCreate"]

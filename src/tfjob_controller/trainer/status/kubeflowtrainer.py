@@ -156,7 +156,8 @@ def _job_status(role: ReplicaStatus, status: TrainingStatus) -> ReplicatedJobSta
     total, succeeded = sum(states.values()), states.get(replica_state.SUCCEEDED, 0)
     is_complete = 0 < total == succeeded
     is_failed = bool(states.get(replica_state.FAILED)) or _has_failed_job(role, status)
-    runs = not is_complete and not is_failed
+    has_ended = any(conditions.has_true(status.conditions, each) for each in (conditions.SUCCEEDED, conditions.FAILED))
+    runs = not (is_complete or is_failed or has_ended)
     is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
     ready, _, _ = status.ready.get(role.tf_replica_type, "0/0").partition("/")
     return ReplicatedJobStatus(
@@ -164,6 +165,6 @@ def _job_status(role: ReplicaStatus, status: TrainingStatus) -> ReplicatedJobSta
         ready=int(runs and not is_suspended and 0 < total <= int(ready)),
         succeeded=int(is_complete),
         failed=int(is_failed),
-        active=int(runs and not is_suspended and replica_state.RUNNING in states and not observed.is_finished(status)),
+        active=int(runs and not is_suspended and replica_state.RUNNING in states),
         suspended=int(runs and is_suspended and status.phase == observed.PHASE_CREATING),
     )

@@ -133,6 +133,13 @@ def test_the_job_overrides_image_command_arguments_and_environment_and_resources
     assert container["resources"] == {"requests": {"cpu": "4", "memory": "1Gi"}, "limits": {"cpu": "2"}}
 
 
+def test_claims_of_devices_are_merged_by_name() -> None:
+    of_runtime = {"resources": {"claims": [{"name": "a"}, {"name": "b", "request": "x"}]}}
+    given = {"resourcesPerNode": {"claims": [{"name": "b", "request": "y"}]}}
+    container = container_in(kubeflow_plan(replicated_job(container=of_runtime), trainer=given))
+    assert container["resources"]["claims"] == [{"name": "a"}, {"name": "b", "request": "y"}]
+
+
 def test_torchrun_gets_exactly_upstreams_variables() -> None:
     env = env_in(kubeflow_plan(trainer={"numNodes": 2, "env": [{"name": "RANK", "value": "mine"}]}))
     # Upstream reserves no others, so users may set them.
@@ -247,6 +254,9 @@ def test_the_success_policy_names_the_jobs_that_complete_the_job() -> None:
         job_set={"successPolicy": {"operator": "All", "targetReplicatedJobs": ["node"]}},
     )
     assert [each.id for each in kubeflow_plan(runtime=runtime).replicas.needed] == ["node-0"]
+    after = replicated_job("export", ancestor="", dependsOn=[{"name": "node", "status": "Complete"}])
+    runtime["spec"]["template"]["spec"]["replicatedJobs"].append(after)
+    assert [each.id for each in kubeflow_plan(runtime=runtime).replicas.needed] == ["node-0"]
     runtime["spec"]["template"]["spec"]["successPolicy"]["targetReplicatedJobs"] = ["none"]
     assert "there is no replicated job none" in refusal(runtime=runtime)
 
@@ -263,6 +273,8 @@ def test_an_initializer_gets_what_to_fetch_and_runs_in_an_indexed_job_of_its_own
     container = container_in(plan, "dataset-initializer-0", "dataset-initializer")
     assert container["env"] == [{"name": "STORAGE_URI", "value": "hf://data/set"}, {"name": "SPLIT", "value": "train"}]
     assert container["envFrom"] == [{"secretRef": {"name": "token"}}]
+    # The kubelet starts it again, whatever its exit code, and the controller counts the attempts.
+    assert "podFailurePolicy" not in job["spec"]
     # It never waits without limit for a Secret that does not exist.
     assert "dataset-initializer" in plan.mounts.data_containers
 
@@ -320,6 +332,18 @@ def test_the_launcher_waits_for_the_nodes_in_its_own_image() -> None:
     assert {each["name"] for each in waits["volumeMounts"]} == {"mpi-ssh-auth", "mpi-hostfile"}
 
 
+def test_launcher_and_nodes_are_one_step_whichever_of_them_depends_on_the_initializer() -> None:
+    nodes, launcher = replicated_job("node", ancestor="", **AFTER), replicated_job("launcher")
+    runtime = kubeflow_runtime(INITIALIZER, nodes, launcher, policy={"numNodes": 1, "mpi": {}})
+    plan = kubeflow_plan(runtime=runtime, gangs=GangPolicy(ALWAYS, "s"))
+    first, second = plan.steps
+    assert (ids(first), sorted(ids(second))) == (["dataset-initializer-0"], ["launcher-0", "node-0"])
+    # What the nodes mount and their gang do not exist before they do.
+    assert (first.mounts.config_map, first.mounts.secret, first.scheduling.gang) == ("", None, None)
+    assert second.mounts.secret is not None
+    assert second.scheduling.gang is not None
+
+
 def test_mpi_needs_launcher_and_nodes_and_reserves_its_variables() -> None:
     words = refusal(runtime=MPI, trainer={"env": [{"name": "OMPI_MCA_plm_rsh_args", "value": "x"}]})
     assert "must not have reserved envs" in words
@@ -356,6 +380,16 @@ def test_patches_change_pods_jobs_and_their_metadata() -> None:
     assert (labels["of"], labels["team"], job_of(plan)["metadata"]["annotations"]["note"]) == ("job", "a", "b")
     # Kueue would suspend each child Job that names a queue.
     assert "kueue.x-k8s.io/queue-name" not in labels
+
+
+def test_patches_of_containers_add_variables_and_merge_security_contexts() -> None:
+    job = replicated_job(container={"securityContext": {"runAsUser": 1}})
+    job["template"]["spec"]["template"]["spec"]["initContainers"] = [{"name": "setup", "image": "i"}]
+    setup = {"name": "setup", "env": [{"name": "A", "value": "1"}]}
+    node = {"name": "node", "securityContext": {"runAsGroup": 2}}
+    plan = kubeflow_plan(job, runtimePatches=patches(containers=[node], initContainers=[setup]))
+    assert container_in(plan)["securityContext"] == {"runAsUser": 1, "runAsGroup": 2}
+    assert pod_of(plan)["spec"]["initContainers"] == [{"image": "i", **setup}]
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,32 @@ def test_suspension_and_resumption_have_upstreams_conditions() -> None:
     assert job_status_in(world) == {"active": 1}
 
 
+def test_the_jobs_of_a_suspended_job_are_deleted_only_when_their_pods_have_ended() -> None:
+    world = running(**TWO)
+    world.stops_slowly = True
+    world.job = replace(world.job, spec=replace(world.job.spec, suspend=True))
+    assert [(each.name, each.suspend) for each in world.actions().suspends] == [("example-node-0", True)]
+    assert world.actions().deletes == ()
+    world.sync()
+    assert world.actions().deletes == ()
+    world.reap()
+    assert [each.name for each in world.actions().deletes] == ["example-node-0"]
+
+
+def test_a_step_that_has_succeeded_is_not_suspended() -> None:
+    world = kubeflow_world(
+        replicated_job("dataset-initializer", ancestor="dataset-initializer"), replicated_job(**AFTER)
+    )
+    world.settle()
+    world.all_run()
+    ends(world, "dataset-initializer-0")
+    world.settle()
+    world.job = replace(world.job, spec=replace(world.job.spec, suspend=True))
+    world.settle()
+    assert job_status_in(world, "dataset-initializer") == {"succeeded": 1}
+    assert job_status_in(world) == {"suspended": 1}
+
+
 def test_a_suspended_job_is_resumed_with_what_has_changed_meanwhile_and_no_restart_is_counted() -> None:
     """Kueue writes where the pods may run while the job is suspended."""
     world = running(**TWO)
@@ -168,6 +194,7 @@ def test_a_job_that_takes_too_long_fails_with_upstreams_message() -> None:
     world.advance(61)
     world.settle()
     assert conditions_in(world) == {"Failed": ("True", "DeadlineExceeded", "TrainJob exceeded its active deadline")}
+    assert job_status_in(world) == {}
 
 
 def test_the_last_condition_is_the_one_that_ends_the_job() -> None:
