@@ -326,10 +326,14 @@ def test_mpi_gets_exactly_upstreams_variables_and_volumes() -> None:
 
 
 def test_the_launcher_waits_for_the_nodes_in_its_own_image() -> None:
-    plan = kubeflow_plan(runtime=MPI, trainer={"image": "jobs"})
+    runtime = copy.deepcopy(MPI)
+    launcher = runtime["spec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]
+    launcher["containers"][0]["volumeMounts"] = [{"name": "ssh-config", "mountPath": "/etc/ssh"}]
+    plan = kubeflow_plan(runtime=runtime, trainer={"image": "jobs", "env": [{"name": "HOME", "value": "/h"}]})
     (waits,) = pod_of(plan, "launcher-0")["spec"]["initContainers"]
     assert (waits["image"], waits["command"]) == ("jobs", ["sh", "/etc/mpi/await-nodes.sh"])
-    assert {each["name"] for each in waits["volumeMounts"]} == {"mpi-ssh-auth", "mpi-hostfile"}
+    assert {each["name"] for each in waits["volumeMounts"]} == {"mpi-ssh-auth", "mpi-hostfile", "ssh-config"}
+    assert waits["env"] == [{"name": "HOME", "value": "/h"}]
 
 
 def test_launcher_and_nodes_are_one_step_whichever_of_them_depends_on_the_initializer() -> None:
