@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from localcluster import binaries, foreigncrds, prometheus, stack
+from localcluster import binaries, foreigncrds, kubeflowtrainer, prometheus, stack
 from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
@@ -32,6 +32,7 @@ def main(wanted: list[str]) -> None:
     binaries.ensure_all([*binaries.CONTROL_PLANE, *_TOOLS], to_stderr)
     prometheus.ensure(to_stderr)
     foreigncrds.prepare(to_stderr)
+    kubeflowtrainer.kubeflow_module()
 
 
 if __name__ == "__main__":

@@ -121,6 +121,12 @@ class RunOptions:
     trainjobs: bool = option(
         SWITCH, "true", "Also run TrainJobs. Their CRDs must be there; turn it off where only TFJobs are wanted."
     )
+    kubeflow_trainer_api: bool = option(
+        SWITCH,
+        "false",
+        "Also run the TrainJobs of Kubeflow Trainer's own API group, trainer.kubeflow.org. Its CRDs must be there, and "
+        "its own controller must not run.",
+    )
     controller_config_file: str = option(
         FILE, "", "YAML file with tfImage, initializerImage and accelerators; read once at the start. Empty for none."
     )

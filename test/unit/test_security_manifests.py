@@ -165,7 +165,7 @@ def test_only_the_roles_of_users_are_added_to_those_of_the_cluster(role: Object)
     if aggregated:
         assert role["metadata"]["name"].startswith("tfjob-")
         groups = {group for rule in rules(role) for group in rule["apiGroups"]}
-        assert groups <= {"kubeflow.org", "scheduling.kubeflow.org"}
+        assert groups <= {"kubeflow.org", "scheduling.kubeflow.org", "trainer.kubeflow.org"}
 
 
 @pytest.mark.parametrize("binding", objects("RoleBinding", "ClusterRoleBinding"))

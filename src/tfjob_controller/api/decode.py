@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfjob_controller.api.common.sizes import has_large_status, is_large, large_parts, size_problem
+from tfjob_controller.api.kubeflowtrainer.runtime import KubeflowRuntime
+from tfjob_controller.api.kubeflowtrainer.types import KubeflowTrainJob
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.kube import nesting
 
-_KindT = TypeVar("_KindT", TFJob, TrainJob, TrainingRuntime)
+_KindT = TypeVar("_KindT", TFJob, TrainJob, TrainingRuntime, KubeflowTrainJob, KubeflowRuntime)
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -86,6 +88,9 @@ decode_tfjob = _decoder(TFJob)
 decode_trainjob = _decoder(TrainJob)
 # For both kinds of runtimes.
 decode_training_runtime = _decoder(TrainingRuntime)
+# The same kinds of the group trainer.kubeflow.org.
+decode_kubeflow_trainjob = _decoder(KubeflowTrainJob)
+decode_kubeflow_runtime = _decoder(KubeflowRuntime)
 
 
 def _decode_identity(kind: type[_KindT], data: bytes, invalid: str) -> _KindT:

@@ -52,6 +52,10 @@ class KindAdapter(Protocol[_JobT]):
     def status_debounce_seconds(self) -> float:
         """How long a status write that changes only counts is delayed at first."""
 
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        """Reports whether a job is deleted once its time to live is over. Otherwise only its child Jobs are."""
+
     def is_managed(self, job: _JobT) -> bool:
         """Reports whether this controller runs the job. Other jobs are never touched."""
 
@@ -71,6 +75,12 @@ class KindAdapter(Protocol[_JobT]):
 
     def follow_logs(self, job: _JobT, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the logs that the job reports metrics in, and adds to `observed` whether one is still unread."""
+
+    def record_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
+        """The merge patch that records what the kind's own status has no field for; None if nothing differs.
+
+        It is written before the status, which follows from it.
+        """
 
     def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
         """The merge patch for /status; None if nothing differs."""
@@ -119,6 +129,10 @@ class TFJobAdapter:
     def status_debounce_seconds(self) -> float:
         return TFJOB_DEBOUNCE_SECONDS
 
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        return True
+
     def is_managed(self, job: TFJob) -> bool:
         return True
 
@@ -143,6 +157,9 @@ class TFJobAdapter:
 
     def follow_logs(self, job: TFJob, plan: Plan, observed: ObservedState) -> ObservedState:
         return observed
+
+    def record_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        return None
 
     def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         if status is job.status:
@@ -228,6 +245,10 @@ class TrainJobAdapter:
     def status_debounce_seconds(self) -> float:
         return TRAINJOB_DEBOUNCE_SECONDS
 
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        return True
+
     def is_managed(self, job: TrainJob) -> bool:
         return is_managed_here(job.spec)
 
@@ -259,6 +280,9 @@ class TrainJobAdapter:
         if not all_containers_ended(pod) or self._follower.has_read_all(uid):
             return observed
         return observed.with_unread()
+
+    def record_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        return None
 
     def status_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         wire = self._with_metrics(job, to_wire(status, job.status))

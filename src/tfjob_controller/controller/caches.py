@@ -13,12 +13,14 @@ from tfjob_controller.api.common.core import (
     CONFIG_MAPS,
     HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     SECRETS,
     SERVICES,
     BatchJob,
     ConfigMap,
     HorizontalPodAutoscaler,
+    PersistentVolumeClaim,
     Pod,
     PodGroup,
     Secret,
@@ -27,6 +29,7 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
 from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
@@ -49,6 +52,7 @@ from tfjob_controller.controller.handlers import (
     pod_priority,
     state_matters,
 )
+from tfjob_controller.controller.kubeflowtrainer import KubeflowTrainerCaches
 from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.controller.snapshot import BY_OWNER, PodGroupCache, ReadingsOf, Snapshots
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer
@@ -67,7 +71,8 @@ class ControllerCaches:
     """Informers with their indexes. `namespace` "" means all namespaces.
 
     Without `gangs` Gangs are neither watched nor written; without `trainjobs` neither TrainJobs nor their runtimes are
-    watched. `pod_groups` is the kind that represents a gang to another scheduler.
+    watched, and without `kubeflow_trainer` not those of Kubeflow Trainer. `pod_groups` is the kind that represents a
+    gang to another scheduler.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class ControllerCaches:
         *,
         gangs: bool = True,
         trainjobs: bool = True,
+        kubeflow_trainer: bool = False,
         pod_groups: Resource | None = None,
     ) -> None:
         self._requester = requester
@@ -94,6 +100,7 @@ class ControllerCaches:
         self.pods: Informer[Pod] = Informer(requester, PODS, decoder_for(Pod), indexers=runtime, **of_children)
         self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decoder_for(ConfigMap), **of_children)
         self.secrets: ResponseCache[Secret] = ResponseCache()
+        self.claims: ResponseCache[PersistentVolumeClaim] = ResponseCache()
         self.gangs: Informer[Gang] | None = (
             Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
         )
@@ -118,9 +125,11 @@ class ControllerCaches:
             else None
         )
         watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs, self.pod_groups)
-        of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
-        all_watched = (*watched, self.autoscalers, *of_trainjobs)
-        self.informers = InformerGroup([each for each in all_watched if each is not None], clock)
+        self.kubeflow = KubeflowTrainerCaches(requester, namespace, clock) if kubeflow_trainer else None
+        of_trainjobs = [each for caches in (self.trainjobs, self.kubeflow) if caches is not None for each in caches.all]
+        self.informers = InformerGroup(
+            [*(each for each in (*watched, self.autoscalers) if each is not None), *of_trainjobs], clock
+        )
 
     def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
         """Makes every relevant change queue the key of its TFJob."""
@@ -136,6 +145,12 @@ class ControllerCaches:
             self.autoscalers.add_handler(
                 ChildHandler(queue, keys_by_owner(TRAINJOBS), autoscaler_matters, triggers=triggers)
             )
+
+    def feed_kubeflow_trainjobs(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
+        """The same for TrainJobs of Kubeflow Trainer."""
+        if self.kubeflow is not None:
+            self.kubeflow.feed(queue, triggers)
+            self._feed_by_children(queue, KUBEFLOW_TRAINJOBS, self.kubeflow.jobs.store, triggers)
 
     def _feed_by_children(
         self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any], triggers: TriggerLog
@@ -157,7 +172,7 @@ class ControllerCaches:
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
         autoscalers = self.autoscalers.store if self.autoscalers is not None else None
-        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups, autoscalers)
+        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups, self.claims, autoscalers)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Returns a writer that puts the responses into these caches."""
@@ -179,6 +194,11 @@ class ControllerCaches:
                 ),
                 SECRETS: ChildClient(
                     ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False
+                ),
+                PERSISTENT_VOLUME_CLAIMS: ChildClient(
+                    ResourceClient(send, PERSISTENT_VOLUME_CLAIMS, decoder_for(PersistentVolumeClaim)),
+                    self.claims,
+                    is_watched=False,
                 ),
                 PODS: ChildClient(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
             },

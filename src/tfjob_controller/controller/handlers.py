@@ -26,7 +26,11 @@ from typing import Generic
 import structlog
 
 from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.api.kubeflowtrainer.runtime import KubeflowRuntime
+from tfjob_controller.api.kubeflowtrainer.types import NAMESPACED_RUNTIME as KUBEFLOW_NAMESPACED_RUNTIME
+from tfjob_controller.api.kubeflowtrainer.types import KubeflowTrainJob
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.kube.cache.store import Store
@@ -292,3 +296,38 @@ class RuntimeHandler:
 
     def on_delete(self, obj: TrainingRuntime, final: bool) -> None:
         """Does nothing: a job that has started keeps its runtime."""
+
+
+class KubeflowRuntimeHandler:
+    """The same for TrainJobs of Kubeflow Trainer. `status_of` returns the recorded status of a job."""
+
+    def __init__(
+        self,
+        queue: RateLimitingQueue[str],
+        jobs: Store[KubeflowTrainJob],
+        status_of: Callable[[KubeflowTrainJob], TrainingStatus],
+        triggers: TriggerLog = NO_TRIGGER_LOG,
+    ) -> None:
+        self._queue = queue
+        self._jobs = jobs
+        self._status_of = status_of
+        self._triggers = triggers
+
+    def on_add(self, obj: KubeflowRuntime, is_initial: bool) -> None:
+        for job in () if is_initial else self._jobs.list():
+            if _names(job, obj) and self._status_of(job).start_time is None:
+                self._triggers.record(key_of(job), ADDED, obj)
+                self._queue.add(key_of(job))
+
+    def on_update(self, old: KubeflowRuntime, new: KubeflowRuntime) -> None:
+        if old is not new:
+            self.on_add(new, is_initial=False)
+
+    def on_delete(self, obj: KubeflowRuntime, final: bool) -> None:
+        """Does nothing: a job that has started keeps its runtime."""
+
+
+def _names(job: KubeflowTrainJob, runtime: KubeflowRuntime) -> bool:
+    ref, namespace = job.spec.runtime_ref, runtime.metadata.namespace
+    is_namespaced = ref.kind == KUBEFLOW_NAMESPACED_RUNTIME
+    return ref.name == runtime.metadata.name and namespace == (job.metadata.namespace if is_namespaced else "")

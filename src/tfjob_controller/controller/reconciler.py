@@ -5,7 +5,7 @@ the job. `_reconcile` applies the rules of a sync in their order:
 
     being deleted       nothing: the garbage collector deletes the children
     not managed         nothing: another controller runs the job
-    finished            the job is deleted once its time to live is over
+    finished            the job, or for some kinds its child Jobs, are deleted once its time to live is over
     invalid             its children are stopped, then its status says Failed
     without identity    its RuntimeId is written before the first child
     not plannable yet   its status says what it waits for
@@ -40,7 +40,7 @@ from typing import Any, Generic
 
 import structlog
 
-from tfjob_controller.api.common.core import Scale
+from tfjob_controller.api.common.core import JOBS, Scale
 from tfjob_controller.controller.adapters import KindAdapter
 from tfjob_controller.controller.outcome import (
     DONE,
@@ -61,7 +61,7 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectT, key_of
-from tfjob_controller.trainer.actions.model import Actions
+from tfjob_controller.trainer.actions.model import Actions, build_delete
 from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.state.evaluation import evaluate
@@ -221,6 +221,8 @@ class Reconciler(Generic[ObjectT]):
         result = finished_status(self._kind.work_of(job), self._clock.now())
         if not result.delete_job:
             return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
+        if not self._kind.is_deleted_when_expired:
+            return self._delete_child_jobs(job)
         meta = job.metadata
         if self._deletions.get(key) == meta.uid:
             return DONE
@@ -232,6 +234,14 @@ class Reconciler(Generic[ObjectT]):
         self._deletions[key] = meta.uid
         log.info("job deleted: its time to live is over")
         return DONE
+
+    def _delete_child_jobs(self, job: ObjectT) -> Outcome:
+        """Deletes the child Jobs of a finished job with their pods."""
+        jobs, _, _ = self._snapshots.children_to_stop(job)
+        left = (each for each in jobs if each.metadata.deletion_timestamp is None)
+        result = self._apply(job, Actions(deletes=tuple(build_delete(JOBS, each) for each in left)))
+        self._reporter.report_writes(job, result)
+        return RequeueAfter(YIELD_SECONDS) if result.is_partial else outcome_after(result.faults, None)
 
     def _fail_invalid(self, job: ObjectT, record: _JobRecord[ObjectT], problem: str) -> Outcome:
         """Ends an invalid job. A job may become invalid while it runs, if an older CRD admits the change.
@@ -299,7 +309,8 @@ class Reconciler(Generic[ObjectT]):
         Returns for how many seconds the write is still delayed; None if it is not.
         """
         change = self._kind.status_change(job, result.status)
-        if change is None:
+        change_of_record = self._kind.record_change(job, result.status)
+        if change is None and change_of_record is None:
             record.debounce.clear()
             return None
         before = self._kind.work_of(job)
@@ -307,7 +318,12 @@ class Reconciler(Generic[ObjectT]):
         if delay_seconds > 0:
             return delay_seconds
         meta = job.metadata
-        self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
+        if change_of_record is not None:
+            recorded = self._client.patch(meta.namespace, meta.name, change_of_record)
+            self._store.assume(recorded)
+            change = self._kind.status_change(recorded, result.status)
+        if change is not None:
+            self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         record.debounce.record_write(before, result)
         self._kind.status_written(before, result.status, self._clock.now())
         self._reporter.report_status(job, result.events)

@@ -55,6 +55,7 @@ class Snapshots:
         readings: ReadingsOf | None = None,
         secrets: ObjectLookup | None = None,
         pod_groups: PodGroupCache | None = None,
+        claims: ObjectLookup | None = None,
         autoscalers: Store[HorizontalPodAutoscaler] | None = None,
     ) -> None:
         """`gangs`, `pod_groups` and `autoscalers` are None if they are not watched, `readings` if logs are not read."""
@@ -67,6 +68,7 @@ class Snapshots:
         self._readings = readings
         self._pod_groups = pod_groups
         self._autoscalers = autoscalers
+        self._claims = claims
 
     def take(self, owner: Object, plan: Plan) -> ObservedState:
         """The current children of `owner`."""
@@ -81,6 +83,7 @@ class Snapshots:
             has_config_map=bool(plan.mounts.config_map)
             and _holds(self._config_maps, f"{namespace}/{plan.mounts.config_map}", uid),
             has_secret=self._has_secret(namespace, plan, uid),
+            claims=self._claims_of(namespace, plan, uid),
             gang=self._gang_of(owner, plan.scheduling.gang.name) if plan.scheduling.gang is not None else None,
             pod_group=self._pod_group_of(owner, plan),
             autoscaler=self._autoscaler_of(owner),
@@ -91,6 +94,11 @@ class Snapshots:
         if plan.mounts.secret is None or self._secrets is None:
             return False
         return _holds(self._secrets, f"{namespace}/{plan.mounts.secret.name}", uid)
+
+    def _claims_of(self, namespace: str, plan: Plan, uid: str) -> frozenset[str]:
+        names = (each.name for each in plan.mounts.claims)
+        known = self._claims
+        return frozenset(each for each in names if known is not None and _holds(known, f"{namespace}/{each}", uid))
 
     def children_to_stop(
         self, owner: Object

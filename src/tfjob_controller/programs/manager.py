@@ -33,6 +33,7 @@ from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.adapters import trainjob_work
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import TriggerLog
+from tfjob_controller.controller.kubeflowtrainer import kubeflow_work
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.controller.reconciler import Reconciler
@@ -52,7 +53,13 @@ from tfjob_controller.kube.meta import namespace_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
-from tfjob_controller.programs.reconcilers import Shared, gang_policy, tfjob_reconciler, trainjob_reconciler
+from tfjob_controller.programs.reconcilers import (
+    Shared,
+    gang_policy,
+    kubeflow_trainjob_reconciler,
+    tfjob_reconciler,
+    trainjob_reconciler,
+)
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
@@ -65,7 +72,7 @@ from tfjob_controller.util.fairness import most_of_namespace
 log = structlog.get_logger(__name__)
 
 NAME = "tfjob-controller"
-CONTROLLER, TRAIN_CONTROLLER = "tfjob", "trainjob"
+CONTROLLER, TRAIN_CONTROLLER, KUBEFLOW_CONTROLLER = "tfjob", "trainjob", "kubeflow-trainjob"
 DEBUG = "debug"
 
 # Kubernetes gives 30 s by default, but a rollout should not take that long.
@@ -80,8 +87,8 @@ _START_POLL_SECONDS = 0.02
 # can refuse hundreds of jobs at once.
 _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
 _RETRY_RATE, _RETRY_BURST = 50.0, 200
-# Connections beyond those of workers and writers: nine lists, events, the version, logs, and one in reserve.
-_MORE_CONNECTIONS = 13
+# Connections beyond those of workers and writers: twelve lists, events, the version, logs, and one in reserve.
+_MORE_CONNECTIONS = 16
 # The first Kubernetes version that restarts containers by rules on exit codes (beta, and on by default).
 RESTART_RULES_SINCE = (1, 35)
 
@@ -152,8 +159,10 @@ class Manager:
         )
         self._queue = self._new_queue(CONTROLLER)
         self._train_queue = self._new_queue(TRAIN_CONTROLLER)
+        self._kubeflow_queue = self._new_queue(KUBEFLOW_CONTROLLER) if options.kubeflow_trainer_api else None
         self._triggers = {
-            name: TriggerLog(enabled=options.log_level == DEBUG) for name in (CONTROLLER, TRAIN_CONTROLLER)
+            name: TriggerLog(enabled=options.log_level == DEBUG)
+            for name in (CONTROLLER, TRAIN_CONTROLLER, KUBEFLOW_CONTROLLER)
         }
         self._gangs = gang_policy(options)
         self.caches = ControllerCaches(
@@ -163,6 +172,7 @@ class Manager:
             gangs=options.gang_scheduling != terms.OFF and self._gangs.backend is None,
             pod_groups=self._gangs.backend.resource if self._gangs.backend is not None else None,
             trainjobs=options.trainjobs,
+            kubeflow_trainer=options.kubeflow_trainer_api,
         )
         self._fanout = Fanout(options.concurrent_writes)
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
@@ -212,6 +222,8 @@ class Manager:
             # created and deleted jobs would accumulate.
             self.caches.feed(self._queue, self._triggers[CONTROLLER])
             self.caches.feed_trainjobs(self._train_queue, self._triggers[TRAIN_CONTROLLER])
+            if self._kubeflow_queue is not None:
+                self.caches.feed_kubeflow_trainjobs(self._kubeflow_queue, self._triggers[KUBEFLOW_CONTROLLER])
             # Otherwise each full garbage collection visits all cached objects, while no sync can run: 50 ms at 100,000
             # objects.
             gc.collect()
@@ -277,6 +289,9 @@ class Manager:
         if self.caches.trainjobs is not None:
             reconciler = trainjob_reconciler(shared, self.caches.trainjobs, self._train_queue, self._follower)
             yield self._workers_for(reconciler, TRAIN_CONTROLLER, self._train_queue)
+        if self.caches.kubeflow is not None and self._kubeflow_queue is not None:
+            kubeflow = kubeflow_trainjob_reconciler(shared, self.caches.kubeflow, self._kubeflow_queue)
+            yield self._workers_for(kubeflow, KUBEFLOW_CONTROLLER, self._kubeflow_queue)
 
     def _workers_for(self, reconciler: Reconciler[Any], name: str, queue: RateLimitingQueue[str]) -> Workers:
         self._reconcilers.append(reconciler)
@@ -328,6 +343,8 @@ class Manager:
     def _stop_parts(self) -> bool:
         self._queue.shut_down()
         self._train_queue.shut_down()
+        if self._kubeflow_queue is not None:
+            self._kubeflow_queue.shut_down()
         end = self._clock.monotonic() + _WORKERS_SECONDS
         # All workers are stopped, also if some of them do not end in time.
         stopped = [workers.stop(max(0.0, end - self._clock.monotonic())) for workers in self._workers]
@@ -355,6 +372,7 @@ class Manager:
         return {
             "queue": self._queue.statistics,
             "trainjobs": self._train_queue.statistics,
+            **({"kubeflow-trainjobs": self._kubeflow_queue.statistics} if self._kubeflow_queue is not None else {}),
             "logs": self._follower.statistics,
             "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
@@ -367,10 +385,14 @@ class Manager:
         return self.caches.tfjobs.store.list() if self._leading.is_set() else ()
 
     def _trainjobs_led(self) -> Sequence[TrainingJob]:
-        caches = self.caches.trainjobs
-        if caches is None or not self._leading.is_set():
+        """Returns the TrainJobs of both API groups."""
+        if not self._leading.is_set():
             return ()
-        return [trainjob_work(job) for job in caches.jobs.store.list()]
+        own, kubeflow = self.caches.trainjobs, self.caches.kubeflow
+        return [
+            *(trainjob_work(job) for job in (own.jobs.store.list() if own is not None else ())),
+            *(kubeflow_work(job) for job in (kubeflow.jobs.store.list() if kubeflow is not None else ())),
+        ]
 
     def _training(self) -> Iterator[TrainingOfJob]:
         caches = self.caches.trainjobs

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.api.decode import decode_kubeflow_trainjob, decode_tfjob, decode_trainjob
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, KubeflowTrainJob
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.controller.adapters import TFJobAdapter, TrainJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches, TrainJobCaches
+from tfjob_controller.controller.kubeflowtrainer import KubeflowTrainerCaches, KubeflowTrainJobAdapter
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.controller.reconciler import Reconciler
@@ -83,6 +85,31 @@ def tfjob_reconciler(shared: Shared, queue: RateLimitingQueue[str], logs: Progre
         shared.clock,
         is_busy=lambda: len(queue) > 0,
         scales=ResourceClient(shared.requester, TFJOBS, decoder_for(Scale)),
+    )
+
+
+def kubeflow_trainjob_reconciler(
+    shared: Shared, caches: KubeflowTrainerCaches, queue: RateLimitingQueue[str]
+) -> Reconciler[KubeflowTrainJob]:
+    """Syncs TrainJobs of Kubeflow Trainer; `queue` says whether other jobs wait for a worker."""
+    kind = KubeflowTrainJobAdapter(
+        caches.namespaced.store,
+        caches.cluster.store,
+        shared.config,
+        shared.metrics.trainjobs,
+        shared.clock,
+        restart_rules=shared.restart_rules,
+        gangs=shared.gangs,
+    )
+    return Reconciler(
+        kind,
+        ResourceClient(shared.requester, KUBEFLOW_TRAINJOBS, decode_kubeflow_trainjob),
+        caches.jobs.store,
+        shared.caches.snapshots(),
+        shared.caches.writer(shared.fanout),
+        shared.recorder,
+        shared.clock,
+        is_busy=lambda: len(queue) > 0,
     )
 
 

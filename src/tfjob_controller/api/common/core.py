@@ -19,6 +19,7 @@ PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 HORIZONTAL_POD_AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 
@@ -153,6 +154,10 @@ class HorizontalPodAutoscaler(msgspec.Struct, frozen=True, rename="camel", omit_
 
     metadata: ObjectMeta
     spec: AutoscalerSpec = AutoscalerSpec()
+
+
+class PersistentVolumeClaim(_Value, frozen=True):
+    metadata: ObjectMeta
 
 
 class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SECRETS, SERVICES
+from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
@@ -40,7 +40,7 @@ from tfjob_controller.trainer.naming import (
     replica_labels,
     replica_type_labels,
 )
-from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica
+from tfjob_controller.trainer.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
 from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.trainer.state.pods import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 
@@ -83,6 +83,8 @@ def build_job(
         "backoffLimit": 0 if together else BACKOFF_LIMIT,
         "template": _template(plan, replica, labels, pod_policy, in_place=in_place),
     }
+    if replica.role.is_indexed:
+        spec["completionMode"] = "Indexed"
     if replica.fails_itself:
         spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
     if assignment is not None:
@@ -92,7 +94,7 @@ def build_job(
         join_pod_group(spec["template"], plan.scheduling.pod_group)
     if suspend:
         spec["suspend"] = True
-    return {**_head(plan, JOBS, replica.name, labels), "spec": spec}
+    return {**_job_head(plan, replica.role, replica.name, labels), "spec": spec}
 
 
 def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: MemberAssignment | None) -> Body:
@@ -119,7 +121,14 @@ def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: Member
     }
     if suspend:
         spec["suspend"] = True
-    return {**_head(plan, JOBS, role.job_name, labels), "spec": spec}
+    return {**_job_head(plan, role, role.job_name, labels), "spec": spec}
+
+
+def _job_head(plan: Plan, role: Role, name: str, labels: Mapping[str, str]) -> Body:
+    head = _head(plan, JOBS, name, {**role.job_labels, **labels})
+    if role.job_annotations:
+        head["metadata"]["annotations"] = {**plan.identity.added_annotations, **role.job_annotations}
+    return head
 
 
 def _has_attempt(plan: Plan, replica: Replica) -> bool:
@@ -129,6 +138,8 @@ def _has_attempt(plan: Plan, replica: Replica) -> bool:
 def build_service(plan: Plan, replica: Replica) -> Body:
     """Returns the headless Service that gives a replica its DNS name; the pods of an Indexed Job share one."""
     role = replica.role
+    if role.shares_service:
+        return _service(plan, replica, role.service_name, plan.identity.labels)
     labels = replica_type_labels(plan.identity.labels, role.replica_type) if role.job_name else _labels(plan, replica)
     return _service(plan, replica, role.service_name or replica.name, labels)
 
@@ -145,7 +156,7 @@ def _service(plan: Plan, replica: Replica, name: str, labels: Mapping[str, str])
         "clusterIP": "None",
         # Programs resolve the names of their peers before any of them is ready.
         "publishNotReadyAddresses": True,
-        "selector": labels,
+        "selector": dict(labels),
         "ports": [{"name": role.port_name, "port": role.port}],
     }
     return {**_head(plan, SERVICES, name, labels), "spec": spec}
@@ -165,6 +176,14 @@ def build_secret(plan: Plan, secret: GeneratedSecret) -> Body:
         "type": secret.type,
         "data": data,
     }
+
+
+def build_claim(plan: Plan, claim: NewClaim) -> Body:
+    """Returns a PersistentVolumeClaim of the job."""
+    head = _head(plan, PERSISTENT_VOLUME_CLAIMS, claim.name, {**claim.labels, **plan.identity.labels})
+    if claim.annotations:
+        head["metadata"]["annotations"] = {**plan.identity.added_annotations, **claim.annotations}
+    return {**head, "spec": dict(claim.spec)}
 
 
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:

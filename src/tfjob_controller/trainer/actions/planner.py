@@ -20,6 +20,7 @@ from tfjob_controller.api.common.core import (
     CONFIG_MAPS,
     HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     SECRETS,
     SERVICES,
@@ -30,6 +31,7 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.actions.children import (
+    build_claim,
     build_config_map,
     build_first_service,
     build_job,
@@ -81,6 +83,7 @@ from tfjob_controller.trainer.scaling.autoscaler import (
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.trainer.state.pods import is_finished as is_pod_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended, job_outcome
 from tfjob_controller.trainer.state.restarts import (
     are_failures_recorded,
@@ -113,7 +116,7 @@ def _suspended(job_state: JobState) -> Actions:
     """
     step = job_state.step
     return Actions(
-        deletes=_deletes(job_state),
+        deletes=(*_deletes(job_state), *_suspended_deletes(job_state)),
         suspends=tuple(_suspends(step.observed, step.replica_states)),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
@@ -137,6 +140,18 @@ def _deletes(job_state: JobState) -> tuple[Delete, ...]:
         *_recreated_deletes(step.plan, current, job_state.status),
         *_reassigned_deletes(job_state.admission, current),
     )
+
+
+def _suspended_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of suspended Jobs without pods, if they are to be created anew when the job is resumed."""
+    policy = job_state.step.plan.policy
+    for state in _without_stale(job_state) if policy.deletes_suspended and policy.is_suspended_by_user else ():
+        job = state.job
+        has_ended = all(is_pod_finished(pod) for pod in state.pods)
+        if job is None or not job.spec.suspend or job.metadata.deletion_timestamp is not None or not has_ended:
+            continue
+        if not job_outcome(job) and not state.must_redo:
+            yield build_delete(JOBS, job)
 
 
 def _without_stale(job_state: JobState) -> list[ReplicaState]:
@@ -372,6 +387,9 @@ def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
         yield Create(CONFIG_MAPS, plan.mounts.config_map, build_config_map(plan))
     if plan.mounts.secret is not None and not observed.has_secret:
         yield Create(SECRETS, plan.mounts.secret.name, build_secret(plan, plan.mounts.secret))
+    for claim in plan.mounts.claims:
+        if claim.name not in observed.claims:
+            yield Create(PERSISTENT_VOLUME_CLAIMS, claim.name, build_claim(plan, claim))
 
 
 def _lacks_service(replica: Replica, observed: ObservedState) -> bool:

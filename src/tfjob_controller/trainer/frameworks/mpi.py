@@ -18,7 +18,7 @@ Names of the Secret's data, files and variables: upstream mpi-operator and train
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -84,8 +84,11 @@ if [ -z "$SSH_ORIGINAL_COMMAND" ]; then exec "$shell" -l; fi
 exec "$shell" -c "$SSH_ORIGINAL_COMMAND"
 """
 
-# In sh, since it runs in the user's image. Sixteen nodes at a time: a login takes some tenths of a second.
-_AWAIT_NODES = f"""\
+
+def await_nodes_script(hosts: str) -> str:
+    """Returns the script that waits until every host of a list lets the launcher in; `hosts` is the list's path."""
+    # In sh, since it runs in the user's image. Sixteen nodes at a time: a login takes some tenths of a second.
+    return f"""\
 # Waits until every node of the hostfile lets the launcher in. Exit code 1: a node refuses the key.
 trap 'exit 143' TERM
 await() {{
@@ -107,10 +110,11 @@ while read -r host slots; do
   pids="$pids $!"
   count=$((count + 1))
   if [ $((count % 16)) -eq 0 ]; then all_of $pids; pids=; fi
-done <{CONFIG_PATH}/{HOSTFILE}
+done <{hosts}
 all_of $pids
 echo "nodes that answer: $count"
 """
+
 
 # If the file of variables cannot be written, at least these two are passed, so that programs in unusual places are
 # found.
@@ -160,7 +164,7 @@ class _Mpi:
             HOSTFILE: _hostfile(setting),
             SSH_CONFIG: _SSH_CONFIG,
             SSHD_CONFIG: _SSHD_CONFIG,
-            AWAIT_NODES: _AWAIT_NODES,
+            AWAIT_NODES: await_nodes_script(f"{CONFIG_PATH}/{HOSTFILE}"),
             WITH_ENV: _WITH_ENV,
         }
 
@@ -239,18 +243,23 @@ def _with_await_nodes(pod_spec: Part) -> dict[str, Any]:
     launcher = container_of(pod_spec, LAUNCHER)
     if launcher is None:
         return dict(pod_spec)
-    return {**pod_spec, "initContainers": [*(pod_spec.get("initContainers") or ()), _await_container(launcher)]}
+    return {**pod_spec, "initContainers": [*(pod_spec.get("initContainers") or ()), _await(launcher)]}
 
 
-def _await_container(launcher: Part) -> dict[str, Any]:
-    """In the launcher's image, as its user, within its limits: it adds nothing to what the pod asks for."""
+def _await(launcher: Part) -> dict[str, Any]:
+    return await_container(launcher, (SSH_VOLUME, CONFIG_VOLUME), f"{CONFIG_PATH}/{AWAIT_NODES}")
+
+
+def await_container(launcher: Part, volumes: Collection[str], script: str) -> dict[str, Any]:
+    """In the launcher's image, as its user, within its limits: it adds nothing to what the pod asks for.
+
+    `volumes` are those of the keys and of the script, which the launcher mounts.
+    """
     kept = {
         key: launcher[key] for key in ("image", "imagePullPolicy", "resources", "securityContext") if key in launcher
     }
-    own = {SSH_VOLUME, CONFIG_VOLUME}
-    mounts = [each for each in launcher["volumeMounts"] if each["name"] in own]
-    command = ["sh", f"{CONFIG_PATH}/{AWAIT_NODES}"]
-    return {"name": AWAIT_CONTAINER, **kept, "command": command, "volumeMounts": mounts}
+    mounts = [each for each in launcher["volumeMounts"] if each["name"] in volumes]
+    return {"name": AWAIT_CONTAINER, **kept, "command": ["sh", script], "volumeMounts": mounts}
 
 
 def new_key_pair() -> tuple[bytes, bytes]:

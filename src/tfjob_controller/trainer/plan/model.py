@@ -60,9 +60,18 @@ class Role:
     port_name: str = "tf-port"
     # Training cannot continue without a replica: a retryable failure of one restarts all.
     restarts_together: bool = False
+    # Any error of the program is retryable, whatever its exit code. For roles that restart together.
+    retries_any_error: bool = False
     # The Indexed Job that runs all replicas, and their Service. Empty if each replica has its own.
     job_name: str = ""
     service_name: str = ""
+    # The Service selects the pods of all roles.
+    shares_service: bool = False
+    # The Job of a single replica has a completion index as well, which gives its pod a host name.
+    is_indexed: bool = False
+    # Of the Jobs alone, beside the controller's own labels.
+    job_labels: Mapping[str, str] = field(default_factory=dict)
+    job_annotations: Mapping[str, str] = field(default_factory=dict)
     # With at least so many replicas the others go on, and their number may change. 0: all are needed.
     min_replicas: int = 0
 
@@ -122,6 +131,8 @@ class RunPolicy:
     suspend: bool = False
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
+    # While the user suspends the job, its Jobs are deleted instead of suspended, so that resumed ones follow changes.
+    deletes_suspended: bool = False
     # Reports whether `suspend` is True because the scheduler of the gang permits no pods now.
     is_held: bool = False
 
@@ -196,6 +207,16 @@ class GeneratedSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class NewClaim:
+    """A PersistentVolumeClaim that is created with the first pod that may mount it, and deleted with the job."""
+
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PodMounts:
     """What pods mount, and which of their containers only transfer data."""
 
@@ -204,6 +225,7 @@ class PodMounts:
     files: Mapping[str, str] = field(default_factory=dict)
     # Created together with the first pod.
     secret: GeneratedSecret | None = None
+    claims: tuple[NewClaim, ...] = ()
     # The names of the containers that fetch or upload data.
     data_containers: frozenset[str] = frozenset()
 

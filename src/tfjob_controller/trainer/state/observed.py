@@ -45,6 +45,8 @@ class ObservedState:
     # By the UID of the worker's pod. They are kept for a while after the pod is deleted. None if no logs are read.
     readings: Mapping[str, Reading] | None = None
     has_secret: bool = False
+    # The names of the PersistentVolumeClaims that were created for the job.
+    claims: frozenset[str] = frozenset()
     # Reports whether the chief's container has ended and the end of its log has not been read yet.
     is_unread: bool = False
     # Pods without a controller, by the name of the child Job that they had. They are not counted as children.
@@ -68,7 +70,7 @@ class ObservedState:
             self.pod_group is not None,
             self.autoscaler is not None,
         )
-        return len(self.jobs) + len(self.services) + sum(single)
+        return len(self.jobs) + len(self.services) + len(self.claims) + sum(single)
 
     def with_unread(self) -> ObservedState:
         return replace(self, is_unread=True)

@@ -28,6 +28,7 @@ from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import FAILED as POD_FAILED
 from tfjob_controller.trainer.state.pods import (
+    OOM_KILLED,
     failed_before_training,
     is_disrupted,
     is_finished,
@@ -37,6 +38,7 @@ from tfjob_controller.trainer.state.pods import (
     newest,
     training_container,
     was_told_to_end,
+    why_never_started,
     why_pending,
 )
 from tfjob_controller.util.timestamps import format_time, seconds_until
@@ -127,9 +129,16 @@ def _may_be_tried_again(state: ReplicaState) -> bool:
     if state.state != FAILED or not state.replica.role.restarts_together:
         return False
     exited, pod = state.exited, state.pod
-    if exited is None or not is_permanent_error(exited):
+    if exited is None or not _is_permanent(state.replica, exited):
         return True
     return pod is not None and (was_told_to_end(pod, exited) or is_disrupted(pod, exited))
+
+
+def _is_permanent(replica: Replica, exited: Terminated) -> bool:
+    """Reports whether the program would end in the same way again."""
+    if replica.role.retries_any_error:
+        return exited.reason == OOM_KILLED or bool(why_never_started(exited))
+    return is_permanent_error(exited)
 
 
 def as_restarting(state: ReplicaState) -> ReplicaState:
@@ -270,7 +279,7 @@ def _classify_by_exit(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaSt
     if exited is not None and _counts(state, pod, exited):
         if exited.exit_code == 0 and not replica.serves:
             return replace(state, state=SUCCEEDED, pending="")
-        if is_permanent_error(exited):
+        if _is_permanent(replica, exited):
             restarts = not replica.decides
             return replace(
                 state, state=FAILED, is_restarting=restarts and not state.is_up, must_redo=restarts and is_over

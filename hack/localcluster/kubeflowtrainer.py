@@ -1,0 +1,58 @@
+"""Kubeflow Trainer's CRDs and runtimes, as its Go module has them: to see that its manifests run here unmodified.
+
+    install_kubeflow_crds(api)    # TrainJob, TrainingRuntime and ClusterTrainingRuntime
+    kubeflow_manifests("manifests/base/runtimes/torch_distributed.yaml")
+
+The module is fetched into Go's cache; what was fetched is compared with the sum here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localcluster.api import Api
+from localcluster.crds import install_crd
+from localcluster.foreigncrds import Published, fetched
+from localcluster.gobuild import go_of
+from localcluster.program import HACK
+from localcluster.report import to_stderr
+
+Object = dict[str, Any]
+
+KUBEFLOW_TRAINER = Published(
+    "github.com/kubeflow/trainer/v2", "v2.3.0", "h1:Je+e7zvTLzB4qW09J1fB7pZrqvPtWuGng2NqdN5p5QU=", ""
+)
+_CRDS = "manifests/base/crds"
+RUNTIMES = "manifests/base/runtimes"
+_KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
+
+
+@functools.cache
+def kubeflow_module() -> Path:
+    """The folder of the module, which is fetched first if it must be. Raises LocalClusterError."""
+    return fetched(go_of(HACK / "gangcrds", to_stderr), KUBEFLOW_TRAINER)
+
+
+def install_kubeflow_crds(api: Api) -> None:
+    """Raises LocalClusterError."""
+    for kind in _KINDS:
+        for crd in kubeflow_manifests(f"{_CRDS}/trainer.kubeflow.org_{kind}.yaml"):
+            install_crd(api, crd)
+
+
+def kubeflow_manifests(path: str) -> Iterator[Object]:
+    """Yields the objects of a file of the module."""
+    yield from (each for each in yaml.safe_load_all((kubeflow_module() / path).read_text()) if each is not None)
+
+
+def kubeflow_runtimes() -> Iterator[Object]:
+    """Yields all runtimes that upstream publishes."""
+    root = kubeflow_module() / RUNTIMES
+    for path in sorted(root.rglob("*.yaml")):
+        if path.name != "kustomization.yaml":
+            yield from kubeflow_manifests(str(path.relative_to(kubeflow_module())))

@@ -1,0 +1,180 @@
+"""TrainJob `trainer.kubeflow.org/v1alpha1` as data: Kubeflow Trainer's own kind, with the fields of its releases.
+
+The fields are those of pkg/apis/trainer/v1alpha1/trainjob_types.go: of release 2.3, and of earlier releases that had
+overrides of pods under other names (2.0: `podSpecOverrides`, 2.1: `podTemplateOverrides`). A cluster has the CRDs of
+one release. A field that none of them has is refused when the object is decoded, since a field that is ignored may
+change what the job does. Parts of pods are kept as they are; `validation` has the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.kube.meta import ObjectMeta, Resource
+
+API_GROUP = "trainer.kubeflow.org"
+KUBEFLOW_TRAINJOBS = Resource(API_GROUP, "v1alpha1", "trainjobs", "TrainJob")
+
+# Kinds of runtimes, in the fields of a reference and in the API.
+NAMESPACED_RUNTIME, CLUSTER_RUNTIME = "TrainingRuntime", "ClusterTrainingRuntime"
+# The value of `managedBy` of jobs that the controller of this API group runs; no value means the same.
+MANAGED_HERE = "trainer.kubeflow.org/trainjob-controller"
+
+# The annotation in which the controller keeps what upstream's status has no field for.
+RECORD_ANNOTATION = "kubeflow.org/training-status"
+# What is longer is no record of this controller.
+MAX_RECORD = 32 * 1024
+
+# Bounds that upstream's CRDs leave open.
+MAX_NODES = 1000
+MAX_PATCHES = 16
+
+# The types of the conditions.
+SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """Base of the parts of a spec. Unknown fields are refused."""
+
+
+class KubeflowRuntimeRef(_Part, frozen=True):
+    """A reference to a runtime; a TrainingRuntime is in the job's namespace."""
+
+    name: str
+    api_group: str = API_GROUP
+    kind: str = CLUSTER_RUNTIME
+
+
+class KubeflowSecretRef(_Part, frozen=True):
+    """A reference to a Secret in the job's namespace."""
+
+    name: str = ""
+
+
+class AssetInitializer(_Part, frozen=True):
+    """What an initializer fetches: the dataset or the model."""
+
+    storage_uri: str | None = None
+    env: tuple[dict[str, Any], ...] = ()
+    secret_ref: KubeflowSecretRef | None = None
+
+
+class Initializers(_Part, frozen=True):
+    """What the initializers of a job fetch."""
+
+    dataset: AssetInitializer | None = None
+    model: AssetInitializer | None = None
+
+
+class ResourceRequirements(_Part, frozen=True):
+    """The resources of the training container."""
+
+    requests: dict[str, int | str] = {}
+    limits: dict[str, int | str] = {}
+    claims: tuple[dict[str, Any], ...] = ()
+
+
+class KubeflowTrainer(_Part, frozen=True):
+    """What the job changes of the runtime's training container. None leaves the runtime's value."""
+
+    image: str | None = None
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+    env: tuple[dict[str, Any], ...] = ()
+    num_nodes: int | None = None
+    resources_per_node: ResourceRequirements | None = None
+    # A number since release 2.2; earlier releases also had auto, cpu and gpu.
+    num_proc_per_node: int | str | None = None
+
+
+class RuntimePatch(_Part, frozen=True):
+    """Changes of the runtime's template by one author; `training_runtime_spec` has the shape of a runtime's spec."""
+
+    manager: str
+    time: str | None = None
+    training_runtime_spec: dict[str, Any] = {}
+
+
+class TargetReplicatedJob(_Part, frozen=True):
+    """A job of the runtime's template."""
+
+    name: str
+
+
+class PodTemplateOverride(_Part, frozen=True):
+    """Changes of the pods of some jobs, as release 2.1 has them."""
+
+    target_jobs: tuple[TargetReplicatedJob, ...] = ()
+    metadata: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+
+
+class KubeflowTrainJobSpec(_Part, frozen=True):
+    """The desired state of a job."""
+
+    runtime_ref: KubeflowRuntimeRef = KubeflowRuntimeRef("")
+    initializer: Initializers = Initializers()
+    trainer: KubeflowTrainer = KubeflowTrainer()
+    runtime_patches: tuple[RuntimePatch, ...] = ()
+    suspend: bool = False
+    active_deadline_seconds: int = 0
+    managed_by: str = MANAGED_HERE
+    # Of releases before 2.2. An entry of podSpecOverrides has the fields of a pod spec beside its targets.
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    pod_template_overrides: tuple[PodTemplateOverride, ...] = ()
+    pod_spec_overrides: tuple[dict[str, Any], ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of the parts of a status; unknown fields are dropped on decoding."""
+
+
+class KubeflowCondition(_Status, frozen=True, omit_defaults=False):
+    """A standard condition, as upstream writes it."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+class ReplicatedJobStatus(_Status, frozen=True, omit_defaults=False):
+    """The child Jobs of one replicated job by state. There is one, so each number is 0 or 1."""
+
+    name: str
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    active: int = 0
+    suspended: int = 0
+
+
+class KubeflowTrainJobStatus(_Status, frozen=True):
+    """The observed state of a job. `trainer_status` is what the training program reported, which is kept."""
+
+    conditions: tuple[KubeflowCondition, ...] = ()
+    jobs_status: tuple[ReplicatedJobStatus, ...] = ()
+    trainer_status: dict[str, Any] | None = None
+
+
+class KubeflowTrainJobAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The annotations that the controller reads."""
+
+    record: str = msgspec.field(default="", name=RECORD_ANNOTATION)
+
+
+class KubeflowTrainJobMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
+    annotations: KubeflowTrainJobAnnotations = KubeflowTrainJobAnnotations()
+
+
+class KubeflowTrainJob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One job. `invalid` is not on the wire: the reason why the object cannot be decoded; the spec is then empty."""
+
+    metadata: KubeflowTrainJobMeta
+    spec: KubeflowTrainJobSpec = KubeflowTrainJobSpec()
+    status: KubeflowTrainJobStatus = KubeflowTrainJobStatus()
+    invalid: str = msgspec.field(name="_invalid", default="")

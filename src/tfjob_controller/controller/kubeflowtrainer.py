@@ -1,0 +1,208 @@
+"""The adapter of TrainJobs of Kubeflow Trainer's own API group, with their caches.
+
+Threads: any; workers share one adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
+from tfjob_controller.api.kubeflowtrainer.runtime import (
+    KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
+    KUBEFLOW_TRAINING_RUNTIMES,
+    KubeflowRuntime,
+)
+from tfjob_controller.api.kubeflowtrainer.types import (
+    KUBEFLOW_TRAINJOBS,
+    MANAGED_HERE,
+    NAMESPACED_RUNTIME,
+    RECORD_ANNOTATION,
+    KubeflowTrainJob,
+)
+from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
+from tfjob_controller.controller.adapters import TRAINJOB_DEBOUNCE_SECONDS
+from tfjob_controller.controller.handlers import (
+    BY_RUNTIME,
+    NO_TRIGGER_LOG,
+    JobHandler,
+    KubeflowRuntimeHandler,
+    TriggerLog,
+    runtime_key,
+)
+from tfjob_controller.controller.reporter import JobObserver, observe_status
+from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.codec import merge_patch
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.naming import runtime_id_of
+from tfjob_controller.trainer.plan.kubeflowtrainer import KubeflowRecipe, build_kubeflow_plan
+from tfjob_controller.trainer.plan.model import Plan, UnplannableError
+from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
+from tfjob_controller.trainer.status.kubeflowtrainer import record_of, recorded_status, upstream_status
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.timestamps import seconds_until
+
+
+def by_runtime_id(job: KubeflowTrainJob) -> Iterable[str]:
+    """Index function."""
+    return (runtime_key(job.metadata.namespace, runtime_id_of(job.metadata.uid)),)
+
+
+def kubeflow_work(job: KubeflowTrainJob) -> TrainingJob:
+    return PlainTrainingJob(job.metadata, recorded_status(job))
+
+
+class KubeflowTrainerCaches:
+    """Informers of TrainJobs and their runtimes. `namespace` "" means all namespaces."""
+
+    def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
+        common: dict[str, Any] = {"namespace": namespace, "clock": clock}
+        self.jobs: Informer[KubeflowTrainJob] = Informer(
+            requester, KUBEFLOW_TRAINJOBS, decode_kubeflow_trainjob, indexers={BY_RUNTIME: by_runtime_id}, **common
+        )
+        self.namespaced: Informer[KubeflowRuntime] = Informer(
+            requester, KUBEFLOW_TRAINING_RUNTIMES, decode_kubeflow_runtime, **common
+        )
+        self.cluster: Informer[KubeflowRuntime] = Informer(
+            requester, KUBEFLOW_CLUSTER_TRAINING_RUNTIMES, decode_kubeflow_runtime, clock=clock
+        )
+
+    @property
+    def all(self) -> Sequence[Informer[Any]]:
+        return (self.jobs, self.namespaced, self.cluster)
+
+    def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
+        """Queues jobs, also when a runtime that they wait for appears."""
+        self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not recorded_status(job).phase, triggers=triggers))
+        for informer in (self.namespaced, self.cluster):
+            informer.add_handler(KubeflowRuntimeHandler(queue, self.jobs.store, recorded_status, triggers))
+
+
+class KubeflowTrainJobAdapter:
+    """See `KindAdapter`."""
+
+    def __init__(
+        self,
+        namespaced: Store[KubeflowRuntime],
+        cluster: Store[KubeflowRuntime],
+        config: ControllerConfig,
+        observer: JobObserver,
+        clock: Clock,
+        *,
+        restart_rules: bool,
+        gangs: GangPolicy = NO_GANGS,
+    ) -> None:
+        """The stores have the runtimes of each kind."""
+        self._namespaced = namespaced
+        self._cluster = cluster
+        self._config = config
+        self._observer = observer
+        self._clock = clock
+        self._restart_rules = restart_rules
+        self._gangs = gangs
+
+    @property
+    def resource(self) -> Resource:
+        return KUBEFLOW_TRAINJOBS
+
+    @property
+    def status_debounce_seconds(self) -> float:
+        return TRAINJOB_DEBOUNCE_SECONDS
+
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        """Upstream's runtimes limit the life of the JobSet, not of the TrainJob."""
+        return False
+
+    def is_managed(self, job: KubeflowTrainJob) -> bool:
+        return job.spec.managed_by in ("", MANAGED_HERE)
+
+    def work_of(self, job: KubeflowTrainJob) -> TrainingJob:
+        runtime = self._find_runtime(job)
+        seconds = runtime.spec.template.spec.ttl_seconds_after_finished if runtime is not None else None
+        return PlainTrainingJob(job.metadata, recorded_status(job), seconds)
+
+    def problem(
+        self, job: KubeflowTrainJob, before: KubeflowTrainJob | None, *, has_children: bool = False
+    ) -> str | None:
+        return validate(job)
+
+    def identity_patch(self, job: KubeflowTrainJob) -> Mapping[str, Any] | None:
+        return None
+
+    def plan(self, job: KubeflowTrainJob) -> Plan:
+        runtime = self._runtime_of(job)
+        recipe = KubeflowRecipe(job, runtime.spec, self._config, self._gangs, self._restart_rules)
+        started = {each.tf_replica_type: each.replicas_states for each in recorded_status(job).replica_statuses}
+        count = sum(started.get(recipe.nodes.name, {}).values())
+        return build_kubeflow_plan(
+            KubeflowRecipe(job, runtime.spec, self._config, self._gangs, self._restart_rules, count)
+        )
+
+    def _runtime_of(self, job: KubeflowTrainJob) -> KubeflowRuntime:
+        """Returns the runtime of a job that references a kind of runtimes. Raises UnplannableError."""
+        ref, found = job.spec.runtime_ref, self._find_runtime(job)
+        if found is None:
+            seconds_left = _seconds_to_wait(job, self._clock.now())
+            raise UnplannableError(
+                f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it before the TrainJob", seconds_left
+            )
+        problem = validate_runtime(found)
+        if problem is not None:
+            raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
+        return found
+
+    def _find_runtime(self, job: KubeflowTrainJob) -> KubeflowRuntime | None:
+        ref = job.spec.runtime_ref
+        if ref.kind == NAMESPACED_RUNTIME:
+            return self._namespaced.get(f"{job.metadata.namespace}/{ref.name}")
+        return self._cluster.get(ref.name)
+
+    def follow_logs(self, job: KubeflowTrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
+        """Reads no logs: programs report to `status.trainerStatus` themselves."""
+        return observed
+
+    def record_change(self, job: KubeflowTrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        if status == recorded_status(job):
+            return None
+        meta = job.metadata
+        return {
+            "metadata": {
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+                "annotations": {RECORD_ANNOTATION: record_of(job, status)},
+            }
+        }
+
+    def status_change(self, job: KubeflowTrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        wire = upstream_status(job, status)
+        if wire == job.status:
+            return None
+        # Without a version: the record was written with one, and others write `trainerStatus` all the time.
+        changes = merge_patch(msgspec.to_builtins(job.status), msgspec.to_builtins(wire))
+        return {"metadata": {"uid": job.metadata.uid}, "status": changes} if changes else None
+
+    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
+        observe_status(self._observer, before, status, now)
+
+    def forget(self, key: str) -> None:
+        """Does nothing, since nothing is kept for a job."""
+
+
+def _seconds_to_wait(job: KubeflowTrainJob, now: datetime) -> float:
+    """How much longer a job waits for its runtime. A running job does not fail because its runtime was deleted."""
+    if recorded_status(job).replica_statuses:
+        return RUNTIME_TIMEOUT_SECONDS
+    since = job.metadata.creation_timestamp
+    return max(0.0, seconds_until(since, RUNTIME_TIMEOUT_SECONDS, now)) if since else 0.0

@@ -1,0 +1,170 @@
+"""Converts between `TrainingStatus`, on which decisions are made, and what a TrainJob of Kubeflow Trainer stores.
+
+Upstream's status has conditions of three types and counts of child Jobs, and the API server drops every other field.
+Clients rely on that: the SDK takes any condition as a sign that a job does not run. Decisions need more, such as the
+number of restarts. So the whole `TrainingStatus` is recorded in an annotation of the job, which is written first, and
+upstream's status is computed from it. The record names the UID of its job, so that a copied manifest starts anew. A
+job without a record that upstream's own controller has finished stays finished.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.kubeflowtrainer.types import (
+    COMPLETE,
+    FAILED,
+    MAX_RECORD,
+    SUSPENDED,
+    KubeflowCondition,
+    KubeflowTrainJob,
+    KubeflowTrainJobStatus,
+    ReplicatedJobStatus,
+)
+from tfjob_controller.api.kubeflowtrainer.validation import unsupported_runtime
+from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.state import observed, replica_state
+from tfjob_controller.util.timestamps import parse_time
+
+# Upstream's reasons and messages (kubeflow/trainer pkg/constants, kubernetes-sigs/jobset pkg/constants).
+RUNTIME_NOT_SUPPORTED = "TrainingRuntimeNotSupported"
+FAILED_JOBS, FAILED_JOBS_MESSAGE = "FailedJobs", "jobset failed due to one or more job failures"
+COMPLETED_MESSAGE = "jobset completed successfully"
+SUSPENDED_MESSAGE, RESUMED_MESSAGE = "TrainJob is suspended", "TrainJob is resumed"
+DEADLINE_MESSAGE = "TrainJob exceeded its active deadline"
+
+_JOB_FAILURES = (reasons.REPLICA_FAILED, reasons.BACKOFF_LIMIT_EXCEEDED)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """What the annotation has, as JSON."""
+
+    uid: str
+    status: TrainingStatus
+
+
+_decode = msgspec.json.Decoder(_Record).decode
+
+
+def record_of(job: KubeflowTrainJob, status: TrainingStatus) -> str:
+    """Returns the value of the annotation."""
+    return msgspec.json.encode(_Record(job.metadata.uid, status)).decode()
+
+
+def recorded_status(job: KubeflowTrainJob) -> TrainingStatus:
+    """Returns the recorded status; an empty one if there is no record and the job has not ended."""
+    text = job.metadata.annotations.record
+    record = _decoded(text) if text and len(text) <= MAX_RECORD else None
+    if record is not None and record.uid == job.metadata.uid:
+        return record.status
+    return _ended_elsewhere(job.status)
+
+
+# A sync reads the record of its job several times.
+@lru_cache(maxsize=1024)
+def _decoded(text: str) -> _Record | None:
+    """Returns a record whose times are times. Users can write the annotation as well."""
+    try:
+        record = _decode(text)
+        status = record.status
+        for each in (
+            status.start_time,
+            status.completion_time,
+            *(one.last_transition_time for one in status.conditions),
+        ):
+            if each is not None:
+                parse_time(each)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return record
+
+
+def _ended_elsewhere(status: KubeflowTrainJobStatus) -> TrainingStatus:
+    ends = {each.type: each for each in status.conditions if each.status == conditions.TRUE}
+    end = ends.get(COMPLETE) or ends.get(FAILED)
+    if end is None:
+        return TrainingStatus()
+    succeeded = end.type == COMPLETE
+    return TrainingStatus(
+        phase=observed.PHASE_DONE if succeeded else observed.PHASE_FAILED,
+        state=replica_state.SUCCEEDED if succeeded else replica_state.FAILED,
+        completion_time=end.last_transition_time or None,
+    )
+
+
+def upstream_status(job: KubeflowTrainJob, status: TrainingStatus) -> KubeflowTrainJobStatus:
+    """Returns the status as upstream writes it. The job supplies what others report (`trainerStatus`)."""
+    if not status.conditions:
+        # Of a job that another controller has finished.
+        return job.status
+    return replace(
+        job.status,
+        conditions=tuple(_upstream_conditions(job, status)),
+        jobs_status=tuple(_job_status(each, status) for each in status.replica_statuses),
+    )
+
+
+def _upstream_conditions(job: KubeflowTrainJob, status: TrainingStatus) -> list[KubeflowCondition]:
+    """Returns upstream's conditions; the one that ends the job comes last, where kubectl shows it."""
+    found = []
+    suspended = conditions.find(status.conditions, conditions.SUSPENDED)
+    if suspended is not None:
+        is_suspended = suspended.status == conditions.TRUE
+        reason = reasons.SUSPENDED if is_suspended else reasons.RESUMED
+        message = SUSPENDED_MESSAGE if is_suspended else RESUMED_MESSAGE
+        found.append(_condition(SUSPENDED, suspended, reason, message))
+    for own, type_ in ((conditions.SUCCEEDED, COMPLETE), (conditions.FAILED, FAILED)):
+        ended = conditions.find(status.conditions, own)
+        if ended is not None and ended.status == conditions.TRUE:
+            found.append(_condition(type_, ended, *_why_ended(job, ended)))
+    return found
+
+
+def _condition(type_: str, own: JobCondition, reason: str, message: str) -> KubeflowCondition:
+    return KubeflowCondition(type_, own.status, reason, message, own.last_transition_time)
+
+
+def _why_ended(job: KubeflowTrainJob, ended: JobCondition) -> tuple[str, str]:
+    if ended.type == conditions.SUCCEEDED:
+        return reasons.ALL_JOBS_COMPLETED, COMPLETED_MESSAGE
+    if ended.reason == reasons.DEADLINE_EXCEEDED:
+        return reasons.DEADLINE_EXCEEDED, DEADLINE_MESSAGE
+    if ended.reason == reasons.INVALID_SPEC:
+        unsupported = unsupported_runtime(job)
+        return (RUNTIME_NOT_SUPPORTED, unsupported) if unsupported else (reasons.JOBS_BUILD_FAILED, ended.message)
+    if ended.reason in _JOB_FAILURES:
+        return FAILED_JOBS, f"{FAILED_JOBS_MESSAGE}: {ended.message}"
+    return ended.reason, ended.message
+
+
+def _has_failed_job(role: ReplicaStatus, status: TrainingStatus) -> bool:
+    """Reports whether the job failed because of a replica of this role that could have been retried once more."""
+    failed = conditions.find(status.conditions, conditions.FAILED)
+    if failed is None or failed.status != conditions.TRUE or failed.reason not in _JOB_FAILURES:
+        return False
+    # Such a message begins with the id of the replica.
+    return failed.message.partition(" ")[0].rstrip(":").rpartition("-")[0] == role.tf_replica_type
+
+
+def _job_status(role: ReplicaStatus, status: TrainingStatus) -> ReplicatedJobStatus:
+    """Returns the state of a role's Job. It is ready if all its pods are ready or have succeeded."""
+    states = role.replicas_states
+    total, succeeded = sum(states.values()), states.get(replica_state.SUCCEEDED, 0)
+    is_complete = 0 < total == succeeded
+    is_failed = bool(states.get(replica_state.FAILED)) or _has_failed_job(role, status)
+    has_ended = any(conditions.has_true(status.conditions, each) for each in (conditions.SUCCEEDED, conditions.FAILED))
+    runs = not (is_complete or is_failed or has_ended)
+    is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
+    ready, _, _ = status.ready.get(role.tf_replica_type, "0/0").partition("/")
+    return ReplicatedJobStatus(
+        role.tf_replica_type,
+        ready=int(runs and not is_suspended and 0 < total <= int(ready)),
+        succeeded=int(is_complete),
+        failed=int(is_failed),
+        active=int(runs and not is_suspended and replica_state.RUNNING in states),
+        suspended=int(runs and is_suspended and status.phase == observed.PHASE_CREATING),
+    )
