@@ -1,7 +1,7 @@
-"""A plain client for tools, tests and stand-ins: JSON in, JSON out, nothing clever.
+"""A plain JSON client of the API server for tools, tests and stand-ins.
 
-On purpose it shares no code with `tfjob_controller`: what checks the controller from outside must not fail with it.
-Threads: one `Api` may be used from many; each request takes a connection of the pool.
+It deliberately shares no code with `tfjob_controller`, since what checks the controller must not fail together with it.
+Thread-safe: each request takes a connection of the pool.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-# A watch that is silent for longer is dead: bookmarks come each minute.
+# A watch that is silent for longer is considered dead, since bookmarks arrive every minute.
 _WATCH_TIMEOUT_SECONDS = 90.0
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
 
@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 
 class RefusedError(LocalClusterError):
-    """The server's answer was no. `status` is the HTTP code, `body` the Status object; the text is the server's own."""
+    """The server refused the request. `status` is the HTTP code, `body` the Status object, and the text its message."""
 
     def __init__(self, status: int, body: Object) -> None:
         super().__init__(f"{body.get('message', 'no message')} ({status} {body.get('reason', '')})")
@@ -47,7 +47,7 @@ class Api:
     """One API server as one user."""
 
     def __init__(self, server: str, *, ca: str | None, token: str = "", pool_size: int = 16) -> None:
-        """`ca` is PEM text; None trusts what the system trusts."""
+        """`ca` is PEM text; None stands for the authorities that the system trusts."""
         context = ssl.create_default_context(cadata=ca)
         self._server = server
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -71,7 +71,7 @@ class Api:
         return api
 
     def as_token(self, token: str) -> Api:
-        """The same server as somebody else, with connections of its own."""
+        """The same server with another token and its own connections."""
         other = Api.__new__(Api)
         other._server = self._server
         other._headers = {"Authorization": f"Bearer {token}"}
@@ -112,7 +112,7 @@ class Api:
         return self.request("GET", path)
 
     def find(self, path: str) -> Object | None:
-        """Like `get`, but None where there is nothing."""
+        """Like `get`, but returns None if there is no such object."""
         try:
             return self.get(path)
         except RefusedError as failure:
@@ -130,7 +130,7 @@ class Api:
         return self.request("POST", path, body)
 
     def create_if_missing(self, path: str, body: Any) -> bool:
-        """Whether it was created now."""
+        """Creates the object if it does not exist; returns whether it was created."""
         try:
             self.create(path, body)
         except RefusedError as failure:
@@ -143,12 +143,12 @@ class Api:
         return self.request("PATCH", path, body, content_type=content_type)
 
     def apply(self, path: str, body: Any, manager: str = "localcluster") -> Object:
-        """Server-side apply: create or change, whatever is there."""
+        """Server-side apply: creates or changes the object."""
         query = {"fieldManager": manager, "force": "true"}
         return self.request("PATCH", path, body, query=query, content_type=APPLY_PATCH)
 
     def delete(self, path: str, **options: Any) -> bool:
-        """With DeleteOptions such as `gracePeriodSeconds=0`; False if there was nothing."""
+        """Deletes with DeleteOptions such as `gracePeriodSeconds=0`; returns False if there was no such object."""
         try:
             self.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
         except RefusedError as failure:
@@ -158,7 +158,7 @@ class Api:
         return True
 
     def watch(self, path: str, query: Mapping[str, str] | None = None) -> Watch:
-        """Open one watch that begins with what is there. Raises RefusedError, and urllib3's HTTPError."""
+        """Opens one watch that begins with the present objects. Raises RefusedError, and urllib3's HTTPError."""
         streaming = {"watch": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         answer = self._pool.request(
             "GET",
@@ -190,7 +190,7 @@ class Api:
 class Watch:
     """Iterates over (ADDED | MODIFIED | DELETED | BOOKMARK | ERROR, object) until the server ends it.
 
-    Raises urllib3's HTTPError when it breaks, is silent for too long, or is closed from another thread.
+    Raises urllib3's HTTPError if the watch breaks, is silent for too long, or is closed by another thread.
     """
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
@@ -206,13 +206,13 @@ class Watch:
                     yield event["type"], event["object"]
 
     def close(self) -> None:
-        """From any thread: wakes the one that reads."""
+        """Ends the watch from any thread, and wakes the reading thread."""
         with contextlib.suppress(OSError, ValueError):  # it has ended already
             self._answer.shutdown()
 
 
 def _decode(data: bytes) -> Object:
-    """A JSON object; what is none (a proxy's page) as the message of one."""
+    """Decodes a JSON object; anything else (such as a proxy's page) becomes the message of one."""
     try:
         decoded = msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -229,7 +229,7 @@ def _named(config: Object, kind: str, name: str) -> Object:
 
 
 def _material(entry: Object, key: str) -> str | None:
-    """PEM text that stands in the kubeconfig or in a file it names."""
+    """Returns PEM text from the kubeconfig, or from a file that it names."""
     if f"{key}-data" in entry:
         return base64.b64decode(entry[f"{key}-data"]).decode()
     return Path(entry[key]).read_text() if key in entry else None

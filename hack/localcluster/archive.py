@@ -1,4 +1,4 @@
-"""Writes container images as `docker-archive` tars: what `docker save` makes, and what every tool can load.
+"""Writes container images as `docker-archive` tars, which `docker save` writes and every tool can load.
 
 An image is a stack of layers (tars of files), a JSON configuration, and a manifest that names both. Layers are
 identified by the SHA-256 of their bytes, so the same content must give the same bytes: entries are sorted, owned by
@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from localcluster.errors import LocalClusterError
 
-# Any fixed moment does; file systems and zip tools dislike the epoch itself. 2026-01-01.
+# Any fixed time serves; some file systems and zip tools reject the epoch itself. 2026-01-01.
 TIME_SECONDS = 1767225600
 _CREATED = "2026-01-01T00:00:00Z"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -39,7 +39,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a container of the image starts with."""
+    """The settings with which a container of the image starts."""
 
     command: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def unpack(layer: Layer, target: Path) -> None:
 
 
 def layers(image: Path) -> list[Layer]:
-    """The layers of an image written here, in place, from the lowest on."""
+    """Returns the layers of an image that was written here, lowest first, without copying them."""
     with tarfile.open(image) as archive:
         (manifest,) = json.loads(_read(archive, "manifest.json"))
         members = [archive.getmember(name) for name in manifest["Layers"]]
@@ -91,7 +91,7 @@ def layers(image: Path) -> list[Layer]:
 
 
 def write(target: Path, tags: Sequence[str], stack: Sequence[Layer], settings: Settings) -> None:
-    """Write the image at once: `target` is either whole or not there."""
+    """Writes the image atomically: `target` is either complete or does not exist."""
     configuration = _configuration(stack, settings)
     name = f"{hashlib.sha256(configuration).hexdigest()}.json"
     manifest = [{"Config": name, "RepoTags": list(tags), "Layers": [f"{layer.digest}.tar" for layer in stack]}]
@@ -141,7 +141,7 @@ def _read(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> Any:
-    """Copy everything; the running SHA-256 of it."""
+    """Copies everything, and returns its SHA-256."""
     digest = hashlib.sha256()
     while block := source.read(_BLOCK):
         digest.update(block)

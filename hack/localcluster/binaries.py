@@ -1,19 +1,19 @@
-"""Programs by name, wherever they are; else built from the Go modules that this repository pins.
+"""Finds programs by name, or builds them from the Go modules that this repository pins.
 
     kube_apiserver = binaries.ensure("kube-apiserver")       # a Path
-    paths = binaries.ensure_all(["etcd", "kube-apiserver"])  # missing ones of one module are built in one go
+    paths = binaries.ensure_all(["etcd", "kube-apiserver"])  # missing programs of one module are built together
 
-Looked for in this order:
+The order of the search:
 
-1. `$KUBEBUILDER_ASSETS/<name>`: taken as it is, since somebody set that variable on purpose.
+1. `$KUBEBUILDER_ASSETS/<name>`: used as it is, since that variable was set deliberately.
 2. PATH, only for the programs of Kubernetes and etcd, and only when `<name> --version` is of the pinned minor version
-   (1.36): a kubectl or kubelet of another age would fail in ways that are hard to read. A node's programs
+   (1.36): a kubectl or kubelet of another version would fail in confusing ways. A node's programs
    (containerd, runc, CNI, CoreDNS) are never taken from PATH: distributions ship other versions, built otherwise.
 3. The cache: `${XDG_CACHE_HOME:-~/.cache}/tfjob-controller/bin/<version>/<name>`.
 4. Built with Go (`gotoolchain`) into that cache: `-trimpath`, stripped, stamped with the version. A lock lets one run
    build and the others wait; a program appears in the cache in one rename.
 
-Versions stand in the go.mod files under hack/ and nowhere else.
+The versions are in the go.mod files under hack/ only.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 
 
 def ensure(name: str, report: Report = to_stderr) -> Path:
-    """The path of a program, built first where it must be. Raises LocalClusterError."""
+    """Returns the path of a program, which is built first if necessary. Raises LocalClusterError."""
     return ensure_all([name], report)[name]
 
 
 def ensure_all(names: Iterable[str], report: Report = to_stderr, board: Board | None = None) -> dict[str, Path]:
-    """The paths of several programs. Raises LocalClusterError for unknown names and for builds that fail.
+    """Returns the paths of several programs. Raises LocalClusterError for unknown names and for builds that fail.
 
-    `board` shows how far a build is; without one there is an own one for it.
+    `board` shows the progress of a build; without one, a board is made.
     """
     programs = [_program(name) for name in dict.fromkeys(names)]
     found = {program.name: path for program in programs if (path := find(program)) is not None}
@@ -104,7 +104,7 @@ def ensure_all(names: Iterable[str], report: Report = to_stderr, board: Board | 
 
 
 def find(program: Program) -> Path | None:
-    """The program as it is there already, None if it has to be built."""
+    """Returns the existing program, or None if it has to be built."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets and is_executable(Path(assets) / program.name):
         return Path(assets) / program.name

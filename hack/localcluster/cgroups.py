@@ -1,4 +1,4 @@
-"""A control group of its own for each node, in every hierarchy that the machine has.
+"""Creates a control group for each node, in every hierarchy of the machine.
 
 cgroup v1 mounts one hierarchy per controller (`/sys/fs/cgroup/memory`, …, and `systemd` without any); the kubelet wants
 its root in each of them beforehand, and in `cpuset` with processors and memory nodes filled in, or nothing can run
@@ -18,7 +18,7 @@ from localcluster.errors import LocalClusterError
 
 MOUNT = Path("/sys/fs/cgroup")
 _V1_NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "pids")
-# What the kubelet looks for in its root if the machine has it at all.
+# The controllers that the kubelet requires in its root, if the machine has them.
 _V2_CONTROLLERS = ("cpu", "cpuset", "memory", "hugetlb", "pids")
 _REMOVE_SECONDS = 10.0
 
@@ -28,7 +28,7 @@ def is_unified() -> bool:
 
 
 def hierarchies() -> list[Path]:
-    """The roots below which a group must exist; a hybrid machine's empty `unified` is none of them."""
+    """Returns the roots below which a group must exist, without the empty `unified` of a hybrid machine."""
     if is_unified():
         return [MOUNT]
     found = [
@@ -82,10 +82,10 @@ def memory_kills(group: str) -> int:
 
 
 def processes(group: str) -> set[int]:
-    """Everything that runs in the group and below, as this machine numbers it."""
+    """Returns the ids of all processes in the group and below it, as this machine numbers them."""
     found: set[int] = set()
     for file in (path for folder in _folders(group) for path in folder.rglob("cgroup.procs")):
-        with contextlib.suppress(OSError):  # the group has just gone, or it is threaded
+        with contextlib.suppress(OSError):  # the group was just removed, or it is threaded
             found.update(int(line) for line in file.read_text().split())
     return found
 
@@ -96,7 +96,7 @@ def _folders(group: str) -> list[Path]:
 
 
 def remove(group: str) -> None:
-    """Kill what is still in the group, then remove it everywhere; nothing to do if it is gone."""
+    """Kills the processes of the group and removes it everywhere. Does nothing if it does not exist."""
     deadline = time.monotonic() + _REMOVE_SECONDS
     while left := _folders(group):
         for pid in processes(group):
@@ -111,5 +111,5 @@ def remove(group: str) -> None:
 
 def _remove_tree(folder: Path) -> None:
     for below, _, _ in os.walk(folder, topdown=False):
-        with contextlib.suppress(OSError):  # busy until its last process is reaped: tried again
+        with contextlib.suppress(OSError):  # it is busy until its last process is reaped, so try again
             os.rmdir(below)

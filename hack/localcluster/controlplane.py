@@ -17,10 +17,10 @@ nodes bind kube-apiserver to their bridge's address, say `kubelets=True, service
 flags. Other programs of a stack (kubelets, ...) are started with `process.spawn(..., mark=folder)`, so that `stop`
 finds them whatever happens; folders and files of their own may lie in the state folder, and go with it.
 
-Who ends it? Without `owner` a stack stays until `stop` (here or in another process). With one, a small guard process
-watches the owner and stops the stack when it has ended, however it ended.
+Without `owner`, a stack runs until `stop` is called, here or in another process. With an owner, a small guard process
+stops the stack when the owner has ended for any reason.
 
-Threads: one at a time. Errors: LocalClusterError, one line with the remedy.
+For one thread at a time. Errors are LocalClusterError: one line with the remedy.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ControlPlane:
 
     @classmethod
     def attach(cls, folder: Path, report: Report = to_stderr) -> Self:
-        """The stack that somebody else started. Raises LocalClusterError unless it runs."""
+        """Returns a stack that another process started. Raises LocalClusterError unless it runs."""
         plane = cls(folder, report=report)
         if (found := plane.condition) not in (Condition.RUNNING, Condition.BROKEN):
             raise LocalClusterError(f"no control plane runs in {folder} ({found.value})")
@@ -108,7 +108,7 @@ class ControlPlane:
 
     @property
     def token(self) -> str:
-        """Admin's. Never print it."""
+        """The admin's token, which must never be printed."""
         config = json.loads(self.kubeconfig.read_bytes())
         return str(config["users"][0]["user"]["token"])
 
@@ -120,7 +120,7 @@ class ControlPlane:
         return self.kubeconfig if user == ADMIN else self._folder / "users" / user.file_name
 
     def state(self) -> StackState:
-        """The record as it is on disk now. Raises LocalClusterError if there is none."""
+        """Reads the record from disk. Raises LocalClusterError if there is none."""
         found = state.read(self._folder)
         if found is None:
             raise LocalClusterError(f"no control plane runs in {self._folder}")

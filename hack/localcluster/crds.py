@@ -1,4 +1,4 @@
-"""The kinds of this project on a cluster."""
+"""Installs the kinds of this project on a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def install_crds(api: Api) -> None:
 
 
 def install_crd(api: Api, crd: dict[str, Any]) -> None:
-    """The same for one."""
+    """Does the same for one CRD."""
     _install(api, [crd])
 
 

@@ -1,4 +1,4 @@
-"""Debian's own tools: packages of this machine, and the files of a small system for images.
+"""Installs Debian packages on this machine, and fetches the files of a small Debian system for images.
 
 Packages come from where this machine's apt gets them: the sources below /etc/apt say which mirror, and through which
 proxy. No host is named here.
@@ -42,7 +42,7 @@ _APT = Path("/etc/apt")
 
 
 def require_root(what: str) -> None:
-    """Raises LocalClusterError, with the remedy, for everybody else."""
+    """Raises LocalClusterError, with the remedy, unless this process runs as root."""
     if os.geteuid() != 0:
         raise LocalClusterError(f"{what} need root: run this as root, {EXISTING_CLUSTER}")
 
@@ -53,7 +53,7 @@ def ensure_packages(wanted: Mapping[str, str], report: Report) -> None:
 
 
 def install(packages: Iterable[str], report: Report) -> None:
-    """apt-get install, if there is anything to install."""
+    """Runs apt-get install, if there is anything to install."""
     missing = list(packages)
     if not missing:
         return

@@ -1,4 +1,4 @@
-"""CoreDNS for the pods of all nodes, on the machine's end of the cable."""
+"""Runs CoreDNS for the pods of all nodes, on the machine's end of the virtual cable."""
 
 from __future__ import annotations
 

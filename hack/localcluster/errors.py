@@ -1,4 +1,4 @@
-"""What can go wrong here, as sentences for people."""
+"""The errors of this package, as sentences for people."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def extender_beside(
     env: Mapping[str, str] | None = None,
     more_served: Mapping[str, int] | None = None,
 ) -> OurProgram:
-    """`kubeconfig` is another than the control plane's; `more_served` are servers besides those two."""
+    """`kubeconfig` replaces that of the control plane; `more_served` are servers besides those two."""
     return OurProgram(
         "extender",
         kubeconfig or plane.kubeconfig,

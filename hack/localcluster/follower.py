@@ -1,7 +1,7 @@
-"""A watch of one path that goes on where it stood when it breaks.
+"""A watch of one path that resumes where it was when it breaks.
 
-Where the server has forgotten that place (a *gap*: it was started again, its history was compacted) all is listed anew,
-and the reader is told when that begins and ends: what has not come in between has gone.
+If the server no longer has that version (a *gap*: it was restarted, or its history was compacted), everything is listed
+again, and the reader is told when the list begins and ends. Objects that are not in the list were deleted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LIST_ENDS = "k8s.io/initial-events-end"
 
 
 class Reader(Protocol):
-    """Told everything in order, in the follower's thread."""
+    """Receives everything in order, in the follower's thread."""
 
     def list_begins(self) -> None:
-        """What is taken until the list ends is all that there is."""
+        """The objects until the end of the list are all that exist."""
 
     def take(self, change: str, obj: Object) -> None:
         """ADDED, MODIFIED or DELETED."""
@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 class Follower:
-    """One thread, gone after `stop`. `is_listed` is set once the reader was told of all that was there at the start."""
+    """One thread, which ends with `stop`. `is_listed` is set once the reader has received the first list."""
 
     def __init__(self, api: Api, path: str, reader: Reader) -> None:
         self.is_listed = threading.Event()
@@ -43,7 +43,7 @@ class Follower:
         self._path = path
         self._reader = reader
         self._open: Watch | None = None
-        # Where a watch would go on; empty: with a list.
+        # The version from which a watch resumes; empty: a list comes first.
         self._version = ""
         self._is_listing = False
         self._stopping = threading.Event()
@@ -66,7 +66,7 @@ class Follower:
                 self.refused(error)
                 self._stopping.wait(_RETRY_SECONDS)
             except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-                # The server ends, among others, a watch whose reader is slow.
+                # The server also ends watches whose reader is slow.
                 self.problem = str(error)
                 self._stopping.wait(_RETRY_SECONDS)
 
@@ -80,7 +80,7 @@ class Follower:
             self.take(change, obj)
 
     def begin(self) -> dict[str, str]:
-        """A watch begins; what its query says beside the usual."""
+        """Called when a watch begins; returns further parameters of its query."""
         if self._version:
             return {"resourceVersion": self._version, "sendInitialEvents": "false"}
         self._is_listing = True
@@ -88,7 +88,7 @@ class Follower:
         return {}
 
     def take(self, change: str, obj: Object) -> None:
-        """One event of the watch, which is no ERROR."""
+        """Processes one event of the watch other than ERROR."""
         meta = obj["metadata"]
         if change != "BOOKMARK":
             self._reader.take(change, obj)
@@ -96,12 +96,12 @@ class Follower:
             self._is_listing = False
             self._reader.list_ends(obj)
             self.is_listed.set()
-        # A list is not in order: where it stands is known at its end.
+        # A list is not sorted by version; its version is known at its end.
         if not self._is_listing:
             self._version = meta["resourceVersion"]
 
     def refused(self, error: RefusedError) -> None:
-        """The watch was not opened, or has ended with an ERROR."""
+        """Called when a watch was not opened, or ended with an ERROR."""
         self.problem = str(error)
         if error.status == _GONE:
             self.gaps += 1

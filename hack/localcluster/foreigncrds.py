@@ -1,4 +1,4 @@
-"""The CRDs of other projects' gangs, as they publish them: to see that what we write is what their servers take.
+"""Installs the CRDs of other projects' gangs as published, to test that the objects that we write are valid.
 
     install_foreign_crds(api)    # PodGroups of Volcano and of coscheduling, Workloads and queues of Kueue
 
@@ -66,13 +66,13 @@ PUBLISHED = (
 
 
 def install_foreign_crds(api: Api, report: Report = to_stderr) -> None:
-    """Fetched and made first where they must be. Raises LocalClusterError."""
+    """Applies them; they are fetched and generated first if necessary. Raises LocalClusterError."""
     for crd in _all(report):
         install_crd(api, crd)
 
 
 def prepare(report: Report = to_stderr) -> None:
-    """Fetches and makes them now, so that `install_foreign_crds` is quick. Raises LocalClusterError."""
+    """Fetches and generates them, so that `install_foreign_crds` is fast. Raises LocalClusterError."""
     for _ in _all(report):
         pass
 
@@ -85,7 +85,7 @@ def _all(report: Report) -> Iterator[Object]:
 
 
 def fetched(go: Path, published: Published) -> Path:
-    with tempfile.TemporaryDirectory() as folder:  # where no go.mod has a say
+    with tempfile.TemporaryDirectory() as folder:  # outside of any Go module
         command = [str(go), "mod", "download", "-json", f"{published.module}@{published.version}"]
         answer = json.loads(_output(command, Path(folder)) or "{}")
     if answer.get("Sum") != published.checksum:
@@ -109,7 +109,7 @@ def _volcano(go: Path, report: Report) -> Path:
 
 def _output(command: list[str], folder: Path, path: Path | None = None) -> str:
     """`path` comes first on PATH. Of a download that failed go tells in JSON."""
-    # Checksums stand here and in go.sum, so nobody else has to be asked for them.
+    # The checksums are known here and in go.sum, so no checksum database is asked.
     environment = {**os.environ, "GOFLAGS": "", "GOSUMDB": "off", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment.get('PATH', '')}"

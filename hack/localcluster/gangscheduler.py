@@ -1,10 +1,10 @@
-"""A second kube-scheduler beside a control plane's own, which asks an extender where the pods of gangs go.
+"""A second kube-scheduler beside that of a control plane, which asks an extender where the pods of gangs go.
 
     with GangScheduler(plane, "http://127.0.0.1:8888"):
         ...                       # pods with schedulerName `gang-scheduler` are placed and bound through the extender
 
 It is an unmodified kube-scheduler; `configuration` and `ENVIRONMENT` are what manifests/base/extender ships too.
-Threads: one at a time. Errors: LocalClusterError.
+For one thread at a time. Errors are LocalClusterError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def configuration(
     leader_election: Mapping[str, Any] = ALONE,
     extender_tls: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The KubeSchedulerConfiguration. Every line is one that a plain start would get wrong for gangs.
+    """Returns the KubeSchedulerConfiguration. Every setting is one whose default does not suit gangs.
 
     `extender_tls` is the extender's tlsConfig: caFile, certFile and keyFile.
     """
@@ -49,14 +49,14 @@ def configuration(
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": dict(leader_election),
-        # The default of 50 requests/s would be the speed of everything.
+        # The default of 50 requests per second would limit the whole scheduler.
         "clientConnection": {**({"kubeconfig": str(kubeconfig)} if kubeconfig else {}), "qps": 5000, "burst": 5000},
         "profiles": [
             {
                 "schedulerName": NAME,
-                # A sample of the nodes may not hold the one that the gang was given.
+                # A sample of the nodes may lack the node that was assigned to the gang.
                 "percentageOfNodesToScore": 100,
-                # It would evict pods for one that the extender then refuses there: each is judged alone.
+                # It considers each pod alone, and would evict pods for one that the extender then refuses.
                 "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},
             }
         ],
@@ -65,11 +65,11 @@ def configuration(
                 "urlPrefix": extender_url,
                 "filterVerb": "filter",
                 "bindVerb": "bind",
-                # A node's name says enough; whole nodes would be megabytes per pod.
+                # The names of nodes suffice; whole nodes would be megabytes for each pod.
                 "nodeCacheCapable": True,
-                # A failed bind must not fall to the default binder.
+                # A failed bind must not be retried by the default binder.
                 "ignorable": False,
-                # As long as a bind may wait for the gang's other members.
+                # The time for which a bind may wait for the other members of the gang.
                 "httpTimeout": http_timeout,
                 **tls,
             }
@@ -78,7 +78,7 @@ def configuration(
 
 
 class GangScheduler:
-    """One that runs, or ran."""
+    """A kube-scheduler process, which may have ended."""
 
     def __init__(
         self,
@@ -119,14 +119,14 @@ class GangScheduler:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs now. Raises LocalClusterError if none does."""
+        """The id of the running process. Raises LocalClusterError if there is none."""
         if self._identity is None:
             raise LocalClusterError(f"{NAME} does not run")
         return self._identity.pid
 
     @property
     def identity(self) -> process.Identity | None:
-        """Of the process that was started last."""
+        """The identity of the process that was started last."""
         return self._identity
 
     def start(self) -> None:
@@ -145,7 +145,7 @@ class GangScheduler:
                 time.sleep(_POLL_SECONDS)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would be; returns when it is gone."""
+        """Kills the process as a crash would, and returns when it has ended."""
         if self._identity is not None:
             process.end([self._identity])
             self._identity = None
