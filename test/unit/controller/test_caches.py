@@ -19,7 +19,7 @@ from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.util.clock import RealClock
 
-KINDS = 9
+KINDS = 10
 
 
 class _Lines:
