@@ -74,7 +74,7 @@ def train(model, optimizer, features, targets, begin):
         if step % REPORT_STEPS == 0 or step in (1, STEPS):
             print(f"step={step} loss={loss.item():.5f} world={world}", flush=True)
         if step % SAVE_STEPS == 0 or step == STEPS:
-            save(model, optimizer, step)
+            save(model.module, optimizer, step)
 
 
 def main():
