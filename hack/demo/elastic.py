@@ -35,6 +35,7 @@ SIZES = (2, 4, 2)
 LINES = 2
 SAVE_STEPS = 20
 SETTINGS = {"STEPS": "600", "STEP_SECONDS": "0.1", "SAVE_STEPS": str(SAVE_STEPS)}
+_INDEX = "batch.kubernetes.io/job-completion-index"
 _PROGRESS = re.compile(r"^step=(\d+) loss=(\S+) world=(\d+)$", re.MULTILINE)
 _BEGIN = re.compile(r"^(\d+) processes continue after step (\d+)$", re.MULTILINE)
 _END = re.compile(r"^steps done: (\d+), of which (\d+) were repeated$", re.MULTILINE)
@@ -50,6 +51,7 @@ class Resizing:
     # When a size was requested, and how long it took until the job trained with it.
     requested: float = 0.0
     seconds: list[float] = field(default_factory=list)
+    # The index of each pod that was seen, by its UID.
     pods: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -76,8 +78,8 @@ class Resizing:
             self.log = self.kubectl.run("logs", "-l", NODE_0, "--tail=-1")
         except KubectlError:  # no node runs yet
             return
-        for pod in self.kubectl.items("pods", NODE_0):
-            self.pods[pod["metadata"]["uid"]] = pod["metadata"]["name"]
+        for pod in self.kubectl.items("pods", SUBJECT.selector):
+            self.pods[pod["metadata"]["uid"]] = pod["metadata"]["labels"][_INDEX]
 
 
 def main() -> int:
@@ -156,14 +158,14 @@ def check_steps(resizing: Resizing) -> list[Check]:
     if end is None:
         return [Check(False, "node 0 has not said how many steps it has done")]
     done, repeated, most = int(end[1]), int(end[2]), SAVE_STEPS * (len(begins) - 1)
-    words = f"{done} steps done, {repeated} of them twice: at most {SAVE_STEPS} for each of {len(begins) - 1} changes"
+    words = f"{done} steps done, {repeated} of them again: at most {SAVE_STEPS} for each of {len(begins) - 1} changes"
     return [Check(repeated <= most and done - repeated == int(SETTINGS["STEPS"]), words)]
 
 
 def check_pods(job: Object, resizing: Resizing) -> Check:
     restarts = job.get("status", {}).get("restarts", 0)
-    holds = not restarts and len(resizing.pods) == 1
-    return Check(holds, f"node 0 had {len(resizing.pods)} pod, and {restarts} restarts are counted")
+    holds = not restarts and len(resizing.pods) == max(SIZES) == len(set(resizing.pods.values()))
+    return Check(holds, f"{len(resizing.pods)} pods for {max(SIZES)} nodes, and {restarts} restarts are counted")
 
 
 def farewell(stage: Stage) -> Farewell:

@@ -110,6 +110,18 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
     assert machine.listing() == before
 
 
+@pytest.mark.long
+def test_an_elastic_job_is_resized_while_it_trains(start: Start) -> None:
+    output = start(module="demo.elastic").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
+    for words in (
+        "✓ the job ended Done/SUCCESS: all 2 nodes succeeded",
+        "✓ it trained on 2 → ",
+        "✓ 4 pods for 4 nodes, and 0 restarts are counted",
+    ):
+        assert words in output, output
+    assert "✗" not in output
+
+
 # The first phase that is seen is Creating, unless the job runs so soon that it never was.
 @pytest.mark.parametrize("moment", ["a control plane and", "phase "])
 def test_an_interrupted_demo_leaves_nothing_even_if_it_was_to_be_kept(start: Start, home: Path, moment: str) -> None:

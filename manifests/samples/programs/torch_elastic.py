@@ -18,7 +18,8 @@ STEPS = int(os.environ.get("STEPS", "300"))
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0.1"))
 # Steps between two checkpoints: a change of the nodes repeats at most so many.
 SAVE_STEPS = int(os.environ.get("SAVE_STEPS", "10"))
-CHECKPOINTS = os.environ.get("CHECKPOINTS", "/checkpoints")
+# A folder for each job: the id of torchrun's run is the UID of the job.
+CHECKPOINTS = os.path.join(os.environ.get("CHECKPOINTS", "/checkpoints"), os.environ["TORCHELASTIC_RUN_ID"])
 FILE, DONE = os.path.join(CHECKPOINTS, "checkpoint.pt"), os.path.join(CHECKPOINTS, "steps")
 REPORT_STEPS = 10
 FEATURES, BATCH = 16, 64
@@ -81,6 +82,7 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    os.makedirs(CHECKPOINTS, exist_ok=True)
     network = make_model()
     optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
     begin = load(network, optimizer)
