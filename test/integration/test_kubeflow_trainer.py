@@ -156,7 +156,8 @@ def test_a_job_of_several_steps_runs_one_after_another(kubeflow: KubeflowCluster
     assert {"name": "STORAGE_URI", "value": dataset["storageUri"]} in env
     set_pod_terminated(kubeflow.api, kubeflow.namespace, pod["metadata"]["name"], container="dataset-initializer")
     trial.await_job()
-    assert trial.job_status("dataset-initializer")["succeeded"] == 1
+    # The status is written after the Jobs of the next step are created.
+    trial.eventually(lambda: trial.job_status("dataset-initializer")["succeeded"] == 1)
 
 
 @pytest.mark.parametrize("runtime", [each["metadata"]["name"] for each in kubeflow_runtimes()])
