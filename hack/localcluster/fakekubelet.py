@@ -7,13 +7,13 @@ No container ever runs; to the rest of Kubernetes it looks as if they did.
     with FakeKubelet(api, namespace="test-1", behaviour=lambda pod, attempt: Outcome(after_seconds=0.1, exit_code=1)):
         ...
 
-Several may work side by side on the same nodes when each has a namespace of its own.
+Several of them can serve the same nodes if each has its own namespace.
 
 Without a `behaviour` a pod decides by its annotations (`RUN_SECONDS`, `EXIT_CODE`, `REASON`, `MESSAGE`), and runs until
 deleted when it has none. A pod's `restartPolicy` is honoured: containers that a kubelet would restart are reported as
 restarted, with their count and last state, and `behaviour` is asked again with the next attempt.
 
-Threads: one for the watch, one for the time, `workers` for the requests; all gone after `stop`.
+Threads: one for the watch, one for timers, and `workers` for requests. All end with `stop`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _RETRY_SECONDS = 0.2
 _FINISHED = ("Succeeded", "Failed")
 
 Object = dict[str, Any]
-# Called with the pod and how often its containers were restarted already; from any worker thread.
+# Called by any worker thread with the pod and the number of restarts of its containers.
 Behaviour = Callable[[Object, int], Outcome]
 
 log = logging.getLogger(__name__)
 
 
 def by_annotations(pod: Object, attempt: int) -> Outcome:
-    """The behaviour that a pod asks for itself."""
+    """Returns the behaviour that the annotations of a pod request."""
     notes = pod["metadata"].get("annotations") or {}
     seconds = notes.get(RUN_SECONDS)
     return Outcome(
@@ -66,7 +66,7 @@ def by_annotations(pod: Object, attempt: int) -> Outcome:
 def make_node(
     api: Api, name: str, resources: Mapping[str, str] = DEFAULT_RESOURCES, labels: Mapping[str, str] | None = None
 ) -> None:
-    """A Ready node without a kubelet; one that exists already is made so. Raises RefusedError."""
+    """Creates a Ready node without a kubelet, or makes an existing one Ready. Raises RefusedError."""
     path = f"/api/v1/nodes/{name}"
     all_labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all_labels}}
@@ -77,7 +77,7 @@ def make_node(
     ready["lastTransitionTime"] = moment
     status = {"capacity": dict(resources), "allocatable": dict(resources), "conditions": [ready]}
     api.patch(f"{path}/status", {"status": status})
-    # The server taints every new node as not ready; nobody else would take that away here.
+    # The server taints every new node as not ready, and nothing else removes the taint here.
     api.patch(path, {"spec": {"taints": None}})
 
 
@@ -108,7 +108,7 @@ class FakeKubelet:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._addresses = itertools.count(1)
-        # Pods that are being served or were, by uid; the set of those whose deletion is under way.
+        # Pods that are or were served, by UID, and those that are being deleted.
         self._started: set[str] = set()
         self._ending: set[str] = set()
 
@@ -122,14 +122,14 @@ class FakeKubelet:
         self.stop()
 
     def start(self) -> None:
-        """Make the nodes and begin. Raises RefusedError."""
+        """Creates the nodes and starts. Raises RefusedError."""
         for node in self._nodes:
             make_node(self._api, node, self._resources)
         self._watcher.start()
         self._timer.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """End all threads. The nodes stay, as others may use them."""
+        """Ends all threads. The nodes stay, since others may use them."""
         self._stopping.set()
         with self._due:
             self._due.notify_all()
@@ -161,7 +161,7 @@ class FakeKubelet:
         return watch
 
     def _look(self, pod: Object) -> None:
-        """On the watch's thread: decide, and leave the requests to the workers."""
+        """Decides, in the watch's thread, and leaves the requests to the workers."""
         if pod["spec"].get("nodeName") not in self._nodes:
             return
         uid = pod["metadata"]["uid"]
@@ -178,7 +178,7 @@ class FakeKubelet:
         self._ending.discard(uid)
 
     def _run(self, pod: Object, attempt: int, last: Outcome | None) -> None:
-        # Only who has init containers may end in one of them.
+        # Only pods with init containers can end in one of them.
         first = self._behaviour(pod, attempt) if pod["spec"].get("initContainers") else None
         if first is not None and podstatus.ends_in_init(pod, first):
             status = podstatus.initializing(pod, first)
@@ -214,7 +214,7 @@ class FakeKubelet:
         return self._try(lambda: self._api.patch(f"{_path(pod)}/status", body, STRATEGIC_MERGE_PATCH))
 
     def _try(self, request: Callable[[], object]) -> bool:
-        """Until the server has answered; False for an answer that no retry changes."""
+        """Retries until the server has answered; returns False for an answer that no retry changes."""
         while not self._stopping.is_set():
             try:
                 request()
@@ -229,7 +229,7 @@ class FakeKubelet:
         return False
 
     def _address(self, pod: Object) -> str:
-        """An address of its own for each pod, kept over restarts of its containers."""
+        """Returns the address of the pod, which stays the same when its containers restart."""
         known = pod.get("status", {}).get("podIP")
         number = next(self._addresses)
         return known or f"10.{100 + number // 65536 % 100}.{number // 256 % 256}.{number % 256}"
@@ -239,7 +239,7 @@ class FakeKubelet:
             self._pool.submit(self._guarded, task, *arguments)
 
     def _guarded(self, task: Callable[..., None], *arguments: object) -> None:
-        """A behaviour of the caller may raise anything: it must be seen, and must not end the worker in silence."""
+        """Reports an exception of the caller's behaviour, which must not end the worker unnoticed."""
         try:
             task(*arguments)
         except Exception:

@@ -14,7 +14,7 @@ import threading
 from urllib.parse import SplitResult
 
 READ_BYTES = 65536
-# How long a thread may overlook that its connection was closed.
+# The longest time until a thread notices that its connection was closed.
 _POLL_MILLISECONDS = 200
 
 
@@ -53,7 +53,7 @@ class SecureSocket:
         self._secure.close()
 
     def _wait(self, *, reading: bool) -> None:
-        """Until it is likely to go on; OSError once it is closed."""
+        """Waits until the socket is probably ready. Raises OSError once it is closed."""
         number = self._secure.fileno()
         if number < 0:
             raise OSError("the connection was cut")
@@ -63,7 +63,7 @@ class SecureSocket:
 
 
 class Link:
-    """A client's connection and the one to the server that it leads to."""
+    """A client's connection and the connection to the server behind it."""
 
     def __init__(self, client: socket.socket, server: socket.socket | SecureSocket) -> None:
         self.client = client
@@ -75,7 +75,7 @@ class Link:
         self._is_cut = False
 
     def read_request(self) -> bytes | None:
-        """One whole request; None at the end."""
+        """Reads one whole request; returns None at the end."""
         while b"\r\n\r\n" not in self._buffer:
             if not self._fill():
                 return None
@@ -104,7 +104,7 @@ class Link:
 
 
 def connect(upstream: SplitResult) -> socket.socket | SecureSocket:
-    """A connection to the server that a URL names. Raises OSError."""
+    """Opens a connection to the server of a URL. Raises OSError."""
     secure = upstream.scheme == "https"
     port = upstream.port or (443 if secure else 80)
     raw = socket.create_connection((upstream.hostname or "", port), timeout=10.0)
@@ -127,7 +127,7 @@ def _content_length(head: bytes) -> int:
 
 
 def reset(connection: socket.socket | SecureSocket) -> None:
-    """Close with a reset, as a killed peer or a firewall does; wakes threads that read it."""
+    """Closes the connection with a reset, as a killed peer or a firewall does, and wakes its readers."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     with contextlib.suppress(OSError):

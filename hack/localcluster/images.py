@@ -1,6 +1,6 @@
-"""Container images without a registry: made here from local parts, kept in the user's cache.
+"""Builds container images from local parts, without a registry, and keeps them in the user's cache.
 
-    tar = images.ensure("localhost/tensorflow")     # builds it, and what it stands on, if it is not there yet
+    tar = images.ensure("localhost/tensorflow")     # builds it and its base if necessary
 
 An image is named in the cache by a hash of all that goes into it (`Recipe.inputs`), so a changed recipe, lock or
 source file gives a new one, and an unchanged one costs nothing. `docker load`, `kind load image-archive` and
@@ -24,7 +24,7 @@ from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report, to_stderr
 
-# Goes into every image's name: raise it when the way of packing changes.
+# Part of every image's name. Increase it when the way of packing changes.
 _FORMAT = "1"
 _KEY_DIGITS = 12
 _KEPT_VERSIONS = 3
@@ -98,7 +98,7 @@ RECIPES = {
 
 
 def folder() -> Path:
-    """Where images are kept; removing it costs time and nothing else."""
+    """The folder of the images. It can be removed; images are then built again."""
     return cache_root() / "images"
 
 
@@ -125,7 +125,7 @@ def key(name: str) -> str:
 
 
 def path(name: str) -> Path:
-    """Where the image is, or will be."""
+    """Returns the path of the image, whether or not it exists."""
     return folder() / f"{plain(name).rpartition('/')[2]}-{key(name)}.tar"
 
 

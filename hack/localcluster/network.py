@@ -1,4 +1,4 @@
-"""The wires of a stack: a bridge, one network namespace for each node, no way out.
+"""The network of a stack: a bridge and one network namespace for each node, without a route to the outside.
 
 A stack takes a /16 network of its own, and with it a number that is in the name of everything that it makes on the
 machine, so that stacks stand side by side and a stranger's things are never touched:
@@ -42,13 +42,13 @@ Network = ipaddress.IPv4Network
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Names and addresses of one stack; a function of its number."""
+    """The names and addresses of one stack, which follow from its number."""
 
     number: int
 
     @property
     def link(self) -> str:
-        """The machine's end of the cable; also the name of the stack's control group."""
+        """The machine's end of the virtual cable, and the name of the stack's control group."""
         return f"tfj{self.number}"
 
     @property
@@ -165,12 +165,12 @@ def make_namespace(plan: Plan, node: int, nodes: int) -> None:
 
 
 def cut(plan: Plan, node: int) -> None:
-    """Pull the plug: from now on nobody hears from the node, not even that its connections ended."""
+    """Cuts the node off: its peers receive nothing more, not even the end of their connections."""
     _inside(plan.hub, f"link set node{node} down")
 
 
 def remove_namespace(plan: Plan, node: int) -> None:
-    """Its cable goes first: processes that are still dying may keep the namespace itself for a while."""
+    """Removes the cable first, since ending processes may keep the namespace for a while."""
     if plan.hub.exists():
         attempt("nsenter", f"--net={plan.hub}", "ip", "link", "delete", f"node{node}")
     _drop_namespace(plan.namespace(node))
@@ -182,7 +182,7 @@ def namespaces(plan: Plan) -> list[int]:
 
 
 def remove(plan: Plan) -> None:
-    """Take down all that a stack has made here, whatever is left of it, and its claim last."""
+    """Removes everything that is left of the stack's network, and its claim last."""
     for node in namespaces(plan):
         remove_namespace(plan, node)
     attempt("ip", "link", "delete", plan.link)

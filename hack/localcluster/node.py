@@ -1,4 +1,4 @@
-"""One real node: a machine of its own as far as namespaces go, with containerd, kubelet and kube-proxy.
+"""One real node: namespaces that separate it like a machine, with containerd, kubelet and kube-proxy.
 
 A node is a network namespace (localcluster.network) in which one tree of processes lives, in mount, uts, ipc and pid
 namespaces of its own. The end of that tree's first process is the node's death: the kernel then kills every container
@@ -56,7 +56,7 @@ def start(plan: NodePlan, count: int, mark: Path) -> None:
 
 
 def kill(plan: network.Plan, index: int, mark: Path) -> None:
-    """The node's death as by a power cut: nobody hears a word from it any more. Its disk (its folder) stays."""
+    """Kills the node as a power failure would: its peers receive nothing more. Its disk (its folder) stays."""
     if plan.hub.exists() and plan.namespace(index).exists():
         network.cut(plan, index)
     if left := process.end(processes(plan, index, mark)):
@@ -94,7 +94,7 @@ def must_restrict_oom_score() -> bool:
 def _namespace_of(identity: Identity, kind: str) -> int:
     try:
         return os.stat(f"/proc/{identity.pid}/ns/{kind}").st_ino
-    except OSError:  # it has just ended
+    except OSError:  # it ended meanwhile
         return -1
 
 

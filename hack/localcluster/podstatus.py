@@ -8,7 +8,7 @@ from typing import Any
 
 Object = dict[str, Any]
 
-# What a container gets that is told to end (SIGTERM) and does.
+# The exit code of a container that ends at SIGTERM.
 TERMINATED_BY_SIGTERM = 143
 
 
@@ -79,7 +79,7 @@ def terminated(pod: Object, outcome: Outcome) -> Object:
 
 
 def ends_in_init(pod: Object, outcome: Outcome) -> bool:
-    """Does the pod end before its containers begin?"""
+    """Reports whether the pod ends before its containers start."""
     return any(each["name"] == outcome.container for each in pod["spec"].get("initContainers", ()))
 
 
@@ -130,7 +130,7 @@ def _container(container: Object, state: Object, *, ready: bool) -> Object:
 
 
 def _past_of(status: Object) -> Object:
-    """What a container's next end changes nothing of."""
+    """Returns the fields of a container's status that its next end does not change."""
     return {key: status[key] for key in ("restartCount", "lastState") if key in status}
 
 

@@ -40,7 +40,7 @@ def reserve(count: int, address: str = "127.0.0.1") -> Iterator[list[int]]:
 
 
 def is_free(port: int, address: str) -> bool:
-    """Nobody listens on it; connections in TIME_WAIT do not count, as the servers do not mind them either."""
+    """Reports whether nothing listens on the port. Connections in TIME_WAIT do not count, since servers ignore them."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,14 +1,14 @@
-"""Processes that outlive the one that started them, and how to find every one of them again.
+"""Starts processes that outlive their parent, and finds all of them again.
 
-A pid alone names nothing: it is reused, and after a reboot it means another program. A process is therefore known by
+A pid alone does not identify a process, since it is reused, and is another program's after a reboot. A process is therefore known by
 pid and start time (field 22 of /proc/<pid>/stat, clock ticks since boot), and records are only worth reading under the
 boot they were written in (`boot_id`).
 
 Besides, every process started here carries the mark of its stack in its environment, which its children inherit. So
 `marked` finds what a record misses: a program that was started just before its starter was killed.
 
-Signals go through a pidfd that is opened before the identity is checked, so that they can never hit a newcomer.
-Threads: all functions may be called from any.
+Signals are sent by a pidfd that is opened before the identity is checked, so that they never reach another process.
+All functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """One process of this boot, for ever."""
+    """The identity of one process of this boot."""
 
     pid: int
     start_time: int
@@ -46,7 +46,7 @@ def boot_id() -> str:
 
 
 def identify(pid: int) -> Identity | None:
-    """Who runs under `pid` now; None for nobody and for zombies.
+    """Returns the process that has this `pid` now; None if there is none, or a zombie.
 
     A process whose first thread has ended is shown as a zombie too, but has its files and ports until the last one has.
     """
@@ -152,7 +152,7 @@ def _environments() -> Iterable[tuple[Identity, list[bytes]]]:
             continue
         try:
             environment = _environment(int(entry))
-        except OSError:  # another user's, or gone
+        except OSError:  # another user's process, or it has ended
             continue
         identity = identify(int(entry))
         if identity is not None:
@@ -174,7 +174,7 @@ def _has_program(pid: int) -> bool:
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
-    """Signal exactly this process; False if it has ended."""
+    """Sends a signal to this process; returns False if it has ended."""
     pidfd = _open(identity)
     if pidfd is None:
         return False

@@ -1,4 +1,4 @@
-"""What a program is: its package, its version, its place in the cache. The table of them is in `binaries`."""
+"""The description of a program: its package, version and place in the cache. `binaries` has the table of them."""
 
 from __future__ import annotations
 

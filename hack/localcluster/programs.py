@@ -1,6 +1,6 @@
 """How each program of the control plane is started: its flags and its files.
 
-Every flag here is one that a plain start would get wrong; the rest is left at the programs' own defaults. Caller's
+Only flags whose defaults do not suit are set here. Caller's
 flags come last, and the last one counts. No secret is in a flag: tokens and keys are in files of mode 0600.
 """
 
@@ -53,7 +53,7 @@ _SCHEDULER_USER = User("system:kube-scheduler")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a control plane can be told.
+    """The options of a control plane.
 
     `bind_address` is the one address that kube-apiserver listens on, and that its certificate and kubeconfigs name:
     loopback, or a bridge's where nodes must reach it. `kubelets`: real nodes send heartbeats, so node life-cycle

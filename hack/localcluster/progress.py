@@ -1,10 +1,10 @@
-"""Shows how far long work is: a bar on a terminal, elsewhere a line every half minute.
+"""Shows the progress of long work: a bar on a terminal, otherwise a line every half minute.
 
     with Board(report, console) as board:
         task = board.task("programs")
         task.update(1240, 2900, "1,240 of 2,900 packages compiled")
 
-Threads: a task may be updated from any.
+Tasks may be updated by any thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from localcluster.report import Report, to_stderr
 
 LINE_SECONDS = 30.0
-# Earlier than that the first packages, which are small, would promise too much.
+# Earlier estimates would be too low, since the first packages are small.
 _ESTIMATE_AFTER_SECONDS = 5.0
 
 

@@ -32,7 +32,7 @@ def run(*argv: str | Path, stdin: str | None = None, timeout_seconds: float = 60
 
 
 def attempt(*argv: str | Path) -> bool:
-    """Whether the tool succeeded; for clean-up, where a missing thing is as good as a removed one."""
+    """Returns whether the tool succeeded. For clean-up, where a missing object is as good as a removed one."""
     try:
         run(*argv, timeout_seconds=60.0)
     except CommandError:

@@ -1,4 +1,4 @@
-"""What is written down about a stack, and whether it still means anything.
+"""The record of a stack, and whether it still applies.
 
 A stack lives in one folder (mode 0700): `state.json`, the kubeconfig and keys (mode 0600), `etcd/`, `logs/`. Stopping
 it removes everything but the logs. `state.json` says which boot it was written in: after a reboot its processes are
@@ -50,10 +50,10 @@ class StackState(msgspec.Struct):
 
 
 class Condition(enum.Enum):
-    """What a record is worth now."""
+    """The state of a stack according to its record."""
 
-    ABSENT = "absent"  # nothing was started, or it was stopped
-    STARTING = "starting"  # somebody is at it, or was killed while at it
+    ABSENT = "absent"  # nothing was started, or the stack was stopped
+    STARTING = "starting"  # another process changes the stack, or was killed meanwhile
     RUNNING = "running"
     BROKEN = "broken"  # of this boot, but some programs have ended
     STALE = "stale"  # from before a reboot
@@ -111,7 +111,7 @@ def condition(state: StackState | None) -> Condition:
 
 
 def clear(folder: Path) -> None:
-    """Remove all that a stopped stack needs no more: data, keys, the record last."""
+    """Removes what a stopped stack no longer needs: data, keys, and the record last."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(folder.iterdir()):
             if entry.name not in (*_KEPT, "state.json"):

@@ -1,4 +1,4 @@
-"""What `status` tells, as data and as text."""
+"""The output of `status`, as data and as text."""
 
 from __future__ import annotations
 
