@@ -1,8 +1,8 @@
 """Starts processes that outlive their parent, and finds all of them again.
 
-A pid alone does not identify a process, since it is reused, and is another program's after a reboot. A process is therefore known by
-pid and start time (field 22 of /proc/<pid>/stat, clock ticks since boot), and records are only worth reading under the
-boot they were written in (`boot_id`).
+A pid alone does not identify a process, since it is reused, and is another program's after a reboot. A process is
+therefore identified by its pid and start time (field 22 of /proc/<pid>/stat, clock ticks since boot), and records apply
+only during the boot in which they were written (`boot_id`).
 
 Besides, every process started here carries the mark of its stack in its environment, which its children inherit. So
 `marked` finds what a record misses: a program that was started just before its starter was killed.
