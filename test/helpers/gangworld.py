@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -334,6 +334,7 @@ class GangWorld:
         uid: str = "",
         phase: str = "Pending",
         ends: str | None = None,
+        unschedulable: bool = False,
     ) -> None:
         """Adds or updates a pod; `ends` is the deletion deadline of a terminating pod."""
         self._versions += 1
@@ -347,7 +348,10 @@ class GangWorld:
                 "deletionTimestamp": ends,
             },
             "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": str(cpu)}}}]},
-            "status": {"phase": phase},
+            "status": {
+                "phase": phase,
+                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}][:unschedulable],
+            },
         }
         pod = decode_scheduled_pod(msgspec.json.encode(body))
         old = self.pods.get(key_of(pod))
@@ -357,6 +361,11 @@ class GangWorld:
             self._pod_handler.on_add(pod, False)
         else:
             self._pod_handler.on_update(old, pod)
+
+    def reject_pod(self, name: str) -> None:
+        """kube-scheduler reports that it found no node for the pod."""
+        pod = self.pods[f"{NAMESPACE}/{name}"]
+        self.put_pod(name, pod.metadata.labels, _cpu_of(pod), uid=pod.metadata.uid, unschedulable=True)
 
     def finish_pod(self, name: str, phase: str = "Succeeded") -> None:
         pod = self.pods[f"{NAMESPACE}/{name}"]
@@ -480,14 +489,17 @@ class GangWorld:
     def pods_of(self, name: str) -> list[ScheduledPod]:
         return [pod for pod in self.pods.values() if gang_key_of(pod.metadata) == f"{NAMESPACE}/{name}"]
 
-    def create_pods(self, name: str, *, cpu: int = 0) -> None:
-        """Creates the missing pods of the present attempt; `cpu` replaces the request of the Gang's spec."""
+    def create_pods(self, name: str, *, cpu: int = 0, members: Collection[str] = ()) -> None:
+        """Creates the missing pods of the present attempt: of `members`, or of all placed ones.
+
+        `cpu` replaces the request of the Gang's spec.
+        """
         gang = self.gang(name)
         if gang.status.phase not in (ADMITTED, BOUND):
             return
         there = pods_by_member(gang, self.pods_of(name))
         cpu = cpu or int(gang.spec.members[0].resources["cpu"])
-        for member in placed_nodes(gang.status):
+        for member in members or placed_nodes(gang.status):
             if member not in there:
                 labels = self._member_labels(member) | {
                     f"{_PREFIX}/gang": name,

@@ -18,7 +18,10 @@ written, it leaves the queue and its capacity is reserved, as for an admission; 
 after the report.
 
 If a member's node is deleted, full, or rejected by kube-scheduler's own filters, the member is reassigned to another
-node in the same attempt, if one fits. An annotation on its pod makes kube-scheduler retry.
+node in the same attempt, if one fits.
+
+kube-scheduler may filter a pod before its member has a place, or while it still has the old one. It does not retry such
+a pod for minutes, so that an annotation on each pod that it reports as unschedulable makes it retry (`_pods_to_retry`).
 
 If a write fails, its reservation is released and the gang is processed again: the Gangs' statuses and the pods are the
 only state. If nobody knows whether an admission was written, its reservation is kept until the Gang was read. After a
@@ -106,9 +109,9 @@ class AdmissionLoop:
         self._noted_attempts: dict[str, int] = {}
         # Placed gangs with members that need another node and fit on none: every pass processes them.
         self._unplaceable: set[str] = set()
-        # By gang, members that were reassigned before their pods were in the cache; and such pods, with their nodes and
-        # gangs, to wake after a pass.
-        self._reassigned_unseen: dict[str, set[str]] = {}
+        # By gang and uid, the node that a pod was last woken for; and pods, with their nodes and gangs, to wake after a
+        # pass.
+        self._woken: dict[str, dict[str, str]] = {}
         self._pods_to_wake: list[tuple[ScheduledPod, str, str]] = []
         # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
         self._uncertain: set[str] = set()
@@ -207,7 +210,6 @@ class AdmissionLoop:
         if update.is_admission:
             # Rejections belong to the previous attempt.
             self._state.rejected_nodes.forget(key)
-            self._reassigned_unseen.pop(key, None)
             # Permit must know the placement before the status is visible: the first bind call may follow at once.
             self._permit.set_placement(key, update.status.attempt, placed_nodes(update.status))
         self._writer.submit(update)
@@ -290,19 +292,27 @@ class AdmissionLoop:
         if is_any_unplaceable:
             self._unplaceable.add(key)
         status = lifecycle.reassigned_status(gang, found)
-        late = self._newly_seen(key, pods)
         before = placed_nodes(seen.status)
         if status.placement == seen.status.placement:
-            self._pods_to_wake += [(pods[member], before.get(member, ""), key) for member in late]
+            self._pods_to_wake += self._pods_to_retry(key, before, pods)
             return ()
-        reassigned = {member for member, node in placed_nodes(status).items() if before.get(member) != node}
-        self._reassigned_unseen.setdefault(key, set()).update(reassigned - pods.keys())
-        pods_to_wake = tuple(pods[member] for member in sorted(reassigned & pods.keys() | late))
-        return (
-            StatusUpdate(
-                seen, status, StatusChange.REASSIGNED if reassigned else StatusChange.RESIZED, pods_to_wake=pods_to_wake
-            ),
-        )
+        # Once the status is written, the gang is processed again, and its pods are woken.
+        is_reassigned = any(before.get(member) != node for member, node in placed_nodes(status).items())
+        return (StatusUpdate(seen, status, StatusChange.REASSIGNED if is_reassigned else StatusChange.RESIZED),)
+
+    def _pods_to_retry(
+        self, key: str, nodes: Mapping[str, str], pods: Mapping[str, ScheduledPod]
+    ) -> list[tuple[ScheduledPod, str, str]]:
+        """Returns, with node and gang, the pods that kube-scheduler rejected and that were not woken for their node."""
+        rejected = [
+            (pod, node, key)
+            for member, node in nodes.items()
+            if (pod := pods.get(member)) is not None and lifecycle.is_unschedulable(pod)
+        ]
+        woken = self._woken.pop(key, {})
+        if rejected:
+            self._woken[key] = {pod.metadata.uid: node for pod, node, _ in rejected}
+        return [each for each in rejected if woken.get(each[0].metadata.uid) != each[1]]
 
     def _note_existing_pods(self, key: str, status: GangStatus, pods: Mapping[str, ScheduledPod]) -> None:
         """Report the pods that exist when an attempt is processed first. The informer's handler reports later ones."""
@@ -310,16 +320,6 @@ class AdmissionLoop:
             self._noted_attempts[key] = status.attempt
             for pod in pods.values():
                 self._state.note_created(pod, self._permit.note_progress)
-
-    def _newly_seen(self, key: str, pods: Mapping[str, ScheduledPod]) -> set[str]:
-        """Returns unbound members that were reassigned before their pods were in the cache.
-
-        kube-scheduler may have seen such a pod first and rejected its old node, and then does not retry for minutes.
-        """
-        unseen = self._reassigned_unseen.get(key, set())
-        found = unseen & pods.keys()
-        unseen -= found
-        return {member for member in found if not lifecycle.is_bound(pods[member])}
 
     def _idle_seconds(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
         """Seconds for which a bound gang has had no unfinished pod."""
@@ -338,7 +338,7 @@ class AdmissionLoop:
         self._queue.forget(key)
         for moments in (self._due, self._idle_since):
             moments.pop(key, None)
-        self._reassigned_unseen.pop(key, None)
+        self._woken.pop(key, None)
         self._failures.pop(key, None)
         self._empty_attempts.pop(key, None)
         self._noted_attempts.pop(key, None)

@@ -114,6 +114,11 @@ def is_bound(pod: ScheduledPod) -> bool:
     return bool(pod.spec.node_name)
 
 
+def is_unschedulable(pod: ScheduledPod) -> bool:
+    """Reports whether kube-scheduler found no node for the pod when it tried last."""
+    return not is_bound(pod) and any(each.reason == "Unschedulable" for each in pod.status.conditions)
+
+
 def is_unfinished(pod: ScheduledPod) -> bool:
     """Reports whether the pod takes capacity, or will."""
     return pod.status.phase not in FINISHED_PHASES

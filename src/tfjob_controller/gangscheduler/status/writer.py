@@ -24,7 +24,7 @@ from enum import StrEnum
 import structlog
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import GANGS, NODE_ANNOTATION, Gang, GangStatus, member_of, placed_nodes
+from tfjob_controller.api.gang import GANGS, NODE_ANNOTATION, Gang, GangStatus
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import status_patch
@@ -76,8 +76,6 @@ class StatusUpdate:
     gang: Gang
     status: GangStatus
     change: StatusChange
-    pods_to_wake: tuple[ScheduledPod, ...] = ()
-    """Pods that kube-scheduler must retry once the status is written."""
 
     @property
     def is_admission(self) -> bool:
@@ -217,12 +215,11 @@ class StatusWriter:
                 self._begun.add(key)
         with new_trace(key):
             if is_pending:
-                pods += self._request(key, update)
+                self._request(key, update)
             for pod, node in pods:
                 self._wake_pod(pod, node)
 
-    def _request(self, key: str, update: StatusUpdate | None) -> list[tuple[ScheduledPod, str]]:
-        """Carry out a request, and return the pods to wake after it."""
+    def _request(self, key: str, update: StatusUpdate | None) -> None:
         # That of an unexpected exception, which does not say whether the status was written.
         error: ApiError | None = ApiError(NO_RESPONSE, "InternalError", "the writer failed", outcome_unknown=True)
         try:
@@ -231,10 +228,6 @@ class StatusWriter:
             with self._lock:
                 self._outcomes.append(WriteOutcome(key, update, error))
             self._wake()
-        if update is None or error is not None:
-            return []
-        nodes = placed_nodes(update.status) if update.pods_to_wake else {}
-        return [(pod, nodes.get(member_of(pod.metadata), "")) for pod in update.pods_to_wake]
 
     def _read(self, key: str) -> ApiError | None:
         try:

@@ -158,11 +158,14 @@ def test_members_on_a_node_that_goes_get_another_in_the_same_attempt(world: Gang
     assert (set(placed_nodes(status).values()), status.attempt) == ({"a", "b"} - {node}, 1)
 
 
-def test_pods_of_reassigned_members_are_annotated_with_their_new_nodes(world: GangWorld) -> None:
+def test_rejected_pods_of_reassigned_members_are_annotated_with_their_new_nodes(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.create_pods("one")
+    for pod in world.pods_of("one"):
+        world.reject_pod(pod.metadata.name)
     world.remove_node(placed_nodes(world.gang("one").status)["worker-0"])
-    world.run()
+    for _ in range(2):
+        world.run()
     nodes = placed_nodes(world.gang("one").status)
     assert {world.pod_api.annotated[pod.metadata.name] for pod in world.pods_of("one")} == set(nodes.values())
 

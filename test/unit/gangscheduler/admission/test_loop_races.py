@@ -288,17 +288,22 @@ def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_count
     assert placed_nodes(world.gang("two").status)["worker-0"] not in refused
 
 
-def test_a_pod_that_was_refused_before_it_was_seen_is_woken_once_when_it_is(world: GangWorld) -> None:
+def test_a_rejected_pod_is_woken_once_for_each_node_of_its_member(world: GangWorld) -> None:
     world.add_gang("two", worker=2)
     world.run()
     before = placed_nodes(world.gang("two").status)
     world.state.node_rejected(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), before["worker-0"])
     world.run()
-    assert placed_nodes(world.gang("two").status)["worker-0"] != before["worker-0"]
+    after = placed_nodes(world.gang("two").status)
+    assert after["worker-0"] != before["worker-0"]
     world.create_pods("two")
+    world.run()
+    assert not world.pod_api.woken
     for _ in range(2):
+        world.reject_pod("two-worker-0-1")
         world.run()
     assert world.pod_api.woken == ["two-worker-0-1"]
+    assert world.pod_api.annotated == {"two-worker-0-1": after["worker-0"]}
 
 
 @pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])

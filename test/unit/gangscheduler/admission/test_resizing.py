@@ -49,6 +49,22 @@ def test_it_is_said_since_when_a_gang_is_bound_in_the_same_write(world: GangWorl
     assert world.gang("one").status.last_resize_time is None
 
 
+@pytest.mark.parametrize("is_seen_first", [True, False])
+def test_the_pod_of_an_added_member_that_was_rejected_without_a_place_is_woken(
+    world: GangWorld, is_seen_first: bool
+) -> None:
+    """An owner may create the pod before the placement has followed its spec, and kube-scheduler is as quick."""
+    start(world, "one", 1)
+    ask_for(world, "one", 2)
+    if not is_seen_first:
+        world.run()
+    world.create_pods("one", members=["worker-1"])
+    world.reject_pod("one-worker-1-1")
+    for _ in range(3):
+        world.run()
+    assert world.pod_api.annotated == {"one-worker-1-1": placed_nodes(world.gang("one").status)["worker-1"]}
+
+
 def test_a_gang_that_is_bound_once_more_has_been_so_since_the_first_time(world: GangWorld) -> None:
     start(world, "one", 1)
     since = world.gang("one").status.bound_time
