@@ -9,8 +9,9 @@ A failed Indexed Job. With `backoffLimit: 0` the Job controller ends all pods as
 replicas whose pods failed caused that; the others are `interrupted`, and what their pods exit with says nothing. The
 Job controller deletes pods before it writes the condition of the Job, so a failed pod shows the failure as well. A
 replica is a cause if its pod failed by itself, or was deleted before the Job failed. A pod that was deleted by force
-leaves no trace: then those without a pod are the causes. As long as no cause is seen, since watches are behind, all
-are interrupted, but not for longer than `LOST_AFTER_SECONDS`: afterwards all are causes, and are restarted.
+leaves no trace: then those without a pod are the causes, unless the Job is so new that none of its pods may have been
+seen yet. As long as no cause is seen, since watches are behind, all are interrupted, but not for longer than
+`LOST_AFTER_SECONDS`: afterwards all are causes, and are restarted.
 
 An elastic role (`Role.is_elastic`) has one more Service, for the first replica alone, under that replica's name. Its
 Job may still have another number of indexes than the plan has replicas: pods of indexes beyond them belong to none.
@@ -45,7 +46,7 @@ from tfjob_controller.util.timestamps import format_time, parse_time
 
 COMPLETE, FAILED = "Complete", "Failed"
 _FAILURES = ("FailureTarget", FAILED)
-# Of a failed Job whose cause is not seen.
+# How long the pods of a failed Job are waited for if its cause is not seen; a Job of that age may have unseen pods.
 LOST_AFTER_SECONDS = 30
 
 
@@ -139,11 +140,21 @@ def _interrupted(
         return _deleted_after_failure(job, latest, containers)
     moment = failure.last_transition_time or ""
     causes = {name for name, pod in latest.items() if pod is not None and _has_failed(pod, containers[name], moment)}
-    if not causes and all(pod is None or pod.metadata.deletion_timestamp is not None for pod in latest.values()):
+    is_unseen = not job.spec.suspend and _is_new(job, moment) and all(pod is None for pod in latest.values())
+    is_gone = all(pod is None or pod.metadata.deletion_timestamp is not None for pod in latest.values())
+    if not causes and is_gone and not is_unseen:
         causes = {name for name, pod in latest.items() if pod is None}
     if not causes and moment < format_time(now - timedelta(seconds=LOST_AFTER_SECONDS)):
         return set()
     return latest.keys() - causes
+
+
+def _is_new(job: BatchJob, moment: str) -> bool:
+    """Reports whether the Job was created shortly before `moment`."""
+    created = job.metadata.creation_timestamp
+    if created is None or not moment:
+        return False
+    return parse_time(moment) - parse_time(created) < timedelta(seconds=LOST_AFTER_SECONDS)
 
 
 def _deleted_after_failure(job: BatchJob, latest: Mapping[str, Pod | None], containers: Mapping[str, str]) -> set[str]:

@@ -141,6 +141,33 @@ def test_no_cause_is_named_before_one_is_seen_and_then_all_are() -> None:
     assert cluster.job.status.restarts == 1
 
 
+def test_a_new_job_fails_with_the_error_of_a_pod_that_is_seen_after_the_end_of_the_job() -> None:
+    """The watch of pods is so far behind that it has not even shown that the pods were created."""
+    cluster = running_train_world()
+    pods = dict(cluster.pods)
+    cluster.pods.clear()
+    failed = Condition("FailureTarget", "True", last_transition_time=format_time(cluster.now))
+    cluster.job_status("node-0", conditions=(failed,))
+    cluster.settle()
+    assert (interrupted(cluster), cluster.job.status.restarts) == ({"node-0", "node-1"}, 0)
+    cluster.pods.update(pods)
+    cluster.exits("node-1", 1, phase="Failed")
+    cluster.advance(1)
+    cluster.pod_deleted("node-0")
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
+
+
+def test_an_older_job_whose_pods_were_deleted_by_force_is_restarted_at_once() -> None:
+    cluster = running_train_world()
+    cluster.advance(LOST_AFTER_SECONDS)
+    cluster.pods.clear()
+    cluster.job_ends("node-0", "Failed")
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+
+
 def as_of_before(cluster: World, *nodes: str) -> None:
     """The children are those of an earlier release: a Job and a Service for each of these nodes."""
     (set_name,) = cluster.jobs
