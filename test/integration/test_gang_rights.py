@@ -92,6 +92,9 @@ class Play:
             self._disliked = self._disliked or node
             if ask_filter(scheduler, pod, [each for each in NODES if each != self._disliked]):
                 ask_bind(scheduler, pod, node)
+            else:
+                rejected = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+                self._api.patch(f"{PODS}/one/status", {"status": {"conditions": [rejected]}})
         return str(status.get("phase", ""))
 
     def comes_and_goes(self) -> None:
