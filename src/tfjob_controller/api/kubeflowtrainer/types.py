@@ -28,7 +28,7 @@ RECORD_ANNOTATION = "kubeflow.org/training-status"
 MAX_RECORD = 32 * 1024
 
 # Bounds that upstream's CRDs leave open.
-MAX_NODES = 1000
+MAX_NODES = 5000
 MAX_PATCHES = 16
 
 # The types of the conditions.

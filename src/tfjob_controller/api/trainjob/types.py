@@ -48,8 +48,8 @@ RUNTIME_KINDS = NAMESPACED_RUNTIME, CLUSTER_RUNTIME = ("TrainingRuntime", "Clust
 # Values of `numProcPerNode` other than numbers.
 PROC_WORDS = PROC_AUTO, PROC_CPU, PROC_GPU = ("auto", "cpu", "gpu")
 
-# One environment variable lists the addresses of all nodes (see tfjob.types.MAX_REPLICAS).
-MAX_NODES = 1000
+# The nodes are one Indexed Job, so that few objects grow with their number; frameworks may have lower limits.
+MAX_NODES = 5000
 MAX_AUTOSCALER_METRICS = 10
 MAX_PROCS = 1024
 MAX_METRICS = 20

@@ -12,7 +12,8 @@ restarts the set (`state.restarts`), and torchrun does not end with an error of 
 nodes than the maximum waits for more until the last call: long enough for agents to see a change, which takes older
 ones 5 s, and shorter than the default of 30 s.
 
-TensorFlow's `TF_CONFIG` has all nodes as workers, as MultiWorkerMirroredStrategy expects it.
+TensorFlow's `TF_CONFIG` has all nodes as workers, as MultiWorkerMirroredStrategy expects it. Linux starts no program
+with a variable of 128 KiB or more (MAX_ARG_STRLEN, execve(2)), so that the names of the nodes limit their number.
 
 JAX has the variables of `jax.distributed.initialize()`, and the same without `JAX_` for programs that pass them on.
 
@@ -34,6 +35,7 @@ from tfjob_controller.trainer.frameworks.base import (
     CPU,
     DEFAULT_PORT,
     GPU,
+    NUM_NODES,
     NUM_PROC_PER_NODE,
     ByEnvironment,
     ElasticSetting,
@@ -105,6 +107,7 @@ TORCH = ByEnvironment(
 
 TF_CONFIG = "TF_CONFIG"
 TENSORFLOW_PORT = 2222
+_MAX_VARIABLE_BYTES = 128 * 1024
 
 
 def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[str, str], Mapping[str, str]]:
@@ -128,12 +131,22 @@ def _of_workers(nodes: tuple[str, ...]) -> Callable[[str, str], Mapping[str, str
     return tf_config_environment({"worker": [f"{node}:{TENSORFLOW_PORT}" for node in nodes]})
 
 
+def _tensorflow_problem(setting: Setting) -> str | None:
+    size = len(f"{TF_CONFIG}=") + len(_of_workers(setting.nodes)("worker", str(setting.num_nodes))[TF_CONFIG])
+    if size < _MAX_VARIABLE_BYTES:
+        return single_process_problem("tensorflow", setting)
+    return (
+        f"{NUM_NODES}: the addresses of {setting.num_nodes:,} nodes make {TF_CONFIG} {size:,} bytes long, and Linux "
+        f"starts no program with a variable of {_MAX_VARIABLE_BYTES:,} bytes or more: use fewer, or a shorter job name"
+    )
+
+
 TENSORFLOW = ByEnvironment(
     name="tensorflow",
     runtime="tensorflow-distributed",
     reserved=frozenset((TF_CONFIG,)),
     variables=lambda setting, index: _of_workers(setting.nodes)("worker", index),
-    check=partial(single_process_problem, "tensorflow"),
+    check=_tensorflow_problem,
     port=TENSORFLOW_PORT,
 )
 

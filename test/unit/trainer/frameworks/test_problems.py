@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+from bisect import bisect_left
+
 import pytest
 
 from helpers.trainsettings import setting_of
-from tfjob_controller.trainer.frameworks.base import Framework, Setting
+from tfjob_controller.api.trainjob.types import MAX_NODES
+from tfjob_controller.trainer.frameworks.base import NODE, Framework, Setting
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN, frameworks
 
 SEVERAL = ("torch", "mpi")
@@ -46,6 +50,21 @@ def test_one_process_per_node_is_not_two(name: str, wanted: str) -> None:
         f"spec.trainer.numProcPerNode: framework {name} runs one process per node, not {wanted!r}: "
         "leave it out, and raise spec.numNodes for more"
     )
+
+
+@pytest.mark.parametrize("name", ["mnist", "n" * 40])
+def test_tensorflow_has_as_many_nodes_as_one_variable_can_list(name: str) -> None:
+    tensorflow = frameworks()["tensorflow"]
+    counts = range(1, MAX_NODES + 1)
+    count = counts[bisect_left(counts, True, key=lambda count: bool(tensorflow.problem(setting_of(count, name))))]
+    problem = tensorflow.problem(setting_of(count, name)) or ""
+    assert problem.startswith(f"spec.numNodes: the addresses of {count:,} nodes make TF_CONFIG 131,")
+    environments = [
+        {**tensorflow.environment(setting_of(number, name), NODE, str(number - 1))} for number in (count - 1, count + 1)
+    ]
+    subprocess.run(["/bin/true"], env=environments[0], check=True)
+    with pytest.raises(OSError, match="Argument list too long"):
+        subprocess.run(["/bin/true"], env=environments[1], check=True)
 
 
 @pytest.mark.parametrize("wanted", ["3", "cpu", "1"])
