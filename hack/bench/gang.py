@@ -3,7 +3,7 @@
 Its parts, each described in its module; `BENCH_PARTS=rest,churn` runs some of them, `SHAPES=20x50` some shapes:
 
 - shapes (bench.gangshapes): how fast gangs start;
-- tfjobs (bench.gangjobs): the same with whole TFJobs;
+- jobs (bench.gangjobs): the same with whole TFJobs, and with one large TrainJob;
 - writes (bench.gangwrites): requests for a gang;
 - rest (bench.gangrest): gangs that wait;
 - churn (bench.gangchurn): gangs that are created and deleted;
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bench.gangchurn import report_churn
-from bench.gangjobs import report_tfjobs
+from bench.gangjobs import report_jobs
 from bench.gangmemory import report_memory
 from bench.gangplane import Planes
 from bench.gangrest import report_rest
@@ -50,7 +50,7 @@ def parts(shapes: list[str]) -> Mapping[str, Part]:
     """Returns the parts by name, in order. The memory part is the last, since it fills its control plane."""
     return {
         "shapes": lambda planes: report_shapes(planes, shapes),
-        "tfjobs": report_tfjobs,
+        "jobs": report_jobs,
         "writes": report_writes,
         "rest": report_rest,
         "churn": report_churn,

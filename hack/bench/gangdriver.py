@@ -176,9 +176,9 @@ class Driver:
         with self._changed:
             return {gang: len(pods) for gang, pods in self._bound.items()}
 
-    def round(self, pods: int) -> Round:
+    def round(self, pods: int, timeout_seconds: float = LIMIT_SECONDS) -> Round:
         """Waits until so many pods are bound and returns the figures. Raises like `wait_bound`."""
-        self.wait_bound(pods)
+        self.wait_bound(pods, timeout_seconds)
         with self._changed:
             return round_of(self._begin, self._created, self._bound)
 

@@ -79,15 +79,3 @@ def children_of_trainjob(created: Object) -> tuple[list[Object], list[Object]]:
     plan = build_train_plan(Recipe(job, TORCH, None, ControllerConfig()))
     replicas = list(plan.replicas.by_name.values())
     return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
-
-
-def pods_of(created: Object) -> list[Object]:
-    """Returns the bodies of the pods that the Job controller would create, with the fields that matter here."""
-    jobs, _ = children_of(created)
-    return [_pod(job) for job in jobs]
-
-
-def _pod(job: Object) -> Object:
-    inner = job["spec"]["template"]
-    metadata = {**inner["metadata"], "name": job["metadata"]["name"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner["spec"]}

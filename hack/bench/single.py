@@ -2,6 +2,9 @@
 
 - `requests_per_job`: the requests of the controller for one job of N replicas from its creation until it is Done,
   without events and watches, when every replica ends by itself. Counted in the audit log of the API server.
+- `requests_per_trainjob`, `requests_per_tfjob`: all requests in the namespace of one TrainJob of 8 nodes, or one TFJob
+  of 5 replicas, until its pods exist, of all clients and with events, but without watches. No kubelet runs, and the
+  pods name a scheduler that does not exist.
 - `requests_per_job_ps`: the same for a job whose parameter servers run until they are stopped.
 - `first_child_p99`: from the response to the POST of a TFJob until a watch in the same process delivers the first
   child; of `JOB_COUNT` jobs one after another, nearest rank.
@@ -10,32 +13,41 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.auditlog import audit_log, entries_of
 from bench.controller import controller
-from bench.jobs import JOBS, TFJOBS, Object, master_and_workers, replica_spec, tfjob
+from bench.jobs import JOBS, PODS, TFJOBS, TRAINJOBS, Object, master_and_workers, replica_spec, tfjob, trainjob
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import Stage, namespace, stage, unique
-from bench.trainjobs import report_trainjob_requests
 from bench.watcher import Watcher
 from localcluster import stack
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.programs import Options
+from tfjob_controller.util.timestamps import format_micro_time
 
 REPLICAS = size(10, tiny=2)
 SERVERS = size(4, tiny=1)
 ALLOWED_BEYOND_CHILDREN = 6
+NODES = size(8, tiny=2)
+TF_REPLICAS = size(5, tiny=2)
+# A TrainJob's own object, statuses and events, and those of its Job.
+ALLOWED_BEYOND_PODS = 12
 JOB_COUNT = size(200, tiny=3)
 # Pause between two jobs, after which the previous one causes no more work.
 REST_SECONDS = 0.3
 # Longer than the controller needs for any pending work.
 AFTERWARDS_SECONDS = 2.0
 LIMIT_SECONDS = 60.0
+
+_numbers = itertools.count()
 
 
 def report_single() -> bool:
@@ -46,7 +58,7 @@ def report_single() -> bool:
         if audit is None:
             progress("requests are counted only on a control plane of the benchmark, with the API server's audit log")
             return ok
-        ok &= report_trainjob_requests(ready, audit)
+        ok &= report_requests_until_pods(ready, audit)
         with FakeKubelet(ready.api):
             return ok & report_requests(ready, audit)
 
@@ -62,6 +74,35 @@ def report_first_child(stage: Stage) -> bool:
     median, highest = (round(value * 1000, 1) for value in (_rank(delays, 0.5), max(delays)))
     worst, reach = _rank(delays, 0.99) * 1000, Reach(max_value=50.0)
     return report("first_child_p99", "ms", [worst], reach=reach, jobs=JOB_COUNT, median=median, highest=highest)
+
+
+def report_requests_until_pods(stage: Stage, audit: Path) -> bool:
+    train = trainjob("train", NODES)
+    train["spec"]["podSpecOverrides"] = [{"targetJobs": [{"name": "node"}], "schedulerName": "none"}]
+    counts = [_requests_until_pods(stage, audit, TRAINJOBS, train, NODES) for _ in range(ROUNDS)]
+    reach = Reach(max_value=2 * NODES + ALLOWED_BEYOND_PODS)
+    ok = report("requests_per_trainjob", "requests", counts, reach=reach, nodes=NODES)
+    tf = master_and_workers("tf", TF_REPLICAS)
+    for each in tf["spec"]["replicaSpecs"]:
+        each["template"]["spec"]["schedulerName"] = "none"
+    counts = [_requests_until_pods(stage, audit, TFJOBS, tf, TF_REPLICAS) for _ in range(ROUNDS)]
+    return ok & report("requests_per_tfjob", "requests", counts, reach=Reach(max_value=39), replicas=TF_REPLICAS)
+
+
+def _requests_until_pods(stage: Stage, audit: Path, path: str, manifest: Object, pods: int) -> float:
+    with namespace(stage.api, unique(f"bench-until-pods-{next(_numbers)}")) as space, contextlib.ExitStack() as open_:
+        watcher = open_.enter_context(Watcher(stage.api, PODS.format(space), "kubeflow.org"))
+        running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}"))
+        running.wait_ready()
+        # Not what the controllers of Kubernetes write into every new namespace.
+        begin = format_micro_time(datetime.now(UTC))
+        stage.api.create(path.format(space), manifest)
+        watcher.wait_for(pods, LIMIT_SECONDS)
+        time.sleep(AFTERWARDS_SECONDS)
+    sent = [each for each in entries_of(audit, space, with_events=True) if each["requestReceivedTimestamp"] >= begin]
+    counts = Counter(f"{each['verb']} {each['objectRef']['resource']}" for each in sent)
+    progress(", ".join(f"{count} {what}" for what, count in counts.most_common()))
+    return len(sent)
 
 
 def report_requests(stage: Stage, audit: Path) -> bool:

@@ -4,9 +4,8 @@
   controller creates, exist. Baseline: bare POSTs of the same Indexed Jobs by as many threads. `trainjobs_cpu` is the
   CPU time of the controller from its start until then.
 - `trainjob_1x500_pods_exist`: the same for one TrainJob of 500 nodes.
-- `requests_per_trainjob`: all requests in the namespace of one TrainJob of 8 nodes until its pods exist, of all clients
-  and with events, but without watches. Counted by the API server, in its audit log. No kubelet runs, and the pods name
-  a scheduler that does not exist.
+- `trainjobs_rss`: resident set of the controller once 1,000 TrainJobs of 8 nodes run. Their kubelet is a fake one,
+  which has no logs to follow.
 
 The controller has its own defaults, but for `--qps=0`.
 """
@@ -15,31 +14,24 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from bench.auditlog import entries_of
 from bench.bare import posts, send_all
 from bench.controller import controller
 from bench.jobs import JOBS, PODS, TRAINJOBS, Object, children_of_trainjob, trainjob
-from bench.report import ROUNDS, Reach, alternate, progress, report, size
-from bench.stage import Stage, in_parallel, namespace, unique
+from bench.report import Reach, alternate, report, size
+from bench.stage import Stage, in_parallel, namespace, unique, wait
 from bench.watcher import Watcher
+from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.options import RunOptions
-from tfjob_controller.util.timestamps import format_micro_time
 
 JOB_COUNT = size(100, tiny=3)
 NODES = size(8, tiny=2)
 NODES_OF_LARGE = size(500, tiny=5)
+RUNNING = size(1000, tiny=3)
 THREADS = RunOptions().workers + RunOptions().concurrent_writes
 LIMIT_SECONDS = 300.0
-# A TrainJob's own object, statuses and events, and those of its Job.
-ALLOWED_BEYOND_PODS = 12
-# What follows after the pods exist counts, too.
-AFTERWARDS_SECONDS = 2.0
 
 _numbers = itertools.count()
 
@@ -60,11 +52,22 @@ def report_trainjob_pods(stage: Stage) -> bool:
     )
 
 
-def report_trainjob_requests(stage: Stage, audit: Path) -> bool:
-    """Print `requests_per_trainjob`; False if it is too many."""
-    counts = [_requests(stage, audit) for _ in range(ROUNDS)]
-    reach = Reach(max_value=2 * NODES + ALLOWED_BEYOND_PODS)
-    return report("requests_per_trainjob", "requests", counts, reach=reach, nodes=NODES)
+def report_trainjob_memory(stage: Stage) -> bool:
+    """Print `trainjobs_rss`; False if it is too much."""
+    with namespace(stage.api, _name()) as space, ExitStack() as open_:
+        open_.enter_context(FakeKubelet(stage.api, namespace=space))
+        watcher = open_.enter_context(Watcher(stage.api, PODS.format(space), "kubeflow.org"))
+        running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}", "--qps=0"))
+        running.wait_ready()
+        path = TRAINJOBS.format(space)
+        in_parallel(lambda number: stage.api.create(path, trainjob(f"train-{number:04d}", NODES)), range(RUNNING))
+        watcher.wait_for(RUNNING * NODES, LIMIT_SECONDS)
+        wait(
+            lambda: all(each.get("status", {}).get("phase") == "Running" for each in stage.api.list(path)),
+            "not all run",
+        )
+        resident = running.resident_bytes() / 1e6
+    return report("trainjobs_rss", "MB", [resident], reach=Reach(max_value=150.0), jobs=RUNNING, nodes=NODES)
 
 
 def _by_controller(stage: Stage, jobs: int, nodes: int, cpu_seconds: list[float]) -> float:
@@ -93,24 +96,6 @@ def _bare_job(space: str, number: int, nodes: int) -> Object:
     manifest["metadata"] |= {"namespace": space, "uid": f"00000000-0000-4000-8000-{number:012d}"}
     job: Object = children_of_trainjob(manifest)[0][0]
     return {**job, "metadata": {name: value for name, value in job["metadata"].items() if name != "ownerReferences"}}
-
-
-def _requests(stage: Stage, audit: Path) -> float:
-    with namespace(stage.api, _name()) as space, ExitStack() as open_:
-        watcher = open_.enter_context(Watcher(stage.api, PODS.format(space), "kubeflow.org"))
-        running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}"))
-        running.wait_ready()
-        # Not what the controllers of Kubernetes write into every new namespace.
-        begin = format_micro_time(datetime.now(UTC))
-        job = trainjob("train", NODES)
-        job["spec"]["podSpecOverrides"] = [{"targetJobs": [{"name": "node"}], "schedulerName": "none"}]
-        stage.api.create(TRAINJOBS.format(space), job)
-        watcher.wait_for(NODES, LIMIT_SECONDS)
-        time.sleep(AFTERWARDS_SECONDS)
-    sent = [each for each in entries_of(audit, space, with_events=True) if each["requestReceivedTimestamp"] >= begin]
-    counts = Counter(f"{each['verb']} {each['objectRef']['resource']}" for each in sent)
-    progress(", ".join(f"{count} {what}" for what, count in counts.most_common()))
-    return len(sent)
 
 
 def _name() -> str:
