@@ -21,7 +21,7 @@ from localcluster import images
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 
 NAME = "trainjob-elastic"
-STEPS, SAVE_STEPS = 2000, 20
+STEPS, SAVE_STEPS = 1500, 20
 MIN_NODES, MAX_NODES = 1, 4
 RESIZES, KILLS = 20, 5
 # Several interpreters import PyTorch for each change, on two processors that may be busy.

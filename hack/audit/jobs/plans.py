@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.jobs.facts import Replica, status_of
+from audit.jobs.facts import Replica, is_finished, status_of
 from audit.jobs.history import TFJOBS, Object, ObjectRecord
 
 # Roles of a TrainJob with one pod each; only nodes have a count.
@@ -20,11 +20,21 @@ def is_planned(job: ObjectRecord, replica: Replica) -> bool:
 
 
 def node_count(job: Object) -> int:
-    """Returns the number of nodes of a TrainJob, from its spec or, for its runtime, from its status; 0 if unknown."""
+    """Returns the number of nodes of a TrainJob, from its spec or, for its runtime, from its status; 0 if unknown.
+
+    That of an elastic job which has ended is in its status: the spec may request others that never existed.
+    """
     spec = job["spec"]
+    if is_elastic(job) and is_finished(job) and (count := int(status_of(job).get("currentNodes", 0))):
+        return count
     requested = spec.get("numNodes") or (spec.get("trainer") or {}).get("numNodes")
     steps = status_of(job).get("jobsStatus") or ()
     return int(requested or next((each.get("replicas", 0) for each in steps if each["name"] == "node"), 0))
+
+
+def is_elastic(job: Object) -> bool:
+    """Reports whether the nodes of a TrainJob come and go one by one."""
+    return bool(job["spec"].get("elasticPolicy"))
 
 
 def _tf_count(job: Object, role: str) -> int:

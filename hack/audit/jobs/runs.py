@@ -28,7 +28,7 @@ from audit.jobs.facts import (
     successes,
 )
 from audit.jobs.history import GANGS, JOBS, PODS, TFJOBS, TRAINJOBS, History, Object, ObjectRecord, version_of
-from audit.jobs.plans import node_count
+from audit.jobs.plans import is_elastic, node_count
 
 # Reasons of the condition Failed that require a pod that ended with an error.
 _BY_PODS = ("ReplicaFailed", "BackoffLimitExceeded")
@@ -43,7 +43,8 @@ def uncaused_restarts(history: History) -> Iterator[str]:
         most = max(int(status_of(version).get("restarts", 0)) for version in job.versions)
         if not most or _may_have_gap(history, job):
             continue
-        causes = _bad_attempts(family) if job.kind == TRAINJOBS else _bad_ends(family)
+        restarts_together = job.kind == TRAINJOBS and not is_elastic(job.last)
+        causes = _bad_attempts(family) if restarts_together else _bad_ends(family)
         if most > causes:
             yield f"{job} counts {most} restarts, but its pods account for {causes}"
 

@@ -52,10 +52,13 @@ class JobPlan:
         return "ttlSecondsAfterFinished" in self.spec
 
     @property
-    def workers(self) -> tuple[int, int]:
-        """The bounds within which the workers can be scaled; (0, 0) for a job that cannot be scaled."""
+    def sizes(self) -> tuple[int, int]:
+        """The bounds of the number of workers or nodes to which users scale the job; (0, 0) if they cannot."""
+        if self.kind == TRAINJOB:
+            policy = self.spec.get("elasticPolicy") or {"minNodes": 0, "maxNodes": 0}
+            return policy["minNodes"], policy["maxNodes"]
         found = next((part.count for part in self.parts if part.role == "WORKER"), 0)
-        if self.kind != TFJOB or not found:
+        if not found:
             return 0, 0
         bounds = self.spec.get("autoscaling")
         return (bounds["minWorkers"], bounds["maxWorkers"]) if bounds else (1, found + 2)
@@ -152,6 +155,14 @@ def _train_gang(name: str, flavour: str, rng: random.Random) -> JobPlan:
     return JobPlan(name, TRAINJOB, flavour, parts, framework="torch", is_gang=True, cpu="1", spec=_RESTARTS)
 
 
+def _train_elastic(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    nodes = rng.randint(1, 4)
+    parts = [Part("node", nodes, rng.uniform(6.0, 16.0), failures=rng.choice((0, 0, 1)))]
+    spec = {**_RESTARTS, "elasticPolicy": {"minNodes": rng.randint(1, nodes), "maxNodes": rng.randint(nodes, 6)}}
+    is_gang = rng.random() < 0.6
+    return JobPlan(name, TRAINJOB, flavour, parts, framework="torch", is_gang=is_gang, cpu="1", spec=spec)
+
+
 def _train_fails(name: str, flavour: str, rng: random.Random) -> JobPlan:
     parts = [Part("node", rng.randint(1, 3), rng.uniform(2.0, 8.0), WRONG)]
     return JobPlan(name, TRAINJOB, flavour, parts, FAILED, framework="torch", spec=_RESTARTS)
@@ -186,6 +197,7 @@ FLAVOURS: Mapping[str, tuple[int, Maker]] = {
     "train": (8, _train),
     "train-mpi": (3, _train_mpi),
     "train-gang": (6, _train_gang),
+    "train-elastic": (6, _train_elastic),
     "train-fails": (3, _train_fails),
     "train-retries": (3, _train_retries),
     "train-exhausted": (2, _train_exhausted),

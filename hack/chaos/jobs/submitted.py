@@ -135,9 +135,10 @@ class SubmittedJobs:
         self._records[name].suspend = value
         self._send_until_accepted(lambda: self._patch(name, {"suspend": self._records[name].suspend}))
 
-    def scale(self, name: str, workers: int) -> None:
-        """Sets the number of workers. Raises RefusedError, and urllib3's HTTPError."""
-        self._patch(name, {"workerReplicas": workers})
+    def scale(self, name: str, size: int) -> None:
+        """Sets the number of workers, or of nodes. Raises RefusedError, and urllib3's HTTPError."""
+        field = "workerReplicas" if self._records[name].plan.kind == TFJOB else "numNodes"
+        self._patch(name, {field: size})
 
     def delete(self, name: str, propagation: str) -> None:
         """Deletes a job, with retries until the server accepts it."""

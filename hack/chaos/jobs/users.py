@@ -42,8 +42,8 @@ class Users:
         self._jobs.later(0.5 + 5.0 * _second_chance(chance), lambda: self._jobs.suspend(name, value=False))
 
     def _scale(self, chance: float) -> None:
-        plan = _one_of([plan for plan in self._jobs.active() if plan.workers[1]], chance)
-        least, most = plan.workers
+        plan = _one_of([plan for plan in self._jobs.active() if plan.sizes[1]], chance)
+        least, most = plan.sizes
         self._jobs.scale(plan.name, least + int(_second_chance(chance) * (most + 1 - least)))
 
     def _delete(self, chance: float, propagation: str) -> None:

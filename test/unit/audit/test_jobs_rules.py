@@ -29,6 +29,22 @@ from helpers.jobstory import (
 # Lawful
 
 
+def elastic_ends(*, restarts: int = 2, end: int = 2) -> Story:
+    """A node of an elastic job is replaced twice by itself, and the job ends before it has grown to four nodes."""
+    story = indexed_running()
+    story.job(phase="Running", state="RUNNING", spec={"numNodes": 2, "elasticPolicy": {"minNodes": 1, "maxNodes": 4}})
+    generation = {"kubeflow.org/generation": "0"}
+    for number in (1, 2):
+        story.exits("pod-node-1" if number == 1 else "replaced-1", 137)
+        story.pod("node-1", uid=f"replaced-{number}", job=f"{JOBS}-node", **generation)
+    story.job(phase="Running", state="RUNNING", restarts=restarts, currentNodes=2, spec={"numNodes": 4})
+    for uid in ("pod-node-0", "replaced-2")[:end]:
+        story.exits(uid, 0)
+    story.put(JOBS, f"{JOBS}-node", status={"conditions": [{"type": "Complete", "status": "True"}]})
+    story.job(**COMPLETE, restarts=restarts, currentNodes=2)
+    return story
+
+
 def deleted_with_all() -> Story:
     story = running()
     story.delete(TFJOBS, "job")
@@ -392,6 +408,7 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a TrainJob that succeeded after a restart": trained_after_a_restart,
     "a worker that had succeeded when its pod was deleted": lambda: succeeds_as_it_is_deleted("2026-01-01T00:00:09Z"),
     "an Indexed Job that completes": indexed_job_completes,
+    "an elastic job that ends with fewer nodes than were requested last": elastic_ends,
     "an Indexed Job that is recreated after a failure": indexed_job_is_restarted,
     "a deadline": deadline_exceeded,
     "a job that cannot be run": invalid,
@@ -803,6 +820,16 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "wrong_states",
         "counts 2 restarts, but its pods account for 1",
         after(set_restarted, says(phase="Running", state="RUNNING", restarts=2)),
+    ),
+    "a restart of an elastic job's node that is counted twice": (
+        "wrong_states",
+        "counts 3 restarts, but its pods account for 2",
+        lambda: elastic_ends(restarts=3),
+    ),
+    "an elastic job of which a node has not succeeded": (
+        "wrong_states",
+        "reports Succeeded, but no pod of node-1 exited with 0",
+        lambda: elastic_ends(end=1),
     ),
     "a worker that had succeeded": (
         "reruns",

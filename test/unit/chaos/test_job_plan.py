@@ -59,6 +59,6 @@ def test_a_pod_of_nobodys_runs_as_its_annotations_say() -> None:
 def test_workers_are_scaled_within_their_bounds() -> None:
     bounds = {"autoscaling": {"minWorkers": 1, "maxWorkers": 6}}
     parts = [Part("WORKER", 3, None)]
-    assert JobPlan("j", TFJOB, "", parts, spec=bounds).workers == (1, 6)
-    assert JobPlan("j", TFJOB, "", parts).workers == (1, 5)
-    assert JobPlan("j", TFJOB, "", [Part("MASTER", 1, None)]).workers == (0, 0)
+    assert JobPlan("j", TFJOB, "", parts, spec=bounds).sizes == (1, 6)
+    assert JobPlan("j", TFJOB, "", parts).sizes == (1, 5)
+    assert JobPlan("j", TFJOB, "", [Part("MASTER", 1, None)]).sizes == (0, 0)
