@@ -228,6 +228,17 @@ def test_nobody_joins_a_job_of_which_a_node_has_succeeded() -> None:
     assert cluster.job.status.state == "SUCCESS"
 
 
+def test_a_node_that_never_existed_has_not_succeeded() -> None:
+    cluster = running(3)
+    cluster.change(num_nodes=5)
+    ends(cluster, "node-0", "node-1", "node-2")
+    cluster.job_status("node-0", conditions=(Condition("Complete", "True"),), active=0)
+    cluster.settle()
+    status = cluster.job.status
+    assert (status.state, status.reason) == ("SUCCESS", "all 3 nodes succeeded")
+    assert status.succeeded_indexes == ("node-0", "node-1", "node-2")
+
+
 def test_all_present_nodes_must_succeed_and_those_that_left_need_not() -> None:
     cluster = running(4)
     resize(cluster, 2)
@@ -341,6 +352,18 @@ def test_node_0_that_was_replaced_while_nobody_looked_restarts_all() -> None:
     cluster.runs("node-0", newest=True)
     cluster.settle()
     assert restarts(cluster) == (1, 1)
+
+
+def test_a_job_that_is_deleted_after_a_success_restarts_all_while_a_node_is_replaced() -> None:
+    cluster = running(3)
+    ends(cluster, "node-1")
+    fails(cluster, "node-2")
+    assert "Restarting" in true_conditions(cluster)
+    cluster.delete_job(cluster.name("node-0"))
+    cluster.pods.clear()
+    cluster.settle()
+    assert restarts(cluster) == (2, 1)
+    assert cluster.job.status.succeeded_indexes == ()
 
 
 def test_a_deleted_job_restarts_all() -> None:

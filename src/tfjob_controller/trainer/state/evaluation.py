@@ -10,7 +10,7 @@ The reconciler evaluates a job again only after writes have changed what is obse
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -185,7 +185,8 @@ def replica_states(
     if not plan.replicas.restarts_together:
         return states
     had = plan.scheduling.gang is None and had_all_jobs(plan, status)
-    return tuple(as_restarting(state) if _has_lost_its_job(plan, state, had) else state for state in states)
+    done = frozenset(status.succeeded_indexes)
+    return tuple(as_restarting(state) if _has_lost_its_job(plan, state, had, done) else state for state in states)
 
 
 def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
@@ -219,17 +220,18 @@ def _last_resize_time(plan: Plan, status: TrainingStatus) -> str:
     return resizing.last_transition_time if resizing is not None else ""
 
 
-def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:
+def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool, succeeded: Collection[str]) -> bool:
     """Reports whether somebody deleted the replica's Job. The whole set restarts then.
 
     Recreated alone, the replica would join peers that have started without it. Jobs of a gang are not considered, since
-    the controller deletes them as well, when the gang returns to the queue or its placement changes.
+    the controller deletes them as well, when the gang returns to the queue or its placement changes, unless replicas
+    had succeeded: a new Indexed Job runs these once more.
     """
     if not state.replica.role.restarts_together or state.state != RUNNING:
         return False
     if state.job is not None:
         return plan.scheduling.gang is None and state.job.metadata.deletion_timestamp is not None
-    return bool(state.pods) or had_all
+    return bool(state.pods) or had_all or state.replica.id in succeeded
 
 
 def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
