@@ -22,14 +22,14 @@ def is_planned(job: ObjectRecord, replica: Replica) -> bool:
 def node_count(job: Object) -> int:
     """Returns the number of nodes of a TrainJob, from its spec or, for its runtime, from its status; 0 if unknown.
 
-    That of an elastic job which has ended is in its status: the spec may request others that never existed.
+    Of an elastic job that has ended, the spec may request more than ever existed, or fewer than were left.
     """
     spec = job["spec"]
-    if is_elastic(job) and is_finished(job) and (count := int(status_of(job).get("currentNodes", 0))):
-        return count
     requested = spec.get("numNodes") or (spec.get("trainer") or {}).get("numNodes")
     steps = status_of(job).get("jobsStatus") or ()
-    return int(requested or next((each.get("replicas", 0) for each in steps if each["name"] == "node"), 0))
+    count = int(requested or next((each.get("replicas", 0) for each in steps if each["name"] == "node"), 0))
+    existing = int(status_of(job).get("currentNodes", 0)) if is_elastic(job) and is_finished(job) else 0
+    return min(count, existing) if existing else count
 
 
 def is_elastic(job: Object) -> bool:

@@ -32,7 +32,8 @@ from audit.jobs.facts import (
     restart_attempt_of,
     status_of,
 )
-from audit.jobs.history import JOBS, TFJOBS, TRAINJOBS, History, ObjectRecord, version_of
+from audit.jobs.history import JOBS, TFJOBS, TRAINJOBS, History, Object, ObjectRecord, version_of
+from audit.jobs.plans import is_elastic
 
 _CONTROLLER_FINALIZER = "foregroundDeletion"
 _ALWAYS = float("inf")
@@ -102,12 +103,18 @@ def _deletion_of(record: ObjectRecord) -> tuple[float, float]:
     return (_ALWAYS, _ALWAYS) if record.ended is None else (record.ended, record.ended_at)
 
 
+def _attempt(job: Object) -> int:
+    """Returns how often all nodes of a TrainJob were restarted together."""
+    status = status_of(job)
+    return int((status.get("scaling") or {}).get("attempt", 0) if is_elastic(job) else status.get("restarts", 0))
+
+
 def _reported_successes(job: ObjectRecord) -> dict[str, list[_Success]]:
     """Returns when the status first listed each replica as succeeded, for each restart attempt."""
     found: dict[str, dict[int, _Success]] = {}
     for version, at in zip(job.versions, job.times, strict=True):
         status = status_of(version)
-        attempt = int(status.get("restarts", 0)) if job.kind == TRAINJOBS else 0
+        attempt = _attempt(version) if job.kind == TRAINJOBS else 0
         for each in status.get("succeededIndexes") or ():
             ended = ContainerEnd(version_of(version), at, 0, "", "", attempt)
             found.setdefault(each, {}).setdefault(attempt, _Success(ended))

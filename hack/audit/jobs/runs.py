@@ -43,8 +43,10 @@ def uncaused_restarts(history: History) -> Iterator[str]:
         most = max(int(status_of(version).get("restarts", 0)) for version in job.versions)
         if not most or _may_have_gap(history, job):
             continue
-        restarts_together = job.kind == TRAINJOBS and not is_elastic(job.last)
-        causes = _bad_attempts(family) if restarts_together else _bad_ends(family)
+        causes = _bad_attempts(family) if job.kind == TRAINJOBS else _bad_ends(family)
+        if is_elastic(job.last):
+            # Nodes are replaced one by one, or restarted together, also because their Job was deleted.
+            causes = _bad_ends(family) + sum(_deleted_at(child) < float("inf") for child in family.of(JOBS))
         if most > causes:
             yield f"{job} counts {most} restarts, but its pods account for {causes}"
 

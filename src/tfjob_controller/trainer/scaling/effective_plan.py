@@ -7,8 +7,6 @@ gang those whose member was removed; if there are too few, the lowest free index
 deleted counts as deleted, so the result does not change when its deletion ends. Worker 0 always stays. A replica that
 has succeeded keeps its index.
 
-No node is added to an elastic TrainJob once one of its nodes has succeeded, whatever its spec says since then.
-
 All decisions read the plan that `effective_plan` returns.
 """
 
@@ -37,7 +35,7 @@ def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) 
 
 def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
     if plan.replicas.restarts_together:
-        return _without_late_nodes(_of_attempt(plan, set_restarts(plan, status)), observed)
+        return _of_attempt(plan, set_restarts(plan, status))
     if plan.scaling.resize == BY_RESTART:
         attempt = status.scaling.generation if status.scaling is not None else 0
         return _of_attempt(plan, attempt)
@@ -56,23 +54,6 @@ def _of_attempt(plan: Plan, attempt: int) -> Plan:
         return plan
     steps = tuple(dataclasses.replace(step, restart_attempt=attempt) for step in plan.steps)
     return dataclasses.replace(plan, restart_attempt=attempt, steps=steps)
-
-
-def _without_late_nodes(plan: Plan, observed: ObservedState) -> Plan:
-    """Returns the plan without nodes that an elastic job has requested too late: see `planner._resizes`."""
-    late = {
-        each.name
-        for each in plan.replicas.all
-        if each.role.is_elastic
-        and (job := _living(observed, each.name)) is not None
-        and job.status.completed_indexes
-        and each.index >= job.spec.parallelism
-    }
-    if not late:
-        return plan
-    present = tuple(each for each in plan.replicas.all if each.name not in late)
-    by_name = {name: each for name, each in plan.replicas.by_name.items() if name not in late}
-    return dataclasses.replace(plan, replicas=dataclasses.replace(plan.replicas, all=present, by_name=by_name))
 
 
 def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:

@@ -92,7 +92,8 @@ def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
 
 
 def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
-    needed = plan.replicas.needed or (states[0].replica,)
+    late = {state.replica.name for state in states if replica_state.never_existed(state)}
+    needed = [each for each in plan.replicas.needed if each.name not in late] or [states[0].replica]
     if len(needed) == 1:
         return f"{needed[0].id} succeeded"
     return f"all {len(needed)} {needed[0].role.name}s succeeded"

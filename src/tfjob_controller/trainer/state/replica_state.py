@@ -141,6 +141,11 @@ def _is_permanent(replica: Replica, exited: Terminated) -> bool:
     return is_permanent_error(exited)
 
 
+def never_existed(state: ReplicaState) -> bool:
+    """Reports whether an elastic job requested the replica too late: its Job has ended, or is ending, without it."""
+    return state.replica.role.is_elastic and state.job is not None and state.replica.index >= state.job.spec.parallelism
+
+
 def as_restarting(state: ReplicaState) -> ReplicaState:
     return replace(state, state=RUNNING, is_restarting=True, must_redo=True)
 

@@ -115,14 +115,18 @@ def _succeeded(plan: Plan, old: tuple[str, ...], states: Sequence[ReplicaState])
     if plan.replicas.is_elastic:
         present = {state.replica.id for state in states}
         old = tuple(id_ for id_ in old if id_ in present)
-    new = {state.replica.id for state in states if state.state == replica_state.SUCCEEDED}.difference(old)
+    new = {state.replica.id for state in states if _has_succeeded(state)}.difference(old)
     return tuple(sorted(new.union(old), key=_natural)) if new else old
+
+
+def _has_succeeded(state: ReplicaState) -> bool:
+    return state.state == replica_state.SUCCEEDED and not replica_state.never_existed(state)
 
 
 def unrecorded_successes(states: Sequence[ReplicaState], status: TrainingStatus) -> Sequence[ReplicaState]:
     """Returns the replicas whose success the status does not have yet."""
     known = frozenset(status.succeeded_indexes)
-    return [state for state in states if state.state == replica_state.SUCCEEDED and state.replica.id not in known]
+    return [state for state in states if _has_succeeded(state) and state.replica.id not in known]
 
 
 def _natural(replica_id: str) -> tuple[str, int, str]:
