@@ -97,7 +97,7 @@ class Victim:
         plan = JobPlan(
             name=f"small-{number}",
             path=TRAINJOBS if kind == 2 else TFJOBS,
-            habit=ENDS,
+            scenario=ENDS,
             framework="torch",
             replicas=2,
             has_server=False,
