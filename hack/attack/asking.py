@@ -1,7 +1,7 @@
-"""A client of the extender that asks as kube-scheduler does: how long each `filter` takes.
+"""A client of the extender that sends requests as kube-scheduler does, and measures each `filter` call.
 
-After each call it asks a server that answers the same size without any work, over plain HTTP: what the machine is busy
-with delays both.
+After each call it calls a server that sends a response of the same size without any work, over plain HTTP: the load of
+the machine delays both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEAST = 20
 
 
 def ask(port: int, ca: Path, client: tuple[Path, Path], nodes: Sequence[str], over: Event, results: Connection) -> None:
-    """Until `over`, on one connection; sends the figures. A process of its own."""
+    """Sends requests on one connection until `over`, and then the figures. Runs in a separate process."""
     context = ssl.create_default_context(cafile=str(ca))
     context.load_cert_chain(*map(str, client))
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS, context=context)

@@ -8,7 +8,7 @@
   and with events, but without watches. Counted by the API server, in its audit log. No kubelet runs, and the pods name
   a scheduler that does not exist.
 
-The controller has its own defaults, but for `--qps=0`.
+The controller has default flags except for `--qps=0`.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ NODES = size(8, tiny=2)
 NODES_OF_LARGE = size(500, tiny=5)
 THREADS = RunOptions().workers + RunOptions().concurrent_writes
 LIMIT_SECONDS = 300.0
-# A TrainJob's own object, statuses and events, and those of its Job.
+# These include statuses and events of the TrainJob and of its Job.
 ALLOWED_BEYOND_PODS = 12
-# What follows after the pods exist counts, too.
+# Requests that follow soon after the creation of the pods count as well.
 AFTERWARDS_SECONDS = 2.0
 
 _numbers = itertools.count()
 
 
 def report_trainjob_pods(stage: Stage) -> bool:
-    """Print the figures of speed and CPU time; False if one missed what it must reach."""
+    """Prints the figures of speed and CPU time. Returns False if one missed its target."""
     cpu_seconds: list[float] = []
     many = alternate(
         lambda: _by_controller(stage, JOB_COUNT, NODES, cpu_seconds), lambda: _by_posts(stage, JOB_COUNT, NODES)
@@ -61,7 +61,7 @@ def report_trainjob_pods(stage: Stage) -> bool:
 
 
 def report_trainjob_requests(stage: Stage, audit: Path) -> bool:
-    """Print `requests_per_trainjob`; False if it is too many."""
+    """Prints `requests_per_trainjob`. Returns False if it missed its target."""
     counts = [_requests(stage, audit) for _ in range(ROUNDS)]
     reach = Reach(max_value=2 * NODES + ALLOWED_BEYOND_PODS)
     return report("requests_per_trainjob", "requests", counts, reach=reach, nodes=NODES)
@@ -88,7 +88,7 @@ def _by_posts(stage: Stage, jobs: int, nodes: int) -> float:
 
 
 def _bare_job(space: str, number: int, nodes: int) -> Object:
-    """The Indexed Job of a TrainJob that is on no server; its owner does not exist, so it has none."""
+    """Returns the Indexed Job of a TrainJob, without an owner, since the TrainJob does not exist on the server."""
     manifest = trainjob(f"train-{number:03d}", nodes)
     manifest["metadata"] |= {"namespace": space, "uid": f"00000000-0000-4000-8000-{number:012d}"}
     job: Object = children_of_trainjob(manifest)[0][0]
@@ -100,7 +100,7 @@ def _requests(stage: Stage, audit: Path) -> float:
         watcher = open_.enter_context(Watcher(stage.api, PODS.format(space), "kubeflow.org"))
         running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}"))
         running.wait_ready()
-        # Not what the controllers of Kubernetes write into every new namespace.
+        # Without the objects that the controllers of Kubernetes create in every new namespace.
         begin = format_micro_time(datetime.now(UTC))
         job = trainjob("train", NODES)
         job["spec"]["podSpecOverrides"] = [{"targetJobs": [{"name": "node"}], "schedulerName": "none"}]

@@ -1,7 +1,7 @@
 """`python -m localcluster`: up, down, status, node-kill, node-start, image.
 
 Standard output is for programs (`up`: the kubeconfig's path; `status`: the status; `image`: the tar's path);
-everything for people goes to standard error. Errors are one line and exit code 1, wrong usage 2, Ctrl-C 130.
+all messages go to standard error. Errors are one line and exit code 1, wrong usage 2, Ctrl-C 130.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DESCRIPTION = "A real Kubernetes control plane on this machine, with real nodes
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: stop what is being started
+        signal.signal(number, signal.default_int_handler)  # Like Ctrl-C: stops what is being started.
     try:
         check_platform()
         run: Callable[[argparse.Namespace], None] = chosen.run
@@ -135,7 +135,7 @@ def _node_start(chosen: argparse.Namespace) -> None:
 
 
 def _image(chosen: argparse.Namespace) -> None:
-    from localcluster import images, nodes  # imported here, since most stacks have no nodes
+    from localcluster import images, nodes  # Imported here, since most stacks have no nodes.
 
     if nodes.exists(_folder(chosen)):
         nodes.load_image(_folder(chosen), chosen.image)
@@ -147,5 +147,5 @@ def _folder(chosen: argparse.Namespace) -> Path:
 
 
 def _make(target: str, chosen: argparse.Namespace) -> str:
-    """Returns the make command for this stack."""
+    """Returns the command line of make for this stack."""
     return f"make {target}" + ("" if chosen.name == state.DEFAULT_NAME else f" NAME={chosen.name}")
