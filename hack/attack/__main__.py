@@ -24,13 +24,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attack import asking, connections, tenant
+from attack import connections, filterclient, tenant
 from attack.connections import Target
 from attack.helpers import running_helpers
+from attack.monitor import ProgramMonitor
 from attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, keep_logs, open_stage, port_of
 from attack.tenant import Amounts
 from attack.victim import Job, Victim
-from attack.watching import ProgramMonitor
 from bench.usage import cpu_seconds
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
@@ -100,8 +100,8 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
     monitor = ProgramMonitor(stage)
     with running_helpers() as attackers:
         certificates = stage.certificates
-        asked = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
-        attackers.start("filter", asking.ask, *asked, is_nice=False)
+        arguments = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
+        attackers.start("filter", filterclient.measure, *arguments, is_nice=False)
         attackers.start("tenant", tenant.attack, stage.plane.kubeconfig_of(TENANTS[HOSTILE]), settings.amounts)
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
         attackers.start("connections", connections.attack, _targets(stage), *counts)
@@ -121,7 +121,7 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         found = attackers.end()
         victim.stop()
     broken = [words for name in monitor.seen for words in monitor.broken(name)]
-    broken += [f"{each} did not last" for each, figures in found.items() if not figures]
+    broken += [f"the helper process {each} ended early" for each, figures in found.items() if not figures]
     broken += _broken_jobs(victim, settings)
     return {
         "seconds": round(seconds),
@@ -167,12 +167,12 @@ def _show(seconds: float, victim: Victim, monitor: ProgramMonitor) -> None:
     jobs = list(victim.jobs.values())
     started = [job.started for job in jobs if job.started is not None]
     other = f"{len(jobs)} jobs, {len(started)} started, after {max(started, default=0.0):.1f} s at most"
-    told = ", ".join(
+    programs = ", ".join(
         f"{name} {found['peak_resident_mb']:.0f} MB, renewed within {found['renewal_max_seconds']} s"
         for name in monitor.seen
         for found in [monitor.figures(name, seconds)]
     )
-    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {told}; {other}")
+    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {programs}; {other}")
 
 
 def _broken_jobs(victim: Victim, settings: Settings) -> list[str]:

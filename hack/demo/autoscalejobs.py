@@ -125,7 +125,7 @@ def _on_node(found: Sequence[Holder], node: str) -> str:
 
 def table(found: Sequence[Holder], nodes: Sequence[str], notes: Mapping[str, str], elapsed_seconds: float) -> Table:
     """Returns a table for a terminal: a row for each node, a column for each GPU, and notes on each job below."""
-    picture = Table(box=None, pad_edge=False, title=f"who holds which GPU, {elapsed_seconds:.0f} s", title_style="dim")
+    picture = Table(box=None, pad_edge=False, title=f"GPU assignments, {elapsed_seconds:.0f} s", title_style="dim")
     picture.add_column("Node", no_wrap=True)
     for number in range(1, GPUS_PER_NODE + 1):
         picture.add_column(f"GPU {number}", min_width=24, no_wrap=True)

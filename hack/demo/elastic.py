@@ -144,7 +144,7 @@ def check_sizes(resizing: Resizing) -> Check:
     wanted = [size for size in sizes if size in SIZES]
     times = ", ".join(f"{seconds:.0f} s" for seconds in resizing.seconds)
     shown = " → ".join(map(str, sizes))
-    return Check(wanted == list(SIZES), f"it trained on {shown} nodes; the changes took {times or 'for ever'}")
+    return Check(wanted == list(SIZES), f"it trained on {shown} nodes; the changes took {times or 'forever'}")
 
 
 def check_loss(resizing: Resizing) -> Check:
@@ -156,9 +156,11 @@ def check_loss(resizing: Resizing) -> Check:
 def check_steps(resizing: Resizing) -> list[Check]:
     end, begins = _END.search(resizing.log), _BEGIN.findall(resizing.log)
     if end is None:
-        return [Check(False, "node 0 has not said how many steps it has done")]
+        return [Check(False, "node 0 has not logged its number of steps")]
     done, repeated, most = int(end[1]), int(end[2]), SAVE_STEPS * (len(begins) - 1)
-    words = f"{done} steps done, {repeated} of them again: at most {SAVE_STEPS} for each of {len(begins) - 1} changes"
+    words = (
+        f"{done} steps done, {repeated} of them repeated: at most {SAVE_STEPS} for each of {len(begins) - 1} changes"
+    )
     return [Check(repeated <= most and done - repeated == int(SETTINGS["STEPS"]), words)]
 
 

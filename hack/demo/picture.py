@@ -130,4 +130,4 @@ def facts(job: Object, rows: Iterable[Row]) -> dict[str, str]:
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Returns a line for each fact that was added, changed or removed."""
     lines = [f"{about}: {text}" for about, text in now.items() if before.get(about) != text]
-    return lines + [f"{about}: no more" for about in before if about not in now]
+    return lines + [f"{about}: removed" for about in before if about not in now]

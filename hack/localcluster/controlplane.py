@@ -316,4 +316,4 @@ def _last_words(log: Path) -> str:
     """Returns the line of a log that best explains why its program ended: usage texts may follow the error."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TELLING.search(line)]
-    return (telling or lines or ["it wrote nothing"])[-1][:300]
+    return (telling or lines or ["it printed nothing"])[-1][:300]

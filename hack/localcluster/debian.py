@@ -124,7 +124,7 @@ def mirror_of(sources: str, codename: str) -> tuple[str, str, str]:
         if suite == codename and "main" in components:
             return mirror, suite, "main"
     raise LocalClusterError(
-        f"no apt source of this machine holds {codename}/main; images cannot be made, {EXISTING_CLUSTER}"
+        f"no apt source of this machine holds {codename}/main; images cannot be built, {EXISTING_CLUSTER}"
     )
 
 
@@ -155,7 +155,7 @@ def codename() -> str:
         if word.startswith("VERSION_CODENAME="):
             return word.partition("=")[2]
     raise LocalClusterError(
-        f"images are made from Debian's or Ubuntu's packages, which this system lacks; {EXISTING_CLUSTER}"
+        f"images are built from Debian's or Ubuntu's packages, which this system lacks; {EXISTING_CLUSTER}"
     )
 
 

@@ -222,7 +222,7 @@ class FakeKubelet:
                 if failure.status in (404, 409, 422):
                     return False
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                log.debug("fake kubelet: no answer: %s", error)
+                log.debug("fake kubelet: no response: %s", error)
             else:
                 return True
             self._stopping.wait(_RETRY_SECONDS)

@@ -208,7 +208,7 @@ class _Survey:
         self._others = threading.Thread(target=self._list_others, name="go-list", daemon=True)
 
     def __enter__(self) -> _Survey:
-        self._task.text = "finding out what has to be compiled"
+        self._task.text = "determining which packages to compile"
         self._list(self._batches[0])
         self._others.start()
         return self
@@ -264,4 +264,4 @@ class _Survey:
 def _reason(lines: list[str]) -> str:
     """Returns the most informative line of a failed build."""
     telling = [line for line in lines if ": " in line and not line.startswith("go: downloading")]
-    return telling[-1] if telling else (lines[-1] if lines else "go said nothing")
+    return telling[-1] if telling else (lines[-1] if lines else "go printed nothing")

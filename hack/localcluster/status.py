@@ -11,7 +11,7 @@ from localcluster.state import Condition, StackState
 
 _MEANING = {
     Condition.ABSENT: "nothing runs",
-    Condition.STARTING: "being started, or its start was killed half-way",
+    Condition.STARTING: "being started, or its start was interrupted",
     Condition.RUNNING: "running",
     Condition.BROKEN: "broken: some programs have ended",
     Condition.STALE: "stale: from before a reboot, no process is running",

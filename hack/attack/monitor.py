@@ -77,8 +77,8 @@ class ProgramMonitor:
         seen, limit = self.seen[name], self._stage.limits[name]
         bounds = {
             "has ended": not seen.lives,
-            "was killed for its memory": limit.kills > 0,
-            "took more memory than its limit": limit.peak_bytes > limit.limit_bytes,
+            "was killed for exceeding its memory limit": limit.kills > 0,
+            "used more memory than its limit": limit.peak_bytes > limit.limit_bytes,
             "lost its lease": len(seen.leases) != 1,
             "did not answer probes in time": seen.probes_failed > 0,
         }

@@ -28,7 +28,9 @@ _TIMEOUT_SECONDS = 30.0
 _LEAST = 20
 
 
-def ask(port: int, ca: Path, client: tuple[Path, Path], nodes: Sequence[str], over: Event, results: Connection) -> None:
+def measure(
+    port: int, ca: Path, client: tuple[Path, Path], nodes: Sequence[str], over: Event, results: Connection
+) -> None:
     """Sends requests on one connection until `over`, and then the figures. Runs in a separate process."""
     context = ssl.create_default_context(cafile=str(ca))
     context.load_cert_chain(*map(str, client))
@@ -73,5 +75,5 @@ def _figures(taken: Sequence[float]) -> dict[str, Any]:
 
 def _request(nodes: Sequence[str]) -> dict[str, Any]:
     containers = [{"name": "main", "image": "main", "resources": {"requests": {"cpu": "1m"}}}]
-    pod = {"metadata": {"name": "asked", "namespace": OTHER, "uid": "asked"}, "spec": {"containers": containers}}
+    pod = {"metadata": {"name": "measured", "namespace": OTHER, "uid": "measured"}, "spec": {"containers": containers}}
     return {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)}
