@@ -1,1 +1,1 @@
-"""All attacks of a tenant on both programs at once, beside another tenant: see `attack.__main__`."""
+"""Runs all attacks of a tenant on both programs at once, beside another tenant: see `attack.__main__`."""

@@ -1,11 +1,11 @@
-"""`make attack`: everything that a tenant can do to controller and gang scheduler, at once, and what another one feels.
+"""`make attack`: all attacks of a tenant on controller and gang scheduler at once, and their effect on another tenant.
 
-It has a control plane of its own with fake nodes; the programs run as they are shipped, with their memory limits and
+It has its own control plane with fake nodes; the programs run as shipped, with their memory limits and
 leader election (attack.stage). A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API
-server takes (attack.tenant), and opens connections to all ports (attack.connections). Another tenant creates a small
+server accepts (attack.tenant), and opens connections to all ports (attack.connections). Another tenant creates a small
 job every 10 s. Progress goes to standard error; the last line on standard output is JSON with all figures. Exit code 1
-if a program ended, lost its lease or did not answer a probe, or if a job of the other tenant started late or ended
-wrongly; the lines before name what broke.
+if a program ended, lost its lease or failed a probe, or if a job of the other tenant started late or did not
+succeed; the lines before it name the violated limits.
 
 ATTACK_SECONDS  how long, 600
 ATTACK_EVERY    seconds from one job of the other tenant to the next, 10
@@ -24,13 +24,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attack import asking, connections, tenant
+from attack import connections, filterclient, tenant
 from attack.connections import Target
 from attack.helpers import running_helpers
+from attack.monitor import ProgramMonitor
 from attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, keep_logs, open_stage, port_of
 from attack.tenant import Amounts
 from attack.victim import Job, Victim
-from attack.watching import Watchman
 from bench.usage import cpu_seconds
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
@@ -41,7 +41,7 @@ NODES = 100
 _LEAST_NODES = 6
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 15.0
-# For the jobs that are under way when the attack ends.
+# Time for the jobs that still run when the attack ends.
 _PATIENCE_SECONDS = 60.0
 
 
@@ -74,7 +74,7 @@ class Settings:
 
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Raises ValueError that names the variable."""
+    """Returns the settings of the environment. Raises ValueError that names the variable."""
     return Settings(
         seconds=_number(environ, "ATTACK_SECONDS", 600.0),
         every_seconds=_number(environ, "ATTACK_EVERY", 10.0),
@@ -95,33 +95,33 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
 
 
 def play(stage: Stage, settings: Settings) -> dict[str, Any]:
-    """The figures."""
+    """Runs the attack and returns the figures."""
     victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
-    watchman = Watchman(stage)
+    monitor = ProgramMonitor(stage)
     with running_helpers() as attackers:
         certificates = stage.certificates
-        asked = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
-        attackers.start("filter", asking.ask, *asked, is_nice=False)
+        arguments = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
+        attackers.start("filter", filterclient.measure, *arguments, is_nice=False)
         attackers.start("tenant", tenant.attack, stage.plane.kubeconfig_of(TENANTS[HOSTILE]), settings.amounts)
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
         attackers.start("connections", connections.attack, _targets(stage), *counts)
-        watchman.start()
+        monitor.start()
         victim.start()
         begin = time.monotonic()
         apiserver_seconds = _apiserver_seconds(stage)
-        _drive(victim, watchman, settings, begin)
+        _drive(victim, monitor, settings, begin)
         seconds = time.monotonic() - begin
         apiserver_seconds = _apiserver_seconds(stage) - apiserver_seconds
         load = os.getloadavg()
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not victim.is_done and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-        watchman.stop()
-        programs = {name: watchman.figures(name, seconds) for name in watchman.seen}
+        monitor.stop()
+        programs = {name: monitor.figures(name, seconds) for name in monitor.seen}
         found = attackers.end()
         victim.stop()
-    broken = [words for name in watchman.seen for words in watchman.broken(name)]
-    broken += [f"{each} did not last" for each, figures in found.items() if not figures]
+    broken = [words for name in monitor.seen for words in monitor.broken(name)]
+    broken += [f"the helper process {each} ended early" for each, figures in found.items() if not figures]
     broken += _broken_jobs(victim, settings)
     return {
         "seconds": round(seconds),
@@ -129,7 +129,7 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         "nodes": len(stage.nodes),
         "load": round(load[0], 1),
         "apiserver_cpu_cores": round(apiserver_seconds / seconds, 2),
-        "apiserver_max_seconds": round(watchman.apiserver_max_seconds, 1),
+        "apiserver_max_seconds": round(monitor.apiserver_max_seconds, 1),
         **programs,
         "filter": found["filter"],
         "other": _figures(list(victim.jobs.values())),
@@ -148,31 +148,31 @@ def _apiserver_seconds(stage: Stage) -> float:
     return cpu_seconds(identity.pid) if identity is not None else 0.0
 
 
-def _drive(victim: Victim, watchman: Watchman, settings: Settings, begin: float) -> None:
-    """A job whenever it is time; ends early when a program has ended."""
+def _drive(victim: Victim, monitor: ProgramMonitor, settings: Settings, begin: float) -> None:
+    """Creates jobs on schedule; returns early when a program has ended."""
     number, shown_at = 0, 0.0
     while (seconds := time.monotonic() - begin) < settings.seconds:
-        if not all(seen.lives for seen in watchman.seen.values()):
+        if not all(seen.lives for seen in monitor.seen.values()):
             return
         if seconds >= number * settings.every_seconds:
             victim.submit(number)
             number += 1
         if seconds - shown_at >= _SHOW_SECONDS:
             shown_at = seconds
-            _show(seconds, victim, watchman)
+            _show(seconds, victim, monitor)
         time.sleep(_POLL_SECONDS)
 
 
-def _show(seconds: float, victim: Victim, watchman: Watchman) -> None:
+def _show(seconds: float, victim: Victim, monitor: ProgramMonitor) -> None:
     jobs = list(victim.jobs.values())
     started = [job.started for job in jobs if job.started is not None]
     other = f"{len(jobs)} jobs, {len(started)} started, after {max(started, default=0.0):.1f} s at most"
-    told = ", ".join(
+    programs = ", ".join(
         f"{name} {found['peak_resident_mb']:.0f} MB, renewed within {found['renewal_max_seconds']} s"
-        for name in watchman.seen
-        for found in [watchman.figures(name, seconds)]
+        for name in monitor.seen
+        for found in [monitor.figures(name, seconds)]
     )
-    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {told}; {other}")
+    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {programs}; {other}")
 
 
 def _broken_jobs(victim: Victim, settings: Settings) -> list[str]:
@@ -188,7 +188,7 @@ def _broken_jobs(victim: Victim, settings: Settings) -> list[str]:
 
 
 def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
-    """The longest and the middle times, in seconds."""
+    """Returns the figures; times are medians and maxima in seconds."""
     figures: dict[str, Any] = {"jobs": len(jobs), "succeeded": sum(job.outcome == "succeeded" for job in jobs)}
     for name in ("created", "first_child", "all_pods", "admitted", "started", "ended"):
         times = [value for job in jobs if (value := getattr(job, name)) is not None]
@@ -200,17 +200,17 @@ def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def _times(name: str, times: Sequence[float]) -> dict[str, Any]:
-    """The middle and the longest one; nothing of none."""
+    """Returns the median and the maximum; nothing without times."""
     return {name: {"p50": round(statistics.median(times), 2), "max": round(max(times), 2)}} if times else {}
 
 
 def progress(text: str) -> None:
-    """One line on standard error."""
+    """Prints a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Runs the command and returns its exit code."""
     try:
         if sys.argv[1:]:
             raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")

@@ -1,9 +1,9 @@
-"""What a pod can do to ports that it reaches: connections that never finish what they begin.
+"""Attacks on ports that a pod can reach: connections that never complete a request.
 
 Each target has `COUNT` connections at any time, spread over the addresses of four pods and over these kinds: heads
-without an end, bodies of a byte now and then, bodies in chunks of two bytes, trailers without an end, nothing at all,
-and TLS without a certificate. What the server closes is opened again after a second, and what was
-silent after five. The extender's port also has
+without an end, bodies of single bytes with pauses, bodies in chunks of two bytes, trailers without an end, no data,
+and TLS without a certificate. Connections that the server closes are opened again after a second, and silent ones
+after five. The extender's port also has
 silent connections, more than a process may usually have files. One thread, with asyncio.
 """
 
@@ -71,7 +71,7 @@ KINDS: Sequence[Kind] = (
 
 
 def attack(targets: Sequence[Target], count: int, silent: int, over: Event, results: Connection) -> None:
-    """Until `over`; sends the number of connections that were opened. A process of its own."""
+    """Attacks until `over`; then sends the number of opened connections. Runs in a separate process."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most) if most > 0 else _FILES, most))
     opened: Counter[str] = Counter()

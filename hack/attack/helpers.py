@@ -1,6 +1,6 @@
-"""Processes beside the main one: attackers, and a client that measures.
+"""Helper processes: attackers, and a client that measures.
 
-They are processes so that the interpreter's lock of one is none of the other's, and of what is measured here.
+They are processes so that none waits for the interpreter lock of another one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NICENESS = 10
 
 
 class Helpers:
-    """Processes beside this one, each with a pipe for its figures."""
+    """Helper processes, each with a pipe for its figures."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -34,7 +34,7 @@ class Helpers:
         self._started[name] = (helper, ours)
 
     def end(self) -> dict[str, dict[str, Any]]:
-        """What each has sent; nothing of one that has ended before."""
+        """Ends the processes and returns the figures that each has sent; none of one that ended earlier."""
         self.over.set()
         found: dict[str, dict[str, Any]] = {}
         for name, (helper, pipe) in self._started.items():
@@ -49,7 +49,7 @@ class Helpers:
 
 
 def _run(run: Callable[..., None], is_nice: bool, *arguments: object) -> None:
-    """In its process. Attackers compute on other machines, so what this costs must not delay the programs here."""
+    """Runs in the helper process, with low priority: real attackers run on other machines."""
     if is_nice:
         os.nice(_NICENESS)
     run(*arguments)
@@ -57,7 +57,7 @@ def _run(run: Callable[..., None], is_nice: bool, *arguments: object) -> None:
 
 @contextlib.contextmanager
 def running_helpers() -> Iterator[Helpers]:
-    """They end with the block."""
+    """Yields helpers, which end with the block."""
     helpers = Helpers()
     try:
         yield helpers

@@ -1,6 +1,6 @@
-"""A program in a control group with a memory limit, as a pod's container is: the kernel kills what exceeds it.
+"""A program in a control group with a memory limit, like a container: the kernel kills a process that exceeds it.
 
-Where control groups cannot be written (no root, a container), the peak of the resident set is compared with the limit.
+If control groups cannot be created (no root, a container), the peak of the resident set is compared with the limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 @dataclass(slots=True)
 class Limited:
-    """A process whose memory is limited. `group` is empty where there are no control groups."""
+    """A process whose memory is limited. `group` is empty if there are no control groups."""
 
     name: str
     identity: Identity
@@ -34,19 +34,19 @@ class Limited:
 
     @property
     def kills(self) -> int:
-        """How often the kernel has killed in the group."""
+        """How often the kernel has killed a process of the group."""
         return cgroups.memory_kills(self.group) if self.group else 0
 
     @property
     def peak_bytes(self) -> int:
-        """The largest resident set that was ever seen, also of a process that has ended since."""
+        """The largest observed resident set, also after the end of the process."""
         with contextlib.suppress(OSError, StopIteration):
             self._peak_bytes = max(self._peak_bytes, usage.peak_resident_bytes(self.identity.pid))
         return self._peak_bytes
 
     @property
     def cpu_seconds(self) -> float:
-        """0 once it has ended."""
+        """The CPU time so far; 0 after the end of the process."""
         with contextlib.suppress(OSError, IndexError):
             return usage.cpu_seconds(self.identity.pid)
         return 0.0
@@ -54,7 +54,7 @@ class Limited:
 
 @contextlib.contextmanager
 def limited(name: str, identity: Identity | None, limit_bytes: int) -> Iterator[Limited]:
-    """Limits the process from now on; the group ends with the block, and everything that is still in it."""
+    """Limits the process; the group and its remaining processes end with the block."""
     if identity is None:
         raise LocalClusterError(f"{name} does not run")
     group = f"attack-{os.getpid()}-{name}"

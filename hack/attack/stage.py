@@ -1,8 +1,8 @@
-"""Where it plays: a control plane with fake nodes; controller, gang scheduler and its kube-scheduler as shipped.
+"""The test environment: a control plane with fake nodes; controller, gang scheduler and its kube-scheduler as shipped.
 
-Both programs elect a leader with the default times, have their shipped memory limits, and the rights and the priority
+Both programs use leader election with default times, and have their shipped memory limits and the rights and priority
 of a service account at the API server. The extender serves TLS, since only then can a tenant reach its port. The
-hostile namespace has the quota that docs/security.md asks for: half of the cluster.
+hostile namespace has the quota that docs/security.md requires: half of the cluster.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEASES: Mapping[str, str] = {
     "controller": f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/tfjob-controller",
     "extender": f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE}",
 }
-# Of the Deployments in manifests/base.
+# The limits of the Deployments in manifests/base.
 CONTROLLER_BYTES, EXTENDER_BYTES = 512 * MIB, 1024 * MIB
 CLIENT_NAME = "system:kube-scheduler"
 _ROLES = HACK.parent / "manifests" / "base" / "rbac" / "user-roles.yaml"
@@ -63,7 +63,7 @@ TENANTS: Mapping[str, User] = {name: _account(name, "tenant") for name in (HOSTI
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Each is its own authority."""
+    """The self-signed certificates."""
 
     server: tuple[Path, Path]
     client: tuple[Path, Path]
@@ -90,7 +90,7 @@ def port_of(url: str) -> int:
 
 @contextlib.contextmanager
 def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
-    """Everything at work. Raises LocalClusterError."""
+    """Starts everything. Raises LocalClusterError."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-attack")
     users = (CONTROLLER_USER, EXTENDER_USER, *TENANTS.values())
     options = Options(users=users, apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
@@ -116,18 +116,18 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
 
 
 def keep_logs(stage: Stage) -> Path:
-    """A copy of the logs, which otherwise end with the stage."""
+    """Copies the logs, which are otherwise deleted with the stage."""
     return shutil.copytree(stage.plane.logs, Path(tempfile.mkdtemp(prefix="attack-")) / "logs")
 
 
 def _behaviour(pod: Object, attempt: int) -> Outcome:
-    """Pods of the other tenant end well after two seconds, hostile ones as their annotations say."""
+    """Returns how a pod ends: those of the other tenant succeed after two seconds, others follow their annotations."""
     is_other = pod["metadata"]["namespace"] == OTHER
     return Outcome(after_seconds=RUN_SECONDS) if is_other else by_annotations(pod, attempt)
 
 
 def _prepare(api: Api, node_count: int) -> None:
-    """Namespaces, rights and the quota."""
+    """Creates namespaces, rights and the quota."""
     for role in yaml.safe_load_all(_ROLES.read_text()):
         api.apply(f"{_RBAC}/clusterroles/{role['metadata']['name']}", role)
     for user in (CONTROLLER_USER, EXTENDER_USER):
@@ -150,7 +150,7 @@ def _binding(kind: str, user: User, role: str) -> Object:
 
 
 def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """One for 127.0.0.1 that is its own authority, and its key."""
+    """Creates a self-signed certificate for 127.0.0.1 and its key."""
     file = name.replace(":", "-")
     pair = folder / f"{file}.pem", folder / f"{file}.key"
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
@@ -161,7 +161,7 @@ def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[OurProgram, Limited]]:
-    """With its kube-scheduler, which elects itself first."""
+    """Runs the extender with its kube-scheduler, which acquires the Lease first."""
     (certificate, key), (client, client_key) = certificates.server, certificates.client
     flags = (
         f"--leader-lease-namespace={LEASE_NAMESPACE}",

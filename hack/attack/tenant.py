@@ -1,6 +1,6 @@
-"""What a tenant with the role `edit` in one namespace can write: everything at once, all the time.
+"""Attacks of a tenant with the role `edit` in one namespace: writes of all kinds at once, without a break.
 
-A thread for each kind, which writes for an eleventh of the time at most, so that the API server, which is not the
+A thread for each kind writes for an eleventh of the time at most, so that the API server, which is not the
 target, serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
 """
 
@@ -31,8 +31,8 @@ TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{HOSTILE}/tfjobs"
 TRAINJOBS = f"/apis/kubeflow.org/v2alpha1/namespaces/{HOSTILE}/trainjobs"
 GANGS = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{HOSTILE}/gangs"
 PODS = f"/api/v1/namespaces/{HOSTILE}/pods"
-# 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and what is decoded just so: below 256 KB and 10,000
-# values, of which an empty object counts two.
+# 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and the largest that is still decoded: below 256 KB and 10,000
+# values, where an empty object counts as two.
 BOMB_VALUES, LARGEST_VALUES, LARGEST_TEXT = 400_000, 4_900, 200_000
 _WORST_PATTERN = r"\w*\w*\w*([^\W]\W)"
 
@@ -41,7 +41,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """How many of each kind there are at a time."""
+    """The number of objects of each kind at a time."""
 
     bombs: int = 20
     largest: int = 20
@@ -49,11 +49,11 @@ class Amounts:
     gang_jobs: int = 10
     jobs: int = 1000
     pods: int = 20
-    # CPUs that the quota leaves to the namespace.
+    # The CPUs of the namespace's quota.
     cpus: int = 800
 
 
-# Least seconds between two writes of a kind. After each it rests for a multiple of what the server took for it: a
+# Minimum seconds between two writes of a kind. The pause after a write is a multiple of its duration: a
 # create of 1.2 MB of `{}` costs kube-apiserver seconds of CPU, and kube-apiserver is not the target.
 _REST_SHARE = 10.0
 _BOMB_SECONDS, _LARGEST_SECONDS = 2.0, 0.5
@@ -80,7 +80,7 @@ class Tenant:
             thread.join(10.0)
 
     def _keep(self, steps: Iterator[float]) -> None:
-        """Each step writes and says how long to rest after it, which is longer when the server needs long."""
+        """Repeats steps. Each step writes and yields the pause after it, which is longer if the server is slow."""
         begin = time.monotonic()
         for seconds in steps:
             if self._over.wait(max(seconds, _REST_SHARE * (time.monotonic() - begin))):
@@ -97,15 +97,15 @@ class Tenant:
             self.counts[f"{kind}_unanswered"] += 1
 
     def _rewritten(
-        self, kind: str, path: str, count: int, body: Callable[[int], bytes], rest: float, anew: int
+        self, kind: str, path: str, count: int, body: Callable[[int], bytes], rest: float, recreate_every: int
     ) -> Iterator[float]:
-        """Creates `count`, then changes one after the other; each `anew`-th is deleted and created."""
+        """Creates `count` objects, then changes them in turn; every `recreate_every` changes it recreates one."""
         for number in range(count):
             self._try(kind, self._api.create, path, body(number))
             yield rest
         for turn in itertools.count():
             name = f"{path}/{kind}-{turn % count}"
-            if turn % anew == anew - 1:
+            if turn % recreate_every == recreate_every - 1:
                 self._try(f"{kind}_deleted", self._api.delete, name, propagationPolicy="Background")
                 self._try(kind, self._api.create, path, body(turn % count))
             else:
@@ -125,9 +125,9 @@ class Tenant:
         return self._rewritten("large", TFJOBS, self._amounts.largest, body, _LARGEST_SECONDS, 10)
 
     def _gangs(self) -> Iterator[float]:
-        """Gangs without pods: in turns half of the quota, all of it, and far more. No two filters are alike.
+        """Writes Gangs without pods, of half of the quota, all of it, and far more. All filters are different.
 
-        Some stay, so that they grow old in the queue and take turns with each other.
+        Some remain, so that they reach the starvation timeout.
         """
         shares = (1, 2, 4)
         for number in range(_LASTING):
@@ -149,7 +149,7 @@ class Tenant:
             yield _GANG_JOB_SECONDS
 
     def _jobs(self) -> Iterator[float]:
-        """Small jobs, which fail at once, and whose pods' events and logs nobody needs."""
+        """Writes small jobs that fail at once, to cause many pods, events and logs."""
         rng = random.Random(1)  # noqa: S311 -- to be repeated, not to be kept secret
         progress = {"minWorkers": 1, "maxWorkers": 2, "progress": {"pattern": _WORST_PATTERN}}
         for number in itertools.count():
@@ -167,7 +167,7 @@ class Tenant:
             yield _FIRST_JOB_SECONDS if number < self._amounts.jobs else _JOB_SECONDS
 
     def _pods(self) -> Iterator[float]:
-        """Pods that say they are members of the Gangs without pods, so that these keep their age."""
+        """Writes pods with the labels of members of the Gangs without pods, so that these keep their age."""
         for number in itertools.count():
             self._try("pod", self._api.create, PODS, _pod(number))
             old = f"{PODS}/pod-{number - self._amounts.pods}"
@@ -176,7 +176,7 @@ class Tenant:
 
 
 def attack(kubeconfig: Path, amounts: Amounts, over: Event, results: Connection) -> None:
-    """Until `over`; sends the number of writes of each kind. A process of its own."""
+    """Writes until `over`; then sends the number of writes of each kind. Runs in a separate process."""
     tenant = Tenant(Api.from_kubeconfig(kubeconfig), amounts, over)
     with contextlib.suppress(KeyboardInterrupt):
         tenant.run()
@@ -209,7 +209,7 @@ def _trainjob(name: str) -> Object:
 
 
 def large_job(name: str, values: int, text: str = "") -> bytes:
-    """A TFJob whose template has so many empty objects, and a text."""
+    """Returns a TFJob whose template contains that many empty objects, and a text."""
     job = _job(name)
     job["spec"]["replicaSpecs"][0]["template"]["x"] = [{}] * values
     if text:
@@ -219,7 +219,7 @@ def large_job(name: str, values: int, text: str = "") -> bytes:
 
 
 def _worst_filters(mark: str) -> Object:
-    """The last term and the last toleration fit, after all others were tried."""
+    """Returns filters of which only the last term and the last toleration match, after all others were evaluated."""
     terms = [_term("kubernetes.io/hostname", [f"{mark}-{n}-{each}" for each in range(4)]) for n in range(MAX_TERMS - 1)]
     tolerations = [{"key": f"{mark}-{number}", "operator": "Exists"} for number in range(MAX_ENTRIES - 1)]
     selector = {"nodeSelectorTerms": [*terms, _term("kubernetes.io/os", [mark, "linux"])]}
@@ -232,7 +232,7 @@ def _term(key: str, values: list[str]) -> Object:
 
 
 def worst_gang(number: int, cpus: int, name: str = "") -> Object:
-    """As large and as slow to place as the CRD takes; of that many CPUs."""
+    """Returns a Gang of that many CPUs, as large and as slow to place as the CRD accepts."""
     members = [_member(f"g{number}-{kind}", f"{chr(ord('a') + kind)}", cpus // MAX_KINDS) for kind in range(MAX_KINDS)]
     return {
         "apiVersion": "scheduling.kubeflow.org/v1alpha1",

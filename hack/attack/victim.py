@@ -1,6 +1,6 @@
-"""The other tenant, who creates a small job now and then, and what becomes of each job.
+"""The other tenant, who creates a small job at intervals, and the result of each job.
 
-One in three is a TFJob, one a TFJob that starts as a gang, one a TrainJob. Threads: one for each kind that is watched.
+TFJobs, TFJobs that start as gangs, and TrainJobs take turns. Threads: one for each watched kind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class Job:
-    """Seconds since the call that created it; None: not yet."""
+    """A job with the times of its changes, in seconds since the call that created it; None: not yet."""
 
     plan: JobPlan
     begin: float
@@ -55,14 +55,14 @@ class Job:
 
     @property
     def started(self) -> float | None:
-        """When the last of those came that make a start: a child, all pods, and of a gang its admission."""
+        """When the job had started: its first child, all pods, and for a gang the admission were observed."""
         parts = [self.first_child, self.all_pods, *([self.admitted] if self.plan.is_gang else [])]
         known = [part for part in parts if part is not None]
         return max(known) if len(known) == len(parts) else None
 
 
 class Victim:
-    """See the module."""
+    """The other tenant (see the module)."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.jobs: dict[str, Job] = {}
@@ -92,12 +92,12 @@ class Victim:
             return all(job.outcome for job in self.jobs.values())
 
     def submit(self, number: int) -> None:
-        """Whichever is next."""
+        """Creates the next job."""
         kind = number % 3
         plan = JobPlan(
             name=f"small-{number}",
             path=TRAINJOBS if kind == 2 else TFJOBS,
-            habit=ENDS,
+            scenario=ENDS,
             framework="torch",
             replicas=2,
             has_server=False,
@@ -151,7 +151,7 @@ class Victim:
 
 
 def _name_of(path: str, obj: Object) -> str:
-    """Of the job that the object is, or belongs to."""
+    """Returns the name of the job that the object is or belongs to."""
     metadata = obj["metadata"]
     if path in (TFJOBS, TRAINJOBS):
         return str(metadata["name"])

@@ -7,7 +7,7 @@ class Flag:
     """Set by a signal handler, in the thread that reads it.
 
     A threading.Event does not work here: the signal may arrive while that thread holds the Event's lock, for which the
-    handler would then wait for ever.
+    handler would then wait forever.
     """
 
     def __init__(self) -> None:

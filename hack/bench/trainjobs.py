@@ -7,7 +7,7 @@
 - `trainjobs_rss`: resident set of the controller once 1,000 TrainJobs of 8 nodes run. Their kubelet is a fake one,
   which has no logs to follow.
 
-The controller has its own defaults, but for `--qps=0`.
+The controller has default flags except for `--qps=0`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 
 def report_trainjob_pods(stage: Stage) -> bool:
-    """Print the figures of speed and CPU time; False if one missed what it must reach."""
+    """Prints the figures of speed and CPU time. Returns False if one missed its target."""
     cpu_seconds: list[float] = []
     many = alternate(
         lambda: _by_controller(stage, JOB_COUNT, NODES, cpu_seconds), lambda: _by_posts(stage, JOB_COUNT, NODES)
@@ -91,7 +91,7 @@ def _by_posts(stage: Stage, jobs: int, nodes: int) -> float:
 
 
 def _bare_job(space: str, number: int, nodes: int) -> Object:
-    """The Indexed Job of a TrainJob that is on no server; its owner does not exist, so it has none."""
+    """Returns the Indexed Job of a TrainJob, without an owner, since the TrainJob does not exist on the server."""
     manifest = trainjob(f"train-{number:03d}", nodes)
     manifest["metadata"] |= {"namespace": space, "uid": f"00000000-0000-4000-8000-{number:012d}"}
     job: Object = children_of_trainjob(manifest)[0][0]

@@ -196,7 +196,7 @@ def _kill_all(auditors: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def keep_logs(stage: Stage) -> Path:
-    """Copies the logs, which are message deleted with the stage."""
+    """Copies the logs, which are otherwise deleted with the stage."""
     return shutil.copytree(stage.logs, Path(tempfile.mkdtemp(prefix="chaos-")) / "logs")
 
 

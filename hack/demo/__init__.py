@@ -1,1 +1,1 @@
-"""`make demo`: the example job on a real cluster, shown as it happens."""
+"""`make demo`: runs the example job on a real cluster and shows its progress."""

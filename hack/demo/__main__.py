@@ -21,18 +21,18 @@ JOB = "example-job"
 SUBJECT = Subject("tfjob", JOB, "tf_job_name")
 MASTER = f"tf_job_name={JOB},job_type=MASTER"
 JOB_TIMEOUT_SECONDS = 300
-# The image that the samples name; replaced where another one was asked for.
+# The image that the samples name; replaced if another one is requested.
 SAMPLE_IMAGE = "localhost/tensorflow"
 
 
 def main() -> int:
-    """Run the demo; returns the exit code."""
+    """Runs the demo and returns the exit code."""
     image = Image("--tf-image", "TF_IMAGE", SAMPLE_IMAGE, "image with TensorFlow that the cluster can pull")
     return perform(Play("make demo", __doc__ or "", image, run, farewell))
 
 
 def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """The job itself: apply, follow, log, events, checks. True if all checks hold."""
+    """Runs the job: apply, follow, log, events, checks. Returns whether all checks hold."""
     kubectl = stage.kubectl
     remove_earlier(stage, screen, SUBJECT)
     screen.step(f"kubectl apply -f {SAMPLE}")
@@ -49,7 +49,7 @@ def run(stage: Stage, screen: Screen, image: str) -> bool:
 
 
 def show_end(kubectl: Kubectl, screen: Screen) -> str:
-    """What a user would look at now; returns the master's log."""
+    """Shows the results as a user would; returns the master's log."""
     with screen.command(f"kubectl logs -l {MASTER}"):
         log = kubectl.run("logs", "-l", MASTER, "--tail=-1")
         screen.output("\n".join(line for line in log.splitlines() if not _is_noise(line)))
@@ -61,12 +61,12 @@ def show_end(kubectl: Kubectl, screen: Screen) -> str:
 
 
 def _is_noise(line: str) -> bool:
-    """TensorFlow's own start-up chatter (absl's `I0000 …` lines)."""
+    """Reports whether a line is start-up output of TensorFlow (absl's `I0000 …` lines)."""
     return line[:5] in ("I0000", "W0000", "E0000") or line.startswith(("WARNING: All log messages", "To enable the"))
 
 
 def farewell(stage: Stage) -> Farewell:
-    """What to try next."""
+    """Prints what to try next."""
     return Farewell(
         sample=str(SAMPLE),
         commands=(

@@ -35,9 +35,9 @@ from demo.autoscalejobs import (
     Seen,
     holders,
     line,
+    logged_steps,
     manifests,
     running,
-    steps_said,
     table,
 )
 from demo.autoscalestage import SCALE_DOWN_AFTER, SCALE_UP_AFTER, AutoscaleStage, open_autoscale_stage
@@ -51,7 +51,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path("manifests/samples/train-elastic.yaml")
 INTERRUPTED = 128 + signal.SIGINT
 POLL_SECONDS = 0.3
-# For each step. On a machine that does nothing else all of them together take less than two minutes.
+# For each step. On an idle machine all of them together take less than two minutes.
 TIMEOUT_SECONDS = 120.0
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -59,14 +59,14 @@ JOBS = "/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs"
 WORKER_0 = f"tf_job_name={FIRST},job_type=WORKER,task_index=0"
 CHIEF_OF_SECOND = f"tf_job_name={SECOND},job_type=WORKER,task_index=0"
 
-Show = Callable[["Look"], None]
+Show = Callable[["Snapshot"], None]
 
 
 def main() -> int:
-    """Run the demo; returns the exit code."""
+    """Runs the demo and returns the exit code."""
     screen = Screen(Console(highlight=False))
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
     if os.environ.get("KUBECONFIG"):
         screen.detail("KUBECONFIG is not used: this demo needs a full cluster and starts its own")
     try:
@@ -85,8 +85,8 @@ def main() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What is there at one moment."""
+class Snapshot:
+    """The state of the cluster at one time."""
 
     holders: list[Holder]
     jobs: dict[str, Object]
@@ -97,16 +97,16 @@ class Look:
         return status
 
     def steps(self, job: str) -> int:
-        """Done by all its workers, as the controller has read it in their logs."""
+        """Returns the steps of all workers together, as the controller has read them from the logs."""
         done: int = (self.status(job).get("progress") or {}).get("done", 0)
         return done
 
     def workers(self, job: str) -> int:
-        """Those that run, and stay."""
+        """Returns the number of workers that run and are not being deleted."""
         return running(self.holders, job, "worker")
 
     def has(self, job: str, workers: int) -> bool:
-        """So many workers and the parameter server run, and no others are left."""
+        """Reports whether that many workers and the parameter server run, without other pods of the job."""
         present = sum(each.job == job for each in self.holders)
         return self.workers(job) == workers and running(self.holders, job) == present == workers + 1
 
@@ -122,7 +122,7 @@ def _note(status: Object) -> str:
 
 @dataclass(slots=True)
 class Demo:
-    """The acts, in order."""
+    """The parts of the demo, in order."""
 
     stage: AutoscaleStage
     screen: Screen
@@ -130,11 +130,11 @@ class Demo:
     seen: Seen = field(default_factory=Seen)
 
     def run(self) -> list[Check]:
-        """Raises `DemoError` if a step does not come."""
+        """Runs all parts. Raises `DemoError` if an expected state is not reached."""
         jobs = manifests((ROOT / SAMPLE).read_text())
         self._fill(jobs[FIRST])
         before, steps_before = self._first_pods(), self._steps_of_first()
-        self._make_room(jobs[SECOND])
+        self._release_capacity(jobs[SECOND])
         self._both_run()
         self._second_ends()
         self._grow_again()
@@ -152,7 +152,7 @@ class Demo:
         self._until(f"{FIRST} to train", FIRST, lambda now: now.steps(FIRST) > 0)
         self.screen.output(f"It trains for {FIRST_STEPS} steps, which the parameter server counts.")
 
-    def _make_room(self, manifest: list[Object]) -> None:
+    def _release_capacity(self, manifest: list[Object]) -> None:
         what = f"{SECOND}: a parameter server and {SECOND_WORKERS} workers. There is no capacity"
         self._title(f"2. {what}; after {SCALE_DOWN_AFTER} the gang scheduler requests some of {FIRST}")
         self._create(manifest)
@@ -207,8 +207,8 @@ class Demo:
             body = {"apiVersion": "v1", "kind": "List", "items": manifest}
             self.screen.output(self.stage.kubectl.run("create", "-f", "-", stdin=json.dumps(body)))
 
-    def _until(self, what: str, whom: str, predicate: Callable[[Look], bool]) -> None:
-        """Show what happens until it is so. `whom` is the job that says why, if it never is."""
+    def _until(self, what: str, whom: str, predicate: Callable[[Snapshot], bool]) -> None:
+        """Shows changes until the predicate holds. The status of the job `whom` explains a timeout."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         with self._showing() as show:
             while True:
@@ -227,35 +227,35 @@ class Demo:
 
     @contextmanager
     def _showing(self) -> Iterator[Show]:
-        """A live picture on a terminal, elsewhere a line for each change. Events are lines on both."""
+        """Yields a function that updates a live table on a terminal, or prints a line for each change."""
         nodes = [node["metadata"]["name"] for node in self.stage.api.list("/api/v1/nodes")]
         if not self.screen.is_live:
-            yield lambda now: self._tell(now, nodes)
+            yield lambda now: self._print(now, nodes)
             return
         with Live(console=self.screen.console, refresh_per_second=4) as live:
 
-            def show(now: Look) -> None:
-                self._tell_news(now)
+            def show(now: Snapshot) -> None:
+                self._print_events(now)
                 live.update(table(now.holders, nodes, now.notes(), now.seconds))
 
             yield show
 
-    def _tell(self, now: Look, nodes: list[str]) -> None:
-        self._tell_news(now)
+    def _print(self, now: Snapshot, nodes: list[str]) -> None:
+        self._print_events(now)
         if self.seen.is_new(words := line(now.holders, nodes)):
             self.screen.output(f"{now.seconds:5.1f} s  {words}")
 
-    def _tell_news(self, now: Look) -> None:
+    def _print_events(self, now: Snapshot) -> None:
         for words in self.seen.news(self.stage.api.list(EVENTS)):
             self.screen.output(f"{now.seconds:5.1f} s  {words}")
 
-    def _look(self) -> Look:
+    def _look(self) -> Snapshot:
         api = self.stage.api
         jobs = {each["metadata"]["name"]: each for each in api.list(JOBS)}
-        return Look(holders(api.list(PODS)), jobs, time.monotonic() - self.began)
+        return Snapshot(holders(api.list(PODS)), jobs, time.monotonic() - self.began)
 
     def _first_pods(self) -> dict[str, int]:
-        """Restarts of each of its pods, by name."""
+        """Returns the restarts of each pod of the first job, by name."""
         pods = self.stage.api.list(PODS, f"tf_job_name={FIRST}")
         return {
             pod["metadata"]["name"]: sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
@@ -263,11 +263,11 @@ class Demo:
         }
 
     def _steps_of_first(self) -> int:
-        """As its worker 0 says, which learns it from the parameter server."""
-        return steps_said(self.stage.kubectl.run("logs", "-l", WORKER_0, "--tail=20"))
+        """Returns the steps of the first job that its worker 0 has logged."""
+        return logged_steps(self.stage.kubectl.run("logs", "-l", WORKER_0, "--tail=20"))
 
     def _show(self, command: str, only: str = "") -> None:
-        """`only` lines with this word."""
+        """Runs a command and shows its output; with `only`, only lines that contain this word."""
         self.screen.blank()
         with self.screen.command(f"{command} | grep {only}" if only else command):
             said = self.stage.kubectl.run(*command.split()[1:]).splitlines()
@@ -279,13 +279,13 @@ class Demo:
 
 
 def _workers_asked(jobs: dict[str, Object], name: str) -> int | None:
-    """What the `scale` subresource of a job says."""
+    """Returns the requested number of workers, as in the `scale` subresource of a job."""
     workers: int | None = jobs.get(name, {}).get("spec", {}).get("workerReplicas")
     return workers
 
 
 def farewell(screen: Screen) -> None:
-    """What to do next."""
+    """Prints what to do next."""
     screen.blank()
     screen.output(
         "Next:\n"

@@ -1,4 +1,4 @@
-"""The two jobs of the demo of autoscaling, made from a sample, and the picture of who holds what. Pure."""
+"""The two jobs of the demo of autoscaling, based on a sample, and the display of the pods on each node. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Object = dict[str, Any]
 FIRST, SECOND = "first", "second"
 # Each worker needs a GPU; parameter servers need none.
 LEAST, MOST = 2, NODES * GPUS_PER_NODE
-# As many as there is room for when the first job has its least.
+# As many as fit when the first job has its minimum.
 SECOND_WORKERS = MOST - LEAST
-# More than it can do in the time: how such a job ends is shown by the second one.
+# More than it completes during the demo: the second job shows how a job ends.
 FIRST_STEPS = 20_000
 SECOND_STEPS = 200
 STEP_SECONDS = "0.1"
@@ -33,7 +33,7 @@ _FREE = "·"
 
 
 def manifests(sample: str) -> dict[str, list[Object]]:
-    """By job: its ConfigMap and its TFJob, from the text of manifests/samples/train-elastic.yaml."""
+    """Returns ConfigMap and TFJob of each job, from the text of manifests/samples/train-elastic.yaml."""
     config_map, job = yaml.safe_load_all(sample)
     return {
         FIRST: [config_map, _job(job, FIRST, (LEAST, MOST, MOST), FIRST_STEPS)],
@@ -42,7 +42,7 @@ def manifests(sample: str) -> dict[str, list[Object]]:
 
 
 def _job(sample: Object, name: str, workers: tuple[int, int, int], steps: int) -> Object:
-    """`workers`: the least, at the start, the most."""
+    """Returns a TFJob; `workers` are the minimum, the number at the start, and the maximum."""
     job = copy.deepcopy(sample)
     least, at_first, most = workers
     job["metadata"]["name"] = name
@@ -58,8 +58,8 @@ def _job(sample: Object, name: str, workers: tuple[int, int, int], steps: int) -
     return job
 
 
-def steps_said(log: str) -> int:
-    """How many steps all workers have done, as the last line says; 0 if none does."""
+def logged_steps(log: str) -> int:
+    """Returns the steps of all workers according to the last such line; 0 without one."""
     said = _ALL_STEPS.findall(log)
     return int(said[-1]) if said else 0
 
@@ -86,7 +86,7 @@ class Holder:
 
 
 def holders(pods: Iterable[Object]) -> list[Holder]:
-    """Whoever is on a node and has not ended, by node, job and replica."""
+    """Returns the pods that are bound and have not ended, sorted by node, job and replica."""
     found = [
         Holder(
             node=pod["spec"]["nodeName"],
@@ -102,14 +102,14 @@ def holders(pods: Iterable[Object]) -> list[Holder]:
 
 
 def running(found: Sequence[Holder], job: str, role: str = "") -> int:
-    """How many replicas of a job run, and stay."""
+    """Returns how many replicas of a job run and are not being deleted."""
     return sum(
         each.job == job and each.is_running and not each.is_leaving and each.replica.startswith(role) for each in found
     )
 
 
 def line(found: Sequence[Holder], nodes: Sequence[str]) -> str:
-    """`node-1 [first: ps-0 worker-0 worker-1]   node-2 [first: worker-2 | 2 free]`."""
+    """Returns a line such as `node-1 [first: ps-0 worker-0]   node-2 [first: worker-2 | 2 free]`."""
     return "   ".join(f"{node} [{_on_node(found, node)}]" for node in nodes)
 
 
@@ -124,8 +124,8 @@ def _on_node(found: Sequence[Holder], node: str) -> str:
 
 
 def table(found: Sequence[Holder], nodes: Sequence[str], notes: Mapping[str, str], elapsed_seconds: float) -> Table:
-    """The same for a terminal: a row for each node, a column for each GPU, and below what is said of each job."""
-    picture = Table(box=None, pad_edge=False, title=f"who holds which GPU, {elapsed_seconds:.0f} s", title_style="dim")
+    """Returns a table for a terminal: a row for each node, a column for each GPU, and notes on each job below."""
+    picture = Table(box=None, pad_edge=False, title=f"GPU assignments, {elapsed_seconds:.0f} s", title_style="dim")
     picture.add_column("Node", no_wrap=True)
     for number in range(1, GPUS_PER_NODE + 1):
         picture.add_column(f"GPU {number}", min_width=24, no_wrap=True)
@@ -152,21 +152,21 @@ def _style(holder: Holder) -> str:
 
 @dataclass(slots=True)
 class Seen:
-    """What is remembered from one look to the next."""
+    """What was already shown."""
 
     events: set[str] = field(default_factory=set)
     line: str = ""
 
     def news(self, events: Iterable[Object]) -> list[str]:
-        """What the jobs' events tell of resizes, each once, oldest first."""
-        told = [each for each in events if each["reason"] in _TOLD and each["metadata"]["uid"] not in self.events]
-        self.events.update(each["metadata"]["uid"] for each in told)
-        told.sort(key=lambda each: str(each.get("eventTime")))
-        return [f"{each['reason']} {each['regarding']['name']}: {each['note']}" for each in told]
+        """Returns the new events about resizes, oldest first."""
+        new = [each for each in events if each["reason"] in _SHOWN and each["metadata"]["uid"] not in self.events]
+        self.events.update(each["metadata"]["uid"] for each in new)
+        new.sort(key=lambda each: str(each.get("eventTime")))
+        return [f"{each['reason']} {each['regarding']['name']}: {each['note']}" for each in new]
 
     def is_new(self, words: str) -> bool:
         before, self.line = self.line, words
         return words != before
 
 
-_TOLD = ("Resized", "AutoscalerOverridden")
+_SHOWN = ("Resized", "AutoscalerOverridden")

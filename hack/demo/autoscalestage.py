@@ -1,9 +1,9 @@
-"""Where the demo of autoscaling plays: a control plane, two real nodes, and every program of ours.
+"""The environment of the autoscaling demo: a control plane, two real nodes, and all programs of this project.
 
-Containers run, so it needs root on Linux, as `make demo` does. So that it is the same on every machine, what is shared
-out are not the processors but pretended GPUs, which a node may be said to have (an extended resource).
+Containers run, so it needs root on Linux, as `make demo` does. To be the same on every machine, the jobs share
+simulated GPUs (an extended resource) and not processors.
 
-Everything is ended with the block, and by a guard process if the demo is killed.
+Everything ends with the block; a guard process ends it if the demo is killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMESPACE = "default"
 NODES = 2
 GPU = "example.com/gpu"
 GPUS_PER_NODE = 2
-# As shipped 30 s and 60 s: nobody wants to watch that.
+# The defaults of 30 s and 60 s are too long for a demo.
 SCALE_DOWN_AFTER = "5s"
 SCALE_UP_AFTER = "4s"
 
@@ -43,13 +43,13 @@ class AutoscaleStage:
 
 @contextmanager
 def open_autoscale_stage(root: Path, screen: Screen) -> Iterator[AutoscaleStage]:
-    """Raises `DemoError` in one line if something cannot be had."""
+    """Starts everything. Raises `DemoError` in one line if something is missing."""
     folder = state.stack_dir(NAME)
     if state.condition(state.read(folder)) is state.Condition.RUNNING:
         raise DemoError(f"another such demo is running: wait until it ends, or run make cluster-down NAME={NAME}")
     try:
         screen.step(f"a control plane and {NODES} real nodes with {GPUS_PER_NODE} simulated GPUs each")
-        # Before the nodes are made: then they start with the image.
+        # Images are prepared first, so that the nodes start with them.
         nodes.prepare([images.TENSORFLOW], screen.detail, screen.console, tools=["kubectl"])
         with stopping(folder, screen):
             plane = stack.up(folder, NODES, owner=process.myself(), report=screen.detail)
@@ -64,10 +64,10 @@ def open_autoscale_stage(root: Path, screen: Screen) -> Iterator[AutoscaleStage]
 
 
 def give_gpus(api: Api) -> None:
-    """A kubelet leaves alone what it does not know of in its node's capacity."""
-    room = {GPU: str(GPUS_PER_NODE)}
+    """Adds simulated GPUs to the nodes; a kubelet keeps unknown resources in its node's capacity."""
+    amounts = {GPU: str(GPUS_PER_NODE)}
     for node in api.list("/api/v1/nodes"):
-        status = {"status": {"capacity": room, "allocatable": room}}
+        status = {"status": {"capacity": amounts, "allocatable": amounts}}
         api.patch(f"/api/v1/nodes/{node['metadata']['name']}/status", status)
 
 

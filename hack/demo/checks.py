@@ -1,4 +1,4 @@
-"""What must be true at the end of the demo. Each check gives a sentence, and whether it holds."""
+"""Checks at the end of the demo: each has a sentence, and whether it holds."""
 
 from __future__ import annotations
 

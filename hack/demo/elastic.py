@@ -30,7 +30,7 @@ JOB = "trainjob-elastic"
 SUBJECT = Subject("trainjob", JOB, "train_job_name")
 NODE_0 = f"train_job_name={JOB},job_type=node,batch.kubernetes.io/job-completion-index=0"
 JOB_TIMEOUT_SECONDS = 600
-# The sizes that the job is given one after another, and how many lines of progress are waited for before each change.
+# The sizes of the job, one after another, and the number of progress lines before each change.
 SIZES = (2, 4, 2)
 LINES = 2
 SAVE_STEPS = 20
@@ -43,7 +43,7 @@ _END = re.compile(r"^steps done: (\d+), of which (\d+) were repeated$", re.MULTI
 
 @dataclass(slots=True)
 class Resizing:
-    """Scales the job once it has trained for a while at the size before. `log` is what node 0 has printed so far."""
+    """Scales the job once it has trained for a while at the previous size. `log` is the output of node 0 so far."""
 
     kubectl: Kubectl
     screen: Screen
@@ -51,7 +51,7 @@ class Resizing:
     # When a size was requested, and how long it took until the job trained with it.
     requested: float = 0.0
     seconds: list[float] = field(default_factory=list)
-    # The index of each pod that was seen, by its UID.
+    # The index of each observed pod, by its UID.
     pods: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -83,13 +83,13 @@ class Resizing:
 
 
 def main() -> int:
-    """Run the demo; returns the exit code."""
+    """Runs the demo and returns the exit code."""
     image = Image("--image", "TORCH_IMAGE", SAMPLE_IMAGE, "image with PyTorch that the cluster can pull")
     return perform(Play("make demo-elastic", __doc__ or "", image, run, farewell))
 
 
 def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """The job itself: apply, scale while it trains, log, checks. True if all checks hold."""
+    """Runs the job: apply, scale while it trains, log, checks. Returns whether all checks hold."""
     kubectl = stage.kubectl
     remove_earlier(stage, screen, SUBJECT)
     kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
@@ -115,7 +115,7 @@ def run(stage: Stage, screen: Screen, image: str) -> bool:
 
 
 def manifest(image: str, folder: Path) -> str:
-    """The sample at a pace that can be followed, with a folder of its own."""
+    """Returns the sample, slowed down so that it can be followed, with its own checkpoint folder."""
     objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
     spec = objects[-1]["spec"]
     spec["trainer"]["image"] = image
@@ -128,7 +128,7 @@ def manifest(image: str, folder: Path) -> str:
 
 
 def show_end(kubectl: Kubectl, screen: Screen, resizing: Resizing) -> None:
-    """What a user would look at now."""
+    """Shows the results as a user would."""
     with screen.command(f"kubectl logs -l {NODE_0}   (some lines)"):
         lines = [line for line in resizing.log.splitlines() if _BEGIN.match(line) or _END.match(line)]
         screen.output("\n".join(lines))
@@ -139,12 +139,12 @@ def show_end(kubectl: Kubectl, screen: Screen, resizing: Resizing) -> None:
 
 
 def check_sizes(resizing: Resizing) -> Check:
-    """Nodes that come one after another may make further sizes in between."""
+    """Checks the sizes. Nodes that join one after another may cause further sizes in between."""
     sizes = resizing.sizes
     wanted = [size for size in sizes if size in SIZES]
     times = ", ".join(f"{seconds:.0f} s" for seconds in resizing.seconds)
     shown = " → ".join(map(str, sizes))
-    return Check(wanted == list(SIZES), f"it trained on {shown} nodes; the changes took {times or 'for ever'}")
+    return Check(wanted == list(SIZES), f"it trained on {shown} nodes; the changes took {times or 'forever'}")
 
 
 def check_loss(resizing: Resizing) -> Check:
@@ -156,9 +156,11 @@ def check_loss(resizing: Resizing) -> Check:
 def check_steps(resizing: Resizing) -> list[Check]:
     end, begins = _END.search(resizing.log), _BEGIN.findall(resizing.log)
     if end is None:
-        return [Check(False, "node 0 has not said how many steps it has done")]
+        return [Check(False, "node 0 has not logged its number of steps")]
     done, repeated, most = int(end[1]), int(end[2]), SAVE_STEPS * (len(begins) - 1)
-    words = f"{done} steps done, {repeated} of them again: at most {SAVE_STEPS} for each of {len(begins) - 1} changes"
+    words = (
+        f"{done} steps done, {repeated} of them repeated: at most {SAVE_STEPS} for each of {len(begins) - 1} changes"
+    )
     return [Check(repeated <= most and done - repeated == int(SETTINGS["STEPS"]), words)]
 
 
@@ -169,7 +171,7 @@ def check_pods(job: Object, resizing: Resizing) -> Check:
 
 
 def farewell(stage: Stage) -> Farewell:
-    """What to try next."""
+    """Prints what to try next."""
     return Farewell(
         sample=str(SAMPLE),
         commands=(f"kubectl describe trainjob {JOB}", f"kubectl logs -l {NODE_0} --tail=-1"),

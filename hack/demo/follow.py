@@ -1,4 +1,4 @@
-"""Follows one job to its end: a live picture on a terminal, elsewhere a line for each change."""
+"""Follows one job to its end: a live table on a terminal, otherwise a line for each change."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from demo.screen import Screen
 POLL_SECONDS = 0.5
 FINISHED_PHASES = ("Done", "Failed")
 
-# Takes the job, a row for each of its pods, and the seconds since the beginning.
+# Called with the job, a row for each of its pods, and the seconds since the start.
 Show = Callable[[Object, Iterable[Row], float], None]
 
 
-# Takes the job.
+# Called with the job.
 Look = Callable[[Object], None]
 
 
@@ -30,12 +30,12 @@ def _nothing(job: Object) -> None:
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why and what to do."""
+    """The demo cannot continue; the message contains reason and remedy."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of a job on its way: its last state, and a row for each pod that it ever had, by its name."""
+    """The last state of a job, and a row for each pod that it ever had, by name."""
 
     job: Mapping[str, Any] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A job: its kind as kubectl takes it, its name, and the label by which its pods are found."""
+    """A job: its kind on the command line of kubectl, its name, and the label that selects its pods."""
 
     kind: str
     name: str
@@ -59,9 +59,7 @@ class Subject:
 
 
 def follow(kubectl: Kubectl, subject: Subject, screen: Screen, timeout_seconds: float, look: Look = _nothing) -> Seen:
-    """Show the job until it ended, and call `look` after each look at it. Raises `DemoError` if it has not ended within
-    the time.
-    """
+    """Shows the job until it has ended, and calls `look` after each poll. Raises `DemoError` after the timeout."""
     seen, began = Seen(), time.monotonic()
     with _live(screen) if screen.is_live else _lines(screen) as show:
         while time.monotonic() - began < timeout_seconds:

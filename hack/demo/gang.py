@@ -31,13 +31,13 @@ from localcluster.podstatus import Outcome
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 128 + signal.SIGINT
 POLL_SECONDS = 0.1
-# For so long all replicas must run at the same time; then the job is done.
+# All replicas must run at the same time for this long to complete the job.
 TRAINING_SECONDS = 3.0
-# So long nothing changes until a deadlock is believed. It would stay for ever.
+# Without a change for this long, the demo assumes a deadlock.
 WATCHED_SECONDS = 6.0
 TIMEOUT_SECONDS = 60.0
 TRIES = 3
-# Two Bindings of one gang are some milliseconds apart; a look may fall between them, on a busy machine more than one.
+# Two Bindings of one gang are some milliseconds apart; on a busy machine several polls may happen in between.
 AT_THE_SAME_TIME_SECONDS = 1.0
 PODS = "/api/v1/namespaces/default/pods"
 PODS_BY_NODE = (
@@ -48,10 +48,10 @@ PODS_BY_NODE = (
 
 
 def main() -> int:
-    """Run the demo; returns the exit code."""
+    """Runs the demo and returns the exit code."""
     screen = Screen(Console(highlight=False))
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
     if os.environ.get("KUBECONFIG"):
         screen.detail("KUBECONFIG is not used: this demo simulates nodes, so it starts its own control plane")
     try:
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
-    """The deadlock. Once in a while one job is quick enough to get all; then it is tried again."""
+    """Shows the deadlock, with a retry if one job happens to get all GPUs."""
     title(screen, f"1. The default scheduler. Two jobs are created at the same time; each needs all {REPLICAS} GPUs")
     for _ in range(TRIES):
         ledger = contend(stage, screen)
@@ -89,7 +89,7 @@ def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
 
 
 def contend(stage: GangStage, screen: Screen) -> Ledger:
-    """Both jobs at once, without gangs, until one has all or nothing has changed for a while."""
+    """Creates both jobs without gangs and waits until one has all GPUs, or until nothing changes any more."""
     submit(stage, screen, is_gang=False)
     ledger, quiet_since = Ledger(), time.monotonic()
 
@@ -105,20 +105,20 @@ def contend(stage: GangStage, screen: Screen) -> Ledger:
 
 
 def clear(stage: GangStage, screen: Screen) -> None:
-    """Both jobs away. Their children too: the garbage collector learns of a kind that is new only after 30 s."""
+    """Deletes both jobs, and their children, since the garbage collector discovers new kinds only every 30 s."""
     screen.step("kubectl delete tfjobs --all")
     stage.kubectl.run("delete", "tfjobs", "--all", "--cascade=background")
     stage.kubectl.run("delete", "jobs,services,pods", "-l", "kubeflow.org")
 
 
 def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
-    """One after the other."""
+    """Shows that the jobs run one after the other with gangs."""
     title(screen, "2. The gang scheduler. The same two jobs, with spec.gang.enabled: true")
     submit(stage, screen, is_gang=True)
     ledger, training = Ledger(), Training(stage)
     shown = False
     for _ in watch(stage, screen, ledger, lambda: are_done(stage)):
-        training.goes_on(ledger)
+        training.update(ledger)
         if ledger.complete_at and not shown:
             shown = True
             screen.blank()
@@ -137,13 +137,13 @@ def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
 
 
 class Training:
-    """What the jobs would do: they need all replicas at once for a while; then the master ends well."""
+    """Simulates the training: when all replicas have run for a while, the master succeeds."""
 
     def __init__(self, stage: GangStage) -> None:
         self._api = stage.api
         self._ended: set[str] = set()
 
-    def goes_on(self, ledger: Ledger) -> None:
+    def update(self, ledger: Ledger) -> None:
         for name, since in ledger.complete_at.items():
             if name not in self._ended and time.monotonic() - since > TRAINING_SECONDS:
                 self._ended.add(name)
@@ -157,7 +157,7 @@ class Training:
 
 
 def submit(stage: GangStage, screen: Screen, *, is_gang: bool) -> None:
-    """Both in one go, as two people who press the key at the same time."""
+    """Creates both jobs with one command, like two users at the same time."""
     screen.step("kubectl create -f jobs.yaml   (" + ", ".join(f"TFJob {name}" for name in JOBS) + ")")
     items = [manifest(name, is_gang=is_gang) for name in JOBS]
     body = {"apiVersion": "v1", "kind": "List", "items": items}
@@ -166,7 +166,7 @@ def submit(stage: GangStage, screen: Screen, *, is_gang: bool) -> None:
 
 
 def watch(stage: GangStage, screen: Screen, ledger: Ledger, is_over: Callable[[], bool]) -> Iterator[bool]:
-    """Look again and again, and print a line for each change; yields whether there was one."""
+    """Polls the pods and prints a line for each change; yields whether there was one."""
     began = time.monotonic()
     while not is_over():
         now = time.monotonic()
@@ -191,7 +191,7 @@ def are_done(stage: GangStage) -> bool:
 
 
 def show(stage: GangStage, screen: Screen, command: str, *more: str) -> None:
-    """`more` arguments are too long to be shown."""
+    """Runs a command and shows its output; the arguments `more` are not shown."""
     with screen.command(command):
         screen.output(stage.kubectl.run(*command.split()[1:], *more))
 
@@ -202,7 +202,7 @@ def title(screen: Screen, text: str) -> None:
 
 
 def farewell(screen: Screen) -> None:
-    """What to do next."""
+    """Prints what to do next."""
     screen.blank()
     screen.output(
         "Next:\n"

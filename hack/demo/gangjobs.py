@@ -1,4 +1,4 @@
-"""The two jobs of the gang demo, and what is seen of them: how many GPUs each holds, and for how long in vain. Pure."""
+"""The two jobs of the gang demo, and how many GPUs each holds, and for how long without running. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from demo.gangstage import GPU
 Object = dict[str, Any]
 
 JOBS = ("blue", "red")
-# A master and its workers, one GPU each: as many as the cluster has.
+# A master and its workers, one GPU each: all GPUs of the cluster.
 REPLICAS = 8
-ROOMY = {"cpu": "500m", GPU: "1"}
+REQUESTS = {"cpu": "500m", GPU: "1"}
 
 
 def manifest(name: str, *, is_gang: bool) -> Object:
-    """A TFJob of REPLICAS pods. Its image is never pulled: nodes are pretended."""
+    """Returns a TFJob of REPLICAS pods. Its image is never pulled, since nodes are simulated."""
     template = {
         "spec": {
             "containers": [
                 {
                     "name": "tensorflow",
                     "image": "localhost/tensorflow",
-                    "resources": {"requests": ROOMY, "limits": {GPU: "1"}},
+                    "resources": {"requests": REQUESTS, "limits": {GPU: "1"}},
                 }
             ]
         }
@@ -38,7 +38,7 @@ def manifest(name: str, *, is_gang: bool) -> Object:
 
 
 def by_job(pods: Sequence[Object]) -> dict[str, list[Object]]:
-    """The pods of each job that hold a GPU now."""
+    """Returns the pods of each job that hold a GPU."""
     found: dict[str, list[Object]] = {name: [] for name in JOBS}
     for pod in pods:
         name = pod["metadata"].get("labels", {}).get("tf_job_name", "")
@@ -57,7 +57,7 @@ def is_running(pod: Object) -> bool:
 
 
 def bar(held: Mapping[str, int]) -> str:
-    """`blue ####....  4 of 8 GPUs      red ####....  4 of 8 GPUs`."""
+    """Returns a line such as `blue ####....  4 of 8 GPUs      red ####....  4 of 8 GPUs`."""
     parts = [
         f"{name:>4} {'█' * count}{'·' * (REPLICAS - count)} {count} of {REPLICAS} GPUs" for name, count in held.items()
     ]
@@ -66,7 +66,7 @@ def bar(held: Mapping[str, int]) -> str:
 
 @dataclass(slots=True)
 class Ledger:
-    """What has been seen so far. Times are seconds since the beginning."""
+    """The observations so far. Times are those passed to `look`, in seconds."""
 
     held: dict[str, int] = field(default_factory=dict)
     complete_at: dict[str, float] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Ledger:
     _since: dict[str, float] = field(default_factory=dict)
 
     def look(self, pods: Sequence[Object], now: float) -> bool:
-        """Take down what is there now; whether a figure has changed."""
+        """Records the pods; returns whether a number has changed."""
         found = by_job(pods)
         held = {name: len(each) for name, each in found.items()}
         for name, each in found.items():
@@ -94,6 +94,6 @@ class Ledger:
         self.in_vain_seconds = max(self.in_vain_seconds, now - self._since.setdefault(name, now))
 
     def is_deadlocked(self) -> bool:
-        """Every job holds something, none has what it needs, and nothing is left."""
+        """Reports whether every job holds GPUs, none holds all that it needs, and none are free."""
         counts = self.held.values()
         return not self.complete_at and sum(counts) == REPLICAS and all(counts)

@@ -1,9 +1,9 @@
-"""Where the gang demo plays: a control plane with two pretended nodes of four GPUs each, and every program of ours.
+"""The environment of the gang demo: a control plane with two simulated nodes of four GPUs each, and all programs.
 
-Nothing needs root, for no container runs: a stand-in for the kubelets (localcluster.fakekubelet) reports pods as
+It does not need root, since no container runs: a fake kubelet (localcluster.fakekubelet) reports pods as
 running. kube-apiserver, both kube-schedulers, the Job controller, the TFJob controller and the gang scheduler are real.
 
-Everything is ended with the block, and by a guard process if the demo is killed.
+Everything ends with the block; a guard process ends it if the demo is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMESPACE = "default"
 NODES = ("node-1", "node-2")
 GPUS_PER_NODE = 4
 GPU = "nvidia.com/gpu"
-# Flags of both programs; an address for probes follows.
+# Flags of both programs; the address for probes follows.
 SERVING = ("--metrics-bind-address", "0", "--health-probe-bind-address")
 
 
@@ -44,7 +44,7 @@ class GangStage:
 
 @contextmanager
 def open_gang_stage(root: Path, screen: Screen) -> Iterator[GangStage]:
-    """Raises `DemoError` in one line if something cannot be had."""
+    """Starts everything. Raises `DemoError` in one line if something is missing."""
     folder = state.stack_dir(NAME)
     found = state.read(folder)
     if state.condition(found) is state.Condition.RUNNING:
@@ -63,11 +63,11 @@ def open_gang_stage(root: Path, screen: Screen) -> Iterator[GangStage]:
 
 @contextmanager
 def stopping(folder: Path, screen: Screen) -> Iterator[None]:
-    """Stops the stack at the end of the block, whatever ends that."""
+    """Stops the stack at the end of the block, also after an error."""
     try:
         yield
     finally:
-        # From here on all is being stopped anyway: a second Ctrl-C would only leave half of it.
+        # A second Ctrl-C must not interrupt the clean-up.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         screen.step("stopping everything")
@@ -77,20 +77,20 @@ def stopping(folder: Path, screen: Screen) -> Iterator[None]:
 @contextmanager
 def _kubelet(plane: ControlPlane) -> Iterator[Api]:
     api = Api.from_kubeconfig(plane.kubeconfig)
-    room = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110", GPU: str(GPUS_PER_NODE)}
-    with FakeKubelet(api, nodes=NODES, resources=room):
+    resources = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110", GPU: str(GPUS_PER_NODE)}
+    with FakeKubelet(api, nodes=NODES, resources=resources):
         yield api
 
 
 def _start_programs(plane: ControlPlane, screen: Screen) -> None:
-    """The controller, the gang scheduler and its kube-scheduler."""
+    """Starts the controller, the gang scheduler and its kube-scheduler."""
     with ports.reserve(3) as (controller, extender, health):
         screen.step(
             "tfjob-controller run; tfjob-controller extender, and a second, unmodified kube-scheduler beside it"
         )
         screen.detail(f"logs: {plane.logs}")
-        # One child after the other, so that two jobs that come at the same time meet: on a real cluster the default
-        # limits of the Job controller see to that.
+        # The limit interleaves the pods of two jobs that are created at the same time: on a real cluster the default
+        # limits of the Job controller have this effect.
         slowly = ["--concurrent-writes", "1"]
         start_program(plane, "run", [*slowly, *SERVING, f"127.0.0.1:{controller}"], controller)
         address = f"127.0.0.1:{extender}"
@@ -99,7 +99,7 @@ def _start_programs(plane: ControlPlane, screen: Screen) -> None:
 
 
 def start_program(plane: ControlPlane, command: str, flags: Sequence[str], port: int) -> None:
-    """`tfjob-controller <command>`, ready; it ends with the stack, whose mark it bears."""
+    """Starts `tfjob-controller <command>` and waits until it is ready; it ends with the stack whose mark it carries."""
     log = plane.logs / f"tfjob-controller-{command}.log"
     argv = [sys.executable, "-m", "tfjob_controller", command, "--kubeconfig", str(plane.kubeconfig), *flags]
     identity = process.spawn(argv, log=log, mark=plane.folder)

@@ -1,4 +1,4 @@
-"""The real kubectl, as the person who watches would call it."""
+"""Runs the real kubectl, as a user would."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ TIMEOUT_SECONDS = 60
 
 
 class KubectlError(Exception):
-    """kubectl ended with an error; the text is what it said."""
+    """kubectl failed; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """One kubectl for one cluster and namespace."""
+    """kubectl for one cluster and namespace."""
 
     binary: Path
     kubeconfig: Path
     namespace: str
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints; raises `KubectlError` with its own words."""
+        """Runs kubectl and returns its output. Raises `KubectlError`."""
         command = [str(self.binary), "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *arguments]
         try:
             done = subprocess.run(
@@ -38,7 +38,7 @@ class Kubectl:
         return done.stdout
 
     def get(self, *arguments: str) -> dict[str, Any]:
-        """An object, or a list of them, as the API has it."""
+        """Returns an object, or a list of objects, as decoded JSON."""
         answer: dict[str, Any] = json.loads(self.run("get", *arguments, "-o", "json"))
         return answer
 

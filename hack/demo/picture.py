@@ -1,4 +1,4 @@
-"""What the live table shows, and what the lines say where there is none: pure functions from API objects."""
+"""The content of the live table, and of the lines without a terminal: pure functions from API objects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One replica as a person sees it."""
+    """One replica, as it is shown."""
 
     replica: str
     pod: str
@@ -43,12 +43,12 @@ class Row:
 
 
 def replica_of(pod: Object) -> str:
-    """`worker-0`, from the labels that every child carries."""
+    """Returns a name such as `worker-0`, from the labels that every child carries."""
     return replica_id_of(pod["metadata"].get("labels", {})) or "?"
 
 
 def state_of(pod: Object) -> str:
-    """The pod's phase, or the reason why a container waits or ended, which says more."""
+    """Returns the pod's phase, or the reason why a container waits or has ended."""
     status = pod.get("status", {})
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
@@ -62,7 +62,7 @@ def state_of(pod: Object) -> str:
 
 
 def rows_of(pods: Sequence[Object]) -> list[Row]:
-    """One row per pod, ordered by replica."""
+    """Returns a row for each pod, ordered by replica."""
     rows = [
         Row(
             replica=replica_of(pod),
@@ -77,7 +77,7 @@ def rows_of(pods: Sequence[Object]) -> list[Row]:
 
 
 def with_gone(known: Mapping[str, Row], rows: Sequence[Row]) -> dict[str, Row]:
-    """By pod: what is there now, and what was there before and has been removed since."""
+    """Returns the rows of existing and of deleted pods, by pod."""
     present = {row.pod: row for row in rows}
     gone = {pod: replace(row, state=REMOVED) for pod, row in known.items() if pod not in present}
     return dict(sorted((gone | present).items(), key=lambda item: (item[1].replica, item[0])))
@@ -88,7 +88,7 @@ def coloured(word: str) -> Text:
 
 
 def picture(job: Object, rows: Iterable[Row], elapsed_seconds: float) -> Group:
-    """The job's phase and why, above the table of its replicas."""
+    """Returns the job's phase and reason, above the table of its replicas."""
     status = job.get("status", {})
     heading = Text.assemble(
         (f"{job['metadata']['name']}  ", "bold"),
@@ -109,25 +109,25 @@ def picture(job: Object, rows: Iterable[Row], elapsed_seconds: float) -> Group:
 
 
 def metrics_of(job: Object) -> str:
-    """`loss=0.02 step=100`: what a TrainJob says of its training."""
+    """Returns the metrics in the status of a TrainJob, such as `loss=0.02 step=100`."""
     return " ".join(f"{each['name']}={each['value']}" for each in job.get("status", {}).get("metrics", ()))
 
 
 def facts(job: Object, rows: Iterable[Row]) -> dict[str, str]:
-    """What there is to tell, by what it is about: the job, why it waits, each replica."""
+    """Returns the facts by subject: the job, its reason, its metrics, and each replica."""
     status = job.get("status", {})
-    told = {job["metadata"]["name"]: f"phase {status.get('phase') or '-'}, state {status.get('state') or '-'}"}
+    found = {job["metadata"]["name"]: f"phase {status.get('phase') or '-'}, state {status.get('state') or '-'}"}
     if reason := status.get("reason"):
-        told["reason"] = str(reason)
+        found["reason"] = str(reason)
     if metrics := metrics_of(job):
-        told["training"] = metrics
+        found["training"] = metrics
     for row in rows:
         restarts = f", restarts: {row.restarts}" if row.restarts else ""
-        told[row.replica] = f"{row.state}{f' on {row.node}' if row.node else ''}{restarts}"
-    return told
+        found[row.replica] = f"{row.state}{f' on {row.node}' if row.node else ''}{restarts}"
+    return found
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A line for each fact that is new, has changed or has gone."""
+    """Returns a line for each fact that was added, changed or removed."""
     lines = [f"{about}: {text}" for about, text in now.items() if before.get(about) != text]
-    return lines + [f"{about}: no more" for about in before if about not in now]
+    return lines + [f"{about}: removed" for about in before if about not in now]

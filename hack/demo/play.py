@@ -1,4 +1,4 @@
-"""What demos of one job have in common: arguments, a stage, signals, exit codes, and the last words."""
+"""The common parts of demos of one job: arguments, environment, signals, exit codes, and the final output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The image that the sample names, and how another one is asked for."""
+    """The image that the sample names, and how to request another one."""
 
     flag: str
     variable: str
@@ -34,7 +34,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """`commands`: what to try on what was left running; `keep`: how it is left running."""
+    """`commands` are for the cluster that is kept running; `keep` is the command that keeps it."""
 
     sample: str
     commands: tuple[str, ...]
@@ -44,7 +44,7 @@ class Farewell:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """`run` is given the image, and says whether all checks hold."""
+    """One demo. `run` gets the image and returns whether all checks hold."""
 
     program: str
     description: str
@@ -54,11 +54,11 @@ class Play:
 
 
 def perform(play: Play) -> int:
-    """Run the demo; returns the exit code."""
+    """Runs the demo and returns the exit code."""
     arguments = _parser(play).parse_args()
     screen = Screen(Console(highlight=False))
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
     try:
         with open_stage(ROOT, arguments.keep, screen, play.image.default) as stage:
             passed = play.run(stage, screen, arguments.image)
@@ -83,7 +83,7 @@ def _parser(play: Play) -> argparse.ArgumentParser:
 
 
 def remove_earlier(stage: Stage, screen: Screen, subject: Subject) -> None:
-    """The job of an earlier demo. On a cluster that is not ours one that still runs may be somebody's: not touched."""
+    """Deletes the job of an earlier demo, except for a running one on a foreign cluster, which may be a user's."""
     kind, name = subject.kind, subject.name
     if not stage.kubectl.exists(kind, name):
         return
@@ -95,7 +95,7 @@ def remove_earlier(stage: Stage, screen: Screen, subject: Subject) -> None:
 
 
 def spread_checks(stage: Stage, seen: Seen) -> list[Check]:
-    """On our own two nodes the pods must use both; an existing cluster may have one only."""
+    """Checks that pods use both of our own nodes; an existing cluster may have only one node."""
     return [check_spread(seen.nodes, stage.own_nodes)] if stage.own_nodes else []
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a program of ours: until `/readyz` says yes, the program ends, or patience does."""
+"""Waits for a program of this project: until `/readyz` succeeds, the program ends, or the time limit is reached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.1
 
 
 def wait_ready(identity: Identity, address: str, name: str, log: Path, begin: int = 0) -> None:
-    """Raises `DemoError` with what it said last, in `log` from byte `begin` on, or why it is not ready yet."""
+    """Raises `DemoError` with the last line of `log` after byte `begin`, or the reason why it is not ready."""
     deadline, answer = time.monotonic() + TIMEOUT_SECONDS, "nothing"
     while time.monotonic() < deadline:
         if not process.is_alive(identity):

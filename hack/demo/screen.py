@@ -1,4 +1,4 @@
-"""How the demo speaks: steps, what the steps say, commands and what they print. Lines are never folded."""
+"""The output of the demo: steps and their details, commands and their output. Lines are never wrapped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A terminal, or whatever standard output is: then without colours and without a live picture."""
+    """Standard output: a terminal, or else without colours and without a live table."""
 
     console: Console
 
@@ -28,18 +28,18 @@ class Screen:
         self._line(("==> ", "bold cyan"), text)
 
     def detail(self, text: str) -> None:
-        """Something of the present step."""
+        """Prints a detail of the current step."""
         self._line("    ", (text, "dim"))
 
     @contextmanager
     def command(self, text: str) -> Iterator[None]:
-        """What stands in the block is what the command prints."""
+        """Prints a command; the block prints its output."""
         self._line(("$ ", "bold"), (text, "bold"))
         yield
         self.blank()
 
     def output(self, text: str) -> None:
-        """Another program's words, as they are."""
+        """Prints the output of a program unchanged."""
         self.console.out(text.rstrip("\n"), highlight=False)
 
     def check(self, check: Check) -> None:

@@ -1,7 +1,8 @@
-"""Where the demo plays: a cluster, the CRDs, a running controller.
+"""The environment of the demo: a cluster, the CRDs, a running controller.
 
-Whatever it starts it ends: at once on Ctrl-C, else at the end, unless it is kept (KEEP=1). What was there before stays:
-a stack that runs already is used, and a controller that an earlier demo left there is replaced by one that stays too.
+The demo ends all that it starts: at once on Ctrl-C, otherwise at the end, unless it is kept (KEEP=1). It keeps what
+existed before: a stack that already runs is used, and the controller of an earlier demo is replaced by one that remains
+too.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from localcluster.process import Identity
 
 NODES = 2
 NAMESPACE = "default"
-# The state folder of the controller where the cluster is somebody else's.
+# The state folder of the controller on a foreign cluster.
 GUEST_NAME = "demo"
 STOP_GRACE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`nodes` is 0 on a cluster that is not ours; `folder` has its logs, and marks the controller."""
+    """`nodes` is 0 on a foreign cluster; `folder` contains logs and is the mark of the controller."""
 
     folder: Path
     kubeconfig: Path
@@ -40,7 +41,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`own_nodes` is 0 on a cluster that is not ours; `stays`: the controller goes on when the demo has ended."""
+    """`own_nodes` is 0 on a foreign cluster; `stays` means that the controller continues after the demo."""
 
     kubectl: Kubectl
     own_nodes: int
@@ -51,9 +52,7 @@ class Stage:
 
 @contextmanager
 def open_stage(root: Path, keep: bool, screen: Screen, image: str = images.TENSORFLOW) -> Iterator[Stage]:
-    """Cluster with nodes that have the image, CRDs and controller; raises `DemoError` in one line if one of them cannot
-    be had.
-    """
+    """Yields a cluster with CRDs and controller, and with the image on its nodes. Raises `DemoError` in one line."""
     try:
         with _cluster(keep, screen, image) as cluster:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), cluster.kubeconfig, NAMESPACE)
@@ -69,7 +68,7 @@ def open_stage(root: Path, keep: bool, screen: Screen, image: str = images.TENSO
 def _cluster(keep: bool, screen: Screen, image: str) -> Iterator[Cluster]:
     existing = stack.existing_kubeconfig()
     if existing is None or stack.is_own(existing):
-        # A stack of ours, the default one unless KUBECONFIG names another.
+        # Our own stack, the default one unless KUBECONFIG names another.
         folder = Path(existing).parent if existing else state.stack_dir()
         with _own_cluster(folder, keep, screen, image) as cluster:
             yield cluster
@@ -86,7 +85,7 @@ def _own_cluster(folder: Path, keep: bool, screen: Screen, image: str) -> Iterat
     was_there = state.condition(found) is state.Condition.RUNNING
     _refuse_borrowed(found)
     screen.step(f"a control plane and {NODES} nodes" + (", which are running already" if was_there else ""))
-    # Before the nodes are made: then they start with the image, instead of being given it one by one.
+    # Images are prepared first, so that the nodes start with them.
     nodes.prepare([image], screen.detail, screen.console, tools=["kubectl"])
     screen.detail(f"image {image}: {images.path(image)}")
     with _ending(lambda: _stop_cluster(folder, screen), keep, was_there):
@@ -98,14 +97,14 @@ def _own_cluster(folder: Path, keep: bool, screen: Screen, image: str) -> Iterat
 
 
 def _refuse_borrowed(found: state.StackState | None) -> None:
-    """A stack that goes with its owner is no ground to stand on."""
+    """Raises `DemoError` for a stack that ends with its owner, which may end during the demo."""
     owner = found.owner if found is not None and found.boot_id == process.boot_id() else None
     if owner is not None and process.is_alive(owner):
         raise DemoError(f"another demo is running (process {owner.pid}): wait until it ends")
 
 
 def _revive(folder: Path, screen: Screen) -> None:
-    """Somebody may have played with node-kill on a stack that was left running."""
+    """Restarts nodes that a user has killed with node-kill on a stack that was kept running."""
     for node in nodes.status(folder):
         if node["condition"] == "dead":
             screen.detail(f"{node['name']} is dead: restarting it")
@@ -119,20 +118,20 @@ def _stop_cluster(folder: Path, screen: Screen) -> None:
 
 @contextmanager
 def _ending(end: Callable[[], None], keep: bool, was_there: bool) -> Iterator[None]:
-    """Calls `end` after the block, whatever ends that; not if it `was_there` before, nor if it is to be kept.
+    """Calls `end` after the block, also after an error, unless the object existed before or is to be kept.
 
-    An interrupted demo keeps nothing: nobody has seen yet what there would be to keep.
+    An interrupted demo keeps nothing.
     """
     stays = was_there
     try:
         yield
         stays = stays or keep
     except (DemoError, KubectlError, LocalClusterError):
-        stays = stays or keep  # to be looked at
+        stays = stays or keep  # for an investigation
         raise
     finally:
         if not stays:
-            # From here on all is being stopped anyway: a second Ctrl-C would only leave half of it.
+            # A second Ctrl-C must not interrupt the clean-up.
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             end()
@@ -140,7 +139,10 @@ def _ending(end: Callable[[], None], keep: bool, was_there: bool) -> Iterator[No
 
 @contextmanager
 def _controller(cluster: Cluster, keep: bool, screen: Screen) -> Iterator[tuple[str, bool]]:
-    """`tfjob-controller run`, ready: where it serves, and whether it stays. `cluster-down` finds it by its mark."""
+    """Starts `tfjob-controller run` and waits until it is ready; yields its address and whether it remains.
+
+    `cluster-down` finds it by its mark.
+    """
     was_there = end_controllers(cluster.folder)
     log = cluster.folder / "logs" / "tfjob-controller.log"
     state.make_private(log.parent)
@@ -169,7 +171,7 @@ def _stop_controller(identity: Identity, screen: Screen) -> None:
 
 
 def end_controllers(folder: Path) -> bool:
-    """End the controller of an earlier demo, for two would work on the same jobs; whether there was one."""
+    """Ends the controller of an earlier demo, since two would act on the same jobs; returns whether there was one."""
     found = False
     for identity in process.marked(folder):
         with suppress(OSError):

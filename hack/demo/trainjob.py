@@ -30,7 +30,7 @@ SUBJECT = Subject("trainjob", JOB, "train_job_name")
 NODE_0 = f"train_job_name={JOB},job_type=node,batch.kubernetes.io/job-completion-index=0"
 JOB_TIMEOUT_SECONDS = 300
 SAMPLE_IMAGE = "localhost/torch"
-# So that there is something to look at: the sample alone is done in a second.
+# The sample is slowed down, since it ends within a second.
 PACE = {"STEPS": "150", "STEP_SECONDS": "0.15"}
 RANKS = 4
 _SERIES = "tfjob_training_metric{"
@@ -38,7 +38,7 @@ _SERIES = "tfjob_training_metric{"
 
 @dataclass(slots=True)
 class Scrape:
-    """The job's series at /metrics, as they were seen last."""
+    """The last observed series of the job at /metrics."""
 
     address: str
     seen: dict[str, str] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Scrape:
 
 
 def main() -> int:
-    """Run the demo; returns the exit code."""
+    """Runs the demo and returns the exit code."""
     image = Image("--image", "TORCH_IMAGE", SAMPLE_IMAGE, "image with PyTorch that the cluster can pull")
     return perform(Play("make demo-trainjob", __doc__ or "", image, run, farewell))
 
 
 def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """The job itself: apply, follow, log, events, checks. True if all checks hold."""
+    """Runs the job: apply, follow, log, events, checks. Returns whether all checks hold."""
     kubectl = stage.kubectl
     remove_earlier(stage, screen, SUBJECT)
     screen.step(f"kubectl apply -k {RUNTIMES}")
@@ -76,7 +76,7 @@ def run(stage: Stage, screen: Screen, image: str) -> bool:
 
 
 def manifest(image: str) -> str:
-    """The sample, at a pace that can be followed."""
+    """Returns the sample, slowed down so that it can be followed."""
     objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
     trainer = objects[-1]["spec"]["trainer"]
     trainer["image"] = image
@@ -85,7 +85,7 @@ def manifest(image: str) -> str:
 
 
 def show_end(kubectl: Kubectl, screen: Screen, scrape: Scrape) -> str:
-    """What a user would look at now; returns the log of node 0."""
+    """Shows the results as a user would; returns the log of node 0."""
     with screen.command(f"kubectl logs -l {NODE_0} --tail=5"):
         log = kubectl.run("logs", "-l", NODE_0, "--tail=-1")
         screen.output("\n".join(log.splitlines()[-5:]))
@@ -106,7 +106,7 @@ def check_end(job: Object) -> Check:
 
 
 def check_training(log: str) -> Check:
-    """By rank 0's last words."""
+    """Checks the last lines of rank 0."""
     found = re.search(r"^rank 0: loss (\S+) -> (\S+), (\d+) ranks agree$", log, re.MULTILINE)
     if found is None:
         return Check(False, "the log of node 0 does not show that the ranks agree")
@@ -115,7 +115,7 @@ def check_training(log: str) -> Check:
 
 
 def check_metrics(job: Object, scrape: Scrape) -> Check:
-    """In the status and, while it ran, at /metrics."""
+    """Checks the metrics in the status and, while the job ran, at /metrics."""
     names = {each["name"] for each in job.get("status", {}).get("metrics", ())}
     served = any('metric="loss"' in series for series in scrape.seen)
     holds = {"loss", "step"} <= names and served
@@ -123,7 +123,7 @@ def check_metrics(job: Object, scrape: Scrape) -> Check:
 
 
 def farewell(stage: Stage) -> Farewell:
-    """What to try next."""
+    """Prints what to try next."""
     return Farewell(
         sample=str(SAMPLE),
         commands=(

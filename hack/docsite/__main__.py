@@ -12,7 +12,7 @@ from docsite.offline import fetched_from_elsewhere
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "site"
 
-# Everything is read anew: a page's place in the navigation stands in another page.
+# All pages are read again, since the position of a page in the navigation is defined in another page.
 STRICT = ("--fresh-env", "--fail-on-warning", "--keep-going", "--quiet")
 
 

@@ -126,7 +126,7 @@ _LABEL = {"description": "The value of a label of its pods.", "type": "string", 
 GANG = CustomKind(
     GANGS,
     source="src/tfjob_controller/api/gang.py",
-    description="Pods that run all together or not at all. Whoever owns it creates them once it is admitted.",
+    description="Pods that run all together or not at all. Its owner creates them once it is admitted.",
     short_name="gg",
     spec=GangSpec,
     asks="What must run together, and how long it may wait.",

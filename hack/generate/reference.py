@@ -32,7 +32,7 @@ from tfjob_controller.trainer.state.observed import (
 
 _PHASES = (PHASE_CREATING, PHASE_RUNNING, PHASE_CLEAN_UP, PHASE_DONE)
 
-_STANDING = ("MISSING_CHIEF", "CHIEF_OUTSIDE", "CHIEF_NEVER_ENDS", "WORKER_REPLICAS_WITHOUT_WORKER",
+_OF_SPECS = ("MISSING_CHIEF", "CHIEF_OUTSIDE", "CHIEF_NEVER_ENDS", "WORKER_REPLICAS_WITHOUT_WORKER",
              "MIN_WORKERS_ABOVE_WORKERS", "AUTOSCALING_WITHOUT_WORKER", "MIN_ABOVE_MAX", "WORKERS_OUTSIDE",
              "MIN_WORKERS_TWICE", "CHIEF_MAY_LEAVE", "BAD_PATTERN",
              "MASTER_REPLICAS", "TEMPLATE_MISSING", "CONTAINER_MISSING")  # fmt: skip
@@ -80,7 +80,7 @@ def render_tfjob() -> str:
         "same reason.",
         "## Rules",
         "The API server refuses a job that breaks one of these, beside the types and limits above:",
-        _sentences(_STANDING),
+        _sentences(_OF_SPECS),
         "and, once `RuntimeId` is set, a change that does:",
         _sentences(_OF_CHANGES),
         _TEMPLATES,

@@ -97,8 +97,8 @@ PROGRESS_RULES: list[Rule] = [
     ),
 ]
 
-# What a job must be at any time.
-_STANDING_RULES = [
+# Conditions that a spec must meet at any time.
+_STATIC_RULES = [
     rule_of(
         f"self.replicaSpecs.exists(r, r.tfReplicaType == {_chief('self')})",
         says.MISSING_CHIEF,
@@ -189,7 +189,7 @@ _CHANGE_RULES = [
     _once_started(f"{_total_steps('self')} == {_total_steps('oldSelf')}", says.TOTAL_STEPS_FIXED, ".autoscaling"),
 ]
 
-SPEC_RULES: list[Rule] = _STANDING_RULES + _CHANGE_RULES
+SPEC_RULES: list[Rule] = _STATIC_RULES + _CHANGE_RULES
 
 GANG_SPEC_RULES: list[Rule] = [
     rule_of(

@@ -69,7 +69,7 @@ def _struct(info: inspect.StructType, extras: Extras) -> Schema:
 
 def _laid_over(schema: Schema, extras: Mapping[tuple[str, str], Schema], struct: str, field_name: str) -> Schema:
     extra = extras.get((struct, field_name), {})
-    # A map whose keys are told is an object.
+    # A map with known keys is an object.
     kept = {name: each for name, each in schema.items() if name != "additionalProperties" or "properties" not in extra}
     return kept | extra
 

@@ -74,7 +74,7 @@ TRAINJOB = CustomKind(
         ("Nodes", ".status.nodes", "Nodes that are ready or succeeded, of those wanted.", False, "string"),
         ("Runtime", ".status.runtime", "The runtime that the job uses.", False, "string"),
         ("Reason", ".status.reason", "Why.", True, "string"),
-        ("Restarts", ".status.restarts", "How often all nodes were started anew.", True, "integer"),
+        ("Restarts", ".status.restarts", "How often all nodes were restarted.", True, "integer"),
     ),
     extras=Extras(
         of_type={

@@ -11,7 +11,7 @@ from tfjob_controller.api.trainjob import validation as validation
 from tfjob_controller.api.trainjob.types import ROLES
 
 # By name, so that a test can see that none is left out.
-STANDING = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOURCE", "UNKNOWN_TARGET",
+OF_SPECS = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOURCE", "UNKNOWN_TARGET",
             "URI_WITH_LOGIN", "MODEL_MISSING", "MODEL_TWICE", "DATASET_COVERED", "MODEL_COVERED", "LABEL_WORDS",
             "BAD_METRIC", "ELASTIC_BOUNDS", "NODES_OUTSIDE", "ELASTIC_ALIAS", "ELASTIC_TORCH_ONLY")  # fmt: skip
 OF_CHANGES = ("RUNTIME_REF_FIXED", "MANAGED_BY_FIXED", "ELASTIC_FIXED", "STARTED_FIXED")
@@ -53,7 +53,7 @@ def render_trainjob() -> str:
         "Failed.",
         "## Rules",
         "The API server refuses a job that breaks one of these, beside the types and limits above:",
-        _sentences(STANDING),
+        _sentences(OF_SPECS),
         "These names are reserved in `env`: " + ", ".join(map(code, validation.RESERVED_ENV)) + ".",
         "At any time it refuses a change of runtimeRef and managedBy; once the job has started, which is when its "
         "status has a phase, others too:",

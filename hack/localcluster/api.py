@@ -58,7 +58,7 @@ class Api:
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, pool_size: int = 16) -> Self:
-        """The current context of a kubeconfig with a token or a client certificate. Raises LocalClusterError."""
+        """Returns a client for a kubeconfig with a token or a client certificate. Raises LocalClusterError."""
         config = yaml.safe_load(Path(path).read_text())
         context = _named(config, "contexts", config["current-context"])["context"]
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
@@ -71,7 +71,7 @@ class Api:
         return api
 
     def as_token(self, token: str) -> Api:
-        """The same server with another token and its own connections."""
+        """Returns a client of the same server with another token and its own connections."""
         other = Api.__new__(Api)
         other._server = self._server
         other._headers = {"Authorization": f"Bearer {token}"}
@@ -96,7 +96,7 @@ class Api:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Object:
-        """The decoded answer. Raises RefusedError for any status above 299 and urllib3's HTTPError for none at all."""
+        """Returns the decoded response. Raises RefusedError for a status above 299, and urllib3's HTTPError."""
         answer = self._pool.request(
             method,
             self._url(path, query),
@@ -143,7 +143,7 @@ class Api:
         return self.request("PATCH", path, body, content_type=content_type)
 
     def apply(self, path: str, body: Any, manager: str = "localcluster") -> Object:
-        """Server-side apply: creates or changes the object."""
+        """Creates or changes the object with server-side apply."""
         query = {"fieldManager": manager, "force": "true"}
         return self.request("PATCH", path, body, query=query, content_type=APPLY_PATCH)
 
@@ -158,7 +158,7 @@ class Api:
         return True
 
     def watch(self, path: str, query: Mapping[str, str] | None = None) -> Watch:
-        """Opens one watch that begins with the present objects. Raises RefusedError, and urllib3's HTTPError."""
+        """Opens one watch that begins with the existing objects. Raises RefusedError, and urllib3's HTTPError."""
         streaming = {"watch": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         answer = self._pool.request(
             "GET",

@@ -57,7 +57,7 @@ class Settings:
 
 
 def pack(folder: Path, target: Path) -> Layer:
-    """A layer of all that is in `folder`. Needs root for other owners' files; raises LocalClusterError."""
+    """Returns a layer of all files in `folder`. Needs root for files of other users. Raises LocalClusterError."""
     argv = ["tar", "--create", "--sort=name", "--numeric-owner", f"--mtime=@{TIME_SECONDS}", "--format=gnu"]
     with subprocess.Popen([*argv, "--directory", str(folder), "."], stdout=subprocess.PIPE) as tar:
         assert tar.stdout is not None  # noqa: S101 - it is a pipe
@@ -69,7 +69,7 @@ def pack(folder: Path, target: Path) -> Layer:
 
 
 def unpack(layer: Layer, target: Path) -> None:
-    """The layer's files in `target`. Needs root; raises LocalClusterError."""
+    """Extracts the layer's files to `target`. Needs root. Raises LocalClusterError."""
     argv = ["tar", "--extract", "--numeric-owner", "--preserve-permissions", "--directory", str(target)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as tar, layer.path.open("rb") as content:
         assert tar.stdin is not None  # noqa: S101 - it is a pipe
@@ -141,7 +141,7 @@ def _read(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> Any:
-    """Copies everything, and returns its SHA-256."""
+    """Copies all bytes and returns their SHA-256."""
     digest = hashlib.sha256()
     while block := source.read(_BLOCK):
         digest.update(block)

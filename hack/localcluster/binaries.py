@@ -96,7 +96,7 @@ def ensure(name: str, report: Report = to_stderr) -> Path:
 def ensure_all(names: Iterable[str], report: Report = to_stderr, board: Board | None = None) -> dict[str, Path]:
     """Returns the paths of several programs. Raises LocalClusterError for unknown names and for builds that fail.
 
-    `board` shows the progress of a build; without one, a board is made.
+    `board` shows the progress of a build; without one, a board is created.
     """
     programs = [_program(name) for name in dict.fromkeys(names)]
     found = {program.name: path for program in programs if (path := find(program)) is not None}
@@ -116,7 +116,7 @@ def find(program: Program) -> Path | None:
 
 
 def kubernetes_version() -> str:
-    """v1.36.3, as pinned."""
+    """Returns the pinned version of Kubernetes, such as v1.36.3."""
     return _program("kube-apiserver").version
 
 
@@ -128,7 +128,7 @@ def _program(name: str) -> Program:
 
 @functools.cache
 def _fits(path: str, version_arguments: tuple[str, ...], version: str) -> bool:
-    """Whether a program on PATH is of the same minor version as the pinned one."""
+    """Reports whether a program on PATH has the same minor version as the pinned one."""
     try:
         done = subprocess.run([path, *version_arguments], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

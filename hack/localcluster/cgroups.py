@@ -2,7 +2,7 @@
 
 cgroup v1 mounts one hierarchy per controller (`/sys/fs/cgroup/memory`, …, and `systemd` without any); the kubelet wants
 its root in each of them beforehand, and in `cpuset` with processors and memory nodes filled in, or nothing can run
-there. cgroup v2 has one tree, where a parent hands controllers down through `cgroup.subtree_control` (written by the
+there. cgroup v2 has one tree, where a parent enables controllers through `cgroup.subtree_control` (written by the
 kernel's documentation, not tried here).
 """
 
@@ -44,7 +44,7 @@ def hierarchies() -> list[Path]:
 
 
 def make(group: str) -> None:
-    """Make `group` ("tfj200/1") with all its parents, ready to hold processes."""
+    """Creates `group` ("tfj200/1") with all its parents, so that processes can be added."""
     for root in hierarchies():
         folder = root
         for part in Path(group).parts:
@@ -65,9 +65,9 @@ def _fill_cpuset(folder: Path) -> None:
 
 
 def limit_memory(group: str, limit_bytes: int, pid: int) -> None:
-    """Put a process into a group that exists; the kernel kills it when the group's memory exceeds the limit.
+    """Adds a process to an existing group; the kernel kills it when the group's memory exceeds the limit.
 
-    Raises OSError where this user may not.
+    Raises OSError if this user may not do that.
     """
     folder, name = (MOUNT, "memory.max") if is_unified() else (MOUNT / "memory", "memory.limit_in_bytes")
     (folder / group / name).write_text(str(limit_bytes))
@@ -75,7 +75,7 @@ def limit_memory(group: str, limit_bytes: int, pid: int) -> None:
 
 
 def memory_kills(group: str) -> int:
-    """How often the kernel has killed in the group for lack of memory."""
+    """Returns how often the kernel has killed a process of the group for lack of memory."""
     folder, name = (MOUNT, "memory.events") if is_unified() else (MOUNT / "memory", "memory.oom_control")
     lines = (folder / group / name).read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
@@ -85,13 +85,13 @@ def processes(group: str) -> set[int]:
     """Returns the ids of all processes in the group and below it, as this machine numbers them."""
     found: set[int] = set()
     for file in (path for folder in _folders(group) for path in folder.rglob("cgroup.procs")):
-        with contextlib.suppress(OSError):  # the group was just removed, or it is threaded
+        with contextlib.suppress(OSError):  # The group was just removed, or it is threaded.
             found.update(int(line) for line in file.read_text().split())
     return found
 
 
 def _folders(group: str) -> list[Path]:
-    """The group wherever it exists, also in a hybrid machine's `unified`, where runc puts things unasked."""
+    """Returns the folders of the group, also in a hybrid machine's `unified`, where runc creates groups as well."""
     return [folder for root in (MOUNT, *sorted(MOUNT.glob("*"))) if (folder := root / group).is_dir()]
 
 
@@ -111,5 +111,5 @@ def remove(group: str) -> None:
 
 def _remove_tree(folder: Path) -> None:
     for below, _, _ in os.walk(folder, topdown=False):
-        with contextlib.suppress(OSError):  # it is busy until its last process is reaped, so try again
+        with contextlib.suppress(OSError):  # The group is busy until its last process is reaped.
             os.rmdir(below)

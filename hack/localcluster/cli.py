@@ -1,7 +1,7 @@
 """`python -m localcluster`: up, down, status, node-kill, node-start, image.
 
 Standard output is for programs (`up`: the kubeconfig's path; `status`: the status; `image`: the tar's path);
-everything for people goes to standard error. Errors are one line and exit code 1, wrong usage 2, Ctrl-C 130.
+all messages go to standard error. Errors are one line and exit code 1, wrong usage 2, Ctrl-C 130.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from localcluster.report import to_stderr
 from localcluster.status import as_text, collect
 
 INTERRUPTED = 128 + signal.SIGINT
-_DESCRIPTION = "A real Kubernetes control plane on this machine, with real nodes if asked for (root on Linux)."
+_DESCRIPTION = "A real Kubernetes control plane on this machine, with real nodes on request (root on Linux)."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: stop what is being started
+        signal.signal(number, signal.default_int_handler)  # Like Ctrl-C: stops what is being started.
     try:
         check_platform()
         run: Callable[[argparse.Namespace], None] = chosen.run
         run(chosen)
     except KeyboardInterrupt:
-        to_stderr("interrupted: what was being started is stopped again")
+        to_stderr("interrupted: stopped everything that was being started")
         return INTERRUPTED
     except LocalClusterError as error:
         to_stderr(f"error: {error}")
@@ -47,16 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     up = _command(commands, "up", _up, "start a stack; the last line on standard output is its kubeconfig's path")
     up.add_argument("--nodes", type=_node_count, default=0, metavar="N", help="with N real nodes (default: none)")
-    down = _command(commands, "down", _down, "stop it and leave nothing behind but its logs")
+    down = _command(commands, "down", _down, "stop it and remove everything but its logs")
     down.add_argument("--all", action="store_true", help="all stacks of this user, with or without a record")
     status = _command(commands, "status", _status, "what runs, and where its logs are")
     status.add_argument("-o", "--output", choices=("text", "json"), default="text")
     for name, run, text in (
-        ("node-kill", _node_kill, "kill a node as a power cut would"),
+        ("node-kill", _node_kill, "kill a node, like a power failure"),
         ("node-start", _node_start, "start a killed node again"),
     ):
         _command(commands, name, run, text).add_argument("number", type=int, metavar="N", help="1, 2, ...")
-    image = _command(commands, "image", _image, "build an image, give it to the nodes that run, print its tar's path")
+    image = _command(commands, "image", _image, "build an image, load it on running nodes, print its tar's path")
     image.add_argument(
         "image", metavar="IMAGE", help="localhost/tensorflow, localhost/tfjob-controller, localhost/base"
     )
@@ -117,9 +117,9 @@ def _status(chosen: argparse.Namespace) -> None:
     next_step = {
         "absent": _make("cluster-up", chosen),
         "running": f"export KUBECONFIG={status.get('kubeconfig')}",
-        "starting": "wait, or if nobody starts it any more: " + _make("cluster-down", chosen),
+        "starting": "wait; if its start was interrupted: " + _make("cluster-down", chosen),
     }
-    to_stderr(f"next:   {next_step.get(str(status['condition']), _make('cluster-up', chosen) + ' starts it afresh')}")
+    to_stderr(f"next:   {next_step.get(str(status['condition']), _make('cluster-up', chosen) + ' starts a new one')}")
 
 
 def _node_kill(chosen: argparse.Namespace) -> None:
@@ -135,7 +135,7 @@ def _node_start(chosen: argparse.Namespace) -> None:
 
 
 def _image(chosen: argparse.Namespace) -> None:
-    from localcluster import images, nodes  # imported here, since most stacks have no nodes
+    from localcluster import images, nodes  # Imported here, since most stacks have no nodes.
 
     if nodes.exists(_folder(chosen)):
         nodes.load_image(_folder(chosen), chosen.image)
@@ -147,5 +147,5 @@ def _folder(chosen: argparse.Namespace) -> Path:
 
 
 def _make(target: str, chosen: argparse.Namespace) -> str:
-    """Returns the make command for this stack."""
+    """Returns the command line of make for this stack."""
     return f"make {target}" + ("" if chosen.name == state.DEFAULT_NAME else f" NAME={chosen.name}")

@@ -6,21 +6,21 @@
     plane.server, plane.token            # https://127.0.0.1:PORT and admin's token
     plane.certificate                    # Path of the server's CA bundle
     plane.kubeconfig_of(User("system:node:node-1", ("system:nodes",)))   # for each of Options.users
-    plane.kill("kube-apiserver")         # SIGKILL, returns when it is gone
+    plane.kill("kube-apiserver")         # SIGKILL, returns when it has ended
     plane.start_program("kube-apiserver")   # same port, same flags; returns when it is ready
     plane.compact_etcd()
-    plane.stop()                         # nothing is left but the logs; also usable as a context manager
+    plane.stop()                         # only the logs remain; also usable as a context manager
 
 `ControlPlane.attach(folder)` gives the same object for a stack that another process started. `Options`
 (localcluster.programs) takes the bind address, users, flags for each program and the scheduler's configuration:
 nodes bind kube-apiserver to their bridge's address, say `kubelets=True, service_account_admission=True`, and add their
 flags. Other programs of a stack (kubelets, ...) are started with `process.spawn(..., mark=folder)`, so that `stop`
-finds them whatever happens; folders and files of their own may lie in the state folder, and go with it.
+finds them in any case; their own folders and files may be in the state folder and are removed with it.
 
 Without `owner`, a stack runs until `stop` is called, here or in another process. With an owner, a small guard process
 stops the stack when the owner has ended for any reason.
 
-For one thread at a time. Errors are LocalClusterError: one line with the remedy.
+Not thread-safe. Errors are LocalClusterError: one line with the remedy.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TELLING = re.compile(r"\berror\b|\bfailed\b|not defined|unknown flag|panic:|fat
 
 
 class ControlPlane:
-    """One stack, by its state folder."""
+    """One stack, identified by its state folder."""
 
     def __init__(
         self, folder: Path, options: Options | None = None, *, owner: Identity | None = None, report: Report = to_stderr
@@ -108,7 +108,7 @@ class ControlPlane:
 
     @property
     def token(self) -> str:
-        """The admin's token, which must never be printed."""
+        """The token of the admin, which must never be printed."""
         config = json.loads(self.kubeconfig.read_bytes())
         return str(config["users"][0]["user"]["token"])
 
@@ -127,9 +127,9 @@ class ControlPlane:
         return found
 
     def start(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
-        """Start all programs and wait until they are ready; a stack that runs here already is left as it is.
+        """Starts all programs and waits until they are ready; a stack that already runs in this folder is not changed.
 
-        Whatever an earlier, broken or stale stack left in the folder is cleaned up first. If anything goes wrong,
+        Remains of an earlier, broken or stale stack in the folder are removed first. After any error,
         Ctrl-C included, all is stopped again.
         """
         check_platform()
@@ -145,19 +145,19 @@ class ControlPlane:
                 raise
 
     def stop(self) -> None:
-        """End every process of this stack and remove its data and keys. Logs stay. Nothing to stop is no error."""
+        """Ends every process of this stack and removes its data and keys. Logs remain. Does nothing if none exists."""
         with state.locked(self._folder):
             self._stop()
 
     def kill(self, name: str) -> None:
-        """SIGKILL one program, as a crash would, and return when it is gone."""
+        """Kills one program with SIGKILL, like a crash, and returns when it has ended."""
         with state.locked(self._folder):
             record = self._record(self.state(), name)
             if record.identity is not None and process.end([record.identity]):
                 raise LocalClusterError(f"{name} (pid {record.identity.pid}) did not end")
 
     def start_program(self, name: str, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
-        """Start one program again, as it was started first, and wait until it is ready. It may run already."""
+        """Starts one program again with the same flags and waits until it is ready. It may already run."""
         with state.locked(self._folder):
             found = self.state()
             record = self._record(found, name)
@@ -166,7 +166,7 @@ class ControlPlane:
             self._wait(found, name, time.monotonic() + timeout_seconds)
 
     def compact_etcd(self) -> int:
-        """Forget all revisions but the last, physically; that revision.
+        """Compacts etcd to the latest revision, also on disk, and returns that revision.
 
         kube-apiserver still answers old versions from its watch cache: restart it after this to see 410 Gone.
         """
@@ -176,7 +176,7 @@ class ControlPlane:
         return revision
 
     def is_healthy(self, name: str) -> bool:
-        """Whether a program answers that it is ready."""
+        """Reports whether a program responds that it is ready."""
         return self._check(self.state(), name)()
 
     def _start(self, paths: dict[str, Path], deadline: float) -> None:
@@ -251,7 +251,7 @@ class ControlPlane:
         state.write(self._folder, found)
 
     def _wait(self, found: StackState, name: str, deadline: float, token: str = "") -> None:
-        """Until it is ready; raises LocalClusterError with the log's last line if it ends or takes too long."""
+        """Waits until it is ready. Raises LocalClusterError with the log's last line if it ends or takes too long."""
         record = self._record(found, name)
         is_ready = self._check(found, name, token)
         while not is_ready():
@@ -288,13 +288,13 @@ class ControlPlane:
 
 
 def end_processes(folder: Path) -> None:
-    """SIGKILL everything that carries the folder's mark: nothing here has to be saved. The guard goes last.
+    """Kills every process that carries the folder's mark, the guard last. No data has to be saved.
 
-    Raises LocalClusterError if some processes do not end (uninterruptible in the kernel).
+    Raises LocalClusterError if some processes do not end, since they are uninterruptible in the kernel.
     """
     found = state.read(folder)
     guard = found.programs[GUARD].identity if found and GUARD in found.programs else None
-    # Twice: a program may have started another one while it was being ended.
+    # This is done twice, since a program may have started another one while it was being ended.
     for _ in range(2):
         remaining = process.end(identity for identity in process.marked(folder) if identity != guard)
     if guard is not None and guard != process.myself():
@@ -305,7 +305,7 @@ def end_processes(folder: Path) -> None:
 
 
 def check_platform() -> None:
-    """Raises LocalClusterError with the remedy where this package cannot work."""
+    """Raises LocalClusterError with the remedy on platforms where this package cannot work."""
     if sys.platform != "linux":
         raise LocalClusterError(
             "the local cluster needs Linux: name an existing cluster instead (kind, minikube, a real one): KUBECONFIG=…"
@@ -313,7 +313,7 @@ def check_platform() -> None:
 
 
 def _last_words(log: Path) -> str:
-    """The line of a log that says best why its program ended: usage texts may follow the error."""
+    """Returns the line of a log that best explains why its program ended: usage texts may follow the error."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TELLING.search(line)]
-    return (telling or lines or ["it wrote nothing"])[-1][:300]
+    return (telling or lines or ["it printed nothing"])[-1][:300]

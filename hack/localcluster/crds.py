@@ -18,9 +18,9 @@ _POLL_SECONDS = 0.1
 
 
 def install_crds(api: Api) -> None:
-    """Apply them, and wait until the server serves them. Raises LocalClusterError if that takes minutes.
+    """Applies the CRDs and waits until the server serves them. Raises LocalClusterError if that takes minutes.
 
-    Several processes may do it at once.
+    Several processes may call it at the same time.
     """
     _install(api, [crd for path in sorted(CRDS.glob("*.yaml")) for crd in yaml.safe_load_all(path.read_text())])
 
@@ -31,7 +31,7 @@ def install_crd(api: Api, crd: dict[str, Any]) -> None:
 
 
 def _install(api: Api, crds: Sequence[dict[str, Any]]) -> None:
-    """All are applied before the first is waited for: the server takes the same moments for many as for one."""
+    """Applies all CRDs before it waits for the first, since the server establishes them concurrently."""
     for crd in crds:
         api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
     for crd in crds:
@@ -50,7 +50,7 @@ def _wait_served(api: Api, path: str) -> None:
 
 
 def _is_served(api: Api, path: str) -> bool:
-    """Not before its storage is set up, either: 429 until then."""
+    """Reports whether the server serves the kind; it responds with 429 until the storage is initialized."""
     try:
         api.get(path)
     except RefusedError as error:

@@ -1,6 +1,6 @@
 """Installs Debian packages on this machine, and fetches the files of a small Debian system for images.
 
-Packages come from where this machine's apt gets them: the sources below /etc/apt say which mirror, and through which
+Packages come from the sources of this machine's apt: the files below /etc/apt name the mirror and the
 proxy. No host is named here.
 """
 
@@ -48,7 +48,7 @@ def require_root(what: str) -> None:
 
 
 def ensure_packages(wanted: Mapping[str, str], report: Report) -> None:
-    """Install what is missing of `wanted` (proof → package); one line says so. Raises LocalClusterError."""
+    """Installs missing packages of `wanted` (proof → package) and reports them in a line. Raises LocalClusterError."""
     install(sorted({package for proof, package in wanted.items() if not _is_there(proof)}), report)
 
 
@@ -63,7 +63,7 @@ def install(packages: Iterable[str], report: Report) -> None:
         raise LocalClusterError(f"as root: apt-get install {' '.join(missing)}; {EXISTING_CLUSTER}")
     report(f"installing Debian packages: {' '.join(missing)}")
     argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
-    with state.locked(state.state_root(), "apt.lock"):  # several tests may install, and apt gives up on its own lock
+    with state.locked(state.state_root(), "apt.lock"):  # apt fails while another process holds its own lock
         if not attempt(*argv, *missing):
             # The lists of a fresh machine are empty or old.
             run("apt-get", "-qq", "update")
@@ -71,11 +71,11 @@ def install(packages: Iterable[str], report: Report) -> None:
 
 
 def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:
-    """A minimal Debian (or Ubuntu) in `target`, of the release that this machine runs. Needs root; half a minute."""
+    """Installs a minimal Debian or Ubuntu of this machine's release in `target`. Needs root; takes half a minute."""
     mirror, suite, component = mirror_of(read_sources(), codename())
     report(f"fetching a minimal {suite} from this machine's apt mirror (half a minute)")
     proxy = _apt_proxy()
-    # In a mount namespace of its own: what debootstrap mounts in `target` is gone when it ends, however it ends.
+    # It runs in its own mount namespace, so that the mounts of debootstrap in `target` always end with it.
     run(
         *("unshare", "--mount", "env", *([f"http_proxy={proxy}"] if proxy else []), "debootstrap", "--variant=minbase"),
         f"--components={component}",
@@ -85,9 +85,9 @@ def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:
 
 
 def fetch(packages: Iterable[str], status: Path, cache: Path) -> None:
-    """The .deb files of these packages, and of those they need beyond dpkg's `status`, in `cache`/archives.
+    """Downloads the .deb files of these packages, and of dependencies missing in dpkg's `status`, to `cache`/archives.
 
-    As this machine's apt resolves and fetches them, without touching its own state.
+    This machine's apt resolves and downloads them, without changing its own state.
     """
     (cache / "archives/partial").mkdir(parents=True)
     settings = [f"Dir::State::status={status}", f"Dir::Cache={cache}", "Debug::NoLocking=true"]
@@ -102,7 +102,7 @@ def fetch(packages: Iterable[str], status: Path, cache: Path) -> None:
 
 
 def download(package: str, folder: Path) -> None:
-    """The .deb file of one package in `folder`, and nothing installed."""
+    """Downloads the .deb file of one package to `folder`, without installing it."""
     argv = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package]
     try:
         run(*argv, cwd=folder)
@@ -113,29 +113,29 @@ def download(package: str, folder: Path) -> None:
 
 
 def read_sources() -> str:
-    """All of apt's sources of this machine, both formats."""
+    """Returns all apt sources of this machine, in both formats."""
     paths = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))]
     return "\n\n".join(path.read_text() for path in paths if path.is_file())
 
 
 def mirror_of(sources: str, codename: str) -> tuple[str, str, str]:
-    """Mirror, suite and component of the machine's main archive. Raises LocalClusterError if there is none."""
+    """Returns mirror, suite and component of the machine's main archive. Raises LocalClusterError if there is none."""
     for mirror, suite, components in [*_one_line(sources), *_stanzas(sources)]:
         if suite == codename and "main" in components:
             return mirror, suite, "main"
     raise LocalClusterError(
-        f"no apt source of this machine holds {codename}/main; images cannot be made, {EXISTING_CLUSTER}"
+        f"no apt source of this machine holds {codename}/main; images cannot be built, {EXISTING_CLUSTER}"
     )
 
 
 def _one_line(sources: str) -> list[tuple[str, str, list[str]]]:
-    """`deb [options] mirror suite component…`."""
+    """Parses a line `deb [options] mirror suite component…`."""
     found = re.findall(r"^deb\s+(?:\[[^]]*]\s+)?(\S+)\s+(\S+)\s+(.+)$", sources, re.MULTILINE)
     return [(mirror, suite, components.split()) for mirror, suite, components in found]
 
 
 def _stanzas(sources: str) -> list[tuple[str, str, list[str]]]:
-    """deb822: `URIs:`, `Suites:`, `Components:` in a paragraph; comments may stand between them."""
+    """Parses deb822: paragraphs with `URIs:`, `Suites:` and `Components:`, possibly with comments between them."""
     plain = re.sub(r"^#.*\n", "", sources, flags=re.MULTILINE)
     found: list[tuple[str, str, list[str]]] = []
     for paragraph in re.split(r"\n\s*\n", plain):
@@ -149,13 +149,13 @@ def _stanzas(sources: str) -> list[tuple[str, str, list[str]]]:
 
 
 def codename() -> str:
-    """The release that this machine runs ("bookworm"). Raises LocalClusterError."""
+    """Returns the code name of this machine's release, such as "bookworm". Raises LocalClusterError."""
     words = shlex.split(Path("/etc/os-release").read_text())
     for word in words:
         if word.startswith("VERSION_CODENAME="):
             return word.partition("=")[2]
     raise LocalClusterError(
-        f"images are made from Debian's or Ubuntu's packages, which this system lacks; {EXISTING_CLUSTER}"
+        f"images are built from Debian's or Ubuntu's packages, which this system lacks; {EXISTING_CLUSTER}"
     )
 
 
@@ -166,5 +166,5 @@ def _apt_proxy() -> str:
 def _is_there(proof: str) -> bool:
     if proof.startswith("/"):
         return Path(proof).exists()
-    # Administrators' programs are not on everybody's path.
+    # The PATH of an ordinary user lacks the folders of system programs.
     return shutil.which(proof, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin") is not None

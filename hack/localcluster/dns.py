@@ -18,7 +18,7 @@ _RULES = [
 
 
 def start(plane: ControlPlane, api: Api, address: str, program: Path) -> None:
-    """Start it on port 53 of `address`; it serves as soon as it has read the cluster's Services."""
+    """Starts CoreDNS on port 53 of `address`; it serves once it has read the cluster's Services."""
     _allow(api)
     corefile = plane.folder / "Corefile"
     corefile.write_text(nodeconfig.corefile(address, plane.kubeconfig_of(USER)))

@@ -1,10 +1,10 @@
-"""The errors of this package, as sentences for people."""
+"""The errors of this package."""
 
 from __future__ import annotations
 
 
 class LocalClusterError(Exception):
-    """One line that says what happened and what to do; the command prints it and ends with `exit_code`."""
+    """An error in one line, with its remedy; the command prints it and exits with `exit_code`."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""`tfjob-controller extender` beside a control plane: killed and started again on the same ports.
+"""`tfjob-controller extender` beside a control plane; it can be killed and restarted on the same ports.
 
 with ports.reserve(2) as (port, probes_port):
 extender = extender_beside(plane, port, probes_port, "--bind-timeout=6s")
@@ -25,7 +25,7 @@ def extender_beside(
     env: Mapping[str, str] | None = None,
     more_served: Mapping[str, int] | None = None,
 ) -> OurProgram:
-    """`kubeconfig` replaces that of the control plane; `more_served` are servers besides those two."""
+    """Returns an extender. `kubeconfig` replaces that of the control plane; `more_served` are further servers."""
     return OurProgram(
         "extender",
         kubeconfig or plane.kubeconfig,

@@ -1,17 +1,17 @@
 """A stand-in for the kubelets of a control plane that has no real nodes.
 
-It makes Ready nodes, watches the pods that kube-scheduler binds to them, reports them Running, ends them as its
-`Behaviour` says, and finishes deletions as a kubelet does (containers report their end, then the object goes at once).
-No container ever runs; to the rest of Kubernetes it looks as if they did.
+It creates Ready nodes, watches the pods that kube-scheduler binds to them, reports them as Running, ends them as its
+`Behaviour` determines, and finishes deletions as a kubelet does (it reports the end of the containers and removes the
+object). No container runs.
 
     with FakeKubelet(api, namespace="test-1", behaviour=lambda pod, attempt: Outcome(after_seconds=0.1, exit_code=1)):
         ...
 
 Several of them can serve the same nodes if each has its own namespace.
 
-Without a `behaviour` a pod decides by its annotations (`RUN_SECONDS`, `EXIT_CODE`, `REASON`, `MESSAGE`), and runs until
-deleted when it has none. A pod's `restartPolicy` is honoured: containers that a kubelet would restart are reported as
-restarted, with their count and last state, and `behaviour` is asked again with the next attempt.
+Without a `behaviour`, the annotations of a pod determine its end (`RUN_SECONDS`, `EXIT_CODE`, `REASON`, `MESSAGE`). It
+runs until it is deleted if it has none. The `restartPolicy` applies: containers that a kubelet would restart are
+reported as restarted, with their count and last state, and `behaviour` is called again with the next attempt.
 
 Threads: one for the watch, one for timers, and `workers` for requests. All end with `stop`.
 """
@@ -82,7 +82,7 @@ def make_node(
 
 
 class FakeKubelet:
-    """See the module. `namespace` "" means all. `start` returns at once; pods that are there already are served too."""
+    """A fake kubelet (see the module). An empty `namespace` means all. `start` returns at once."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class FakeKubelet:
                 self._stopping.wait(_RETRY_SECONDS)
 
     def _open_watch(self, query: Mapping[str, str]) -> Watch:
-        """A watch that `stop` can close, even if it was called while this one was being opened."""
+        """Opens a watch that `stop` can close, even if `stop` is called while the watch is being opened."""
         watch = self._api.watch(self._path, query)
         self._open = watch
         if self._stopping.is_set():
@@ -161,7 +161,7 @@ class FakeKubelet:
         return watch
 
     def _look(self, pod: Object) -> None:
-        """Decides, in the watch's thread, and leaves the requests to the workers."""
+        """Decides on a pod in the watch's thread; the workers send the requests."""
         if pod["spec"].get("nodeName") not in self._nodes:
             return
         uid = pod["metadata"]["uid"]
@@ -206,15 +206,15 @@ class FakeKubelet:
         self._try(lambda: self._api.delete(_path(pod), gracePeriodSeconds=0, preconditions={"uid": uid}))
 
     def _report(self, pod: Object, status: Object) -> bool:
-        """Write the status of this very pod; False if it is gone, or another one has its name.
+        """Writes the status of this pod; returns False if it is deleted or was recreated.
 
-        As a kubelet does it: conditions that others have set, such as DisruptionTarget, stay.
+        Like a kubelet, it keeps conditions that other programs have set, such as DisruptionTarget.
         """
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         return self._try(lambda: self._api.patch(f"{_path(pod)}/status", body, STRATEGIC_MERGE_PATCH))
 
     def _try(self, request: Callable[[], object]) -> bool:
-        """Retries until the server has answered; returns False for an answer that no retry changes."""
+        """Retries until the server responds; returns False for a permanent error."""
         while not self._stopping.is_set():
             try:
                 request()
@@ -222,7 +222,7 @@ class FakeKubelet:
                 if failure.status in (404, 409, 422):
                     return False
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                log.debug("fake kubelet: no answer: %s", error)
+                log.debug("fake kubelet: no response: %s", error)
             else:
                 return True
             self._stopping.wait(_RETRY_SECONDS)
@@ -267,7 +267,7 @@ def _is_restarted(pod: Object, outcome: Outcome) -> bool:
 
 
 def _has_rule(pod: Object, outcome: Outcome) -> bool:
-    """A container may have restart rules of its own, by exit code, since Kubernetes 1.35."""
+    """Reports whether a restart rule of the container matches the exit code (since Kubernetes 1.35)."""
     return any(
         rule["action"] == "Restart" and outcome.exit_code in rule["exitCodes"]["values"]
         for container in pod["spec"]["containers"]

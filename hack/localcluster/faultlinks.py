@@ -1,6 +1,6 @@
-"""The sockets of a proxy that breaks connections: a client's and the server's, and whole requests read from the first.
+"""The sockets of a proxy that breaks connections. Whole requests are read from the client's socket.
 
-Threads: of each connection one reads requests and one answers; `cut` may be called from any.
+Threads: for each connection one forwards requests and one forwards responses; `cut` may be called from any thread.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """A proxy that breaks connections on purpose, between a client and an API server.
 
-Theory of operation. It listens for plain HTTP on loopback and speaks to the server as its URL says (TLS without
-checking: both are the test's own). Each connection has two pumps. The one towards the server takes whole requests
-(head, and body by Content-Length), so that a fault can be aimed at one of them; the one back passes bytes as they come,
+Theory of operation. It listens for plain HTTP on loopback and connects to the server by its URL (TLS without
+verification: both belong to the test). Each connection has two threads. The one towards the server reads whole requests
+(head, and body by Content-Length), so that a fault can affect one of them; the other one forwards bytes as they arrive,
 so that watches work.
 
-Faults for all connections: `cut_all` (resets them), `is_swallowing` (half open: everything is read, nothing is passed
-on), `is_refusing` (new connections are reset), `delay_seconds` (before each request goes on). Faults for requests, in
-the order given, each for `times` requests that match:
+Faults for all connections: `cut_all` (resets them), `is_swallowing` (half open: everything is read, nothing is
+forwarded), `is_refusing` (new connections are reset), `delay_seconds` (before each request is forwarded). Faults for
+requests, in the order given, each for `times` requests that match:
 
-    proxy.next(Reply(429, retry_after_seconds=1))                    answered here, never seen by the server
-    proxy.next(LoseAnswer(), method="POST")                          carried out, but nobody hears of it
-    proxy.next(LoseRequest(), path="/status")                        cut before the server sees it
-    proxy.next(Late(3.0))                                            carried out at once, and answered later
+    proxy.next(Reply(429, retry_after_seconds=1))                    the proxy responds; the server gets no request
+    proxy.next(LoseAnswer(), method="POST")                          processed, but the client gets no response
+    proxy.next(LoseRequest(), path="/status")                        reset before the server gets it
+    proxy.next(Late(3.0))                                            processed at once, with a delayed response
 
-Where no such fault matches, `choose` says what happens to a request, if it is set: for faults that hit by chance.
+If no such fault matches, `choose` selects the fault of a request, if it is set; this allows random faults.
 
-Use as a context manager; `kubeconfig(folder)` writes one that leads here.
+Use it as a context manager; `kubeconfig(folder)` writes a kubeconfig for the proxy.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ import yaml
 from localcluster.faultlinks import READ_BYTES, Link, connect, reset
 
 _JOIN_SECONDS = 5.0
-# Of requests: more are those of a long run, in which nobody reads them one by one.
+# The number of recorded requests; a long run exceeds it, but no test reads its requests one by one.
 _REMEMBERED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer of the proxy's own: a Status with this code."""
+    """The proxy responds itself, with a Status of this code."""
 
     code: int
     reason: str = ""
@@ -55,24 +55,24 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class LoseAnswer:
-    """Pass the request on, wait for the answer's first bytes, then reset the client's connection."""
+    """Forwards the request, waits for the first bytes of the response, and resets the client's connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoseRequest:
-    """Reset the client's connection instead of passing the request on."""
+    """Resets the client's connection instead of forwarding the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Pass the request on at once, and the answer only after so long."""
+    """Forwards the request at once, and the response after a delay."""
 
     seconds: float
 
 
 Fault = Reply | LoseAnswer | LoseRequest | Late
 
-# Gets a request's method and path, in the thread of its connection.
+# Called with a request's method and path, in the thread of its connection.
 Choose = Callable[[str, str], Fault | None]
 
 
@@ -86,7 +86,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request that came; `fault` is what was done to it."""
+    """A received request; `fault` is the fault that was injected."""
 
     method: str
     path: str
@@ -120,17 +120,17 @@ class FaultProxy:
             return list(self._seen)
 
     def next(self, fault: Fault, *, times: int = 1, method: str = "", path: str = "") -> None:
-        """Do this to the next `times` requests of that method whose path contains `path` (empty: any)."""
+        """Injects a fault into the next `times` requests of that method whose path contains `path` (empty: any)."""
         with self._lock:
             self._rules.append(_Rule(fault, times, method, path))
 
     def clear(self) -> None:
-        """Forget all that `next` has asked for."""
+        """Removes all faults that `next` has added."""
         with self._lock:
             self._rules.clear()
 
     def cut_all(self) -> int:
-        """Reset every connection there is now; how many."""
+        """Resets all connections and returns their number."""
         with self._lock:
             links = list(self._links)
         for link in links:
@@ -138,7 +138,7 @@ class FaultProxy:
         return len(links)
 
     def kubeconfig(self, folder: Path, token: str = "") -> Path:
-        """A kubeconfig in `folder` that leads through this proxy."""
+        """Writes a kubeconfig for this proxy to `folder` and returns its path."""
         path = folder / "through-proxy.kubeconfig"
         config = {
             "apiVersion": "v1",

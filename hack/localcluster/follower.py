@@ -1,7 +1,7 @@
 """A watch of one path that resumes where it was when it breaks.
 
 If the server no longer has that version (a *gap*: it was restarted, or its history was compacted), everything is listed
-again, and the reader is told when the list begins and ends. Objects that are not in the list were deleted.
+again, and the reader is notified of the begin and the end of the list. Objects that are not in the list were deleted.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Reader(Protocol):
     """Receives everything in order, in the follower's thread."""
 
     def list_begins(self) -> None:
-        """The objects until the end of the list are all that exist."""
+        """A list begins: the objects until its end are all that exist."""
 
     def take(self, change: str, obj: Object) -> None:
-        """ADDED, MODIFIED or DELETED."""
+        """Receives an object with its change: ADDED, MODIFIED or DELETED."""
 
     def list_ends(self, bookmark: Object) -> None:
-        """`bookmark` has the resourceVersion of the list."""
+        """The list ends; `bookmark` has its resourceVersion."""
 
 
 class Follower:
-    """One thread, which ends with `stop`. `is_listed` is set once the reader has received the first list."""
+    """Follows a path in one thread until `stop`. `is_listed` is set once the reader has received the first list."""
 
     def __init__(self, api: Api, path: str, reader: Reader) -> None:
         self.is_listed = threading.Event()

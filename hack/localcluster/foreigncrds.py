@@ -2,8 +2,8 @@
 
     install_foreign_crds(api)    # PodGroups of Volcano and of coscheduling, Workloads and queues of Kueue
 
-Kueue and scheduler-plugins have theirs in their Go modules, of which only these files are read; what was fetched is
-compared with the sums here. Volcano's are made from its types by controller-gen, as Volcano itself makes them, and kept
+The CRDs of Kueue and scheduler-plugins are in their Go modules, of which only these files are read; the downloads are
+compared with the checksums here. Volcano's are generated from its types by controller-gen, as Volcano does, and kept
 in the cache.
 """
 
@@ -66,13 +66,13 @@ PUBLISHED = (
 
 
 def install_foreign_crds(api: Api, report: Report = to_stderr) -> None:
-    """Applies them; they are fetched and generated first if necessary. Raises LocalClusterError."""
+    """Applies the CRDs; they are downloaded and generated first if necessary. Raises LocalClusterError."""
     for crd in _all(report):
         install_crd(api, crd)
 
 
 def prepare(report: Report = to_stderr) -> None:
-    """Fetches and generates them, so that `install_foreign_crds` is fast. Raises LocalClusterError."""
+    """Downloads and generates the CRDs, so that `install_foreign_crds` is fast. Raises LocalClusterError."""
     for _ in _all(report):
         pass
 
@@ -85,7 +85,7 @@ def _all(report: Report) -> Iterator[Object]:
 
 
 def fetched(go: Path, published: Published) -> Path:
-    with tempfile.TemporaryDirectory() as folder:  # outside of any Go module
+    with tempfile.TemporaryDirectory() as folder:  # A folder outside of any Go module.
         command = [str(go), "mod", "download", "-json", f"{published.module}@{published.version}"]
         answer = json.loads(_output(command, Path(folder)) or "{}")
     if answer.get("Sum") != published.checksum:
@@ -108,8 +108,8 @@ def _volcano(go: Path, report: Report) -> Path:
 
 
 def _output(command: list[str], folder: Path, path: Path | None = None) -> str:
-    """`path` comes first on PATH. Of a download that failed go tells in JSON."""
-    # The checksums are known here and in go.sum, so no checksum database is asked.
+    """Returns the output of a command; `path` comes first on PATH. Go reports a failed download in JSON."""
+    # The checksums are known here and in go.sum, so no checksum database is used.
     environment = {**os.environ, "GOFLAGS": "", "GOSUMDB": "off", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment.get('PATH', '')}"

@@ -1,10 +1,10 @@
-"""A second kube-scheduler beside that of a control plane, which asks an extender where the pods of gangs go.
+"""A second kube-scheduler beside that of a control plane, which calls an extender to place the pods of gangs.
 
     with GangScheduler(plane, "http://127.0.0.1:8888"):
         ...                       # pods with schedulerName `gang-scheduler` are placed and bound through the extender
 
-It is an unmodified kube-scheduler; `configuration` and `ENVIRONMENT` are what manifests/base/extender ships too.
-For one thread at a time. Errors are LocalClusterError.
+It is an unmodified kube-scheduler; `configuration` and `ENVIRONMENT` are those of manifests/base/extender.
+Not thread-safe. Errors are LocalClusterError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from localcluster.state import write_private
 
 NAME = "gang-scheduler"
 HTTP_TIMEOUT = "5m"
-# What the Deployment gives it too. Go's default collects garbage whenever it has doubled, which takes a tenth of this
+# As in the Deployment. Go's default collects garbage whenever the heap has doubled, which takes a tenth of this
 # program's CPU; memory that is collected late is no loss up to the limit, near which Go collects as often as it must.
 ENVIRONMENT: Mapping[str, str] = {"GOGC": "400", "GOMEMLIMIT": "1600MiB"}
 ALONE: Mapping[str, Any] = {"leaderElect": False}
@@ -40,7 +40,7 @@ def configuration(
     leader_election: Mapping[str, Any] = ALONE,
     extender_tls: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Returns the KubeSchedulerConfiguration. Every setting is one whose default does not suit gangs.
+    """Returns the KubeSchedulerConfiguration. It sets only what gangs need to differ from the defaults.
 
     `extender_tls` is the extender's tlsConfig: caFile, certFile and keyFile.
     """
@@ -56,7 +56,7 @@ def configuration(
                 "schedulerName": NAME,
                 # A sample of the nodes may lack the node that was assigned to the gang.
                 "percentageOfNodesToScore": 100,
-                # It considers each pod alone, and would evict pods for one that the extender then refuses.
+                # Preemption considers each pod alone, and would evict pods for one that the extender then rejects.
                 "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},
             }
         ],
@@ -91,7 +91,7 @@ class GangScheduler:
         replica: str = "",
         extender_tls: Mapping[str, str] | None = None,
     ) -> None:
-        """`kubeconfig` is another user's than kube-scheduler's; of several each has a `replica`, its machine's name."""
+        """`kubeconfig` replaces that of kube-scheduler; with several replicas, `replica` is the host name of each."""
         name = f"{NAME}-{replica}" if replica else NAME
         self._plane = plane
         self._replica = replica
@@ -130,7 +130,7 @@ class GangScheduler:
         return self._identity
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Starts the process and waits until it is ready."""
         with ports.reserve(1, LOOPBACK) as (port,):
             flags = [f"--config={self._config}", "--authentication-skip-lookup"]
             flags += [f"--bind-address={LOOPBACK}", f"--secure-port={port}"]

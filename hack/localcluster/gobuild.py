@@ -2,7 +2,7 @@
 
 All missing programs of a module are built by one `go build`, which shares their packages and uses all cores. While the
 first module is compiled the others are fetched. A lock per module lets one run build while the others wait; a program
-appears in the cache in one rename, so that nobody can see half of one.
+appears in the cache in one rename, so that it is always complete.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ KUBERNETES = "k8s.io/kubernetes"
 CONTAINERD = "github.com/containerd/containerd/v2"
 # Linking a program takes about as long as compiling so many packages.
 _LINK_PACKAGES = 30
-# The programs are stripped, so nothing would read what the compiler writes for debuggers.
+# The programs are stripped, so debug information would be unused.
 _COMPILER_FLAGS = ("-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false")
 
 
 def build_missing(programs: Iterable[Program], report: Report, board: Board | None = None) -> dict[str, Path]:
-    """Builds what is not in the cache yet; returns the paths by name. Raises LocalClusterError."""
+    """Builds the programs that the cache lacks; returns the paths by name. Raises LocalClusterError."""
     batches = _batches(programs)
     if any(_missing(batch) for batch in batches):
         with contextlib.ExitStack() as stack:
@@ -47,7 +47,7 @@ def build_missing(programs: Iterable[Program], report: Report, board: Board | No
 
 
 def _batches(programs: Iterable[Program]) -> list[list[Program]]:
-    """Programs that one `go build` can make: same module, same cgo and tags."""
+    """Groups the programs that one `go build` can build: same module, same cgo setting and tags."""
     batches: dict[tuple[str, bool, str], list[Program]] = {}
     for program in programs:
         batches.setdefault((program.folder, program.cgo, program.tags), []).append(program)
@@ -88,7 +88,7 @@ def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
     names = ", ".join(program.name for program in batch)
     report(f"building from source: {names}")
     started = time.monotonic()
-    # Beside its destination, so that the rename stays in one file system. A build that was killed left its own there.
+    # Beside its destination, so that the rename stays in one file system. A build that was killed may have left it.
     place, prefix = cache_root() / "bin", f".build-{first.folder}-"
     for left in place.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -102,7 +102,7 @@ def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
 
 
 def go_of(module: Path, report: Report) -> Path:
-    """A `go` that is new enough for the module in that folder."""
+    """Returns a `go` that is new enough for the module in that folder."""
     return find_go(_go_version(module / "go.mod"), cache_root(), report)
 
 
@@ -126,7 +126,7 @@ def _build_command(go: Path, batch: list[Program], folder: Path) -> list[str]:
 
 
 def _flags(batch: list[Program]) -> list[str]:
-    """What decides whether a package that was compiled earlier can be used."""
+    """Returns the flags that determine whether a package that was compiled earlier can be reused."""
     flags = [*_COMPILER_FLAGS, "-ldflags", _link_flags(None)]
     for requirement in sorted({program.requirement for program in batch}):
         stamped = next(program for program in batch if program.requirement == requirement)
@@ -141,7 +141,7 @@ def _link_flags(program: Program | None) -> str:
         version = program.version
         major, minor, _ = parse_version(version)
         stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-        # Two packages, since clients (and nodes) read another one than servers do.
+        # Two packages contain the version: one for clients and nodes, another one for servers.
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{key}={value}" for key, value in stamps.items()]
     elif program is not None and program.requirement == CONTAINERD:
@@ -150,8 +150,8 @@ def _link_flags(program: Program | None) -> str:
 
 
 def _output_name(program: Program) -> str:
-    """What go calls the program: the last element of its path that is no version."""
-    if program.package == ".":  # the module itself, which is called as its folder is
+    """Returns the name that go gives the program: the last element of its path that is no version."""
+    if program.package == ".":  # the module itself, which is named like its folder
         return program.folder
     elements = [element for element in program.package.split("/") if not re.fullmatch(r"v\d+", element)]
     return elements[-1]
@@ -170,7 +170,7 @@ def _run_go(command: list[str], program: Program, names: str, survey: _Survey) -
                 lines.append(line.rstrip())
                 survey.compiled(line)
         except BaseException:
-            os.killpg(build.pid, signal.SIGKILL)  # Ctrl-C: no compiler may go on
+            os.killpg(build.pid, signal.SIGKILL)  # Ctrl-C also ends the compilers
             raise
     if build.returncode:
         raise LocalClusterError(f"building {names} failed: {_reason(lines)}")
@@ -190,7 +190,7 @@ def _go(command: list[str], program: Program, stderr: int) -> subprocess.Popen[s
 
 
 class _Survey:
-    """Finds out which packages have to be compiled, and counts those that were.
+    """Determines which packages must be compiled, and counts those that were.
 
     Listing a module's packages fetches the modules that it needs. The first batch is listed before it is built, the
     others meanwhile, so that the network and the compiler work at the same time.
@@ -208,7 +208,7 @@ class _Survey:
         self._others = threading.Thread(target=self._list_others, name="go-list", daemon=True)
 
     def __enter__(self) -> _Survey:
-        self._task.text = "finding out what has to be compiled"
+        self._task.text = "determining which packages to compile"
         self._list(self._batches[0])
         self._others.start()
         return self
@@ -221,7 +221,7 @@ class _Survey:
         self._others.join()
 
     def compiled(self, line: str) -> None:
-        """Takes a line of `go build -v`."""
+        """Records a line of `go build -v`."""
         if ": " not in line:
             self._compiled += 1
             self._show()
@@ -240,13 +240,13 @@ class _Survey:
         )
 
     def _list_others(self) -> None:
-        with contextlib.suppress(LocalClusterError):  # no Go: the build says so
+        with contextlib.suppress(LocalClusterError):  # without Go, the build reports the error
             for batch in self._batches[1:]:
                 if not self._ended:
                     self._list(batch)
 
     def _list(self, batch: list[Program]) -> None:
-        """Adds the packages of a batch that are not in Go's own cache. A failure is left to the build to report."""
+        """Adds the packages of a batch that are not in Go's own cache. The build reports errors."""
         first = batch[0]
         shape = "{{if .Stale}}{{.ImportPath}}{{with .Module}}@{{.Version}}{{end}} {{end}}"
         packages = [program.package for program in batch]
@@ -262,6 +262,6 @@ class _Survey:
 
 
 def _reason(lines: list[str]) -> str:
-    """The line of a failed build that says most."""
+    """Returns the most informative line of a failed build."""
     telling = [line for line in lines if ": " in line and not line.startswith("go: downloading")]
-    return telling[-1] if telling else (lines[-1] if lines else "go said nothing")
+    return telling[-1] if telling else (lines[-1] if lines else "go printed nothing")

@@ -20,31 +20,31 @@ Version = tuple[int, ...]
 
 
 def parse_version(text: str) -> Version:
-    """(1, 26, 8) from `go1.26.8`, `1.26.8` and `v1.26.8-rc1`; () where there is none."""
+    """Returns (1, 26, 8) for `go1.26.8`, `1.26.8` and `v1.26.8-rc1`; () if there is no version."""
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(part) for part in match.groups(default="0")) if match else ()
 
 
 def find_go(minimum: str, cache: Path, report: Report) -> Path:
-    """The `go` program of a toolchain that is at least `minimum`, which go.mod names. Raises LocalClusterError."""
+    """Returns the `go` program of a toolchain that is at least `minimum`, as in go.mod. Raises LocalClusterError."""
     on_path = shutil.which("go")
     if on_path and _version_of(Path(on_path)) >= parse_version(minimum):
         return Path(on_path)
     folder = cache / "go"
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one run installs, the others then find it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process installs it, the others wait
         return _cached(minimum, folder) or _install(minimum, folder, report)
 
 
 def _cached(minimum: str, folder: Path) -> Path | None:
-    """The newest toolchain in the cache, if it is new enough."""
+    """Returns the newest toolchain in the cache, if it is new enough."""
     newest = max(folder.glob("*/go/bin/go"), key=lambda go: parse_version(go.parts[-4]), default=None)
     return newest if newest and parse_version(newest.parts[-4]) >= parse_version(minimum) else None
 
 
 def _version_of(go: Path) -> Version:
-    """What this go is itself; a toolchain line in go.mod must not make it fetch another."""
+    """Returns the version of this go itself; a toolchain line in go.mod must not make it download another one."""
     try:
         done = subprocess.run(
             [go, "env", "GOVERSION"], capture_output=True, text=True, timeout=30, check=False, cwd="/"

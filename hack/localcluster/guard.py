@@ -1,7 +1,7 @@
-"""Stops a stack when the process that owns it has ended, however it ended.
+"""Stops a stack when the process that owns it has ended for any reason.
 
 Runs as `python -m localcluster.guard FOLDER` in a session of its own, so that neither Ctrl-C nor the death of a process
-group takes it along. It waits on the owner's pidfd and costs nothing meanwhile.
+group ends it. It waits on the owner's pidfd without polling.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localcluster import process, stack, state
 
-_A_DAY_SECONDS = 86400.0  # a poll cannot wait much longer
+_A_DAY_SECONDS = 86400.0  # poll(2) cannot wait much longer
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What is in each image: functions that fill an empty folder with one layer's files, and say what that depends on.
+"""The content of each image: functions that fill an empty folder with the files of a layer, and return its inputs.
 
 Python packages go where Debian's Python looks first, `/usr/local/lib/python3.X/dist-packages`, and are compiled here:
-a container that may not write could not keep what it compiles, and would do it at every start.
+a container with a read-only file system would compile them at every start.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pause_inputs() -> bytes:
 
 
 def pause(root: Path, parent: Path | None, report: Report) -> None:
-    """The program that holds a pod's namespaces and does nothing else."""
+    """Adds the program that only holds a pod's namespaces."""
     _check_machine(report)
     run("cc", "-static", "-Os", "-s", "-x", "c", "-o", root / "pause", "-", stdin=_PAUSE_SOURCE)
 
@@ -61,7 +61,7 @@ def base(root: Path, parent: Path | None, report: Report) -> None:
     debian.bootstrap(root, _BASE_PACKAGES, report)
     remove(root, DEBIAN_WASTE)
     compile_debian(root)
-    # Kubernetes mounts its own; one that is there would name this machine's servers.
+    # Kubernetes mounts its own file; this one names the servers of this machine.
     (root / "etc/resolv.conf").write_text("")
     (root / "etc/hostname").unlink(missing_ok=True)
 
@@ -76,7 +76,7 @@ def runtime_inputs() -> bytes:
 
 
 def runtime(root: Path, parent: Path | None, report: Report) -> None:
-    """What this project depends on, as a layer of its own: it seldom changes, and is nearly all of the image."""
+    """Adds the dependencies of this project. They are a separate layer, which is large and seldom changes."""
     with PythonPackages(root, parent) as packages:
         packages.install(["--require-hashes", "--requirement", str(HACK / "requirements/runtime.txt")])
         remove(packages.folder, ["bin"])
@@ -88,7 +88,7 @@ def storage_inputs() -> bytes:
 
 
 def storage(root: Path, parent: Path | None, report: Report) -> None:
-    """What the initializers need beyond that: the lock leaves out what `runtime` has."""
+    """Adds the further dependencies of the initializers: the lock file omits those of `runtime`."""
     with PythonPackages(root, parent) as packages:
         packages.install(["--no-deps", "--require-hashes", "--requirement", str(HACK / "requirements/initializer.txt")])
         remove(packages.folder, ["bin"])
@@ -102,7 +102,7 @@ def controller_inputs() -> bytes:
 
 
 def controller(root: Path, parent: Path | None, report: Report) -> None:
-    """The wheel of this project, with its programs in /usr/local/bin."""
+    """Adds the wheel of this project, with its programs in /usr/local/bin."""
     with PythonPackages(root, parent) as packages:
         packages.install(["--no-deps", str(_wheel(packages.scratch))])
         remove(packages.folder, ["bin"])
@@ -115,7 +115,7 @@ def controller(root: Path, parent: Path | None, report: Report) -> None:
 
 
 def _scripts() -> dict[str, str]:
-    """By the name of the program; pip's own would name this machine's Python."""
+    """Returns the scripts by name of the program; those that pip writes name this machine's Python."""
     settings = configparser.ConfigParser()
     settings.read(REPOSITORY / "setup.cfg")
     found = {}
@@ -131,14 +131,14 @@ def kube_scheduler_inputs() -> bytes:
 
 
 def kube_scheduler(root: Path, parent: Path | None, report: Report) -> None:
-    """The control plane's own, as /usr/local/bin/kube-scheduler: what a cluster's vendor has in an image."""
+    """Adds the kube-scheduler of the control plane as /usr/local/bin/kube-scheduler, as in a vendor's image."""
     program = root / "usr/local/bin/kube-scheduler"
     program.parent.mkdir(parents=True)
     shutil.copy2(binaries.ensure("kube-scheduler", report), program)
 
 
 def _wheel(scratch: Path) -> Path:
-    """The wheel of this project, built from a copy of the sources so that nothing appears among them."""
+    """Builds the wheel of this project from a copy of the sources, so that no build files appear among them."""
     source = scratch / "source"
     source.mkdir()
     for name in PROJECT_FILES:

@@ -1,4 +1,4 @@
-"""What is in the images of training frameworks, one layer each on the base image."""
+"""The content of the images of training frameworks, each a layer on the base image."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from localcluster.imagepackages import DEBIAN_WASTE, PythonPackages, digest, ins
 from localcluster.report import Report
 
 _LOCKS = HACK / "requirements"
-# Headers to compile against, and a C compiler's library that only TensorFlow Lite's converter asks for.
+# Headers, and a C compiler's library that only the converter of TensorFlow Lite loads.
 _TENSORFLOW_WASTE = ("tensorflow/include", "clang/native", "bin")
 _PYTHON_WASTE = ("bin", "*/include", "*/tests", "*/*/tests", "*/*/*/tests")
 _TORCH = ("python3-torch",)
-# Debian's torch can read videos and draw on screens, through OpenCV. The libraries for that are linked and must be
-# there; what they would load later (drivers, fonts, maps) need not. Neither need tests, and tools for building.
+# Debian's torch depends on OpenCV for videos and displays. The libraries that are linked must exist; what they load
+# on demand (drivers, fonts, maps), tests and build tools are not needed.
 _TORCH_WASTE = (
     "usr/lib/*/dri/*",
     "usr/lib/*/libLLVM*",
@@ -41,11 +41,11 @@ _TORCH_WASTE = (
     "usr/share/proj/*",
     "usr/share/xml/*",
 )
-# Python 3.11 leaves zero out when it counts a flag's values, which this torch does not know: torchrun would not start.
+# Python 3.11 omits zero among the values of a flag, which this torch does not expect: torchrun would not start.
 _TORCHRUN = "/usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
 _TORCHRUN_FIX = f"sed -i 's/for s in Std:/for s in (Std.NONE, *Std):/' {_TORCHRUN}"
 _MPI = ("openmpi-bin", "openssh-server", "openssh-client", "python3-mpi4py")
-# No key of a host may be in an image: all its containers would share it.
+# An image must not contain a host key, since all its containers would share it.
 _MPI_WASTE = ("etc/ssh/ssh_host_*",)
 
 
@@ -63,7 +63,7 @@ def jax_inputs() -> bytes:
 
 
 def jax(root: Path, parent: Path | None, report: Report) -> None:
-    """JAX for CPUs."""
+    """Adds JAX for CPUs."""
     report("fetching JAX's wheels (about 140 MB)")
     _python(root, parent, "jax", _PYTHON_WASTE)
 
@@ -73,7 +73,7 @@ def xgboost_inputs() -> bytes:
 
 
 def xgboost(root: Path, parent: Path | None, report: Report) -> None:
-    """XGBoost for CPUs, with its tracker: the same module, without the libraries for GPUs."""
+    """Adds XGBoost for CPUs with its tracker: the same module, without the libraries for GPUs."""
     report("fetching XGBoost's wheels (about 60 MB)")
     _python(root, parent, "xgboost", _PYTHON_WASTE)
 
@@ -83,7 +83,7 @@ def torch_inputs() -> bytes:
 
 
 def torch(root: Path, parent: Path | None, report: Report) -> None:
-    """Debian's torch, with gloo and torchrun: the wheels for Linux need gigabytes of CUDA."""
+    """Adds Debian's torch with gloo and torchrun, since the wheels for Linux require gigabytes of CUDA."""
     report("fetching torch and its dependencies from this machine's apt mirror (about 240 MB)")
     install_debian(root, parent, _TORCH, _TORCH_WASTE, _TORCHRUN_FIX)
 
@@ -93,10 +93,10 @@ def mpi_inputs() -> bytes:
 
 
 def mpi(root: Path, parent: Path | None, report: Report) -> None:
-    """Open MPI and mpi4py, and OpenSSH, through which mpirun starts its processes."""
+    """Adds Open MPI, mpi4py, and OpenSSH, through which mpirun starts its processes."""
     report("fetching Open MPI and OpenSSH from this machine's apt mirror (about 20 MB)")
     install_debian(root, parent, _MPI, _MPI_WASTE)
-    # sshd wants it to be there, empty, and does not make it.
+    # sshd requires this empty folder and does not create it.
     (root / "run/sshd").mkdir(parents=True, mode=0o755)
 
 

@@ -1,7 +1,7 @@
 """Packages as one layer of an image: Debian's, and Python's.
 
-All Python is compiled here, never to be compared with its sources again: a layer's files carry one fixed time, which
-makes other bytecode look old, and a container that may not write would compile it at every start.
+All Python files are compiled here to unchecked bytecode: a layer's files carry one fixed time, which
+makes other bytecode look outdated, and a container with a read-only file system would compile it at every start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.shell import run
 
 REPOSITORY = HACK.parent
-# Documentation, package lists and translations: half of a minimal Debian, read by nobody in a container.
+# Documentation, package lists and translations: half of a minimal Debian, and unused in a container.
 DEBIAN_WASTE = (
     "var/cache/*",
     "var/lib/apt/lists/*",
@@ -30,7 +30,7 @@ DEBIAN_WASTE = (
     "usr/share/locale/*",
 )
 COMPILE = ("-m", "compileall", "-q", "-f", "-j", "2", "--invalidation-mode", "unchecked-hash")
-# Namespaces of its own: no service that a package starts is reached, or left behind; mounts go with the last process.
+# The tools run in their own namespaces, so that services that a package starts, and mounts, end with them.
 _APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--net")
 # Arguments: an overlay's lower, upper, work and merged folder, the packages' folder, a command that amends what they
 # brought, and dpkg's options.
@@ -44,16 +44,16 @@ chroot "$merged" env DEBIAN_FRONTEND=noninteractive sh -c 'exec dpkg "$@" --inst
 chroot "$merged" sh -c "$amend"
 chroot "$merged" python3 COMPILE /usr/lib/python3 || true
 """.replace("COMPILE", " ".join(COMPILE))
-# Whatever the tools say beyond this is not read by people.
+# The number of last lines of the tools' output that an error message contains.
 _LAST_LINES = 3
 
 
 def install_debian(
     root: Path, parent: Path | None, packages: Sequence[str], waste: Sequence[str], amend: str = "true"
 ) -> None:
-    """In `root`: what these packages, and those they need, add to the parent image, but for the files of `waste`.
+    """Installs in `root` the files that these packages and their dependencies add to the parent image, without `waste`.
 
-    `amend` is a shell command for the image, when all is installed and before Python is compiled.
+    `amend` is a shell command that runs in the image after the installation and before Python files are compiled.
     Needs root, and a file system below `root` that overlayfs can write to (nodes need that too).
     """
     unwanted = [*DEBIAN_WASTE, *waste]
@@ -71,14 +71,14 @@ def install_debian(
 
 
 def compile_debian(system: Path) -> None:
-    """Compile the modules of a whole system. Some are for other Pythons and do not compile; nobody imports them."""
+    """Compiles the modules of a whole system. Some are for other versions of Python and fail; they are not imported."""
     argv = ["chroot", str(system), "python3", *COMPILE]
     libraries = [f"/{path.relative_to(system)}" for path in system.glob("usr/lib/python3*")]
     subprocess.run([*argv, *libraries], capture_output=True, check=False)
 
 
 def unpack(image: Path | None, folder: Path) -> None:
-    """All files of an image."""
+    """Extracts all files of an image."""
     if image is None:
         raise LocalClusterError("an image of packages needs a complete base image")
     for layer in archive.layers(image):
@@ -91,7 +91,7 @@ def remove(root: Path, patterns: Iterable[str]) -> None:
 
 
 def digest(paths: Iterable[Path]) -> bytes:
-    """Of the names and the content of files of this repository."""
+    """Returns a digest of the names and the content of files of this repository."""
     found = hashlib.sha256()
     for path in sorted(paths):
         found.update(f"{path.relative_to(REPOSITORY)}\0".encode())
@@ -100,7 +100,7 @@ def digest(paths: Iterable[Path]) -> bytes:
 
 
 def _still(system: Path) -> None:
-    """Let packages' scripts start no service, and compile nothing, which is done once for all of them."""
+    """Prevents the scripts of packages from starting services, and from compiling, which is done once for all."""
     policy = system / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
@@ -110,16 +110,16 @@ def _still(system: Path) -> None:
 
 
 def _forget_removals(upper: Path) -> None:
-    """What packages removed of the parent's files stays there: an overlay's marks for that mean nothing in a tar."""
+    """Removes the overlay's marks of deleted files, which mean nothing in a tar: the parent's files remain."""
     for path in upper.rglob("*"):
         if path.is_char_device():
             path.unlink()
 
 
 class PythonPackages:
-    """Python packages for the parent image's own Python, which may be another version than the one that runs this.
+    """Python packages for the parent image's own Python, which may differ from the version that runs this program.
 
-    As a context manager: unpacks the parent in a scratch folder, so that its Python can compile what was installed.
+    The context manager unpacks the parent to a temporary folder, so that its Python can compile the packages.
     """
 
     def __init__(self, root: Path, parent: Path | None) -> None:
@@ -147,7 +147,7 @@ class PythonPackages:
         return f"usr/local/lib/python{self._version}/dist-packages"
 
     def install(self, arguments: Sequence[str]) -> None:
-        """pip, with whatever index, proxy and certificates this machine's own pip uses."""
+        """Runs pip with the index, proxy and certificates of this machine's own pip."""
         argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-warn-conflicts"]
         where = ["--target", str(self.folder), "--python-version", self._version, "--only-binary=:all:"]
         done = subprocess.run([*argv, *where, *arguments], capture_output=True, text=True, check=False)
@@ -156,11 +156,11 @@ class PythonPackages:
             raise LocalClusterError(f"pip could not install the packages of {self._root.parent.name}:\n{words}")
 
     def compile(self) -> None:
-        """Compile all modules, never to be compared with their sources again: those cannot change in an image."""
+        """Compiles all modules to unchecked bytecode, since sources cannot change in an image."""
         inside = self._system / "layer"
         self.folder.rename(inside)
         argv = ["-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash"]
-        # A few packages hold templates or tests for other Pythons that do not compile; nobody imports them.
+        # A few packages contain templates or tests for other versions of Python that do not compile.
         self._python(*argv, "-s", "/layer", "-p", f"/{self._inside}", "/layer", check=False)
         inside.rename(self.folder)
 

@@ -2,9 +2,9 @@
 
     tar = images.ensure("localhost/tensorflow")     # builds it and its base if necessary
 
-An image is named in the cache by a hash of all that goes into it (`Recipe.inputs`), so a changed recipe, lock or
-source file gives a new one, and an unchanged one costs nothing. `docker load`, `kind load image-archive` and
-`minikube image load` take these tars as well.
+An image is named in the cache by a hash of all its inputs (`Recipe.inputs`), so a changed recipe, lock or source file
+results in a new image, and an unchanged image is not built again. `docker load`, `kind load image-archive` and
+`minikube image load` accept these tars as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report, to_stderr
 
-# Part of every image's name. Increase it when the way of packing changes.
+# Part of every image's name. Increase it when the format of the layers changes.
 _FORMAT = "1"
 _KEY_DIGITS = 12
 _KEPT_VERSIONS = 3
@@ -34,7 +34,7 @@ _Inputs = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one image comes about: its parent's layers, and one more made by `build(folder, parent's tar, report)`.
+    """Describes an image: its parent's layers, and another one from `build(folder, parent's tar, report)`.
 
     `version` is the tag that the manifests name; without one they name `latest`.
     """
@@ -98,12 +98,12 @@ RECIPES = {
 
 
 def folder() -> Path:
-    """The folder of the images. It can be removed; images are then built again."""
+    """Returns the folder of the images. It can be removed; images are then built again."""
     return cache_root() / "images"
 
 
 def plain(name: str) -> str:
-    """The name without its tag, which may be any that the image has. Raises LocalClusterError for others."""
+    """Returns the name without its tag. Raises LocalClusterError if the image does not have that tag."""
     short, _, tag = name.partition(":")
     if short not in RECIPES or (tag and name not in tagged(short)):
         raise LocalClusterError(f"no recipe for image {name!r}; known images are {', '.join(RECIPES)}", exit_code=2)
@@ -111,13 +111,13 @@ def plain(name: str) -> str:
 
 
 def tagged(short: str) -> list[str]:
-    """All names under which nodes have the image: its tags are `latest` and, where it has one, its version."""
+    """Returns all names of the image on nodes: its tags are `latest` and its version, if it has one."""
     version = RECIPES[short].version
     return [f"{short}:latest", *([f"{short}:{version}"] if version else [])]
 
 
 def key(name: str) -> str:
-    """Twelve hex digits that change with anything that goes into the image."""
+    """Returns twelve hex digits of a hash of all inputs of the image."""
     recipe = RECIPES[plain(name)]
     parent = key(recipe.parent) if recipe.parent else ""
     parts = [_FORMAT, parent, repr(recipe.settings.document()), *([recipe.version] if recipe.version else [])]
@@ -130,7 +130,7 @@ def path(name: str) -> Path:
 
 
 def ensure(name: str, report: Report = to_stderr) -> Path:
-    """The image's tar, made first if it has to be (root on Debian or Ubuntu). Raises LocalClusterError."""
+    """Returns the image's tar, built first if necessary (as root on Debian or Ubuntu). Raises LocalClusterError."""
     target = path(name)
     if not target.exists():
         with _locked():
@@ -158,7 +158,7 @@ def _make(name: str, target: Path, report: Report) -> None:
 
 
 def _forget_old(newest: Path) -> None:
-    """Each changed source file makes a new image of this project; a few of them are enough."""
+    """Removes old images of this project, since each changed source file results in a new one. A few are kept."""
     versions = newest.parent.glob(f"{newest.stem[:-_KEY_DIGITS]}{'?' * _KEY_DIGITS}.tar")
     for path in sorted(versions, key=lambda path: path.stat().st_mtime)[:-_KEPT_VERSIONS]:
         path.unlink()
@@ -166,7 +166,7 @@ def _forget_old(newest: Path) -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """One run builds, the others wait and find it done; what a killed one left is swept away."""
+    """Lets one process build while others wait; remains of a killed process are removed."""
     folder().mkdir(parents=True, exist_ok=True)
     with (folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,13 +1,13 @@
-"""Images unpacked once for all nodes, so that a node starts with them instead of importing them.
+"""Images that are unpacked once for all nodes, so that a node starts with them instead of importing them.
 
-Importing TensorFlow takes a node a while and more than a gigabyte. So images are imported once into a containerd root
-in the user's cache (by a containerd that runs no containers and is only there for the import). A node gets copies of
-its two small databases, symbolic links to its content, and read-only bind mounts of its unpacked layers. Nothing is
-copied, all nodes share one page cache, and what a node adds stays in the node's own folder.
+Importing TensorFlow on each node takes long and needs more than a gigabyte. So images are imported once into a
+containerd root in the user's cache, by a containerd that runs no containers. A node gets copies of its two small
+databases, symbolic links to its content, and read-only bind mounts of its unpacked layers. Layers are not
+copied, all nodes share one page cache, and changes of a node stay in its own folder.
 
-The store only grows: what running nodes have mounted is never changed or removed. `localhost/x:<key>` keeps every
-version of an image alive there, while `:latest` is the one of the newest `ensure`. Throw the folder away while no nodes
-run to free the space.
+The store only grows: layers that running nodes have mounted are never changed or removed. `localhost/x:<key>` keeps
+every version of an image, while `:latest` is that of the last `ensure`. To free the space, remove the folder while no
+nodes run.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CONTAINERD_PROGRAMS = ("containerd", "ctr")
 
 
 class _Contents(msgspec.Struct):
-    """What `:latest` means in the store now, by image name, and every key that it holds."""
+    """The key of `:latest` by image name, and all keys in the store."""
 
     latest: dict[str, str] = {}
     keys: list[str] = []
 
 
 class ImageStore:
-    """The store below the user's cache. One process at a time changes or copies it; others wait."""
+    """The store in the user's cache. One process at a time changes or copies it; others wait."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -53,20 +53,20 @@ class ImageStore:
 
     @property
     def snapshots(self) -> Path:
-        """The folder of unpacked layers, one sub-folder each."""
+        """The folder of unpacked layers, with a sub-folder for each."""
         return self._root / _SNAPSHOTS
 
     def keys(self) -> list[str]:
-        """What a node that is filled now has, as "localhost/base:<key>"."""
+        """Returns the images that a node filled now would have, as "localhost/base:<key>"."""
         return [f"{name}:{key}" for name, key in self._read().latest.items()]
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Returns those of these images that are not here under `:latest`."""
+        """Returns the images whose current version is not `:latest` in the store."""
         latest = self._read().latest
         return [name for name in map(images.plain, names) if latest.get(name) != images.key(name)]
 
     def ensure(self, names: Iterable[str]) -> None:
-        """Have these images here under `:latest`, built and imported if they are not. Raises LocalClusterError."""
+        """Builds and imports missing images, so that `:latest` is their current version. Raises LocalClusterError."""
         wanted = {images.plain(name): images.key(name) for name in names}
         for name in wanted:
             if f"{name}:{wanted[name]}" not in self._read().keys:
@@ -77,7 +77,7 @@ class ImageStore:
                 self._change(contents, wanted)
 
     def fill(self, root: Path) -> list[str]:
-        """Give a new node (its containerd root) all that is here; the ids of the layers to mount at `snapshots`."""
+        """Fills the containerd root of a new node; returns the ids of the layers to mount at `snapshots`."""
         with self._locked():
             for name in _DATABASES:
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -123,14 +123,14 @@ class ImageStore:
 
 @contextlib.contextmanager
 def _containerd(root: Path) -> Iterator[list[str]]:
-    """A containerd on `root` for as long as the block lasts; gives the first words of a `ctr` command for it."""
+    """Runs a containerd on `root` until the end of the block; yields the first words of a `ctr` command for it."""
     programs = binaries.ensure_all(CONTAINERD_PROGRAMS)
-    # Below the temporary folder, as a socket's path may have 107 characters at most.
+    # In the temporary folder, since the path of a socket may have 107 characters at most.
     with tempfile.TemporaryDirectory(prefix="localcluster-images-") as scratch:
         socket, log = Path(scratch) / "socket", root.parent / "containerd.log"
         config = Path(scratch) / "config.toml"
         config.write_text(_configuration(root, scratch))
-        argv = ["setpriv", "--pdeathsig", "KILL"]  # it must not outlive this process, however that ends
+        argv = ["setpriv", "--pdeathsig", "KILL"]  # it must not outlive this process
         with log.open("wb") as output:
             server = subprocess.Popen([*argv, programs["containerd"], "--config", config], stdout=output, stderr=output)
         try:

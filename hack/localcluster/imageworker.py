@@ -1,10 +1,10 @@
-"""Makes and unpacks images in a process of its own, so that programs are compiled at the same time.
+"""Builds and unpacks images in a separate process, while programs are compiled.
 
     with ImageWorker(["localhost/base"], report, board) as worker:
         build_programs()
         worker.wait()
 
-An interrupted or failed block ends the process and everything that it has started. `python -m localcluster.imageworker
+An interrupted or failed block ends the process and all its descendants. `python -m localcluster.imageworker
 IMAGE...` is that process: it writes a line for each step, and one that begins with "error: " if it fails.
 """
 
@@ -27,12 +27,12 @@ from localcluster.progress import Board
 from localcluster.report import Report, silent, to_stderr
 
 _ERROR = "error: "
-# debootstrap and package tools clean up when they are told to end.
+# debootstrap and package tools clean up after SIGTERM.
 _GRACE_SECONDS = 10.0
 
 
 class ImageWorker:
-    """The process. Nothing is started if there is no image to make."""
+    """The process, which is not started if there is no image to build."""
 
     def __init__(self, names: Sequence[str], report: Report, board: Board) -> None:
         self._report = report
@@ -66,7 +66,7 @@ class ImageWorker:
         self._reader.join()
 
     def wait(self) -> None:
-        """Returns when all images are there. Raises LocalClusterError with the process's last words if it failed."""
+        """Returns when all images exist. Raises LocalClusterError with the last output of the process if it failed."""
         if self._child is None:
             return
         if self._child.wait() != 0:
@@ -96,13 +96,13 @@ class ImageWorker:
 
 
 def main(names: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """Runs the command and returns its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         for name in names:
             images.ensure(name, to_stderr)
-        # Whoever started this builds these programs first: that holds a lock, so this waits for it.
+        # The parent process builds these programs first and holds a lock, so this waits for it.
         binaries.ensure_all(CONTAINERD_PROGRAMS, silent)
         ImageStore(to_stderr).ensure(names)
     except LocalClusterError as error:

@@ -1,9 +1,9 @@
-"""Kubeflow Trainer's CRDs and runtimes, as its Go module has them: to see that its manifests run here unmodified.
+"""Kubeflow Trainer's CRDs and runtimes from its Go module, to test that its manifests run here unmodified.
 
     install_kubeflow_crds(api)    # TrainJob, TrainingRuntime and ClusterTrainingRuntime
     kubeflow_manifests("manifests/base/runtimes/torch_distributed.yaml")
 
-The module is fetched into Go's cache; what was fetched is compared with the sum here.
+The module is downloaded into Go's cache and compared with the checksum here.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
 
 @functools.cache
 def kubeflow_module() -> Path:
-    """The folder of the module, which is fetched first if it must be. Raises LocalClusterError."""
+    """Returns the folder of the module, which is downloaded first if necessary. Raises LocalClusterError."""
     return fetched(go_of(HACK / "gangcrds", to_stderr), KUBEFLOW_TRAINER)
 
 
 def install_kubeflow_crds(api: Api) -> None:
-    """Raises LocalClusterError."""
+    """Applies the CRDs. Raises LocalClusterError."""
     for kind in _KINDS:
         for crd in kubeflow_manifests(f"{_CRDS}/trainer.kubeflow.org_{kind}.yaml"):
             install_crd(api, crd)
@@ -51,7 +51,7 @@ def kubeflow_manifests(path: str) -> Iterator[Object]:
 
 
 def kubeflow_runtimes() -> Iterator[Object]:
-    """Yields all runtimes that upstream publishes."""
+    """Yields all runtimes that Kubeflow Trainer publishes."""
     root = kubeflow_module() / RUNTIMES
     for path in sorted(root.rglob("*.yaml")):
         if path.name != "kustomization.yaml":

@@ -24,8 +24,8 @@ PUBLISHED = tuple(
 
 
 def install_monitoring_crds(api: Api, report: Report = to_stderr) -> None:
-    """PodMonitor and PrometheusRule; fetched first where they must be. Raises LocalClusterError."""
-    # Any module's folder does: it only says which Go is new enough.
+    """Applies PodMonitor and PrometheusRule, which are downloaded first if necessary. Raises LocalClusterError."""
+    # Any module's folder suffices: it only determines which Go is new enough.
     go = go_of(HACK / "gangcrds", report)
     for published in PUBLISHED:
         install_crd(api, yaml.safe_load(fetched(go, published).read_text()))

@@ -1,20 +1,20 @@
 """The network of a stack: a bridge and one network namespace for each node, without a route to the outside.
 
-A stack takes a /16 network of its own, and with it a number that is in the name of everything that it makes on the
-machine, so that stacks stand side by side and a stranger's things are never touched:
+A stack has its own /16 network with a number, which is part of the name of everything that the stack creates on the
+machine, so that several stacks can run and foreign objects are never changed:
 
     10.N.0.1            this machine's end, the link tfjN: kube-apiserver and CoreDNS listen here
     10.N.0.(10+i)       node i, in a network namespace of its own
     10.N.i.0/24         the pods of node i
     10.N.128.0/17       Services
 
-The bridge between them is in a namespace of its own too (the hub): on the machine itself, the rules of a Docker or a
-firewall would see what nodes say to each other, and drop it. Nothing is masqueraded, and the machine's ip_forward stays
-as it is: packets go between the bridge's members and no further.
+The bridge between them is in its own namespace too (the hub): on the machine itself, the rules of Docker or a firewall
+would drop packets between nodes. Nothing is masqueraded, and the machine's ip_forward is not changed: packets are
+forwarded only between the members of the bridge.
 
-The claim of a number is a folder below /run, made atomically, which names the stack's state folder and holds the
-namespaces: what a crash leaves behind is found by it, and a reboot clears it along with the rest. (Not in /run/netns:
-`ip netns` would leave a mount there.)
+The claim of a number is a folder below /run, created atomically, which names the stack's state folder and contains the
+namespaces. After a crash it shows what must be removed; a reboot removes it along with the rest. (It is not in
+/run/netns, since `ip netns` would leave a mount there.)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Network = ipaddress.IPv4Network
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The names and addresses of one stack, which follow from its number."""
+    """The names and addresses of one stack, which are derived from its number."""
 
     number: int
 
@@ -84,7 +84,7 @@ class Plan:
 
 
 def choose(routed: Iterable[Network], claimed: Iterable[int]) -> int:
-    """The first number whose network no route of the machine touches and no other stack has claimed."""
+    """Returns the first number whose network overlaps no route of the machine and is not claimed by another stack."""
     taken, routes = set(claimed), list(routed)
     for number in range(FIRST_NUMBER, LAST_NUMBER + 1):
         network = Network(f"10.{number}.0.0/16")
@@ -94,7 +94,7 @@ def choose(routed: Iterable[Network], claimed: Iterable[int]) -> int:
 
 
 def claim(state_dir: Path) -> Plan:
-    """Take a number for the stack in `state_dir`; `remove` gives it back. Never the same for two callers."""
+    """Claims a number for the stack in `state_dir`, which no other caller gets; `remove` releases it."""
     drop_dead_claims()
     lost: set[int] = set()
     while True:
@@ -104,7 +104,7 @@ def claim(state_dir: Path) -> Plan:
             Plan(number).folder.mkdir(mode=0o700)
         except FileExistsError:
             lost.add(number)
-        except FileNotFoundError:  # another stack was the last one, and has just removed the folder of claims
+        except FileNotFoundError:  # the last other stack has just removed the folder of claims
             continue
         else:
             (Plan(number).folder / "owner").write_text(str(state_dir))
@@ -112,14 +112,14 @@ def claim(state_dir: Path) -> Plan:
 
 
 def drop_dead_claims() -> None:
-    """Forget claims whose stack's state folder somebody has removed by hand, with what they had made."""
+    """Removes claims, with all that belongs to them, whose stack's state folder a user has deleted."""
     for path in list(CLAIMS.glob("*/owner")):
         if not Path(path.read_text()).is_dir():
             remove(Plan(int(path.parent.name)))
 
 
 def claim_of(state_dir: Path) -> Plan | None:
-    """The claim that a stack holds, if any; this, not the stack's own record, says what is to be cleaned up."""
+    """Returns the claim of a stack, if any. The claim and not the stack's own record determines what is cleaned up."""
     for path in CLAIMS.glob("*/owner"):
         if path.read_text() == str(state_dir):
             return Plan(int(path.parent.name))
@@ -127,8 +127,10 @@ def claim_of(state_dir: Path) -> Plan | None:
 
 
 def load_kernel_module(report: Report) -> None:
-    """A pod that asks for a Service served by its own node gets its answer over that node's bridge, past the
-    translation of addresses, unless bridges show packets to the packet filter; for that the kernel needs a module.
+    """Loads the module with which bridges pass packets to the packet filter.
+
+    Without it, the response to a pod from a Service with an endpoint on the same node passes over the node's bridge
+    without address translation.
     """
     if not Path("/proc/sys/net/bridge").exists():
         report("loading the kernel module br_netfilter, which nodes need; it stays loaded")
@@ -136,7 +138,7 @@ def load_kernel_module(report: Report) -> None:
 
 
 def make_bridge(plan: Plan) -> None:
-    """The hub with its bridge, and this machine's cable to it."""
+    """Creates the hub with its bridge, and the virtual cable from this machine to it."""
     _make_namespace(plan.hub)
     run("ip", "link", "add", plan.link, "type", "veth", "peer", "name", "host", "netns", plan.hub)
     _inside(plan.hub, "link add bridge type bridge", "link set bridge up", "link set host master bridge up")
@@ -145,7 +147,7 @@ def make_bridge(plan: Plan) -> None:
 
 
 def make_namespace(plan: Plan, node: int, nodes: int) -> None:
-    """A node's network namespace, wired to the bridge, with routes to the pods of all other nodes."""
+    """Creates a node's network namespace, connected to the bridge, with routes to the pods of all other nodes."""
     namespace, cable = plan.namespace(node), f"node{node}"
     _make_namespace(namespace)
     _inside(
@@ -156,7 +158,7 @@ def make_namespace(plan: Plan, node: int, nodes: int) -> None:
         "link set lo up",
         f"address add {plan.address(node)}/24 dev eth0",
         "link set eth0 up",
-        # It leads to the machine, which forwards nothing; but Service addresses need some route to exist.
+        # This route leads to the machine, which forwards nothing; but Service addresses require some route.
         f"route add default via {plan.host}",
         *(f"route add {plan.pods(other)} via {plan.address(other)}" for other in range(1, nodes + 1) if other != node),
     )
@@ -165,24 +167,24 @@ def make_namespace(plan: Plan, node: int, nodes: int) -> None:
 
 
 def cut(plan: Plan, node: int) -> None:
-    """Cuts the node off: its peers receive nothing more, not even the end of their connections."""
+    """Disconnects the node: its peers receive nothing more, not even the end of their connections."""
     _inside(plan.hub, f"link set node{node} down")
 
 
 def remove_namespace(plan: Plan, node: int) -> None:
-    """Removes the cable first, since ending processes may keep the namespace for a while."""
+    """Removes a namespace, and its cable first, since processes that end may keep the namespace for a while."""
     if plan.hub.exists():
         attempt("nsenter", f"--net={plan.hub}", "ip", "link", "delete", f"node{node}")
     _drop_namespace(plan.namespace(node))
 
 
 def namespaces(plan: Plan) -> list[int]:
-    """The nodes that have, or had begun to have, a network namespace."""
+    """Returns the nodes with a network namespace, also with an incomplete one."""
     return sorted(int(path.name.removeprefix("node-")) for path in plan.folder.glob("node-*"))
 
 
 def remove(plan: Plan) -> None:
-    """Removes everything that is left of the stack's network, and its claim last."""
+    """Removes everything that remains of the stack's network, and its claim last."""
     for node in namespaces(plan):
         remove_namespace(plan, node)
     attempt("ip", "link", "delete", plan.link)

@@ -1,10 +1,10 @@
-"""One real node: namespaces that separate it like a machine, with containerd, kubelet and kube-proxy.
+"""One real node: namespaces that isolate it like a machine, with containerd, kubelet and kube-proxy.
 
-A node is a network namespace (localcluster.network) in which one tree of processes lives, in mount, uts, ipc and pid
+A node is a network namespace (localcluster.network) in which one tree of processes runs, in mount, uts, ipc and pid
 namespaces of its own. The end of that tree's first process is the node's death: the kernel then kills every container
 and drops every mount of it at once.
 
-Nothing is recorded about a running node: what lives in its network namespace is the node, whoever started it, so that
+Nothing is recorded about a running node: its processes are those in its network namespace, so that
 a crash of this program leaves nothing that `kill` would miss.
 """
 
@@ -23,13 +23,13 @@ from localcluster.process import Identity
 _INIT = Path(__file__).with_name("node-init.sh")
 _CNI = ("bridge", "loopback", "host-local", "portmap")
 PROGRAMS = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr", "runc", *_CNI)
-# What a node's programs get from their environment; the rest of it is the user's business.
+# The environment variables that a node's programs inherit.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CAP_SYS_RESOURCE = 24
 
 
 def write(plan: NodePlan, store: ImageStore, logs: Path) -> None:
-    """Make the node's folder: configuration, programs, and a containerd that has the store's images."""
+    """Creates the node's folder: configuration, programs, and a containerd root with the images of the store."""
     for name, text in nodeconfig.files(plan).items():
         (plan.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (plan.folder / name).write_text(text)
@@ -46,7 +46,7 @@ def write(plan: NodePlan, store: ImageStore, logs: Path) -> None:
 
 
 def start(plan: NodePlan, count: int, mark: Path) -> None:
-    """Start the node's programs from what `write` made; they are on their way when this returns."""
+    """Starts the node's programs in the folder that `write` created, without waiting until they are ready."""
     cgroups.make(plan.cgroup)
     network.make_namespace(plan.network, plan.index, count)
     inside = ["nsenter", f"--net={plan.network.namespace(plan.index)}"]
@@ -56,7 +56,7 @@ def start(plan: NodePlan, count: int, mark: Path) -> None:
 
 
 def kill(plan: network.Plan, index: int, mark: Path) -> None:
-    """Kills the node as a power failure would: its peers receive nothing more. Its disk (its folder) stays."""
+    """Kills the node like a power failure: its peers receive nothing more. Its disk (its folder) remains."""
     if plan.hub.exists() and plan.namespace(index).exists():
         network.cut(plan, index)
     if left := process.end(processes(plan, index, mark)):
@@ -66,7 +66,7 @@ def kill(plan: network.Plan, index: int, mark: Path) -> None:
 
 
 def processes(plan: network.Plan, index: int, mark: Path) -> list[Identity]:
-    """The node's own processes (containers have other network namespaces, and end with these)."""
+    """Returns the node's own processes. Containers have other network namespaces and end with these processes."""
     try:
         own = os.stat(plan.namespace(index)).st_ino
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def processes(plan: network.Plan, index: int, mark: Path) -> list[Identity]:
 
 
 def enter(plan: network.Plan, index: int, mark: Path) -> list[str] | None:
-    """The words before a command that let it run in the node's mount namespace; None if the node is dead."""
+    """Returns the command prefix that runs a command in the node's mount namespace; None if the node is dead."""
     own = os.stat("/proc/self/ns/mnt").st_ino
     for identity in processes(plan, index, mark):
         if _namespace_of(identity, "mnt") != own:
@@ -105,5 +105,5 @@ def _write_script(path: Path, argv: list[str], search_path: str) -> None:
 
 
 def _search_path(plan: NodePlan) -> str:
-    """PATH for a node's programs: containerd's shim is looked for there, and mount, nft and the like."""
+    """Returns the PATH for a node's programs, to find containerd's shim and tools such as mount and nft."""
     return f"{plan.programs['containerd-shim-runc-v2'].parent}:{_PATH}"

@@ -1,6 +1,6 @@
 """The configuration files of a node's programs: pure functions from a `NodePlan` to text.
 
-Paths that begin with /run are the node's own: its mount namespace has a /run to itself (node-init.sh).
+Paths that begin with /run belong to the node: its mount namespace has its own /run (node-init.sh).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DOMAIN = "cluster.local"
 SOCKET = "/run/containerd/containerd.sock"
 KUBELET_ROOT = "/run/node/kubelet"
 CONTAINERD_ROOT = "/run/node/containerd"
-# What every snapshotter, tracer and plugin would do that no node here uses; each costs start-up time.
+# Plugins that no node here uses; each costs start-up time.
 UNUSED_PLUGINS = (
     "io.containerd.snapshotter.v1.blockfile",
     "io.containerd.snapshotter.v1.btrfs",
@@ -32,20 +32,20 @@ UNUSED_PLUGINS = (
     "io.containerd.internal.v1.tracing",
     "io.containerd.image-verifier.v1.bindir",
 )
-# Left to the node's own programs and to the machine beside all nodes.
+# Reserved for each node's own programs, and for the machine besides all nodes.
 _SYSTEM_MEMORY_MIB = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the machine has, and how many nodes share it."""
+    """The capacity of the machine, and the number of nodes that share it."""
 
     processors: int
     memory_mib: int
     nodes: int
 
     def reserved(self) -> dict[str, str]:
-        """What one node must not give to pods, because other nodes believe that they have it too."""
+        """Returns the capacity that a node must reserve, since each node reports that of the whole machine."""
         own_cpu = self.processors * 1000 // self.nodes
         own_memory = max(self.memory_mib // self.nodes - _SYSTEM_MEMORY_MIB, self.memory_mib // (2 * self.nodes))
         return {"cpu": f"{self.processors * 1000 - own_cpu}m", "memory": f"{self.memory_mib - own_memory}Mi"}
@@ -53,13 +53,13 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """One node of a stack: all that its files depend on. `folder` holds them and the node's data."""
+    """The inputs of the files of one node. `folder` contains the files and the node's data."""
 
     index: int
     network: network.Plan
     folder: Path
     programs: Mapping[str, Path]
-    # Kubeconfigs with the node's own tokens, and (as PEM) who may call the kubelet.
+    # Kubeconfigs with the node's own tokens, and the authority (PEM) of the kubelet's clients.
     kubelet_config: Path
     proxy_config: Path
     client_ca: str
@@ -80,7 +80,7 @@ def node_name(index: int) -> str:
 
 
 def files(plan: NodePlan) -> dict[str, str]:
-    """Everything that a node's programs read, by file name below its folder."""
+    """Returns the content of all files that a node's programs read, by file name below its folder."""
     return {
         "kubelet.json": json.dumps(kubelet(plan), indent=2),
         "kube-proxy.json": json.dumps(kube_proxy(plan), indent=2),
@@ -91,7 +91,7 @@ def files(plan: NodePlan) -> dict[str, str]:
 
 
 def commands(plan: NodePlan) -> dict[str, list[str]]:
-    """How each of the node's programs is started."""
+    """Returns the command line of each of the node's programs."""
     programs = {name: str(path) for name, path in plan.programs.items()}
     return {
         "containerd": [programs["containerd"], f"--config={plan.folder}/containerd.toml", "--log-level=info"],
@@ -129,7 +129,7 @@ def kubelet(plan: NodePlan) -> dict[str, Any]:
         "clusterDomain": DOMAIN,
         "resolvConf": "/run/node/resolv.conf",
         "failSwapOn": False,
-        # A collected image could not be pulled again.
+        # An image that was garbage-collected could not be pulled again.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
@@ -143,7 +143,7 @@ def kubelet(plan: NodePlan) -> dict[str, Any]:
 
 
 def containerd(plan: NodePlan) -> str:
-    """config.toml, version 3; also read by the image store's containerd, which runs no containers."""
+    """Returns config.toml, version 3; the containerd of the image store, which runs no containers, reads it too."""
     return f"""version = 3
 root = "{CONTAINERD_ROOT}"
 state = "/run/containerd"
@@ -171,7 +171,7 @@ conf_dir = "{plan.folder}/cni"
 
 
 def cni(plan: NodePlan) -> dict[str, Any]:
-    """A bridge inside the node, which is the pods' gateway; addresses are forgotten with the node's /run."""
+    """Returns the CNI configuration: a bridge inside the node is the pods' gateway; addresses are recorded in /run."""
     bridge = {
         "type": "bridge",
         "bridge": "cni0",
@@ -204,7 +204,7 @@ def kube_proxy(plan: NodePlan) -> dict[str, Any]:
 
 
 def corefile(host: str, kubeconfig_path: Path) -> str:
-    """The cluster's names from the API server; every other name does not exist, and that is said at once."""
+    """Returns the Corefile: names of the cluster come from the API server; the answer to all others is NXDOMAIN."""
     return f"""{DOMAIN}:53 10.in-addr.arpa:53 {{
     bind {host}
     errors

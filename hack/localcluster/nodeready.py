@@ -1,4 +1,4 @@
-"""Waiting until nodes take pods, as the API server sees it."""
+"""Waits until nodes are ready for pods according to the API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.1
 
 
 def wait(api: Api, names: Iterable[str], since: datetime, timeout_seconds: float) -> None:
-    """Until all these nodes are Ready by a report made after `since`. Raises LocalClusterError with who is not."""
+    """Waits until all these nodes have reported Ready after `since`. Raises LocalClusterError that names the others."""
     wanted, deadline = set(names), time.monotonic() + timeout_seconds
     while missing := wanted - {node["metadata"]["name"] for node in _nodes(api) if is_ready(node, since)}:
         if time.monotonic() > deadline:
@@ -25,9 +25,9 @@ def wait(api: Api, names: Iterable[str], since: datetime, timeout_seconds: float
 
 
 def is_ready(node: dict[str, Any], since: datetime) -> bool:
-    """Takes pods: it said so itself, and the controller's taint, which goes a moment later, has gone.
+    """Reports whether the node is Ready and the node controller has removed its taint, which happens a little later.
 
-    A report from before `since` (the API has whole seconds) may be that of a node which has died in the meantime.
+    A condition from before `since` (the API has whole seconds) may be that of a node that has died since.
     """
     taints = node["spec"].get("taints", ())
     reports = [
@@ -40,5 +40,5 @@ def is_ready(node: dict[str, Any], since: datetime) -> bool:
 def _nodes(api: Api) -> list[dict[str, Any]]:
     try:
         return api.list("/api/v1/nodes")
-    except (RefusedError, urllib3.exceptions.HTTPError):  # passing: it has just been started, and is busy
+    except (RefusedError, urllib3.exceptions.HTTPError):  # temporary: the node has just been started
         return []

@@ -1,13 +1,13 @@
-"""Real nodes below a control plane: `make cluster-up NODES=2`. Root on Linux with apt, or clear words why not.
+"""Real nodes of a control plane: `make cluster-up NODES=2`. This requires root on Linux with apt.
 
     plane = nodes.start(folder, 2, owner=None, report=to_stderr)    # returns when both are Ready
-    nodes.load_image(folder, "localhost/tensorflow")                # builds it if need be; no-op if nodes have it
+    nodes.load_image(folder, "localhost/tensorflow")                # builds it if necessary; no-op if nodes have it
     nodes.kill(folder, 2); nodes.start_node(folder, 2)
     nodes.stop(folder); plane.stop()
 
-Nodes start with all images that `prepare` has ever unpacked for this user, at no cost: prepare large ones before
-`start` where that is possible. Everything made on the machine hangs on the stack's claim (localcluster.network), which
-is taken before anything is made and given back after all is removed.
+Nodes start with all images that `prepare` has ever unpacked for this user, at no cost: prepare large images before
+`start` if possible. Everything that is created on the machine belongs to the stack's claim (localcluster.network),
+which is made first and released last.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from localcluster.report import Report, to_stderr
 from localcluster.shell import run
 
 READY_TIMEOUT_SECONDS = 60.0
-# Those of containerd first: images are unpacked with them while the others are built.
+# The programs of containerd come first: images are unpacked with them while the others are built.
 _PROGRAMS = (*CONTAINERD_PROGRAMS, *node.PROGRAMS, *binaries.CONTROL_PLANE, "coredns")
-# Every stack's nodes have these; others come with `prepare` or `load_image`.
+# The images of every stack's nodes; `prepare` and `load_image` add others.
 DEFAULT_IMAGES = (images.PAUSE, images.BASE)
-# A node that misses four reports of its status (every 5 s) is NotReady, and its pods are given up 10 s later. The
-# defaults (50 s and 300 s) spare large clusters; here somebody waits for it.
+# A node that misses four reports of its status (every 5 s) is NotReady, and its pods are evicted 10 s later. The
+# defaults (50 s and 300 s) suit large clusters; tests would wait for them.
 GRACE_SECONDS = 20
 TOLERATION_SECONDS = 10
 _PROXY_USER = User("system:kube-proxy")
 
 
 class _Record(msgspec.Struct):
-    """What `start_node` must know again."""
+    """The record that `start_node` reads."""
 
     count: int
-    # What each node had from the store when it was made, and what was loaded since: "localhost/base:<key>".
+    # The images that each node had when it was created, and those loaded since: "localhost/base:<key>".
     images: list[str]
 
 
@@ -61,7 +61,7 @@ def start(
     report: Report = to_stderr,
     unsafe_no_fsync: bool = False,
 ) -> ControlPlane:
-    """A control plane with `count` nodes, all Ready. If anything fails, Ctrl-C included, all is removed again."""
+    """Starts a control plane with `count` Ready nodes. After any error, Ctrl-C included, everything is removed."""
     folder = folder.absolute()
     programs = prepare((), report)
     stop(folder)
@@ -80,7 +80,7 @@ def start(
 
 
 def stop(folder: Path) -> None:
-    """Remove the nodes and all that they made on the machine, whatever is left of them. Their logs stay."""
+    """Removes the nodes, complete or not, and all that they created on the machine. Their logs remain."""
     plan = network.claim_of(folder.absolute())
     if plan is None:
         return
@@ -92,31 +92,31 @@ def stop(folder: Path) -> None:
 
 
 def exists(folder: Path) -> bool:
-    """Whether the stack has nodes, or anything may be left of some."""
+    """Reports whether the stack has nodes or possibly remains of nodes."""
     return network.claim_of(folder.absolute()) is not None
 
 
 def kill(folder: Path, number: int) -> None:
-    """The node's death: SIGKILL for all that runs there, and not a packet more. NotReady after GRACE_SECONDS."""
+    """Kills a node: all its processes get SIGKILL, and no packet is sent any more. NotReady after GRACE_SECONDS."""
     plan = _plan_of(folder, number)
     node.kill(plan, number, folder)
 
 
 def start_node(folder: Path, number: int, report: Report = to_stderr) -> None:
-    """Start a node that was killed, with the disk that it had; returns when it is Ready."""
+    """Starts a node that was killed, with its previous disk; returns when it is Ready."""
     plan = _plan_of(folder, number)
     if node.processes(plan, number, folder):
         raise LocalClusterError(f"node {number} is running already")
     plane = ControlPlane.attach(folder, report)
     programs = binaries.ensure_all(node.PROGRAMS, report)
-    node.kill(plan, number, folder)  # what a node leaves that died by itself
+    node.kill(plan, number, folder)  # the remains of a node that ended by itself
     count, started = _read(folder).count, datetime.now(UTC)
     node.start(_node_plan(plane, plan, number, count, programs), count, folder)
     _wait_ready(plane, Api.from_kubeconfig(plane.kubeconfig), [number], started)
 
 
 def status(folder: Path) -> list[dict[str, object]]:
-    """One entry for each node; reads no API, so that it works when that is down."""
+    """Returns an entry for each node. It does not use the API, so that it works when the API server is down."""
     plan = network.claim_of(folder.absolute())
     if plan is None or not _path(folder).exists():
         return []
@@ -134,9 +134,9 @@ def status(folder: Path) -> list[dict[str, object]]:
 def prepare(
     names: Iterable[str], report: Report = to_stderr, console: Console | None = None, tools: Iterable[str] = ()
 ) -> dict[str, Path]:
-    """Has all programs and images that nodes need, and these images and programs besides; returns the programs' paths.
+    """Builds the programs and images of nodes, and the given images and tools; returns the paths of the programs.
 
-    Images are made while programs are compiled: one waits for the network and the disk, the other for the processor.
+    Images are built while programs are compiled: the former depends on network and disk, the latter on the processor.
     """
     check_machine(report)
     programs = [*_PROGRAMS, *tools]
@@ -152,7 +152,7 @@ def prepare(
 
 
 def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
-    """Give an image to all nodes of a stack that run; they have it when this returns."""
+    """Loads an image on all running nodes of a stack."""
     record, wanted = _read(folder), f"{images.plain(name)}:{images.key(name)}"
     if wanted in record.images:
         return
@@ -168,7 +168,7 @@ def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
 
 
 def tag_image(folder: Path, name: str, other: str, report: Report = to_stderr) -> None:
-    """Give an image that the nodes have (`load_image`) another name there, as if they had pulled it under that."""
+    """Adds another name to an image on the nodes (`load_image`), as if it had been pulled under that name."""
     ctr = binaries.ensure("ctr", report)
     plan = network.claim_of(folder.absolute())
     for number in range(1, _read(folder).count + 1):
@@ -178,7 +178,7 @@ def tag_image(folder: Path, name: str, other: str, report: Report = to_stderr) -
 
 
 def check_machine(report: Report) -> None:
-    """Install the Debian packages that are missing. Raises LocalClusterError with the remedy where no node can run."""
+    """Installs missing Debian packages. Raises LocalClusterError with the remedy if nodes cannot run here."""
     debian.require_root("real nodes")
     debian.ensure_packages(debian.NODE_PACKAGES, report)
     cgroups.hierarchies()
@@ -262,7 +262,7 @@ def _certificate(plan: network.Plan) -> Path:
 
 
 def _make_client_certificate(plan: network.Plan) -> None:
-    """With it kube-apiserver shows itself to the kubelets (logs, exec); it is its own authority."""
+    """Creates the self-signed certificate with which kube-apiserver authenticates to kubelets (logs, exec)."""
     certificate = _certificate(plan)
     kind: list[str | Path] = [
         "-x509",

@@ -1,4 +1,4 @@
-"""A program of ours as a process: `tfjob-controller run`, or another command of it that serves until it is told to end.
+"""Runs `tfjob-controller run`, or another of its commands that serves until it is terminated, as a process.
 
     with ports.reserve(2, LOOPBACK) as (probes, metrics):
         served = {PROBES: probes, METRICS: metrics}
@@ -8,10 +8,10 @@
         program.page(METRICS, "/metrics")
         program.end(grace_seconds=30.0)
 
-It can be killed and started again, on the same ports. It bears the mark of its stack (localcluster.process), so that
-nothing is left of it however its starter ends.
+It can be killed and started again on the same ports. It carries the mark of its stack (localcluster.process), so that
+it is ended with the stack in any case.
 
-Threads: one at a time; `is_ready` and `page` from any. Errors: LocalClusterError.
+Not thread-safe, except for `is_ready` and `page`. Errors are LocalClusterError.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from localcluster.controlplane import READY_TIMEOUT_SECONDS
 from localcluster.errors import LocalClusterError
 from localcluster.programs import LOOPBACK
 
-# What it serves, by the flags that say where.
+# Its servers, by the flags that set their addresses.
 PROBES, METRICS, DEBUG, EXTENDER = "health-probe", "metrics", "debug", "extender"
 _POLL_SECONDS = 0.05
 _PAGE_SECONDS = 30.0
 
 
 class OurProgram:
-    """One that runs, or ran."""
+    """One process of the program, which may have ended."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class OurProgram:
         replica: str = "",
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """`served` has the port of each server, PROBES among them; without METRICS there are none.
+        """`served` has the port of each server, PROBES among them; without METRICS no metrics are served.
 
-        What it says is appended to `log`. Of several each has a `replica`, its machine's name. `env` is added to its
-        environment.
+        Its output is appended to `log`. With several replicas, `replica` is the host name of each. `env` is added to
+        its environment.
         """
         self.urls = {server: f"http://{LOOPBACK}:{port}" for server, port in served.items()}
         self._name = f"tfjob-controller {command}"
@@ -67,25 +67,25 @@ class OurProgram:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last. Raises LocalClusterError if none was, or it was ended."""
+        """The id of the process that was started last. Raises LocalClusterError if there is none, or after `end`."""
         if self._identity is None:
             raise LocalClusterError(f"{self._name} does not run")
         return self._identity.pid
 
     @property
     def identity(self) -> process.Identity | None:
-        """Of the process that was started last; None once it was ended."""
+        """The identity of the process that was started last; None after `end`."""
         return self._identity
 
     def start(self) -> None:
-        """Returns at once."""
+        """Starts the process without waiting until it is ready."""
         try:
             self._identity = process.spawn(self._argv, log=self._log, mark=self._mark)
         except OSError as error:
             raise LocalClusterError(f"{self._name} cannot be started: {error}") from error
 
     def wait_ready(self, poll_seconds: float = _POLL_SECONDS) -> None:
-        """Raises LocalClusterError if it ends, or takes too long."""
+        """Waits until it is ready. Raises LocalClusterError if it ends or takes too long."""
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         while not self.is_ready():
             if self._identity is None or not process.is_alive(self._identity):
@@ -95,21 +95,21 @@ class OurProgram:
             time.sleep(poll_seconds)
 
     def is_ready(self) -> bool:
-        """Whether it says so now."""
+        """Reports whether its readiness probe succeeds now."""
         with contextlib.suppress(urllib3.exceptions.HTTPError):
             return urllib3.request("GET", f"{self.urls[PROBES]}/readyz", retries=False, timeout=1.0).status == 200
         return False
 
     def page(self, server: str, path: str) -> str:
-        """What it says there. Raises urllib3's HTTPError."""
+        """Returns the body of a page. Raises urllib3's HTTPError."""
         return urllib3.request("GET", f"{self.urls[server]}{path}", timeout=_PAGE_SECONDS).data.decode()
 
     def end(self, *, grace_seconds: float = 0.0) -> None:
-        """SIGTERM if it has a grace, then SIGKILL; returns when it is gone."""
+        """Ends the process with SIGTERM if there is a grace period, then with SIGKILL; returns when it has ended."""
         if self._identity is not None:
             process.end([self._identity], grace_seconds=grace_seconds)
             self._identity = None
 
     def kill(self) -> None:
-        """As a crash would be."""
+        """Kills the process like a crash."""
         self.end()

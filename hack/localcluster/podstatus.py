@@ -1,4 +1,4 @@
-"""A pod's status as a kubelet would report it: pure functions from a pod to the `status` of a patch."""
+"""The status of a pod as a kubelet would report it: pure functions from a pod to the `status` of a patch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TERMINATED_BY_SIGTERM = 143
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a pod's containers end: `after_seconds` of running (None: not by themselves).
+    """How the containers of a pod end: after `after_seconds` of running (None: they run until they are stopped).
 
     `container` names the one that ends with `exit_code`; the others then end with 0. Without a name, all end alike.
     If it is an init container, those after it never run.
-    `reason` is the container's (`Error`, `OOMKilled`), by default the one that fits the exit code; `message` is what
-    stood in its termination log. `pod_reason` is the pod's own (`Evicted`).
+    `reason` is that of the container (`Error`, `OOMKilled`), by default derived from the exit code; `message` is its
+    termination log. `pod_reason` is the reason of the pod (`Evicted`).
     """
 
     after_seconds: float | None = None
@@ -35,7 +35,7 @@ def now() -> str:
 
 
 def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = None) -> Object:
-    """All containers run and are ready; `last` is how they ended before a restart."""
+    """Returns the status in which all containers run and are ready; `last` is how they ended before a restart."""
     moment = now()
     state = {"running": {"startedAt": moment}}
     statuses = [_container(container, state, ready=True) for container in pod["spec"]["containers"]]
@@ -56,7 +56,7 @@ def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = 
 
 
 def terminated(pod: Object, outcome: Outcome) -> Object:
-    """All containers have ended, and with them the pod: Failed if one of them failed. Earlier restarts stay counted."""
+    """Returns the status after the end of all containers: Failed if one of them failed. Restart counts remain."""
     before = pod.get("status", {})
     known = {each["name"]: each for each in before.get("containerStatuses", ())}
     started, moment = before.get("startTime", now()), now()
@@ -84,12 +84,12 @@ def ends_in_init(pod: Object, outcome: Outcome) -> bool:
 
 
 def initializing(pod: Object, outcome: Outcome) -> Object:
-    """The init container that `outcome` names runs; the containers wait for it."""
+    """Returns the status in which the init container of `outcome` runs and the containers wait."""
     return _with_init(pod, "Pending", {"running": {"startedAt": now()}}, outcome)
 
 
 def _with_init(pod: Object, phase: str, state: Object, outcome: Outcome) -> Object:
-    """The init containers before that one have ended well, and nothing after it has begun."""
+    """Adds the init containers: those before that one have succeeded, those after it have not started."""
     moment, before, statuses = now(), True, []
     ended = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
     still: Object = {"waiting": {"reason": "PodInitializing"}}
@@ -107,7 +107,7 @@ def _with_init(pod: Object, phase: str, state: Object, outcome: Outcome) -> Obje
 
 
 def waiting(pod: Object, reason: str, message: str = "") -> Object:
-    """No container has started: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …"""
+    """Returns the status in which no container has started: `ErrImagePull`, `CreateContainerConfigError`, …"""
     state = {"waiting": {"reason": reason, "message": message}}
     return {
         "phase": "Pending",

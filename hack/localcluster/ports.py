@@ -1,8 +1,8 @@
 """Free TCP ports for stacks that start at the same time.
 
-Asking the kernel for port 0 and letting go of it is a race: another stack, or any outgoing connection, may get the same
-one before the program listens. So ports come from below the range of outgoing connections, and are reserved by a locked
-file for as long as the programs start; from then on the listening socket itself is the reservation.
+Getting a port by binding to port 0 and closing the socket is a race: another stack, or an outgoing connection, may get
+the same one before the program listens. So ports come from below the range of outgoing connections, and are reserved by
+a locked file while the programs start; from then on the listening socket itself is the reservation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ATTEMPTS = 1000
 
 @contextlib.contextmanager
 def reserve(count: int, address: str = "127.0.0.1") -> Iterator[list[int]]:
-    """`count` ports that are free on `address` and on loopback, ours until the end of the block."""
+    """Yields `count` ports that are free on `address` and on loopback, and reserves them until the end of the block."""
     with contextlib.ExitStack() as locks:
         ports: list[int] = []
         for port in random.sample(range(FIRST_PORT, LAST_PORT), _ATTEMPTS):

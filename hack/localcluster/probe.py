@@ -1,4 +1,4 @@
-"""Small HTTP requests to the programs themselves: is it ready, compact yourself. Standard library only."""
+"""Small HTTP requests to the programs of the control plane, such as readiness probes. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TIMEOUT_SECONDS = 5.0
 
 
 def is_healthy(address: str, port: int, path: str, *, certificate: Path | None = None, token: str = "") -> bool:
-    """Whether an HTTPS server answers 200. Without `certificate` (a self-made one in memory) only for loopback.
+    """Reports whether an HTTPS server responds with 200. Without `certificate` it is not verified; loopback only.
 
-    A certificate that is not there yet, or half-written, is a server that is not ready.
+    A server whose certificate does not exist yet, or is incomplete, is not ready.
     """
     try:
         context = ssl.create_default_context(cafile=str(certificate)) if certificate else _unverified()
@@ -38,7 +38,7 @@ def etcd_is_healthy(folder: Path, socket_name: str) -> bool:
 
 
 def etcd_call(folder: Path, socket_name: str, method: str, path: str, body: Any = None) -> dict[str, Any]:
-    """One request to etcd's JSON gateway. Raises OSError, HTTPException, ValueError."""
+    """Sends a request to etcd's JSON gateway. Raises OSError, HTTPException, ValueError."""
     connection = _UnixConnection(folder, socket_name)
     try:
         connection.request(method, path, body=None if body is None else json.dumps(body))
@@ -53,7 +53,7 @@ def etcd_call(folder: Path, socket_name: str, method: str, path: str, body: Any 
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket, reached through the folder's descriptor since its path may be too long for a socket."""
+    """HTTP over a Unix socket, opened through the folder's descriptor since its path may be too long for a socket."""
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__("localhost", timeout=_TIMEOUT_SECONDS)

@@ -27,8 +27,8 @@ import msgspec
 # The environment variable that marks a process as part of a stack; its value is the stack's state folder.
 MARK = "LOCALCLUSTER_STACK"
 
-# For so long a process is waited for whose environment is empty, as it is while its program is being replaced. One that
-# was started without any environment costs that each time.
+# The time to wait for a process whose environment is empty, as it is during execve(2). A process that
+# was started without any environment costs this time on each call.
 _EXEC_SECONDS = 0.1
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -74,7 +74,7 @@ def is_alive(identity: Identity) -> bool:
 def spawn(
     argv: Sequence[str], *, log: Path, mark: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Identity:
-    """Start a program in a session of its own (no Ctrl-C reaches it) with output appended to `log` (mode 0600).
+    """Starts a program in its own session, without Ctrl-C, with output appended to `log` (mode 0600).
 
     `mark` is the state folder of its stack; `env` is added to the environment. Raises OSError.
     """
@@ -90,28 +90,28 @@ def spawn(
             start_new_session=True,
         )
     _children[child.pid] = child
-    # A child that has ended already has no identity left; its pid is ours until it is reaped, so 0 can match nobody.
+    # A child that has already ended has no identity; its pid is ours until it is reaped, so 0 matches no process.
     return identify(child.pid) or Identity(child.pid, 0)
 
 
 def on_host(name: str, argv: Sequence[str]) -> list[str]:
-    """The same command, for which the machine's name is another: in a namespace of its own (`may_name_hosts`).
+    """Returns the command with another host name, in its own UTS namespace (see `may_name_hosts`).
 
-    The pid stays the one that was started.
+    The pid is that of the started process.
     """
     rename = 'echo "$0" >/proc/sys/kernel/hostname && exec "$@"'
     return [*_unshare(), "sh", "-c", rename, name, *argv]
 
 
 def with_environment(variables: Mapping[str, str], argv: Sequence[str]) -> list[str]:
-    """The same command with these variables, which programs before it on a command line do not get."""
+    """Returns the command with these variables, which the programs before it on the command line do not get."""
     pairs = [f"{name}={value}" for name, value in variables.items()]
     return ["env", *pairs, *argv] if pairs else list(argv)
 
 
 @functools.cache
 def may_name_hosts() -> bool:
-    """Whether this user may make such namespaces: root may, and others on most machines."""
+    """Reports whether this user may create such namespaces: root may, and others on most machines."""
     try:
         return subprocess.run([*_unshare(), "true"], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
@@ -123,20 +123,20 @@ def _unshare() -> list[str]:
 
 
 def reap(pid: int) -> None:
-    """Take the exit code of an own child that has ended; anybody else's process is left alone."""
+    """Reaps a child that has ended; other processes are ignored."""
     child = _children.get(pid)
     if child is not None and child.poll() is not None:
         _children.pop(pid, None)
 
 
 def marked(mark: Path) -> list[Identity]:
-    """Every process of this user that carries the mark, whoever started it."""
+    """Returns all processes of this user that carry the mark."""
     wanted = f"{MARK}={mark.resolve()}".encode()
     return [identity for identity, environment in _environments() if wanted in environment]
 
 
 def all_marked() -> dict[Path, list[Identity]]:
-    """All marked processes of this user, by state folder."""
+    """Returns all marked processes of this user, by state folder."""
     found: dict[Path, list[Identity]] = {}
     prefix = f"{MARK}=".encode()
     for identity, environment in _environments():
@@ -160,7 +160,7 @@ def _environments() -> Iterable[tuple[Identity, list[bytes]]]:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """Empty for a zombie and, for a moment, for a process within execve(2), which is waited for. Raises OSError."""
+    """Returns the environment. It is empty for a zombie; a process within execve(2) is waited for. Raises OSError."""
     path = Path(f"/proc/{pid}/environ")
     deadline = time.monotonic() + _EXEC_SECONDS
     while not (text := path.read_bytes()) and _has_program(pid) and time.monotonic() < deadline:
@@ -169,7 +169,7 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def _has_program(pid: int) -> bool:
-    """Whether there is a file that it runs. Raises OSError for a kernel's thread and whoever is gone."""
+    """Reports whether the process runs a program file. Raises OSError for kernel threads and ended processes."""
     return bool(os.readlink(f"/proc/{pid}/exe"))
 
 
@@ -188,7 +188,7 @@ def send(identity: Identity, number: signal.Signals) -> bool:
 
 
 def end(identities: Iterable[Identity], *, grace_seconds: float = 0.0, timeout_seconds: float = 10.0) -> list[Identity]:
-    """End these processes: politely if there is a grace, then by SIGKILL; the ones that would not go."""
+    """Ends processes, by SIGTERM if there is a grace period, then by SIGKILL; returns those that still run."""
     remaining = list(identities)
     if grace_seconds > 0:
         for identity in remaining:
@@ -200,7 +200,7 @@ def end(identities: Iterable[Identity], *, grace_seconds: float = 0.0, timeout_s
 
 
 def wait_gone(identities: Iterable[Identity], timeout_seconds: float) -> list[Identity]:
-    """Wait until these processes have ended (a zombie has); the ones that still run at the end."""
+    """Waits until these processes have ended (a zombie has); returns those that still run."""
     deadline = time.monotonic() + timeout_seconds
     return [identity for identity in identities if not _wait_one(identity, deadline)]
 
@@ -218,7 +218,7 @@ def _wait_one(identity: Identity, deadline: float) -> bool:
 
 
 def _open(identity: Identity) -> int | None:
-    """A pidfd of this very process, None if it has ended."""
+    """Returns a pidfd of this process; None if it has ended."""
     try:
         pidfd = os.pidfd_open(identity.pid)
     except ProcessLookupError:

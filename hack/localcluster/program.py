@@ -23,7 +23,7 @@ class Program:
     requirement: str
     cgo: bool = False
     tags: str = ""
-    # How to ask a program on PATH for its version; none: never taken from PATH.
+    # The arguments with which a program on PATH prints its version; without them it is never taken from PATH.
     version_arguments: tuple[str, ...] = ()
 
     @property

@@ -1,7 +1,7 @@
-"""How each program of the control plane is started: its flags and its files.
+"""The flags and files of each program of the control plane.
 
-Only flags whose defaults do not suit are set here. Caller's
-flags come last, and the last one counts. No secret is in a flag: tokens and keys are in files of mode 0600.
+Only flags whose defaults do not suit are set here. The caller's flags come last and take precedence. No flag contains a
+secret: tokens and keys are in files of mode 0600.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from localcluster.state import write_private
 
 LOOPBACK = "127.0.0.1"
-# Of all four programs. With Go's default of 100 a fifth of kube-apiserver's CPU goes into collecting garbage; with this
+# For all four programs. With Go's default of 100, garbage collection takes a fifth of kube-apiserver's CPU; with this
 # its resident set grows by about 130 MB.
 ENVIRONMENT: Mapping[str, str] = {"GOGC": "400"}
 ETCD = "etcd"
@@ -25,8 +25,8 @@ APISERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 
-# etcd listens on a Unix socket in the private state folder: it asks nobody who he is, so that a TCP port, even on
-# loopback, would let every user of the machine read Secrets. It wants host:port, and makes a file of that name.
+# etcd listens on a Unix socket in the private state folder: it does not authenticate clients, so a TCP port, even on
+# loopback, would let every user of the machine read Secrets. It requires host:port, and creates a file of that name.
 ETCD_SOCKET = "etcd-client:0"
 _ETCD_PEER_SOCKET = "etcd-peer:0"
 # Node controllers judge nodes by their heartbeats; without kubelets there are none, and all would be NotReady in 50 s.
@@ -35,7 +35,7 @@ _NO_HEARTBEATS = "*,-node-lifecycle-controller,-node-ipam-controller,-taint-evic
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody with a static token, which is made at random and written into a kubeconfig of his own."""
+    """A user with a random static token, which is written to a separate kubeconfig."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class User:
 
 
 ADMIN = User("admin", ("system:masters",))
-# It runs all controllers under one name (--use-service-account-credentials=false), for which its own role is too small.
+# It runs all controllers as one user (--use-service-account-credentials=false), for which its own role lacks rights.
 _MANAGER_USER = User("system:kube-controller-manager", ("system:masters",))
 _SCHEDULER_USER = User("system:kube-scheduler")
 
@@ -58,7 +58,7 @@ class Options:
     `bind_address` is the one address that kube-apiserver listens on, and that its certificate and kubeconfigs name:
     loopback, or a bridge's where nodes must reach it. `kubelets`: real nodes send heartbeats, so node life-cycle
     controllers run. Flags are passed as they are, after the ones from here. `scheduler_config` is merged over the
-    KubeSchedulerConfiguration (profiles, extenders). `unsafe_no_fsync` is for tests, and for benchmarks that say so.
+    KubeSchedulerConfiguration (profiles, extenders). `unsafe_no_fsync` is for tests and benchmarks.
     """
 
     bind_address: str = LOOPBACK
@@ -76,7 +76,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a stack's files are, and on which ports it listens."""
+    """The paths of a stack's files, and its ports."""
 
     folder: Path
     apiserver_port: int
@@ -89,12 +89,12 @@ class Layout:
 
     @property
     def certificate(self) -> Path:
-        """The API server's own certificate with its CA, which the server makes at its first start."""
+        """The API server's own certificate with its CA, which the server creates at its first start."""
         return self.pki / "apiserver.crt"
 
     @property
     def key(self) -> Path:
-        """The API server's key. It signs ServiceAccount tokens too: it is made in time, and there is no other tool."""
+        """The API server's key. It also signs ServiceAccount tokens, since it exists early enough."""
         return self.pki / "apiserver.key"
 
     @property
@@ -118,7 +118,7 @@ def all_users(options: Options) -> tuple[User, ...]:
 
 
 def make_tokens(layout: Layout, options: Options) -> dict[User, str]:
-    """Write the token file; the tokens, for the kubeconfigs."""
+    """Writes the token file; returns the tokens for the kubeconfigs."""
     tokens = {user: secrets.token_urlsafe(24) for user in all_users(options)}
     rows = [f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n' for user, token in tokens.items()]
     write_private(layout.tokens, "".join(rows).encode())
@@ -126,7 +126,7 @@ def make_tokens(layout: Layout, options: Options) -> dict[User, str]:
 
 
 def write_kubeconfig(path: Path, server: str, certificate: Path, token: str) -> None:
-    """A kubeconfig that can be copied elsewhere (all in one file). JSON is YAML, and needs no quoting rules."""
+    """Writes a self-contained kubeconfig, as JSON, which is valid YAML and needs no quoting rules."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -145,7 +145,7 @@ def write_scheduler_config(layout: Layout, options: Options) -> None:
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
-        # The default of 50 requests/s would bind 56 pods/s at best, whatever else is done.
+        # The default of 50 requests/s limits the scheduler to 56 pods/s.
         "clientConnection": {
             "kubeconfig": str(layout.kubeconfig_of(_SCHEDULER_USER)),
             "qps": 5000,
@@ -157,13 +157,13 @@ def write_scheduler_config(layout: Layout, options: Options) -> None:
 
 
 def etcd_flags(options: Options) -> list[str]:
-    """Paths are relative to the state folder, where it runs: a socket's path may not be longer than 107 bytes."""
+    """Returns etcd's flags. Paths are relative to the state folder, since a socket's path is limited to 107 bytes."""
     flags = ["--name=localcluster", "--data-dir=etcd", "--log-level=warn"]
     flags += [f"--listen-client-urls=unix://{ETCD_SOCKET}", f"--advertise-client-urls=unix://{ETCD_SOCKET}"]
     flags += [f"--listen-peer-urls=unix://{_ETCD_PEER_SOCKET}"]
     flags += [f"--initial-advertise-peer-urls=unix://{_ETCD_PEER_SOCKET}"]
     flags += [f"--initial-cluster=localcluster=unix://{_ETCD_PEER_SOCKET}"]
-    # 20,000 pods and their Events of a benchmark do not fit into the default of 2 GiB with all their revisions.
+    # The default of 2 GiB is too small for all revisions of a benchmark's 20,000 pods and their Events.
     flags += ["--quota-backend-bytes=8589934592"]
     flags += ["--unsafe-no-fsync"] if options.unsafe_no_fsync else []
     return [*flags, *options.etcd_flags]
@@ -189,7 +189,7 @@ def controller_manager_flags(layout: Layout, options: Options) -> list[str]:
     flags += [f"--bind-address={LOOPBACK}", f"--secure-port={layout.controller_manager_port}"]
     flags += ["--authentication-skip-lookup", "--use-service-account-credentials=false"]
     flags += [f"--service-account-private-key-file={layout.key}", f"--root-ca-file={layout.certificate}"]
-    # The default of 20 requests/s would be what every measurement measures.
+    # The default of 20 requests/s would dominate every measurement.
     flags += ["--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-job-syncs=20"]
     flags += [] if options.kubelets else [f"--controllers={_NO_HEARTBEATS}"]
     return [*flags, *options.controller_manager_flags]

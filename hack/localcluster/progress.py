@@ -28,7 +28,7 @@ _ESTIMATE_AFTER_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Task:
-    """One piece of work. `total` is 0 as long as nobody knows how much there is to do."""
+    """One piece of work. `total` is 0 as long as the amount of work is unknown."""
 
     name: str
     clock: Callable[[], float] = time.monotonic
@@ -38,25 +38,25 @@ class Task:
     _first: float | None = field(default=None)
 
     def update(self, done: float, total: float, text: str) -> None:
-        """Records how much is done of how much, and the words for it."""
+        """Records the progress, with a text that describes it."""
         if done > 0 and self._first is None:
             self._first = self.clock()
         self.done, self.total, self.text = min(done, total), total, text
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is done."""
+        """Reports whether everything is done."""
         return 0 < self.total <= self.done
 
     def seconds_left(self) -> float | None:
-        """Returns an estimate by the pace so far; None while there is none."""
+        """Returns an estimate from the speed so far; None while there is none."""
         if self._first is None or not self.done or not self.total:
             return None
         elapsed = self.clock() - self._first
         return elapsed * (self.total - self.done) / self.done if elapsed >= _ESTIMATE_AFTER_SECONDS else None
 
     def line(self) -> str:
-        """Returns all of it in one line."""
+        """Returns the progress in one line."""
         percent = f": {100 * self.done / self.total:.0f} %" if self.total else ""
         return f"{self.name}{percent}{f' ({self.text})' if self.text else ''}{self.left()}"
 
@@ -69,7 +69,7 @@ class Task:
 
 
 class Board:
-    """The tasks that are at work. `console` is that of a terminal, if there is one."""
+    """Shows the tasks in progress. `console` is that of a terminal, if there is one."""
 
     def __init__(self, report: Report, console: Console | None = None, line_seconds: float = LINE_SECONDS) -> None:
         self._report = report

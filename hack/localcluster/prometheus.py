@@ -1,6 +1,6 @@
-"""Prometheus and promtool, from Debian's package: unpacked into the cache, not installed, so that no daemon is started.
+"""Prometheus and promtool from Debian's package, unpacked into the cache and not installed, so that no daemon starts.
 
-Debian's build knows no service discovery but static and file-based. Programs on PATH are taken before the package's.
+Debian's build supports only static and file-based service discovery. Programs on PATH take precedence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tools:
 
 
 def ensure(report: Report = to_stderr) -> Tools:
-    """Both programs, fetched first where they must be. Raises LocalClusterError."""
+    """Returns the paths of both programs, which are downloaded first if necessary. Raises LocalClusterError."""
     on_path = Tools(*(Path(shutil.which(name) or "") for name in ("prometheus", "promtool")))
     if _is_there(on_path):
         return on_path
@@ -38,7 +38,7 @@ def ensure(report: Report = to_stderr) -> Tools:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Another run may have fetched them while this one waited.
+            # Another process may have downloaded them while this one waited.
             if not _is_there(cached):
                 _fetch(folder, report)
     return cached

@@ -1,11 +1,11 @@
-"""Progress for people: on standard error, so that standard output stays for programs."""
+"""Prints progress to standard error, so that standard output contains only results."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 
-# Takes one finished line without its end.
+# Called with one line, without the newline.
 Report = Callable[[str], None]
 
 
@@ -14,4 +14,4 @@ def to_stderr(line: str) -> None:
 
 
 def silent(line: str) -> None:
-    """For tests and callers that show progress themselves."""
+    """Prints nothing; for tests and callers that show progress themselves."""

@@ -1,4 +1,4 @@
-"""Runs the machine's own tools (ip, mount, tar, …) and says in one line what went wrong."""
+"""Runs tools of the machine (ip, mount, tar, …) and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from localcluster.errors import LocalClusterError
 
 
 class CommandError(LocalClusterError):
-    """A tool ended with an error; the message is its name and its last words."""
+    """A tool failed; the message contains its name and the end of its output."""
 
 
 def run(*argv: str | Path, stdin: str | None = None, timeout_seconds: float = 600.0, cwd: Path | None = None) -> str:
-    """The tool's standard output. Raises CommandError if it is missing, fails, or takes too long."""
+    """Runs a tool and returns its standard output. Raises CommandError if it is missing, fails, or takes too long."""
     command = [str(word) for word in argv]
     try:
         done = subprocess.run(
@@ -32,7 +32,7 @@ def run(*argv: str | Path, stdin: str | None = None, timeout_seconds: float = 60
 
 
 def attempt(*argv: str | Path) -> bool:
-    """Returns whether the tool succeeded. For clean-up, where a missing object is as good as a removed one."""
+    """Runs a tool and returns whether it succeeded. For clean-up, where missing objects are no error."""
     try:
         run(*argv, timeout_seconds=60.0)
     except CommandError:

@@ -1,13 +1,13 @@
-"""A whole stack by its name: the control plane, and real nodes where they are asked for.
+"""A whole stack by its name: the control plane, and real nodes if requested.
 
-The nodes are the business of `localcluster.nodes`, which is imported only when a stack has some, and offers
+`localcluster.nodes` manages the nodes. It is imported only if a stack has some, and provides
 
     start(folder, count, owner, report, unsafe_no_fsync) -> ControlPlane   # network, control plane, nodes Ready
-    stop(folder) -> None             # nodes, mounts, namespaces, bridge; also after a crash; nothing there is no error
-    kill(folder, number) -> None     # the node's death, as by a power cut
+    stop(folder) -> None             # nodes, mounts, namespaces, bridge; also after a crash
+    kill(folder, number) -> None     # like a power failure
     start_node(folder, number) -> None
     status(folder) -> list[dict[str, object]]             # for `status`: name, number, address, condition
-    exists(folder) -> bool           # whether this stack has, or may have left, anything of a node
+    exists(folder) -> bool           # whether this stack has nodes or remains of nodes
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def up(
     *,
     unsafe_no_fsync: bool = False,
 ) -> ControlPlane:
-    """Start a stack; one that runs already with as many nodes is taken as it is. Raises LocalClusterError.
+    """Starts a stack, unless it already runs with as many nodes. Raises LocalClusterError.
 
     With `unsafe_no_fsync` etcd does not wait for the disk: its data survives the end of its process, but not a crash
-    of the machine. Whatever goes wrong, Ctrl-C included, nothing of the stack is left running.
+    of the machine. After any error, Ctrl-C included, no process of the stack remains.
     """
     check_platform()
     with _alone(folder, report):
@@ -60,7 +60,7 @@ def up(
 
 
 def down(folder: Path, report: Report = to_stderr) -> bool:
-    """Stop a stack whatever state it is in; whether there was anything to stop. Logs stay."""
+    """Stops a stack in any state; returns whether there was anything to stop. Logs remain."""
     check_platform()
     if not folder.is_dir() and not process.marked(folder):
         return False
@@ -111,8 +111,9 @@ def node_start(folder: Path, number: int, report: Report = to_stderr) -> None:
 
 
 def existing_kubeconfig() -> str | None:
-    """The cluster that the user named by KUBECONFIG, None if he named none, or one of this package's own stacks that
-    has been stopped (an `export` that outlived it). Raises LocalClusterError if the file is missing.
+    """Returns the value of KUBECONFIG; None if it is not set, or names only stacks of this package that were stopped.
+
+    Raises LocalClusterError if the file is missing.
     """
     named = os.environ.get("KUBECONFIG", "")
     paths = [Path(part) for part in named.split(os.pathsep) if part]
@@ -126,12 +127,12 @@ def existing_kubeconfig() -> str | None:
 
 
 def is_own(kubeconfig: str) -> bool:
-    """Whether a kubeconfig is one that this package wrote."""
+    """Reports whether this package wrote the kubeconfig."""
     return Path(kubeconfig).is_relative_to(state.state_root())
 
 
 def remove_ended_tests() -> None:
-    """Stop and remove what test runs left whose process is gone."""
+    """Stops and removes the stacks of test runs whose process has ended."""
     root = state.state_root()
     for folder in root.glob(f"{TEST_PREFIX}*") if root.is_dir() else ():
         if not _owner_lives(folder):
@@ -140,7 +141,7 @@ def remove_ended_tests() -> None:
 
 
 def _owner_lives(folder: Path) -> bool:
-    """Whether the run that a test stack belongs to still goes on; a stack that is nobody's is left alone too."""
+    """Reports whether the owner of a test stack may still run; a stack without an owner counts as owned."""
     found = state.read(folder)
     if found is not None and found.owner is not None:
         return found.boot_id == process.boot_id() and process.is_alive(found.owner)
@@ -149,7 +150,7 @@ def _owner_lives(folder: Path) -> bool:
 
 
 def end_everything() -> list[Path]:
-    """Stop every stack of this user, also those without a record; their folders."""
+    """Stops all stacks of this user, also those without a record; returns their folders."""
     root = state.state_root()
     folders = {root / name for name in state.names()} | set(process.all_marked())
     for folder in sorted(folders):
@@ -177,4 +178,4 @@ def _nodes_of(folder: Path) -> ModuleType:
 
 
 def _nodes() -> ModuleType:
-    return importlib.import_module("localcluster.nodes")  # here, since most stacks have none
+    return importlib.import_module("localcluster.nodes")  # imported here, since most stacks have none

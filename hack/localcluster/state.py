@@ -1,8 +1,8 @@
 """The record of a stack, and whether it still applies.
 
-A stack lives in one folder (mode 0700): `state.json`, the kubeconfig and keys (mode 0600), `etcd/`, `logs/`. Stopping
-it removes everything but the logs. `state.json` says which boot it was written in: after a reboot its processes are
-gone whatever its pids say, and the stack is `STALE`.
+A stack has one folder (mode 0700): `state.json`, the kubeconfig and keys (mode 0600), `etcd/`, `logs/`. Stopping
+it removes everything but the logs. `state.json` names the boot in which it was written: after a reboot its processes do
+not exist, whatever its pids are, and the stack is `STALE`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from localcluster.process import Identity
 
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# What a stop leaves: to read why something failed, and to serialise with the next start.
+# Files that remain after a stop: the logs, and the lock that serializes with the next start.
 _KEPT = ("logs", "lock", "command.lock")
 
 
 class ProgramRecord(msgspec.Struct):
-    """One program of a stack: how it is started, and as which process it runs."""
+    """One program of a stack: its command line and its process."""
 
     argv: list[str]
     log: str
@@ -37,7 +37,7 @@ class ProgramRecord(msgspec.Struct):
 
 
 class StackState(msgspec.Struct):
-    """The whole record. `owner` is the process that the stack must not outlive; None: it stays until stopped."""
+    """The whole record. `owner` is the process that the stack must not outlive; None: it runs until it is stopped."""
 
     boot_id: str
     created: str
@@ -60,7 +60,7 @@ class Condition(enum.Enum):
 
 
 def state_root() -> Path:
-    """Where stacks live: `$XDG_STATE_HOME/tfjob-controller`, by default under ~/.local/state."""
+    """Returns the folder of stacks: `$XDG_STATE_HOME/tfjob-controller`, by default under ~/.local/state."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "tfjob-controller"
 
@@ -79,7 +79,7 @@ def make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file at once, readable by its owner alone from its first byte."""
+    """Replaces a file atomically; only its owner can read it at any time."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
@@ -87,7 +87,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def read(folder: Path) -> StackState | None:
-    """The record, None if there is none or it cannot be read (a half-written one cannot exist)."""
+    """Returns the record; None if there is none or it cannot be read (records are written atomically)."""
     try:
         return msgspec.json.decode((folder / "state.json").read_bytes(), type=StackState)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
@@ -121,10 +121,10 @@ def clear(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, name: str = "lock", on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Whoever changes a stack does it alone; the lock goes with its holder, however that ends.
+    """Locks a stack for changes; the lock is released when its holder ends for any reason.
 
-    Two layers: a command (`command.lock`: up, down, ...) may hold its own while it changes the control plane (`lock`).
-    Neither can be taken twice. `on_wait` is called when somebody else holds it.
+    There are two locks: a command (`command.lock`: up, down, ...) may hold its own while it changes the control plane
+    (`lock`). Neither is reentrant. `on_wait` is called when another process holds the lock.
     """
     make_private(folder)
     descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
@@ -141,7 +141,7 @@ def locked(folder: Path, name: str = "lock", on_wait: Callable[[], None] | None 
 
 
 def names() -> list[str]:
-    """The stacks that have a record."""
+    """Returns the names of the stacks that have a record."""
     root = state_root()
     if not root.is_dir():
         return []

@@ -11,7 +11,7 @@ from localcluster.state import Condition, StackState
 
 _MEANING = {
     Condition.ABSENT: "nothing runs",
-    Condition.STARTING: "being started, or its start was killed half-way",
+    Condition.STARTING: "being started, or its start was interrupted",
     Condition.RUNNING: "running",
     Condition.BROKEN: "broken: some programs have ended",
     Condition.STALE: "stale: from before a reboot, no process is running",
@@ -19,7 +19,7 @@ _MEANING = {
 
 
 def collect(name: str, folder: Path) -> dict[str, Any]:
-    """The stack as JSON data; never raises for a stack in a bad state."""
+    """Returns the stack as JSON data; a stack in a bad state raises no error."""
     found = state.read(folder)
     condition = state.condition(found)
     status: dict[str, Any] = {"name": name, "condition": condition.value, "meaning": _MEANING[condition]}

@@ -1,4 +1,4 @@
-"""Are these CRDs good for whoever has those of a release? See release.schemas for what a schema may not do."""
+"""Checks that these CRDs are compatible with those of a release. The rules are in release.schemas."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Soak:
             "wrong": owner.wrong,
             "unseen": owner.unseen,
             "left": left,
-            "by_habit": dict(sorted(owner.completed.items())),
+            "by_scenario": dict(sorted(owner.completed.items())),
             "minutes": round(minutes, 1),
             "cpu_seconds": {name: usage.cpu_seconds(each.program.pid) for name, each in self._stage.programs.items()},
             "peak_rss_mb": {

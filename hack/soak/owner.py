@@ -101,7 +101,7 @@ class Owner:
             return len(self._jobs)
 
     def submit(self, plan: JobPlan) -> None:
-        """Creates a job and schedules the actions of its habit for `work`. Raises RefusedError and HTTPError."""
+        """Creates a job and schedules the actions of its scenario for `work`. Raises RefusedError and HTTPError."""
         job = _Job(plan, time.monotonic())
         with self._lock:
             self._jobs[plan.name] = job
@@ -131,21 +131,21 @@ class Owner:
             if job is None:
                 return Outcome()
             found = outcome_of(job.plan, labels.get("job_type", ""), has_failed=job.has_failed)
-            if job.plan.habit == RESTARTS and found.exit_code:
+            if job.plan.scenario == RESTARTS and found.exit_code:
                 job.has_failed = True
             return found
 
     def _actions(self, plan: JobPlan) -> list[tuple[float, Callable[[], object]]]:
         path = f"{plan.path.format(self._namespace)}/{plan.name}"
         begin, end = plan.after_seconds, plan.after_seconds + plan.pause_seconds
-        match plan.habit:
-            case habit if habit == DELETED:
+        match plan.scenario:
+            case scenario if scenario == DELETED:
                 return [(begin, lambda: self._api.delete(path, propagationPolicy="Background"))]
-            case habit if habit == SUSPENDED:
+            case scenario if scenario == SUSPENDED:
                 return [(begin, lambda: self._set(path, suspend=True)), (end, lambda: self._set(path, suspend=False))]
-            case habit if habit == COMES_SUSPENDED:
+            case scenario if scenario == COMES_SUSPENDED:
                 return [(end, lambda: self._set(path, suspend=False))]
-            case habit if habit == RESIZED:
+            case scenario if scenario == RESIZED:
                 return [(begin, lambda: self._set(path, workerReplicas=plan.replicas + 1))]
         return []
 
@@ -211,7 +211,7 @@ class Owner:
         with self._lock:
             if self._jobs.pop(job.plan.name, None) is None:
                 return
-            self.completed[job.plan.habit] += 1
+            self.completed[job.plan.scenario] += 1
             if problem:
                 self.wrong += 1
                 self.problems += [f"{job.plan.name} ({job.plan}) {problem}"][: _MOST_PROBLEMS - len(self.problems)]

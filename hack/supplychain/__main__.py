@@ -1,6 +1,6 @@
 """`python -m supplychain`: locks, licences, advisories and forgotten credentials; exit code 1 if anything is wrong.
 
-In CI an advisory is told and fails nothing.
+In CI an advisory is reported and does not fail the job.
 """
 
 from __future__ import annotations

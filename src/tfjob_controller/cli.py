@@ -58,14 +58,14 @@ class ProgramCommand:
 COMMANDS = (
     ProgramCommand(
         "run",
-        "run the controller until it is told to stop",
+        "run the controller until SIGTERM or SIGINT",
         "Run the controller until SIGTERM or SIGINT.",
         OPTIONS,
         "log_level",
     ),
     ProgramCommand(
         "extender",
-        "run the gang scheduler, beside a kube-scheduler, until it is told to stop",
+        "run the gang scheduler, beside a kube-scheduler, until SIGTERM or SIGINT",
         "Run the gang scheduler, which kube-scheduler calls as an extender, until SIGTERM or SIGINT.",
         EXTENDER_OPTIONS,
         "bind_timeout",

@@ -20,14 +20,14 @@ BAD_TRAINJOBS = (
     Bad(
         "no-nodes",
         trainjob(nodes=0),
-        "spec.numNodes: must be from 1 to 1000, is 0",
+        "spec.numNodes: must be from 1 to 5000, is 0",
         ("spec.numNodes: Invalid value: 0: spec.numNodes in body should be greater than or equal to 1",),
     ),
     Bad(
         "too-many-nodes",
-        trainjob(nodes=1001),
-        "spec.numNodes: must be from 1 to 1000, is 1001",
-        ("spec.numNodes: Invalid value: 1001: spec.numNodes in body should be less than or equal to 1000",),
+        trainjob(nodes=5001),
+        "spec.numNodes: must be from 1 to 5000, is 5001",
+        ("spec.numNodes: Invalid value: 5001: spec.numNodes in body should be less than or equal to 5000",),
     ),
     Bad(
         "nodes-as-text",
@@ -60,10 +60,10 @@ BAD_TRAINJOBS = (
     ),
     Bad(
         "elastic-up-to-too-many",
-        trainjob(elasticPolicy={"minNodes": 1, "maxNodes": 1001}),
-        "spec.elasticPolicy.maxNodes: must be from 1 to 1000, is 1001",
+        trainjob(elasticPolicy={"minNodes": 1, "maxNodes": 5001}),
+        "spec.elasticPolicy.maxNodes: must be from 1 to 5000, is 5001",
         (
-            "spec.elasticPolicy.maxNodes: Invalid value: 1001: spec.elasticPolicy.maxNodes in body should be less than or equal to 1000",
+            "spec.elasticPolicy.maxNodes: Invalid value: 5001: spec.elasticPolicy.maxNodes in body should be less than or equal to 5000",
         ),
     ),
     Bad(
@@ -91,7 +91,7 @@ BAD_TRAINJOBS = (
     Bad(
         "trainer-without-nodes",
         trainjob(nodes=None, trainer={"numNodes": 0}),
-        "spec.trainer.numNodes: must be from 1 to 1000, is 0",
+        "spec.trainer.numNodes: must be from 1 to 5000, is 0",
         (
             "spec.trainer.numNodes: Invalid value: 0: spec.trainer.numNodes in body should be greater than or equal to 1",
         ),
@@ -632,7 +632,7 @@ BAD_RUNTIMES = (
     Bad(
         "no-nodes-of-a-runtime",
         runtime(numNodes=0, namespaced=True),
-        "spec.numNodes: must be from 1 to 1000, is 0",
+        "spec.numNodes: must be from 1 to 5000, is 0",
         ("spec.numNodes: Invalid value: 0: spec.numNodes in body should be greater than or equal to 1",),
     ),
     Bad(

@@ -1,4 +1,4 @@
-"""Sends the auditor of jobs a history, one version after the other. Versions are a second apart."""
+"""Builds a history of a job for the auditor of jobs: one version after another, a second apart."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Story:
     def is_being_deleted(self, kind: str, uid: str) -> None:
         self.put(kind, uid, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 
-    def passes(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.now += seconds
 
     def _record(self, kind: str, change: str, uid: str, obj: Object) -> None:
@@ -51,8 +51,11 @@ class Story:
 
     def found(self) -> list[str]:
         """Returns the violations at the end."""
-        some = [*final(self.history, LIMITS, self.outages), *pending(self.history, LIMITS, self.now, self.outages)]
-        return [str(each) for each in some]
+        violations = [
+            *final(self.history, LIMITS, self.outages),
+            *pending(self.history, LIMITS, self.now, self.outages),
+        ]
+        return [str(each) for each in violations]
 
     # Shorthands
 
@@ -73,7 +76,7 @@ class Story:
         self.put(kind, uid or f"{kind}-{replica}", metadata=meta)
 
     def indexed(self, kind: str, role: str = "node", uid: str = "", name: str = "", **more: Any) -> None:
-        """Sends the Job or Service that all replicas of a role share; `more` are labels, and `completions`."""
+        """Sends the Job or Service that all replicas of a role share; `more` are labels and `completions`."""
         completions = more.pop("completions", 2)
         labels = {name: text for name, text in self._labels(f"{role}-0").items() if name != "task_index"}
         name = name or (f"job-{role}-{RUNTIME_ID}" if kind == JOBS else f"job-{RUNTIME_ID}")

@@ -40,5 +40,5 @@ def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_
     assert said["auditors"]["jobs"]["versions_seen"] > 0
 
 
-def test_make_runs_it() -> None:
+def test_the_makefile_runs_the_chaos_test() -> None:
     assert "@$(PY) -m chaos.jobs\n" in (ROOT / "Makefile").read_text()

@@ -34,5 +34,5 @@ def test_gangs_come_through_while_things_break_and_the_auditor_sees_no_violation
     assert said["auditor"]["bound"] >= said["pods"]
 
 
-def test_make_runs_it() -> None:
+def test_the_makefile_runs_the_gang_chaos_test() -> None:
     assert "@$(PY) -m chaos\n" in (ROOT / "Makefile").read_text()

@@ -3,7 +3,7 @@
 An old CRD without a schema accepts any content, and one invalid object must not stop a cache with a thousand others.
 An object with fields of wrong types, or with too many levels of nesting, is decoded with the reason in `invalid`; of
 one that is too large (`common/sizes.py`) only the identity is decoded. A status that is invalid or too large becomes
-an empty one, which the controller then writes anew. As usual in Kubernetes, null means absent in spec and status, but
+an empty one, which the controller then writes again. As usual in Kubernetes, null means absent in spec and status, but
 templates stay exactly as they are.
 """
 

@@ -7,7 +7,7 @@
         job.wait("Succeeded", timeout_seconds=3600)
 
 Every name is loaded when it is first used, and the Kubernetes client when a `Client` connects. May import `trainer`,
-`api`, `kube` and `util`; the kubectl plugin stands on it. Start with `client.py` and `job.py`.
+`api`, `kube` and `util`; the kubectl plugin is based on it. Start with `client.py` and `job.py`.
 """
 
 from __future__ import annotations

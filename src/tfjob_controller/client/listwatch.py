@@ -1,4 +1,4 @@
-"""Lists and watches jobs in the caller's own thread: one job until a deadline, or the rows of a table for ever.
+"""Lists and watches jobs in the caller's own thread: one job until a deadline, or the rows of a table forever.
 
 Theory of operation. `ListWatchState` decides which request comes next and what its failure means (a broken connection,
 a compacted version, a server without streaming lists); `ListWatcher` sends it. Failures that only a person can correct
@@ -228,7 +228,7 @@ def _decode_row(raw: bytes | msgspec.Raw) -> _RowObject:
 def watch_rows(
     streams: TableStreams, reader: Reader, version: int, notify: Callable[[str], None], clock: Clock
 ) -> Iterator[TableRow]:
-    """The row of each job that is added, changed or deleted after `version`, for ever.
+    """The row of each job that is added, changed or deleted after `version`, forever.
 
     `notify` is called once for each interruption, with its reason. After a relist only newer rows follow; deletions
     that happened in between are not visible. Raises `ApiError` for a permanent failure.

@@ -269,7 +269,7 @@ class Reconciler(Generic[ObjectT]):
         return self._writer.apply(job, actions, lambda: self._clock.monotonic() >= ends_at and self._is_busy())
 
     def _write_identity(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
-        """Writes the identity before the first child is created, if nobody has changed the job since it was read."""
+        """Writes the identity before the first child is created, unless the job has changed since it was read."""
         meta = job.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, **identity}
         identified = self._client.patch(meta.namespace, meta.name, body)

@@ -243,7 +243,7 @@ class ResponseCache(Generic[ObjectT]):
 
     This holds for Secrets: a right to watch some of them is a right to read all, so the controller does not ask for it.
     It remembers that it created one. If that is forgotten (after a restart, or if the cache is full), it creates the
-    Secret again and is told that it exists.
+    Secret again and gets the response that it exists.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ class Notifier:
             self._is_scheduled = True
         try:
             self._loop.call_soon_threadsafe(self._wake_soon)
-        except RuntimeError:  # the loop has ended, and nobody waits any more
+        except RuntimeError:  # the loop has ended, and no caller waits any more
             return
 
     async def changed_after(self, version: int, timeout_seconds: float) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from tfjob_controller.dashboard.server import serve_everybody
+from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.options import DashboardOptions
@@ -34,7 +34,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
         signal.signal(number, lambda *_: None)
     log.info("serving the dashboard", address=str(address), hosts=hosts, server=server.url)
     try:
-        serve_everybody(
+        serve_all_users(
             TokenUsers(server, RealClock()),
             (address.host, address.port),
             hosts,

@@ -1,4 +1,4 @@
-"""Serves the dashboard: a socket, and uvicorn until it is told to stop."""
+"""Serves the dashboard: a socket, and uvicorn until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) ->
         _serve(app, listener)
 
 
-def serve_everybody(
+def serve_all_users(
     tokens: TokenUsers,
     address: tuple[str, int],
     hosts: Sequence[str],

@@ -49,7 +49,7 @@ def token_of_header(value: str) -> str:
 
 
 def identity_of(token: str) -> str:
-    """What stands for a token where the token itself must not be kept."""
+    """Returns the key that represents a token where the token itself must not be stored."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

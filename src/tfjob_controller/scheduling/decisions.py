@@ -3,7 +3,7 @@
 The queue is ordered by priority, then by the time since which a gang is queued (`status.queuedTime`, which a failed
 attempt does not reset, or else its creation), then by name. A gang that backs off after a failed attempt
 (`status.requeueTime`) keeps its position but is not considered. A stream of gangs of a higher priority can hold back a
-lower one for ever; among gangs of equal priority none starves.
+lower one forever; among gangs of equal priority none starves.
 
 Theory of operation. `AdmissionDecider.decide` takes the gangs in queue order. It places each one on the free capacity
 of the view and reserves the capacity in the view at once, so that the next gang sees what is left: two gangs can never
@@ -281,7 +281,7 @@ class _Cycle:
         self._now = now
         self._nominated = nominated
         self._waiting = 0
-        # None stands for all nodes; held nodes are removed.
+        # None means all nodes; held nodes are removed.
         self._open: set[str] | None = None
         self._shapes_evaluated: set[int] = set()
         self._groups_held: set[int] = set()

@@ -42,7 +42,7 @@ class CandidateNodes:
     groups: dict[tuple[tuple[str, int], ...], dict[str, NodeInfo]] = field(default_factory=dict)
 
     def replace(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
-        """Replaces the info of one node; None stands for a node that does not exist."""
+        """Replaces the info of one node; None means that the node does not exist."""
         was_accepted = old is not None and old.name in self.groups.get(old.free_key, ())
         if old is not None and was_accepted:
             group = self.groups[old.free_key]

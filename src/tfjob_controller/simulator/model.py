@@ -87,7 +87,7 @@ class RandomWorkload:
 # Traces
 
 COLUMNS = ("arrival", "ps", "workers", "min", "max", "work", "gpus per worker")
-# Larger values are mistakes, and would take for ever.
+# Larger values are mistakes, and would take forever.
 _MOST_SECONDS = 1e9
 _MOST_PODS = 10_000
 

@@ -7,7 +7,7 @@ are created at the same time, or whose pods back off, take capacity in turns, an
 all its pods have a node.
 
 If no job works, no pod is still to be created, and jobs hold GPUs, that is a *deadlock*: Kubernetes would leave it so
-for ever. After `deadlock_timeout_seconds` the pods of the youngest job that holds GPUs are deleted by hand and
+forever. After `deadlock_timeout_seconds` the pods of the youngest job that holds GPUs are deleted by hand and
 recreated.
 
 kube-scheduler's scores: of the nodes with capacity, the one of which least is requested (its default, NodeResourcesFit

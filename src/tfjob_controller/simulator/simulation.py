@@ -107,7 +107,7 @@ def simulate(
         timeline.put(job.arrival_ms, Arrival(job))
     while len(executions.ended_ms) < len(jobs):
         if not timeline:
-            raise RuntimeError(f"{len(jobs) - len(executions.ended_ms)} jobs wait for ever under {policy.name}")
+            raise RuntimeError(f"{len(jobs) - len(executions.ended_ms)} jobs wait forever under {policy.name}")
         for event in timeline.take():
             _handle(event, executions, scheduler)
         scheduler.step()

@@ -126,8 +126,8 @@ async def _block_of(answer: Any) -> bytes:
 def _size_of(answer: Any) -> int | None:
     if answer.status == _OK:
         return int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
-    told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-    return int(told["size"]) if told and told["size"] != "*" else None
+    content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    return int(content_range["size"]) if content_range and content_range["size"] != "*" else None
 
 
 def _is_still(file: RemoteFile, answer: Any) -> bool:
@@ -138,8 +138,8 @@ def _is_still(file: RemoteFile, answer: Any) -> bool:
 def _start_of(answer: Any) -> int:
     if answer.status == _OK:
         return 0
-    told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-    return int(told["start"]) if told and told["start"] else -1
+    content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    return int(content_range["start"]) if content_range and content_range["start"] else -1
 
 
 def _identity_of(answer: Any) -> str:

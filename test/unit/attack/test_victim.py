@@ -12,7 +12,7 @@ def job(*, is_gang: bool, **times: float) -> Job:
     plan = JobPlan(
         name="small-0",
         path=TFJOBS,
-        habit=ENDS,
+        scenario=ENDS,
         framework="torch",
         replicas=2,
         has_server=False,

@@ -1,4 +1,4 @@
-"""What the auditor of jobs keeps of objects, and what it makes of lists and gaps."""
+"""Tests of audit.jobs.history and audit.jobs.trim: recorded versions, lists and gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def obj(uid: str, version: int) -> Object:
     return {"metadata": {"uid": uid, "name": uid, "resourceVersion": str(version)}}
 
 
-def test_what_was_seen_before_changes_nothing() -> None:
+def test_known_versions_change_nothing() -> None:
     history = History()
     for version in (3, 5, 5, 4):
         history.record(JOBS, "MODIFIED", obj("a", version), 1.0)
@@ -23,13 +23,13 @@ def test_what_was_seen_before_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "is_seen"), [("ADDED", True), ("RELISTED", False), ("OLD", False), ("LISTED", False)]
 )
-def test_only_what_was_seen_to_come_has_a_begin(change: str, is_seen: bool) -> None:
+def test_only_an_added_object_has_an_observed_begin(change: str, is_seen: bool) -> None:
     history = History()
     history.record(JOBS, change, obj("a", 3), 1.0)
     assert next(history.of(JOBS)).is_begin_seen is is_seen
 
 
-def test_what_is_not_in_a_list_has_gone_when_it_was_seen_last() -> None:
+def test_an_object_missing_from_a_list_ended_after_its_last_observed_version() -> None:
     history = History()
     for name, version in (("a", 1), ("b", 2), ("late", 9)):
         history.record(JOBS, "ADDED", obj(name, version), 1.0)
@@ -37,14 +37,14 @@ def test_what_is_not_in_a_list_has_gone_when_it_was_seen_last() -> None:
     assert {record.uid: record.ended for record in history.of(JOBS)} == {"a": None, "b": 2, "late": None}
 
 
-def test_a_list_of_one_kind_says_nothing_of_another() -> None:
+def test_a_list_does_not_affect_other_kinds() -> None:
     history = History()
     history.record(PODS, "ADDED", obj("pod", 1), 1.0)
     history.record_list(JOBS, [], 8, 2.0)
     assert len(history.existing(PODS)) == 1
 
 
-def test_an_object_that_is_deleted_keeps_its_first_end() -> None:
+def test_a_deleted_object_keeps_its_first_end() -> None:
     history = History()
     history.record(JOBS, "ADDED", obj("a", 1), 1.0)
     history.record(JOBS, "DELETED", obj("a", 5), 2.0)
@@ -53,35 +53,35 @@ def test_an_object_that_is_deleted_keeps_its_first_end() -> None:
     assert (record.ended, record.ended_at, record.changed_at) == (5, 2.0, 2.0)
 
 
-@pytest.mark.parametrize(("since", "until", "is_one"), [(0, 99, True), (20, 99, False), (0, 5, False)])
-def test_a_gap_counts_within_a_life(since: float, until: float, is_one: bool) -> None:
+@pytest.mark.parametrize(("since", "until", "has_gap"), [(0, 99, True), (20, 99, False), (0, 5, False)])
+def test_a_gap_is_reported_for_times_that_contain_it(since: float, until: float, has_gap: bool) -> None:
     history = History()
     history.note_gap(10.0)
-    assert history.had_gap(since, until) is is_one
+    assert history.had_gap(since, until) is has_gap
 
 
 @pytest.mark.parametrize(
     ("uid", "version", "is_known"), [("a", 3, True), ("a", 2, True), ("a", 4, False), ("b", 1, False)]
 )
-def test_a_version_is_known_once_it_or_a_later_one_was_seen(uid: str, version: int, is_known: bool) -> None:
+def test_a_version_is_known_once_it_or_a_later_one_was_recorded(uid: str, version: int, is_known: bool) -> None:
     history = History()
     history.record(JOBS, "ADDED", obj("a", 3), 1.0)
     assert history.knows(obj(uid, version)) is is_known
 
 
-def test_of_a_secret_no_data_is_kept() -> None:
+def test_the_data_of_secrets_is_dropped() -> None:
     secret = {**obj("keys", 1), "data": {"token": "c2VjcmV0"}, "stringData": {"token": "secret"}}
     assert trimmed(SECRETS, secret) == {"metadata": obj("keys", 1)["metadata"]}
 
 
-def test_of_a_job_all_is_kept_but_what_its_pods_are_made_from() -> None:
+def test_only_pod_templates_are_dropped_from_jobs() -> None:
     spec = {"RuntimeId": "abcd", "replicaSpecs": [{"tfReplicaType": "PS", "replicas": 2, "template": {"spec": {}}}]}
     kept = trimmed(TFJOBS, {**obj("job", 1), "spec": spec, "status": {"phase": "Done"}})
     assert kept["spec"] == {"RuntimeId": "abcd", "replicaSpecs": [{"tfReplicaType": "PS", "replicas": 2}]}
     assert kept["status"] == {"phase": "Done"}
 
 
-def test_observations_are_reported_in_the_clusters_order() -> None:
+def test_rows_are_in_the_order_of_the_cluster() -> None:
     history = History()
     history.record(PODS, "ADDED", obj("pod", 4), 1.0)
     history.record(JOBS, "ADDED", obj("a", 1), 2.0)

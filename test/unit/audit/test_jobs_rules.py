@@ -1,4 +1,4 @@
-"""The rules of the auditor of jobs: no lawful history is a violation, and each violation is found as what it is."""
+"""Tests of audit.jobs.judge: valid histories have no violation, and each violation is found in its category."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from helpers.jobstory import (
     trained,
 )
 
-# Lawful
+# Valid histories
 
 
 def elastic_ends(*, restarts: int = 2, end: int = 2) -> Story:
@@ -45,7 +45,7 @@ def elastic_ends(*, restarts: int = 2, end: int = 2) -> Story:
     return story
 
 
-def deleted_with_all() -> Story:
+def deleted_with_all_children() -> Story:
     story = running()
     story.delete(TFJOBS, "job")
     for replica in TF_REPLICAS:
@@ -82,8 +82,8 @@ def parameter_server_runs_again() -> Story:
     return story
 
 
-def set_restarted(succeeded_before: bool = True) -> Story:
-    """One node is killed, the other one had succeeded: both run again in the next generation."""
+def all_nodes_restarted(succeeded_before: bool = True) -> Story:
+    """One node is killed, the other one had succeeded: both run again in the next restart attempt."""
     story = running(TRAINJOBS)
     if succeeded_before:
         story.exits("pod-node-0", 0)
@@ -100,10 +100,10 @@ def set_restarted(succeeded_before: bool = True) -> Story:
     return story
 
 
-def set_restarted_for_a_job(is_succeeded: bool, *, in_time: bool = True) -> Story:
-    """Somebody deletes the child Job of a node before it has a pod, or one whose pod had exited with 0 unseen.
+def restarted_after_job_deletion(is_succeeded: bool, *, is_deleted_before_restart: bool = True) -> Story:
+    """A user deletes the child Job of a node before it has a pod, or after its pod exited with 0 unnoticed.
 
-    `in_time`: before the restart was counted.
+    `is_deleted_before_restart`: whether the Job is deleted before the restart is counted.
     """
     story = Story(TRAINJOBS)
     story.job()
@@ -112,12 +112,12 @@ def set_restarted_for_a_job(is_succeeded: bool, *, in_time: bool = True) -> Stor
     if is_succeeded:
         story.pod("node-1", **{"kubeflow.org/generation": "0"})
         story.exits("pod-node-1", 0)
-    if in_time:
+    if is_deleted_before_restart:
         story.delete(JOBS, f"{JOBS}-node-1")
     if is_succeeded:
         story.delete(PODS, "pod-node-1")
     story.job(phase="Creating", restarts=1)
-    if not in_time:
+    if not is_deleted_before_restart:
         story.delete(JOBS, f"{JOBS}-node-1")
     return story
 
@@ -154,7 +154,7 @@ def indexed_job_is_restarted() -> Story:
 
 
 def completed_index_runs_again() -> Story:
-    """The Job has counted the success of a node whose pod nobody saw end, and another pod of it appears."""
+    """The Job counts a node whose pod was not observed to end, and another pod of that node is created."""
     story = indexed_running()
     story.put(JOBS, f"{JOBS}-node", status={"completedIndexes": "0"})
     story.delete(PODS, "pod-node-0")
@@ -162,8 +162,8 @@ def completed_index_runs_again() -> Story:
     return story
 
 
-def succeeds_as_it_is_deleted(finished: str) -> Story:
-    """Its kubelet tells of the end of a worker only after somebody has deleted the pod."""
+def succeeds_during_deletion(finished: str) -> Story:
+    """The kubelet reports the end of a worker only after a user has deleted the pod."""
     story = running()
     story.put(
         PODS,
@@ -173,12 +173,12 @@ def succeeds_as_it_is_deleted(finished: str) -> Story:
     ended = {"terminated": {"exitCode": 0, "finishedAt": finished}}
     containers = [{"name": "main", "state": ended}]
     story.put(PODS, "pod-worker-0", status={"phase": "Succeeded", "containerStatuses": containers})
-    is_said_to_have_succeeded(story)
+    reports_worker_succeeded(story)
     return story
 
 
 def trained_after_a_restart() -> Story:
-    story = set_restarted()
+    story = all_nodes_restarted()
     for replica in NODES:
         story.exits(f"new-pod-{replica}", 0)
         story.job_ends(f"new-{replica}")
@@ -205,7 +205,7 @@ def suspended() -> Story:
     story = running()
     story.job(spec={"suspend": True}, phase="Creating", state="Unknown")
     stop(story, *TF_REPLICAS)
-    story.passes(1000)
+    story.advance(1000)
     return story
 
 
@@ -240,7 +240,7 @@ def gang_bound() -> Story:
 def member_is_replaced() -> Story:
     story = gang_bound()
     story.delete(PODS, "pod-worker-1")
-    story.passes(1000)
+    story.advance(1000)
     return story
 
 
@@ -248,18 +248,18 @@ def gang_waits() -> Story:
     story = Story()
     story.job()
     story.gang("Waiting")
-    story.passes(1000)
+    story.advance(1000)
     return story
 
 
 def quiet_training() -> Story:
     story = running()
-    story.passes(10_000)
+    story.advance(10_000)
     return story
 
 
-def others_have_children_too() -> Story:
-    """A Job of nobody, a Service of another controller."""
+def foreign_job() -> Story:
+    """A Job without an owner exists beside the children of the job."""
     story = done()
     story.put(JOBS, "foreign", metadata={"labels": {"kubeflow.org": ""}})
     return story
@@ -281,20 +281,20 @@ def partly_bound_for(seconds: float) -> Story:
         story.child(JOBS, replica)
         story.member(replica, node="")
     story.member("worker-0")
-    story.passes(seconds)
+    story.advance(seconds)
     return story
 
 
 def surplus_pod_of_one_job() -> Story:
-    """A Job controller whose create got no answer makes another pod, and takes the surplus away."""
+    """A Job controller whose create request got no response creates another pod, and deletes the surplus pod."""
     story = running()
     story.pod("ps-0", uid="surplus")
     story.delete(PODS, "surplus")
     return story
 
 
-def worker_is_told_to_end() -> Story:
-    """That it then ends with 0 is no success of it."""
+def worker_is_deleted() -> Story:
+    """An exit with 0 after the deletion of the pod does not count as a success."""
     story = running()
     story.is_being_deleted(PODS, "pod-worker-0")
     story.exits("pod-worker-0", 0)
@@ -304,7 +304,7 @@ def worker_is_told_to_end() -> Story:
 
 
 def worker_is_evicted() -> Story:
-    """Nor that it ends with 0 because its node drives it away."""
+    """An exit with 0 because of an eviction does not count as a success."""
     story = running()
     story.put(PODS, "pod-worker-0", status=ended(0, conditions=[condition("DisruptionTarget")]))
     story.pod("worker-0", uid="again")
@@ -312,26 +312,26 @@ def worker_is_evicted() -> Story:
 
 
 def failed_after_the_success(seconds: float) -> Story:
-    """The chief ends with 0; the job fails so many seconds later."""
+    """The chief exits with 0, and the job fails that many seconds later."""
     story = running()
     story.job(spec={"activeDeadlineSeconds": 5}, phase="Running", state="Running")
     stop(story, "worker-0", "worker-1", "ps-0")
     story.exits("pod-master-0", 0)
     story.job_ends(f"{JOBS}-master-0")
-    story.passes(seconds)
+    story.advance(seconds)
     story.job(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})
     return story
 
 
-def chief_fails_whose_success_nobody_could_know() -> Story:
-    """A user deletes the chief's pod and its Job as soon as it has ended: it runs again, and fails."""
+def chief_fails_after_unobserved_success() -> Story:
+    """A user deletes the chief's pod and Job right after its success; the chief runs again and fails."""
     story = running()
     story.exits("pod-master-0", 0)
     story.delete(PODS, "pod-master-0")
     story.delete(JOBS, f"{JOBS}-master-0")
     story.child(JOBS, "master-0", uid="second-job")
     story.pod("master-0", uid="second", job="second-job")
-    story.passes(100)
+    story.advance(100)
     story.exits("second", 3)
     story.job_ends("second-job", "Failed")
     stop(story, "worker-0", "worker-1", "ps-0")
@@ -345,123 +345,126 @@ def failed_after_an_outage() -> Story:
     return story
 
 
-def worker_is_made_anew(
-    *, lasts_seconds: float = 0, by_the_controller: bool = False, beside_the_pod: bool = False
+def worker_is_recreated(
+    *, visible_seconds: float = 0, is_deleted_by_controller: bool = False, is_pod_kept: bool = False
 ) -> Callable[[Story], None]:
-    """Its Job is deleted, though it was complete, and its pod was never seen to end.
+    """The complete Job of worker-0 is deleted and recreated.
 
-    `lasts_seconds`: for so long everybody could see that; `beside_the_pod`: when its next Job comes, it still can.
+    `visible_seconds` is the time between the completion and the deletion. With `is_pod_kept`, the succeeded pod exists
+    until the next Job is created; otherwise the pod is deleted before its end is observed.
     """
 
-    def tell(story: Story) -> None:
+    def apply(story: Story) -> None:
         job = f"{JOBS}-worker-0"
-        if beside_the_pod:
+        if is_pod_kept:
             story.exits("pod-worker-0", 0)
         else:
             story.delete(PODS, "pod-worker-0")
         story.job_ends(job)
-        story.passes(lasts_seconds)
-        if by_the_controller:
+        story.advance(visible_seconds)
+        if is_deleted_by_controller:
             story.put(JOBS, job, metadata={"finalizers": ["foregroundDeletion"]})
             story.is_being_deleted(JOBS, job)
         story.delete(JOBS, job)
         story.child(JOBS, "worker-0", uid="new-job")
-        if beside_the_pod:
+        if is_pod_kept:
             story.delete(PODS, "pod-worker-0")
         story.pod("worker-0", uid="again", job="new-job")
 
-    return tell
+    return apply
 
 
-def nobody_could_know_of_its_success(*, lasts_seconds: float = 0, outage: float | None = None) -> Story:
-    """A user deletes what told of it."""
+def unobservable_success(*, visible_seconds: float = 0, outage: float | None = None) -> Story:
+    """A user deletes every record of a worker's success."""
     story = running()
-    worker_is_made_anew(lasts_seconds=lasts_seconds)(story)
+    worker_is_recreated(visible_seconds=visible_seconds)(story)
     if outage is not None:
         story.outages = [story.now - outage]
     return story
 
 
-def ends_as_it_is_suspended() -> Story:
+def succeeds_during_suspension() -> Story:
     """The Job controller deletes a pod that has just exited with 0, and does not count it."""
     story = running(TRAINJOBS)
     story.exits("pod-node-0", 0)
     story.is_being_deleted(PODS, "pod-node-0")
     story.delete(PODS, "pod-node-0")
-    story.passes(40)
+    story.advance(40)
     story.pod("node-0", uid="again")
     return story
 
 
-LAWFUL: dict[str, Callable[[], Story]] = {
+VALID: dict[str, Callable[[], Story]] = {
     "a TFJob that succeeded": lambda: done("SUCCESS"),
     "a TFJob that failed": lambda: failed("FAILED"),
-    "a TFJob that may come to anything": lambda: failed("any"),
+    "a TFJob that may succeed or fail": lambda: failed("any"),
     "a TrainJob that succeeded": lambda: trained("SUCCESS"),
-    "a job that was deleted with all its children": deleted_with_all,
+    "a job that was deleted with all its children": deleted_with_all_children,
     "a worker that is started again after an error": worker_runs_again_after_an_error,
     "a restart in place": after_a_restart_in_place,
     "a parameter server that is started again": parameter_server_runs_again,
-    "a set that is restarted, with one that had succeeded": set_restarted,
-    "a set of which somebody deletes a Job without a pod": lambda: set_restarted_for_a_job(is_succeeded=False),
-    "a set of which somebody deletes a Job that had succeeded": lambda: set_restarted_for_a_job(is_succeeded=True),
+    "a restart of all nodes, one of which had succeeded": all_nodes_restarted,
+    "a restart after a user deleted a Job without a pod": lambda: restarted_after_job_deletion(is_succeeded=False),
+    "a restart after a user deleted a Job that had succeeded": lambda: restarted_after_job_deletion(is_succeeded=True),
     "a TrainJob that succeeded after a restart": trained_after_a_restart,
-    "a worker that had succeeded when its pod was deleted": lambda: succeeds_as_it_is_deleted("2026-01-01T00:00:09Z"),
+    "a worker that had succeeded when its pod was deleted": lambda: succeeds_during_deletion("2026-01-01T00:00:09Z"),
     "an Indexed Job that completes": indexed_job_completes,
     "an elastic job that ends with fewer nodes than were requested last": elastic_ends,
     "an Indexed Job that is recreated after a failure": indexed_job_is_restarted,
-    "a deadline": deadline_exceeded,
-    "a job that cannot be run": invalid,
-    "a suspended job, for long": suspended,
+    "a job that exceeds its deadline": deadline_exceeded,
+    "an invalid job": invalid,
+    "a job that is suspended for a long time": suspended,
     "a job that is scaled up": scaled_up,
     "pods that cleanPodPolicy keeps": pods_are_kept,
     "a gang that is bound": gang_bound,
     "a member of a gang that is replaced": member_is_replaced,
-    "a gang that waits for room, for long": gang_waits,
-    "a training of which nothing is heard for long": quiet_training,
-    "what is not ours": others_have_children_too,
-    "a gang whose binding an outage holds up": outage_while_a_gang_is_bound,
+    "a gang that waits for capacity for a long time": gang_waits,
+    "a running job without changes for a long time": quiet_training,
+    "a foreign Job": foreign_job,
+    "a gang whose binding is delayed by an outage": outage_while_a_gang_is_bound,
     "a second pod of the same Job": surplus_pod_of_one_job,
-    "a worker that was told to end, and is made anew": worker_is_told_to_end,
-    "a worker that was evicted, and is made anew": worker_is_evicted,
+    "a worker that was deleted and is recreated": worker_is_deleted,
+    "a worker that was evicted and is recreated": worker_is_evicted,
     "a failure at the moment of the chief's success": lambda: failed_after_the_success(30),
-    "a failure after a success that nobody could see": failed_after_an_outage,
-    "a failure of a chief that ran again": chief_fails_whose_success_nobody_could_know,
-    "a success that somebody deletes before it is on record": nobody_could_know_of_its_success,
-    "one that is deleted soon after an outage": lambda: nobody_could_know_of_its_success(lasts_seconds=100, outage=30),
-    "a success in the moment of a suspension": ends_as_it_is_suspended,
+    "a failure after a success during an outage": failed_after_an_outage,
+    "a failure of a chief that ran again": chief_fails_after_unobserved_success,
+    "a success whose records are deleted before the status lists it": unobservable_success,
+    "a success whose records are deleted soon after an outage": lambda: unobservable_success(
+        visible_seconds=100, outage=30
+    ),
+    "a success at the moment of a suspension": succeeds_during_suspension,
 }
 
 
-@pytest.mark.parametrize("tell", LAWFUL.values(), ids=LAWFUL.keys())
-def test_a_lawful_history_has_no_violation(tell: Callable[[], Story]) -> None:
-    assert tell().found() == []
+@pytest.mark.parametrize("build", VALID.values(), ids=VALID.keys())
+def test_a_valid_history_has_no_violation(build: Callable[[], Story]) -> None:
+    assert build().found() == []
 
 
-# Violations: what is told after a lawful beginning, and what is found.
+# Violations: changes that follow a valid history, and the violation that is found.
 
-Plot = Callable[[], Story]
+StoryFactory = Callable[[], Story]
 
 
-def after(begin: Callable[[], Story], *deeds: Callable[[Story], None]) -> Plot:
-    def tell() -> Story:
+def after(begin: Callable[[], Story], *changes: Callable[[Story], None]) -> StoryFactory:
+    def build() -> Story:
         story = begin()
-        for deed in deeds:
-            deed(story)
+        for change in changes:
+            change(story)
         return story
 
-    return tell
+    return build
 
 
 def restarts_in_place(story: Story) -> None:
-    """The container ends with an error, and runs again."""
+    """The container ends with an error and is restarted in its pod."""
     ended = {"terminated": {"exitCode": 137}}
     for count, state in ((0, {"state": ended}), (1, {"state": {"running": {}}, "lastState": ended})):
         container = {"name": "main", "restartCount": count, **state}
         story.put(PODS, "pod-worker-0", status={"phase": "Running", "containerStatuses": [container]})
 
 
-def says(**status: object) -> Callable[[Story], None]:
+def status_changes(**status: object) -> Callable[[Story], None]:
     return lambda story: story.job(**status)
 
 
@@ -469,25 +472,25 @@ def second_under_another_name(kind: str) -> Callable[[Story], None]:
     return lambda story: story.child(kind, "worker-0", uid="other", name=f"job-worker-{RUNTIME_ID}-x-0")
 
 
-def second_pod_of_another_job(story: Story) -> None:
+def pod_of_second_job(story: Story) -> None:
     story.delete(JOBS, f"{JOBS}-ps-0")
     story.child(JOBS, "ps-0", uid="again")
     story.pod("ps-0", uid="other", job="again")
 
 
 def two_of(kind: str) -> Callable[[Story], None]:
-    def deed(story: Story) -> None:
+    def change(story: Story) -> None:
         for uid in ("one", "other"):
             story.put(kind, uid, metadata={"ownerReferences": [story.owner()], "labels": {"tf_job_name": "job"}})
 
-    return deed
+    return change
 
 
 def new_runtime_id(story: Story) -> None:
     story.job(spec={"RuntimeId": "z999"}, phase="Running", state="Running")
 
 
-def child_of_another_runtime_id(story: Story) -> None:
+def child_with_another_runtime_id(story: Story) -> None:
     story.child(SERVICES, "node-1", uid="other", name="job-node-z999-1", runtime_id="z999")
 
 
@@ -496,24 +499,24 @@ def without_controller(story: Story) -> None:
 
 
 def owned_by(**fields: object) -> Callable[[Story], None]:
-    def deed(story: Story) -> None:
+    def change(story: Story) -> None:
         story.put(TFJOBS, "stranger", spec={"replicaSpecs": []}, status={})
         reference = story.owner(**fields)
         story.put(SERVICES, f"{SERVICES}-worker-0", metadata={"ownerReferences": [reference]})
 
-    return deed
+    return change
 
 
-def pod_goes_on(story: Story) -> None:
+def pod_keeps_running(story: Story) -> None:
     story.put(JOBS, f"{JOBS}-worker-1", spec={"suspend": True})
     story.pod("worker-1", uid="goes-on")
 
 
-def job_goes_on(story: Story) -> None:
+def job_is_not_suspended(story: Story) -> None:
     story.put(JOBS, f"{JOBS}-worker-1", spec={"suspend": False})
 
 
-def gang_is_kept(story: Story) -> None:
+def gang_remains_bound(story: Story) -> None:
     story.gang("Bound", "worker-0")
 
 
@@ -525,20 +528,20 @@ def worker_succeeds(story: Story) -> None:
     story.exits("pod-worker-0", 0)
 
 
-def is_said_to_have_succeeded(story: Story) -> None:
+def reports_worker_succeeded(story: Story) -> None:
     story.job(phase="Running", state="Running", succeededIndexes=["worker-0"])
 
 
-def passes(seconds: float) -> Callable[[Story], None]:
-    return lambda story: story.passes(seconds)
+def time_passes(seconds: float) -> Callable[[Story], None]:
+    return lambda story: story.advance(seconds)
 
 
-def all_pods_are_gone(story: Story) -> None:
+def all_pods_are_deleted(story: Story) -> None:
     for replica in TF_REPLICAS:
         story.delete(PODS, f"pod-{replica}")
 
 
-def second_member_comes(story: Story) -> None:
+def second_member_is_bound(story: Story) -> None:
     story.member("worker-1")
     story.gang("Bound", "worker-0", "worker-1")
 
@@ -547,7 +550,7 @@ def waits_again(story: Story) -> None:
     story.gang("Waiting")
 
 
-def back_in_time(story: Story) -> None:
+def condition_time_decreases(story: Story) -> None:
     for second in ("10", "05"):
         conditions = [condition("Running", is_true=False, since=f"2026-01-01T00:00:{second}Z")]
         story.job(phase="Running", state="Running", conditions=conditions)
@@ -556,7 +559,7 @@ def back_in_time(story: Story) -> None:
 SUCCEEDED_CONDITION = [condition("Succeeded")]
 FAILED_CONDITION = [condition("Failed", "ReplicaFailed")]
 
-VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
+VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
     "a second Job under another name": (
         "duplicates",
         "for one replica at once",
@@ -570,16 +573,16 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
     "pods of two Jobs for one replica": (
         "duplicates",
         "of two Jobs for one replica",
-        after(running, second_pod_of_another_job),
+        after(running, pod_of_second_job),
     ),
     "two ConfigMaps for one job": ("duplicates", "for one job at once", after(running, two_of(CONFIG_MAPS))),
     "two Secrets for one job": ("duplicates", "for one job at once", after(running, two_of(SECRETS))),
     "two Gangs for one job": ("duplicates", "for one job at once", after(running, two_of(GANGS))),
-    "a RuntimeId made anew": ("duplicates", "several RuntimeIds: k3f9, z999", after(running, new_runtime_id)),
+    "a RuntimeId that changes": ("duplicates", "several RuntimeIds: k3f9, z999", after(running, new_runtime_id)),
     "a TrainJob's child with another RuntimeId": (
         "duplicates",
         "several RuntimeIds",
-        after(lambda: running(TRAINJOBS), child_of_another_runtime_id),
+        after(lambda: running(TRAINJOBS), child_with_another_runtime_id),
     ),
     "a worker beyond the plan": (
         "duplicates",
@@ -606,7 +609,7 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "for one replica at once",
         after(indexed_running, lambda story: story.indexed(JOBS, uid="second", name="job-2-node-k3f9")),
     ),
-    "a Service of a name for no role": (
+    "a Service whose name matches no role": (
         "duplicates",
         "is named for no role",
         after(indexed_running, lambda story: story.indexed(SERVICES, name="other")),
@@ -616,18 +619,18 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "had succeeded",
         completed_index_runs_again,
     ),
-    "a child of a name for no replica": (
+    "a child whose name matches no replica": (
         "duplicates",
         "is named for no replica",
         after(running, lambda story: story.child(JOBS, "worker-1", name="other")),
     ),
     "a child without a controller": ("orphans", "has no controller", after(running, without_controller)),
-    "a child whose owner is gone": (
+    "a child whose owner is deleted": (
         "orphans",
         "which does not exist",
         after(running, lambda story: story.delete(TFJOBS, "job")),
     ),
-    "a child whose owner never was": ("orphans", "which does not exist", after(running, owned_by(uid="nobody"))),
+    "a child whose owner never existed": ("orphans", "which does not exist", after(running, owned_by(uid="nobody"))),
     "an owner reference with the uid of another job": (
         "orphans",
         "names job as its owner with the uid of",
@@ -638,18 +641,22 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "has the labels of job and is owned by",
         after(running, owned_by(uid="stranger", name="stranger")),
     ),
-    "a pod of a finished job that runs on": ("orphans", "still runs", after(done, pod_goes_on)),
-    "a Job of a finished job that is not stopped": ("orphans", "is not stopped", after(done, job_goes_on)),
-    "a Gang of a finished job that holds room": ("orphans", "still holds capacity", after(done, gang_is_kept)),
-    "a gang bound in part at the end": (
+    "a pod of a finished job that still runs": ("orphans", "still runs", after(done, pod_keeps_running)),
+    "a Job of a finished job that is not suspended": ("orphans", "is not stopped", after(done, job_is_not_suspended)),
+    "a Gang of a finished job that holds capacity": (
+        "orphans",
+        "still holds capacity",
+        after(done, gang_remains_bound),
+    ),
+    "a gang that is partly bound at the end": (
         "partial_gangs",
         "is partly bound",
         lambda: partly_bound_for(1),
     ),
-    "a gang bound in part for too long": (
+    "a gang that is partly bound for too long": (
         "partial_gangs",
         "was partly bound for",
-        after(lambda: partly_bound_for(100), second_member_comes),
+        after(lambda: partly_bound_for(100), second_member_is_bound),
     ),
     "pods that are bound while their gang waits": (
         "partial_gangs",
@@ -669,157 +676,165 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
     "both Succeeded and Failed": (
         "wrong_states",
         "was both Succeeded and Failed",
-        after(done, says(**DONE | {"conditions": [*SUCCEEDED_CONDITION, *FAILED_CONDITION]})),
+        after(done, status_changes(**DONE | {"conditions": [*SUCCEEDED_CONDITION, *FAILED_CONDITION]})),
     ),
-    "a verdict that is taken back": (
+    "a result that is withdrawn": (
         "wrong_states",
         "changed after its end: phase Done -> Running",
-        after(done, says(phase="Running", state="Running")),
+        after(done, status_changes(phase="Running", state="Running")),
     ),
-    "a verdict that changes in clean-up": (
+    "a result that changes during clean-up": (
         "wrong_states",
         "changed after its end: state Succeeded -> Failed",
-        after(running, says(phase="CleanUp", state="Succeeded"), says(phase="CleanUp", state="Failed")),
+        after(
+            running, status_changes(phase="CleanUp", state="Succeeded"), status_changes(phase="CleanUp", state="Failed")
+        ),
     ),
     "another completion time": (
         "wrong_states",
         "changed after its end: completionTime",
-        after(done, says(**DONE | {"completionTime": "2026-01-01T00:00:20Z"})),
+        after(done, status_changes(**DONE | {"completionTime": "2026-01-01T00:00:20Z"})),
     ),
     "a phase that contradicts the state": (
         "wrong_states",
         "phase Done with state Failed",
-        after(running, says(**DONE | {"state": "Failed"})),
+        after(running, status_changes(**DONE | {"state": "Failed"})),
     ),
     "a phase that contradicts the conditions": (
         "wrong_states",
         "phase Done with Failed True",
-        after(running, says(**DONE | {"conditions": FAILED_CONDITION})),
+        after(running, status_changes(**DONE | {"conditions": FAILED_CONDITION})),
     ),
-    "a finished job that runs": (
+    "a finished job with condition Running": (
         "wrong_states",
         "phase Done with Running True",
-        after(running, says(**DONE | {"conditions": [*SUCCEEDED_CONDITION, condition("Running")]})),
+        after(running, status_changes(**DONE | {"conditions": [*SUCCEEDED_CONDITION, condition("Running")]})),
     ),
-    "a running job with a verdict": (
+    "a running job with a result": (
         "wrong_states",
         "phase Running with Succeeded True",
-        after(running, says(phase="Running", state="Running", conditions=SUCCEEDED_CONDITION)),
+        after(running, status_changes(phase="Running", state="Running", conditions=SUCCEEDED_CONDITION)),
     ),
-    "an end without its time": (
+    "an end without completionTime": (
         "wrong_states",
         "phase Done without completionTime",
-        after(running, says(**DONE | {"completionTime": None})),
+        after(running, status_changes(**DONE | {"completionTime": None})),
     ),
     "an end before the start": (
         "wrong_states",
         "before it started",
-        after(running, says(**DONE | {"startTime": "2026-01-01T00:00:20Z"})),
+        after(running, status_changes(**DONE | {"startTime": "2026-01-01T00:00:20Z"})),
     ),
-    "a condition that is there twice": (
+    "a condition that exists twice": (
         "wrong_states",
         "has a condition twice",
-        after(running, says(phase="Running", state="Running", conditions=[condition("Running")] * 2)),
+        after(running, status_changes(phase="Running", state="Running", conditions=[condition("Running")] * 2)),
     ),
-    "a condition that goes back in time": ("wrong_states", "went backwards in time", after(running, back_in_time)),
+    "a condition that goes back in time": (
+        "wrong_states",
+        "went backwards in time",
+        after(running, condition_time_decreases),
+    ),
     "a condition that vanishes": (
         "wrong_states",
         "condition Running vanished",
-        after(running, says(phase="Running", conditions=[condition("Running")]), says(phase="Running")),
+        after(
+            running, status_changes(phase="Running", conditions=[condition("Running")]), status_changes(phase="Running")
+        ),
     ),
-    "restarts that fall": (
+    "restarts that decrease": (
         "wrong_states",
         "restarts decreased: 2 -> 1",
-        after(running, says(phase="Running", restarts=2), says(phase="Running", restarts=1)),
+        after(running, status_changes(phase="Running", restarts=2), status_changes(phase="Running", restarts=1)),
     ),
-    "a success that is forgotten": (
+    "a succeeded worker that is no longer listed": (
         "wrong_states",
         "no longer lists worker-0 as succeeded",
-        after(running, worker_succeeds, is_said_to_have_succeeded, says(phase="Running", state="Running")),
+        after(running, worker_succeeds, reports_worker_succeeded, status_changes(phase="Running", state="Running")),
     ),
-    "a success without the chief's": (
+    "a success without the success of the chief": (
         "wrong_states",
         "reports Succeeded, but no pod of master-0 exited with 0",
-        after(running, lambda story: stop(story, *TF_REPLICAS), says(**DONE)),
+        after(running, lambda story: stop(story, *TF_REPLICAS), status_changes(**DONE)),
     ),
     "Done although the chief failed": (
         "wrong_states",
         "reports Succeeded, but no pod of master-0 exited with 0",
-        after(failed, says(**DONE)),
+        after(failed, status_changes(**DONE)),
     ),
-    "a success of a TrainJob without one node": (
+    "a success of a TrainJob without the success of a node": (
         "wrong_states",
         "reports Succeeded, but no pod of node-0 exited with 0",
-        after(lambda: running(TRAINJOBS), says(**COMPLETE)),
+        after(lambda: running(TRAINJOBS), status_changes(**COMPLETE)),
     ),
     "a failure without an error": (
         "wrong_states",
         "reports ReplicaFailed, but no pod ended with such an error",
-        after(running, lambda story: stop(story, *TF_REPLICAS), says(**FAILED)),
+        after(running, lambda story: stop(story, *TF_REPLICAS), status_changes(**FAILED)),
     ),
-    "a failure whose error is one to try again": (
+    "a failure with a retryable exit code": (
         "wrong_states",
         "reports ReplicaFailed, but no pod ended with such an error",
-        after(running, lambda story: story.exits("pod-master-0", 137), says(**FAILED)),
+        after(running, lambda story: story.exits("pod-master-0", 137), status_changes(**FAILED)),
     ),
     "a failure long after the chief's success": (
         "wrong_states",
         "reports Failed, but its chief had exited with 0",
         lambda: failed_after_the_success(100),
     ),
-    "a deadline that there is not": (
+    "DeadlineExceeded without a deadline": (
         "wrong_states",
         "reports DeadlineExceeded, but has no deadline",
-        after(running, says(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})),
+        after(running, status_changes(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})),
     ),
-    "a success that nobody had": (
+    "a reported success without a pod that exited with 0": (
         "wrong_states",
         "reports that worker-0 succeeded, but no pod of it exited with 0",
-        after(running, is_said_to_have_succeeded),
+        after(running, reports_worker_succeeded),
     ),
-    "a success of a worker that was told to end": (
+    "a success of a worker that exited after its deletion": (
         "wrong_states",
         "reports that worker-0 succeeded, but no pod of it exited with 0",
-        lambda: succeeds_as_it_is_deleted("2026-01-01T00:00:10Z"),
+        lambda: succeeds_during_deletion("2026-01-01T00:00:10Z"),
     ),
     "restarts without a cause": (
         "wrong_states",
         "counts 1 restarts, but its pods account for 0",
-        after(running, says(phase="Running", state="Running", restarts=1)),
+        after(running, status_changes(phase="Running", state="Running", restarts=1)),
     ),
     "a restart in place that is counted twice": (
         "wrong_states",
         "counts 2 restarts, but its pods account for 1",
-        after(running, restarts_in_place, says(phase="Running", state="Running", restarts=2)),
+        after(running, restarts_in_place, status_changes(phase="Running", state="Running", restarts=2)),
     ),
     "a restart by a new pod that is counted twice": (
         "wrong_states",
         "counts 2 restarts, but its pods account for 1",
-        after(worker_runs_again_after_an_error, says(phase="Running", state="Running", restarts=2)),
+        after(worker_runs_again_after_an_error, status_changes(phase="Running", state="Running", restarts=2)),
     ),
     "a Job that is deleted after the restart was counted": (
         "wrong_states",
         "counts 1 restarts, but its pods account for 0",
-        lambda: set_restarted_for_a_job(is_succeeded=False, in_time=False),
+        lambda: restarted_after_job_deletion(is_succeeded=False, is_deleted_before_restart=False),
     ),
     "a restart for one Job that is counted twice": (
         "wrong_states",
         "counts 2 restarts, but its pods account for 1",
         after(
-            lambda: set_restarted_for_a_job(is_succeeded=True),
-            says(phase="Creating", restarts=2),
+            lambda: restarted_after_job_deletion(is_succeeded=True),
+            status_changes(phase="Creating", restarts=2),
             lambda story: story.delete(JOBS, f"{JOBS}-node-0"),
         ),
     ),
     "a gang's restart for a Job without a pod": (
         "wrong_states",
         "counts 1 restarts, but its pods account for 0",
-        after(lambda: set_restarted_for_a_job(is_succeeded=False), lambda story: story.gang("Waiting")),
+        after(lambda: restarted_after_job_deletion(is_succeeded=False), lambda story: story.gang("Waiting")),
     ),
-    "a restart of a set that is counted twice": (
+    "a restart of all nodes that is counted twice": (
         "wrong_states",
         "counts 2 restarts, but its pods account for 1",
-        after(set_restarted, says(phase="Running", state="RUNNING", restarts=2)),
+        after(all_nodes_restarted, status_changes(phase="Running", state="RUNNING", restarts=2)),
     ),
     "a restart of an elastic job's node that is counted twice": (
         "wrong_states",
@@ -831,78 +846,82 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "reports Succeeded, but no pod of node-1 exited with 0",
         lambda: elastic_ends(end=1),
     ),
-    "a worker that had succeeded": (
+    "a worker that runs again after its success": (
         "reruns",
         "after worker-0 of",
         after(running, worker_succeeds, runs_again("worker-0")),
     ),
-    "a worker whose complete Job the controller has deleted": (
+    "a worker whose complete Job was deleted by the controller": (
         "reruns",
         "after worker-0 of",
-        after(running, worker_is_made_anew(by_the_controller=True)),
+        after(running, worker_is_recreated(is_deleted_by_controller=True)),
     ),
-    "a worker whose complete Job was there for long enough": (
+    "a worker whose complete Job existed for longer than the reaction time": (
         "reruns",
         "after worker-0 of",
-        after(running, worker_is_made_anew(lasts_seconds=100)),
+        after(running, worker_is_recreated(visible_seconds=100)),
     ),
-    "a worker whose complete Job was there for long after an outage": (
+    "a worker whose complete Job existed for long after an outage": (
         "reruns",
         "after worker-0 of",
-        lambda: nobody_could_know_of_its_success(lasts_seconds=200, outage=150),
+        lambda: unobservable_success(visible_seconds=200, outage=150),
     ),
-    "a worker that gets a new Job beside its pod that has succeeded": (
+    "a worker with a new Job while its succeeded pod exists": (
         "reruns",
         "after worker-0 of",
-        after(running, worker_is_made_anew(beside_the_pod=True)),
+        after(running, worker_is_recreated(is_pod_kept=True)),
     ),
-    "a worker of which the status reports that it succeeded": (
+    "a worker whose success the status reports": (
         "reruns",
         "after worker-0 of",
-        after(running, is_said_to_have_succeeded, runs_again("worker-0")),
+        after(running, reports_worker_succeeded, runs_again("worker-0")),
     ),
-    "a node that had succeeded in the same generation": (
+    "a node that had succeeded in the same restart attempt": (
         "reruns",
         "after node-0 of",
         after(lambda: running(TRAINJOBS), lambda story: story.exits("pod-node-0", 0), runs_again("node-0")),
     ),
-    "a job that is not over": ("stuck", "was expected to end as Succeeded", lambda: running(expects="SUCCESS")),
-    "a job of which nothing changes": ("stuck", "nothing changes", after(running, all_pods_are_gone, passes(100))),
+    "a job that has not ended": ("stuck", "was expected to end as Succeeded", lambda: running(expects="SUCCESS")),
+    "a job that does not change any more": (
+        "stuck",
+        "nothing changes",
+        after(running, all_pods_are_deleted, time_passes(100)),
+    ),
     "a job whose chief has ended": (
         "stuck",
         "nothing changes",
-        after(running, lambda story: story.exits("pod-master-0", 0), passes(100)),
+        after(running, lambda story: story.exits("pod-master-0", 0), time_passes(100)),
     ),
 }
 
 
-@pytest.mark.parametrize(("category", "words", "tell"), VIOLATIONS.values(), ids=VIOLATIONS.keys())
-def test_a_violation_is_found(category: str, words: str, tell: Plot) -> None:
-    found = tell().found()
+@pytest.mark.parametrize(("category", "words", "build"), VIOLATIONS.values(), ids=VIOLATIONS.keys())
+def test_a_violation_is_found(category: str, words: str, build: StoryFactory) -> None:
+    found = build().found()
     assert any(each.startswith(f"{category}: ") and words in each for each in found), found
 
 
-def test_a_job_that_moved_a_moment_ago_is_not_stuck() -> None:
-    assert after(running, all_pods_are_gone, passes(50))().found() == []
+def test_a_job_with_a_recent_change_is_not_stuck() -> None:
+    assert after(running, all_pods_are_deleted, time_passes(50))().found() == []
 
 
-def test_nobody_is_stuck_right_after_an_outage() -> None:
-    story = after(running, all_pods_are_gone, passes(100))()
+def test_no_job_is_stuck_right_after_an_outage() -> None:
+    story = after(running, all_pods_are_deleted, time_passes(100))()
     story.outages = [story.now - 30]
     assert story.found() == []
 
 
-def test_a_gap_makes_no_duplicates_up() -> None:
-    """The second Job is in the list that was made after it, and the first one is not."""
+def test_a_gap_causes_no_false_duplicates() -> None:
+    """A list after the gap contains the second Job and not the first one."""
     story = after(running, second_under_another_name(JOBS))()
     version = max(int(row["object"]["metadata"]["resourceVersion"]) for row in story.history.rows())
-    there = [record.last for record in story.history.existing(JOBS) if record.uid != f"{JOBS}-worker-0"]
-    story.history.record_list(JOBS, there, version, story.now)
+    listed = [record.last for record in story.history.existing(JOBS) if record.uid != f"{JOBS}-worker-0"]
+    story.history.record_list(JOBS, listed, version, story.now)
     assert not any("for one replica at once" in each for each in story.found())
 
 
-def test_what_nobody_could_see_is_not_judged() -> None:
-    """A pod that came in a gap may have come before the success; an end may have been in one."""
+def test_changes_in_a_gap_are_not_judged() -> None:
+    """A pod may have been created in the gap before the success, and a container may have ended in it."""
     story = running()
     story.exits("pod-worker-0", 0)
     story.history.note_gap(story.now)
@@ -917,8 +936,8 @@ def test_what_nobody_could_see_is_not_judged() -> None:
     assert not [each for each in story.found() if each.startswith(("reruns", "wrong_states"))]
 
 
-def test_a_gap_long_after_the_end_hides_nothing_of_it() -> None:
-    story = after(running, lambda story: stop(story, *TF_REPLICAS), says(**DONE))()
-    story.passes(1000)
+def test_a_gap_long_after_the_end_does_not_hide_a_violation() -> None:
+    story = after(running, lambda story: stop(story, *TF_REPLICAS), status_changes(**DONE))()
+    story.advance(1000)
     story.history.note_gap(story.now)
     assert any("reports Succeeded, but no pod of master-0" in each for each in story.found())

@@ -28,12 +28,12 @@ def signals() -> Iterator[Signals]:
 @pytest.mark.parametrize(
     ("number", "is_stop"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGUSR1, False)]
 )
-def test_a_signal_says_one_thing(signals: Signals, number: signal.Signals, is_stop: bool) -> None:
+def test_each_signal_sets_one_flag(signals: Signals, number: signal.Signals, is_stop: bool) -> None:
     os.kill(os.getpid(), number)
     assert (signals.stop.is_set, signals.outage.is_set) == (is_stop, not is_stop)
 
 
-def test_each_outage_is_taken_once(signals: Signals) -> None:
+def test_an_outage_flag_is_cleared_when_it_is_read(signals: Signals) -> None:
     os.kill(os.getpid(), signal.SIGUSR1)
     assert [signals.outage.take(), signals.outage.take()] == [True, False]
 
@@ -44,7 +44,7 @@ def test_every_kind_is_watched_everywhere_or_in_one_namespace() -> None:
     assert paths_in("team")[GANGS] == "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/team/gangs"
 
 
-def test_a_kubeconfig_that_is_not_there_is_one_line(signals: Signals, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_kubeconfig_is_reported_in_one_line(signals: Signals, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--kubeconfig=/nowhere"]) == 2
     out, err = capsys.readouterr()
     assert out == ""

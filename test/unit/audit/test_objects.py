@@ -1,4 +1,4 @@
-"""The auditor's own reading of quantities, pods and gangs."""
+"""Tests of audit.objects and audit.quantity: the auditor's own parsers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from audit.quantity import thousandths
         *[("1k", 1_000_000), ("1u", 1), ("3G", 3 * 10**12), ("1E", 10**21), (".5", 500), ("1e-1", 100)],
     ],
 )
-def test_quantities_are_read_as_the_server_does(text: str, value: int) -> None:
+def test_quantities_are_parsed_as_in_the_api_server(text: str, value: int) -> None:
     assert thousandths(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "x", "1Xi", "1 Gi", "--1", "1e"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"quantity|unit"):
         thousandths(text)
 
@@ -48,7 +48,7 @@ def container(cpu: str, **more: Any) -> dict[str, Any]:
     ],
     ids=["sum", "init container", "sidecar", "sidecar beside an init container", "overhead"],
 )
-def test_requests_are_counted_as_kube_scheduler_does(spec: dict[str, Any], cpu: int) -> None:
+def test_requests_are_computed_as_in_kube_scheduler(spec: dict[str, Any], cpu: int) -> None:
     assert requests_of(spec) == {"cpu": cpu, "pods": 1000}
 
 
@@ -69,6 +69,6 @@ def test_an_invalid_gang_is_never_reported_to_fit() -> None:
         ({"batch.kubernetes.io/job-completion-index": "17"}, ""),
     ],
 )
-def test_a_member_is_known_by_its_name_or_by_its_index(labels: dict[str, str], member: str) -> None:
+def test_a_member_is_identified_by_its_name_or_its_index(labels: dict[str, str], member: str) -> None:
     body = {"metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": labels}, "spec": {"containers": []}}
     assert pod_of(body).member == member

@@ -1,4 +1,4 @@
-"""Events of several watches come in the server's order."""
+"""Tests of audit.order: events of several watches are yielded in the order of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def versions(order: Order, now: float) -> list[int]:
     return [each.version for each in order.due(now)]
 
 
-def test_events_come_by_version_once_they_have_rested() -> None:
+def test_events_are_yielded_by_version_after_the_lag() -> None:
     order = Order(lag_seconds=1.0)
     for number in (5, 3, 10):
         order.add(event(number, at=1.0))
@@ -22,7 +22,7 @@ def test_events_come_by_version_once_they_have_rested() -> None:
     assert order.late == 0
 
 
-def test_one_that_has_not_rested_keeps_later_ones_back() -> None:
+def test_a_recent_event_delays_later_versions() -> None:
     order = Order(lag_seconds=1.0)
     order.add(event(5, at=1.0))
     order.add(event(3, at=1.5))
@@ -30,7 +30,7 @@ def test_one_that_has_not_rested_keeps_later_ones_back() -> None:
     assert versions(order, 2.5) == [3, 5]
 
 
-def test_one_that_comes_too_late_is_given_out_and_counted() -> None:
+def test_a_late_event_is_yielded_and_counted() -> None:
     order = Order(lag_seconds=1.0)
     order.add(event(5, at=1.0))
     assert versions(order, 2.0) == [5]

@@ -1,4 +1,4 @@
-"""What `make bench-gang` makes of what it has seen."""
+"""Tests of `make bench-gang`: the selection of its parts and the computation of its figures."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ def entry(verb: str, resource: str, subresource: str = "", namespace: str = "ben
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        pytest.param("", ["shapes", "rest", "churn"], id="all if none is named"),
+        pytest.param("", ["shapes", "rest", "churn"], id="all by default"),
         pytest.param("rest", ["rest"], id="one"),
-        pytest.param("churn,shapes", ["shapes", "churn"], id="in their own order"),
-        pytest.param(" churn  rest ", ["rest", "churn"], id="spaces separate too"),
+        pytest.param("churn,shapes", ["shapes", "churn"], id="in the default order"),
+        pytest.param(" churn  rest ", ["rest", "churn"], id="separated by spaces"),
     ],
 )
-def test_parts_are_chosen_by_a_variable(value: str, expected: list[str]) -> None:
+def test_parts_are_selected_by_a_variable(value: str, expected: list[str]) -> None:
     assert chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": value}) == expected
 
 
-def test_a_part_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_an_unknown_part_is_rejected_with_a_list_of_known_parts() -> None:
     with pytest.raises(SystemExit, match=r"BENCH_PARTS: chrun: there are shapes, rest, churn"):
         chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": "rest,chrun"})
 
 
-def test_a_part_that_cannot_begin_in_time_is_left_out_and_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_that_cannot_start_within_the_time_limit_is_skipped_with_a_message(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     clock, ran = FakeClock(), []
 
     def part(name: str, seconds: float) -> tuple[str, Callable[[Planes], bool]]:
@@ -64,7 +66,7 @@ def test_a_part_that_cannot_begin_in_time_is_left_out_and_said_to_be(capsys: pyt
     assert "late: skipped" in capsys.readouterr().err
 
 
-def test_a_part_that_misses_its_reach_does_not_keep_the_next_from_running() -> None:
+def test_a_part_that_misses_its_target_does_not_prevent_the_next_one() -> None:
     ran: list[str] = []
 
     def good(_: Planes) -> bool:
@@ -87,21 +89,21 @@ def test_the_highest_of_twenty_spreads_is_not_their_p95() -> None:
     assert Round(0.0, 0.0, [float(number) for number in range(20, 0, -1)]).spread_p95 == 19.0
 
 
-def test_the_mean_over_shapes_is_geometric_and_round_by_round() -> None:
+def test_the_geometric_mean_over_shapes_is_computed_per_round() -> None:
     def rounds(*totals: float) -> list[Measured]:
         return [Measured(Round(total, 0.0, []), {}) for total in totals]
 
     assert means([rounds(1.0, 2.0), rounds(4.0, 8.0)]) == pytest.approx([2.0, 4.0])
 
 
-def test_a_seed_decides_the_order() -> None:
+def test_a_seed_determines_the_order() -> None:
     numbers = list(range(50))
     assert Order().of(numbers) == numbers
     assert Order(1).of(numbers) == Order(1).of(numbers) != Order(2).of(numbers)
     assert sorted(Order(1).of(numbers)) == numbers
 
 
-def test_writes_to_gangs_and_their_pods_are_counted_and_nothing_else() -> None:
+def test_only_writes_to_gangs_and_their_pods_are_counted() -> None:
     entries = [
         entry("create", "gangs"),
         entry("get", "gangs"),
@@ -128,7 +130,7 @@ def test_a_watch_of_bound_pods_continues_from_its_version_and_reports_each_pod_o
 
     printer = Printer("gang")
     printer.take("ADDED", pod("g-0", "7"))
-    assert "resourceVersion" not in printer.query, "the first list is in no order"
+    assert "resourceVersion" not in printer.query, "the first list is not ordered by resourceVersion"
     printer.take("BOOKMARK", {"metadata": {"resourceVersion": "8"}})
     printer.take("ADDED", pod("g-1", "9"))
     printer.take("MODIFIED", pod("g-0", "10"))
@@ -144,7 +146,7 @@ def test_the_audit_log_is_read_for_one_namespace_without_events_and_watches(tmp_
     assert list(entries_of(log, "bench")) == [wanted]
 
 
-def test_a_pod_of_the_large_cluster_mounts_no_volume_that_it_does_not_have() -> None:
+def test_a_pod_of_the_large_cluster_mounts_only_its_own_volumes() -> None:
     spec = pod_of("gang-0000", "worker-1", "node-1", 1)["spec"]
     (container,) = spec["containers"]
     assert {each["name"] for each in container["volumeMounts"]} <= {each["name"] for each in spec["volumes"]}

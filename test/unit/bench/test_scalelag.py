@@ -1,4 +1,4 @@
-"""bench.scalelag: which status follows from which change of a pod."""
+"""Tests of bench.scalelag: the time from a change of a pod to the status that reports it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def pod(seconds: float, name: str, agent: str = "kwok/0.8.0", code: int = 200) -
     return entry(seconds, "pods", name, agent, code=code)
 
 
-def status(seconds: float, **said: Any) -> Object:
-    return entry(seconds, "tfjobs", "job", "tfjob-controller/0.1.0", {"status": said})
+def status(seconds: float, **fields: Any) -> Object:
+    return entry(seconds, "tfjobs", "job", "tfjob-controller/0.1.0", {"status": fields})
 
 
 ENTRIES = [
@@ -44,20 +44,20 @@ ENTRIES = [
 ]
 
 
-def test_the_master_counts_until_the_status_that_says_what_it_does() -> None:
+def test_the_lag_of_the_master_ends_with_the_status_that_reports_its_state() -> None:
     assert lags_in(ENTRIES, "scale").master == pytest.approx([0.25, 0.5])
 
 
-def test_each_replica_counts_until_the_first_status_that_counts_it() -> None:
+def test_the_lag_of_a_replica_ends_with_the_first_status_that_counts_it() -> None:
     assert lags_in(ENTRIES, "scale").replicas == pytest.approx([0.25, 2.0, 1.0, 0.5])
 
 
-def test_what_was_refused_and_what_others_wrote_are_no_changes() -> None:
+def test_rejected_writes_and_writes_of_other_programs_are_ignored() -> None:
     noise = [pod(0.5, MASTER, code=409), pod(0.6, MASTER, agent="kube-scheduler/v1.36.3"), pod(0.7, "unknown")]
     assert lags_in([*noise, *ENTRIES], "scale") == lags_in(ENTRIES, "scale")
 
 
-def test_a_pod_that_was_stopped_at_the_end_waits_for_no_status() -> None:
+def test_a_pod_that_is_stopped_after_the_job_ended_has_no_lag() -> None:
     stopped = "job-worker-k3f9-1-ccccc"
     more = [*ENTRIES, pod(5.1, stopped), pod(6.0, stopped)]
     assert len(lags_in(more, "scale").replicas) == 4
@@ -67,5 +67,5 @@ def test_other_namespaces_do_not_count() -> None:
     assert not changes_of(ENTRIES, "another")
 
 
-def test_a_rank_is_a_value_that_was_seen() -> None:
+def test_a_percentile_is_an_observed_value() -> None:
     assert (rank([3.0, 1.0, 2.0], 0.5), rank([1.0, 2.0], 0.99)) == (2.0, 2.0)

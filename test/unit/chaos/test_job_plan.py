@@ -1,4 +1,4 @@
-"""The jobs of `make chaos`: what a seed decides."""
+"""Tests of chaos.jobs.plan: the jobs that a seed determines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from localcluster.podstatus import Outcome
 PLANS = [job_plan(number, seed=4) for number in range(300)]
 
 
-def test_the_same_seed_makes_the_same_jobs_in_whatever_order() -> None:
+def test_the_same_seed_produces_the_same_jobs_in_any_order() -> None:
     assert [job_plan(number, seed=4) for number in reversed(range(300))] == PLANS[::-1]
     assert job_plan(0, seed=5) != PLANS[0]
 
 
-def test_every_flavour_comes_and_every_name_is_another_one() -> None:
+def test_every_flavour_occurs_and_names_are_unique() -> None:
     assert {plan.flavour for plan in PLANS} == FLAVOURS.keys()
     assert len({plan.name for plan in PLANS}) == len(PLANS)
 
 
 @pytest.mark.parametrize("plan", [*PLANS[:60], *warm_up_plans()], ids=lambda plan: plan.name)
-def test_a_job_says_what_it_should_come_to(plan: JobPlan) -> None:
+def test_a_manifest_contains_the_expected_result(plan: JobPlan) -> None:
     body = manifest(plan)
     assert body["metadata"]["annotations"][EXPECTS] == plan.expects in (SUCCESS, FAILED)
     assert body["kind"] == plan.kind
@@ -32,7 +32,7 @@ def test_a_job_says_what_it_should_come_to(plan: JobPlan) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
-def test_the_chief_ends_by_itself_unless_the_job_has_a_deadline(plan: JobPlan) -> None:
+def test_the_chief_exits_unless_the_job_has_a_deadline(plan: JobPlan) -> None:
     chief = next(part for part in plan.parts if part.role in ("MASTER", "launcher", "node", "WORKER"))
     assert (chief.run_seconds is None) == ("activeDeadlineSeconds" in plan.spec)
     assert (chief.exit_code == 0) or plan.expects == FAILED
@@ -42,16 +42,16 @@ def pod(name: str, role: str, index: str) -> dict[str, object]:
     return {"metadata": {"labels": {"tf_job_name": name, "job_type": role, "task_index": index}}}
 
 
-def test_the_first_starts_of_replica_0_are_killed_whatever_pod_they_are_in() -> None:
+def test_the_first_starts_of_replica_0_are_killed_in_any_pod() -> None:
     plan = JobPlan("j", TFJOB, "", [Part("MASTER", 1, 3.0, failures=2), Part("WORKER", 2, None)])
-    actor = PodOutcomes({"j": plan}.get)
+    outcomes = PodOutcomes({"j": plan}.get)
     killed = Outcome(after_seconds=1.0, exit_code=KILLED)
-    starts = [actor(pod("j", "MASTER", "0"), 0) for _ in range(3)]
+    starts = [outcomes(pod("j", "MASTER", "0"), 0) for _ in range(3)]
     assert starts == [killed, killed, Outcome(after_seconds=3.0)]
-    assert actor(pod("j", "WORKER", "1"), 0) == Outcome()
+    assert outcomes(pod("j", "WORKER", "1"), 0) == Outcome()
 
 
-def test_a_pod_of_nobodys_runs_as_its_annotations_say() -> None:
+def test_a_pod_without_a_job_runs_as_its_annotations_specify() -> None:
     notes = {"annotations": {"fake-kubelet/run-seconds": "2"}}
     assert PodOutcomes({}.get)({"metadata": notes}, 0) == Outcome(after_seconds=2.0)
 

@@ -1,4 +1,4 @@
-"""What owners of gangs do when the server fails them."""
+"""Tests of chaos.owner: retries after a failed request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from localcluster.api import Api
 
 
 class Server:
-    """Refuses the first patch, and all that is no patch."""
+    """Rejects the first PATCH and all other methods."""
 
     def __init__(self) -> None:
         self.patches: list[object] = []
@@ -40,7 +40,7 @@ def owners(server: Server) -> Iterator[Owners]:
         owners.stop()
 
 
-def test_what_was_said_last_counts_though_the_first_could_not_be_written(server: Server, owners: Owners) -> None:
+def test_the_last_suspend_call_takes_effect_after_a_failed_request(server: Server, owners: Owners) -> None:
     owners.suspend("g", value=True)
     owners.suspend("g", value=False)
     eventually(lambda: len(server.patches) == 3)

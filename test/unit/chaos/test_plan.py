@@ -1,4 +1,4 @@
-"""What chance decides in a run of chaos."""
+"""Tests of chaos.plan: the random gangs and faults of a run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import random
 from chaos.plan import FAULTS, fault, gang_plan
 
 
-def test_the_same_seed_makes_the_same_gangs_and_faults() -> None:
+def test_the_same_seed_produces_the_same_gangs_and_faults() -> None:
     first, second = random.Random(7), random.Random(7)
     assert [gang_plan(n, first) for n in range(50)] == [gang_plan(n, second) for n in range(50)]
     assert [fault(first, 1.5) for _ in range(50)] == [fault(second, 1.5) for _ in range(50)]
 
 
-def test_gangs_of_all_sizes_come_and_every_habit() -> None:
+def test_gangs_of_all_sizes_and_behaviors_occur() -> None:
     rng = random.Random(1)
     plans = [gang_plan(number, rng) for number in range(1000)]
     sizes = [plan.size for plan in plans]
     assert (min(sizes), max(sizes)) == (2, 50)
     assert any(plan.suspend_after is not None for plan in plans)
-    assert all(any(getattr(plan, habit) for plan in plans) for habit in ("withheld", "failures", "min_members"))
+    assert all(any(getattr(plan, behavior) for plan in plans) for behavior in ("withheld", "failures", "min_members"))
 
 
 def test_no_owner_withholds_a_whole_gang() -> None:
@@ -27,7 +27,7 @@ def test_no_owner_withholds_a_whole_gang() -> None:
     assert all(plan.withheld < plan.size for plan in (gang_plan(number, rng) for number in range(1000)))
 
 
-def test_every_kind_of_fault_comes() -> None:
+def test_every_kind_of_fault_occurs() -> None:
     rng = random.Random(3)
     assert {fault(rng, 1.5).kind for _ in range(500)} == set(FAULTS)
 

@@ -1,4 +1,4 @@
-"""Programs that are restarted whenever they end."""
+"""Tests of chaos.supervised: programs that are restarted whenever they end."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def supervised(sleeper: Sleeper, tmp_path: Path) -> Iterator[SupervisedProgram]:
     assert process.marked(tmp_path) == []
 
 
-def test_a_program_that_was_killed_comes_back_after_its_time_away(
-    supervised: SupervisedProgram, sleeper: Sleeper
-) -> None:
+def test_a_killed_program_is_restarted_after_the_delay(supervised: SupervisedProgram, sleeper: Sleeper) -> None:
     begin = time.monotonic()
     supervised.kill(0.4)
     assert not supervised.is_alive
@@ -51,9 +49,7 @@ def test_a_program_that_was_killed_comes_back_after_its_time_away(
     assert (sleeper.starts, supervised.ended_by_itself) == (2, 0)
 
 
-def test_a_program_that_ended_by_itself_is_started_again_and_counted(
-    supervised: SupervisedProgram, sleeper: Sleeper
-) -> None:
+def test_a_program_that_exits_is_restarted_and_counted(supervised: SupervisedProgram, sleeper: Sleeper) -> None:
     assert sleeper.identity is not None
     process.end([sleeper.identity])
     eventually(lambda: sleeper.starts == 2 and supervised.is_alive)

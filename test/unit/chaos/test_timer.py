@@ -1,4 +1,4 @@
-"""Things that are done later."""
+"""Tests of chaos.timer: delayed actions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chaos.timer import Timer
 from helpers.poll import eventually
 
 
-def test_what_is_due_first_is_done_first() -> None:
+def test_actions_run_in_the_order_of_their_due_times() -> None:
     done: list[str] = []
     timer = Timer("t")
     timer.later(0.3, lambda: done.append("second"))
@@ -19,7 +19,7 @@ def test_what_is_due_first_is_done_first() -> None:
     assert done == ["first", "second"]
 
 
-def test_nothing_is_done_and_no_thread_is_left_after_the_end() -> None:
+def test_stop_drops_pending_actions_and_ends_the_thread() -> None:
     done: list[str] = []
     timer = Timer("a-timer-of-its-own")
     timer.start()

@@ -21,9 +21,9 @@ from demo.autoscalejobs import (
     Seen,
     holders,
     line,
+    logged_steps,
     manifests,
     running,
-    steps_said,
     table,
 )
 from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES
@@ -126,7 +126,7 @@ def test_the_jobs_are_ones_that_the_controller_takes() -> None:
     ],
 )
 def test_steps_in_a_log(log: str, steps: int) -> None:
-    assert steps_said(log) == steps
+    assert logged_steps(log) == steps
 
 
 def event(uid: str, reason: str, note: str, time: str = "2026-11-21T20:00:00.000000Z") -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_facts_are_about_the_job_its_reason_and_each_replica() -> None:
         pytest.param({}, {"j": "phase -, state -"}, ["j: phase -, state -"], id="all is new at first"),
         pytest.param({"a": "x", "b": "y"}, {"a": "x", "b": "z"}, ["b: z"], id="only what changed"),
         pytest.param({"a": "x"}, {"a": "x"}, [], id="nothing changed, nothing said"),
-        pytest.param({"a": "x", "b": "y"}, {"a": "x"}, ["b: no more"], id="what went is said"),
+        pytest.param({"a": "x", "b": "y"}, {"a": "x"}, ["b: removed"], id="a removed fact is reported"),
     ],
 )
 def test_a_line_for_each_change(before: dict[str, str], now: dict[str, str], lines: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""soak.plan: the jobs of a soak."""
+"""Tests of soak.plan: the random jobs of a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from soak.plan import (
     FAILED,
     FAILS,
     GONE,
-    HABITS,
     RESIZED,
     RESTARTS,
+    SCENARIOS,
     SUCCEEDED,
     SUSPENDED,
     TFJOBS,
@@ -46,23 +46,23 @@ def plans(seed: int, count: int = 200) -> list[JobPlan]:
     return [job_plan(number, rng, 20.0) for number in range(count)]
 
 
-def test_a_seed_says_which_jobs_come() -> None:
+def test_a_seed_determines_the_jobs() -> None:
     assert plans(1) == plans(1)
     assert plans(1) != plans(2)
 
 
-def test_all_habits_and_both_kinds_come_as_gangs_and_not() -> None:
+def test_all_scenarios_and_both_kinds_occur_with_and_without_gangs() -> None:
     found = plans(3)
-    assert {plan.habit for plan in found} == set(HABITS)
+    assert {plan.scenario for plan in found} == set(SCENARIOS)
     assert {(plan.path, plan.is_gang) for plan in found} == {(p, g) for p in (TFJOBS, TRAINJOBS) for g in (True, False)}
 
 
-@pytest.mark.parametrize("habit", HABITS)
-def test_what_a_job_should_come_to_follows_from_its_habit(habit: str) -> None:
-    assert {plan.expected for plan in plans(3) if plan.habit == habit} == {EXPECTED[habit]}
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_expected_result_of_a_job_follows_from_its_scenario(scenario: str) -> None:
+    assert {plan.expected for plan in plans(3) if plan.scenario == scenario} == {EXPECTED[scenario]}
 
 
-def test_every_manifest_is_a_valid_one() -> None:
+def test_every_manifest_is_valid() -> None:
     for plan in plans(4):
         body = body_of(plan, ttl_seconds=20)
         text = msgspec.json.encode(body)
@@ -73,7 +73,7 @@ def test_every_manifest_is_a_valid_one() -> None:
 
 
 def test_a_job_that_restarts_has_one_pod_that_fails_once() -> None:
-    plan = next(plan for plan in plans(3) if plan.habit == RESTARTS)
+    plan = next(plan for plan in plans(3) if plan.scenario == RESTARTS)
     assert outcome_of(plan, "WORKER", has_failed=False).exit_code == 130
     assert outcome_of(plan, "WORKER", has_failed=True).exit_code == 0
 

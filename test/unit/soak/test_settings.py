@@ -1,4 +1,4 @@
-"""`make soak`: what its variables may say."""
+"""Tests of soak.__main__: the settings of a run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def test_the_default_duration_is_an_hour() -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
-def test_what_is_no_number_is_refused_with_the_name_of_its_variable(text: str) -> None:
+def test_an_invalid_number_is_rejected_with_the_name_of_its_variable(text: str) -> None:
     with pytest.raises(ValueError, match=f"SOAK_EVERY={text}: must be a number"):
         settings_of({"SOAK_EVERY": text})
 
 
 @pytest.mark.parametrize(("at", "rest"), [(0.0, 1.0), (719.0, 1.0), (720.0, 4.0), (3599.0, 4.0)])
-def test_in_the_first_fifth_jobs_come_four_times_as_often(at: float, rest: float) -> None:
-    """So that what remembers a bounded number of things is full before it is measured."""
+def test_jobs_are_created_four_times_as_often_in_the_first_fifth(at: float, rest: float) -> None:
+    """This fills bounded memories before they are measured."""
     assert rest_seconds(at, settings_of({"SOAK_EVERY": "4"})) == rest
 
 
-def test_make_runs_it() -> None:
+def test_the_makefile_runs_the_soak() -> None:
     assert "@$(PY) -m soak\n" in (ROOT / "Makefile").read_text()

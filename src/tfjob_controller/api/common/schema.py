@@ -1,4 +1,4 @@
-"""The description and the limits that stand beside each field of a kind, and the check of a value against them.
+"""The description and the limits that are declared with each field of a kind, and the check of a value against them.
 
 CRDs and the reference in docs/ are generated from these descriptions (hack/generate), so a field changes in one place.
 Decoding does not enforce the limits, with one exception: it refuses an empty string where an enum is required, which

@@ -2,7 +2,7 @@
 
 The CRDs have the same rules in CEL (hack/generate/trainjobrules.py, with the messages below). The functions here are
 needed for clusters with older CRDs, and for what the API server cannot check: the annotation that names a framework,
-and a job together with its runtime. The limits of single fields stand beside the fields (`common.schema`). All
+and a job together with its runtime. The limits of single fields are declared with the fields (`common.schema`). All
 functions are pure. They return None, or a sentence that begins with the field and names the remedy.
 """
 

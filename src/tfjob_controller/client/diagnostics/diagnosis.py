@@ -1,4 +1,4 @@
-"""The diagnosis of a job: two sentences that say where it stands and what would change that. Pure.
+"""The diagnosis of a job: two sentences with its current state and what would change that. Pure.
 
 The first rule that applies decides. The order goes from what nothing outweighs (the job is being deleted) to the state
 of a job that runs well. `now` says what is, `next` what follows: by itself, or by an action of the reader. The rules

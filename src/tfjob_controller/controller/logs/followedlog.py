@@ -186,7 +186,7 @@ class FollowedLog:
         self._scanner = MetricParser(self.target.names)
 
     def open_failed(self, error: ApiError) -> None:
-        """Counts a failed connection, so that no sync waits for ever for the end of a log."""
+        """Counts a failed connection, so that no sync waits forever for the end of a log."""
         if self.target.has_ended:
             self._failed(error)
 

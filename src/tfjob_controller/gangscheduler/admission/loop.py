@@ -24,7 +24,7 @@ kube-scheduler may filter a pod before its member has a place, or while it still
 a pod for minutes, so that an annotation on each pod that it reports as unschedulable makes it retry (`_pods_to_retry`).
 
 If a write fails, its reservation is released and the gang is processed again: the Gangs' statuses and the pods are the
-only state. If nobody knows whether an admission was written, its reservation is kept until the Gang was read. After a
+only state. If it is unknown whether an admission was written, its reservation is kept until the Gang was read. After a
 restart the reservations of admitted gangs are restored before the first decision.
 """
 

@@ -7,7 +7,7 @@ kube-scheduler does not consider them. One patch adds the node to the pod's requ
 which Kubernetes allows while a pod is gated.
 
 Keys of pods are queued when a gated pod or the placement of its gang changes, and after a failed patch. A worker reads
-pod and Gang from the caches anew, so a pod is patched only if its gang is admitted, in the pod's attempt, with a node
+pod and Gang from the caches again, so a pod is patched only if its gang is admitted, in the pod's attempt, with a node
 for its member. The patch has the pod's uid and resourceVersion: a pod that has changed since is patched again. All of
 it is derived from pods and Gangs, so nothing is lost in a restart.
 

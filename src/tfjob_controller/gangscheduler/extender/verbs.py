@@ -59,7 +59,7 @@ OLD_ATTEMPT = "the pod is of another attempt of its gang than the present one"
 RESERVED = "the remaining capacity of this node is reserved for gangs"
 UNREADABLE = "the pod cannot be read"
 
-# No attempt has this number; it stands for an invalid label.
+# No attempt has this number; it represents an invalid label.
 _NO_ATTEMPT = -1
 # Filtered pods that were not bound yet. A scheduling cycle that fails after filter leaves one behind.
 _MAX_FILTERED_PODS = 20_000

@@ -127,7 +127,7 @@ class PermitMachine:
         return outputs + self._advance(known)
 
     def forget(self, gang: str, error: str = NOT_ADMITTED) -> list[PermitOutput]:
-        """Forget a gang that is not admitted any more. Bindings in flight continue, and nobody is told the outcome."""
+        """Forget a gang that is not admitted any more. Bindings in flight continue; their outcome is not reported."""
         return self._remove_gang(self.gangs.pop(gang, None), error)
 
     def request_bind(self, call: int, member: GangMember, pod: BindRequest, now: float) -> list[PermitOutput]:

@@ -126,7 +126,7 @@ class Permit:
         return reassigned
 
     def reject(self, gang: str) -> bool:
-        """Post nothing more for this gang. Returns False while Bindings are in flight; the loop is told of their end.
+        """Post nothing more for this gang. Returns False while Bindings are in flight; their end notifies the loop.
 
         The gang's reservations must be kept until then, because these Bindings may still succeed.
         """

@@ -294,7 +294,7 @@ class StatusWriter:
 
 
 def _resize_note(gang: Gang) -> str:
-    """`worker: 4 -> 2, room for default/b, waiting 31 s`."""
+    """Returns a note such as `worker: 4 -> 2, capacity for default/b, waiting 31 s`."""
     counts = {each.name: each.count for each in gang.spec.members}
     targets = gang.status.target_members.items()
     numbers = "; ".join(f"{kind}: {counts.get(kind, 0)} -> {target}" for kind, target in targets)

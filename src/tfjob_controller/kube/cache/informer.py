@@ -1,4 +1,4 @@
-"""A local copy of one kind of object, and handlers that are told of its changes.
+"""A local copy of one kind of object, and handlers that are notified of its changes.
 
 Theory of operation.
 
@@ -9,7 +9,7 @@ Theory of operation.
 
 Each informer has one log of deltas, in the server's order, in which a complete list is one entry: the reflector applies
 it to the store, and the store puts each change into every inbox under the same lock. So a handler finds in the store
-what it is told or something newer, never something older; all handlers see the same changes in the same order; a slow
+the reported state or a newer one, never an older one; all handlers see the same changes in the same order; a slow
 handler delays only itself. Assumed writes take the same way.
 
 - A handler receives `on_add` before any `on_update` or `on_delete` of an object. An update never changes the uid: an
@@ -49,7 +49,7 @@ HandledT = TypeVar("HandledT", bound=Object, contravariant=True)
 
 
 class Handler(Protocol[HandledT]):
-    """Is told of changes, one call at a time. Must return quickly: add a key to a queue, do no I/O."""
+    """Is notified of changes, one call at a time. Must return quickly: add a key to a queue, do no I/O."""
 
     def on_add(self, obj: HandledT, is_initial: bool) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A cache of one kind of object, written by one informer and read by everybody.
+"""A cache of one kind of object, written by one informer and read by all threads.
 
 Theory of operation. A store holds the newest known state of every object under `namespace/name`, and any number of
 indexes over them. Changes come from two sides:
@@ -23,8 +23,8 @@ been; servers with other versions cannot be cached.
 Only after a restore of etcd from a backup is a list older than the store's version, since the reflector never asks for
 less than it has seen. Then the list replaces everything.
 
-Every subscriber is told of each change exactly once, in order and under the store's lock: a listener only queues what
-it is told and never calls back. Objects are immutable and shared.
+Every subscriber is notified of each change exactly once, in order and under the store's lock: a listener only queues
+the change and never calls back. Objects are immutable and shared.
 
 Threads: every method from any thread. Reads see one consistent state; a `replace` is seen whole or not at all.
 Source: client-go tools/cache thread_safe_store.go, controller.go (processReplacedAllInfo);
@@ -134,7 +134,7 @@ class Store(Generic[ObjectT]):
     def assume(self, obj: ObjectT) -> bool:
         """Store an object from the response to its create, patch or update; returns False if the watch is ahead.
 
-        Listeners are told as of any other change, and the watch's event with the same version then changes nothing.
+        Listeners are notified as of any other change, and the watch's event with the same version then changes nothing.
         Only for objects that belong to this store's collection: right namespace, right labels.
         """
         key, version = key_of(obj), version_of(obj)
@@ -261,7 +261,7 @@ class _Index(Generic[ObjectT]):
         return [*self._keys]
 
     def move(self, key: str, old: ObjectT | None, new: ObjectT | None) -> None:
-        """Move `key` from the values of `old` to those of `new`; None stands for no object."""
+        """Move `key` from the values of `old` to those of `new`; None means no object."""
         before, after = self._values_of(key, old), self._values_of(key, new)
         if before == after:
             return

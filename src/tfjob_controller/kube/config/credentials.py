@@ -35,7 +35,7 @@ TOKEN_FILE_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 # A token is renewed this long before its end, so that none expires on its way to the server.
 EXPIRY_MARGIN_SECONDS = 30.0
-# A plugin may ask a person or a remote server, but a request cannot wait for ever.
+# A plugin may ask a person or a remote server, but a request cannot wait forever.
 EXEC_TIMEOUT_SECONDS = 60.0
 
 # Characters that a header may contain (RFC 6750 b64token is narrower; some issuers do not comply).
@@ -51,7 +51,7 @@ class AuthInfo:
     """The credentials of a request.
 
     `authorization` is the header's whole value, or None (client certificates). `lifetime_seconds` is how long it may be
-    used without reading it again, None for ever. `certificate` is a pair of files: the certificate and its key.
+    used without reading it again, None forever. `certificate` is a pair of files: the certificate and its key.
     """
 
     authorization: str | None = field(default=None, repr=False)

@@ -20,7 +20,7 @@ response. Four rules, from client-go, and a fifth:
   namespaces that create too many Events. So a namespace with thousands of events costs others one request each.
 
 The note belongs to the identity, as in client-go's tools/record, which all controllers of Kubernetes use. Its newer
-tools/events leaves it out: then the first note stands for all, and `Created Job a` would hide `Created Job b`, since
+tools/events leaves it out: then only the first note is kept, and `Created Job a` would hide `Created Job b`, since
 the note of an existing Event cannot be changed. The object's resourceVersion does not belong to it: in tools/events it
 does, and a series ends with each change of the object.
 

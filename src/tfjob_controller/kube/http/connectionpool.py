@@ -5,7 +5,7 @@ received over it is the business of `exchange.py`. An idle connection that the s
 lent and replaced by a new one.
 
 A call has one deadline for everything: waiting for a free connection, opening it, sending, and receiving. A socket's
-own time-out starts anew with each byte, so a slow server could hold a caller for as long as it likes. Opening consists
+own time-out starts again with each byte, so a slow server could hold a caller for as long as it likes. Opening consists
 of steps that each get a share of the time that is left: the TCP connect, the tunnel, and the TLS handshake.
 
 Threads: any. A connection belongs to one thread at a time.

@@ -1,7 +1,7 @@
 """One request and its response over a connection of the pool.
 
 Theory of operation. A controller sends thousands of small requests. http.client takes 0.25 ms of CPU for each, most of
-it for headers that nobody reads; a `send`, a `recv` and a parser in C take a fifth of that. So requests are encoded
+it for headers that are never read; a `send`, a `recv` and a parser in C take a fifth of that. So requests are encoded
 here, and responses are parsed by httptools.
 
 The deadline of a call holds for all of it: before each wait the socket's time-out is set to the time that is left. A

@@ -17,7 +17,7 @@ have been carried out: then the next attempt finds this process as the holder an
 
     FOLLOWING ──confirmed in time──► LEADING ──late, taken by another, released──► ENDED (for good)
 
-Two cases are not covered. If somebody edits a lease, or deletes it before a candidate has seen its holder, its next
+Two cases are not covered. If a user edits a lease, or deletes it before a candidate has seen its holder, its next
 holder leads at once, and the former leader notices at its next renewal. A suspended machine stops its monotonic clock
 and leads after that for as long as its lease had left.
 

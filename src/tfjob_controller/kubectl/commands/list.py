@@ -49,7 +49,7 @@ class JobList:
 
 
 def merged_headers(tables: Sequence[JobList], *, wide: bool) -> list[str]:
-    """The columns of all tables; a column of a later table alone stands before the next column that both have."""
+    """The columns of all tables; a column that only a later table has precedes the next column that both have."""
     merged: list[str] = []
     for table in tables:
         headers = table.headers(wide=wide)

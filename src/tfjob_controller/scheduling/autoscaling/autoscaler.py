@@ -1,15 +1,15 @@
 """Which running gangs should shrink or grow: the entry point of the autoscaling rules. Pure; live and simulated alike.
 
-Theory of operation. `plan_resizes` returns all resize requests that should stand at a moment: one that stands already
-is among them as long as it holds, and one that is not among them is to be withdrawn. Nothing is remembered: requests
-under way are seen from the gangs (`ElasticGang.target`, `leaving`, `last_resize_time`) and from the capacity that will
-be freed (`FreedCapacity`), so a plan that a crash has interrupted is found again.
+Theory of operation. `plan_resizes` returns all resize requests that should exist now: it contains existing requests
+that remain valid, and existing requests that it does not contain must be withdrawn. It keeps no state: requests
+in progress are read from the gangs (`ElasticGang.target`, `leaving`, `last_resize_time`) and from the capacity that
+will be freed (`FreedCapacity`), so a plan continues after a crash.
 
 *Shrink*: for the head of the queue, which is the first gang that does not back off after a failed attempt, running
 gangs give up members once it has waited `scale_down_after_seconds`; all or nothing:
 
 1. if it fits as soon as all terminating pods are deleted, no gang shrinks;
-2. otherwise, if it fits once the standing requests are followed, these stand, except those that are not needed;
+2. otherwise, if it fits after the existing requests are executed, these remain, except those that are not needed;
 3. otherwise a new plan is made (victims.py); if none lets its whole minimum start, no gang shrinks.
 
 While a shrink is under way for a gang, which is seen from requests, or from resizes since it had waited long enough,
@@ -88,7 +88,7 @@ def _plan_growth(
     """Returns the plan while no gang is pending: one gang grows, by one member.
 
     The gang of the highest priority comes first, then the one least above its minimum, then the first by name. While a
-    gang has not followed a request to grow, and still fits, the request stands and no other gang gets one.
+    gang has not followed a request to grow, and still fits, the request remains and no other gang gets one.
     """
     growing = [each for each in running if each.is_growing and each.is_resizable]
     found = _grow_first(view, growing, lambda each: each.target)
@@ -279,7 +279,7 @@ def _is_valid(shrinking: ElasticGang) -> bool:
 
 
 def _needed_victims(shrinking: Sequence[ElasticGang], trial: TrialPlacement) -> VictimSelection | None:
-    """Returns those victims of the standing requests that are needed; None if all of them are not enough."""
+    """Returns the victims of existing requests that are needed; None if all of them are not enough."""
     victims = [Victim(gang, member) for gang in shrinking for member in gang.leaving]
     placement = trial(victims) if victims else None
     if placement is None:

@@ -178,7 +178,7 @@ class ResizeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResizePlan:
-    """All resize requests that should stand now. `recheck_time`: plan again by then, even if nothing has changed."""
+    """All resize requests that should exist now. `recheck_time`: plan again by then, even if nothing has changed."""
 
     resizes: tuple[ResizeRequest, ...] = ()
     nominated: NominatedNodes | None = None

@@ -143,7 +143,7 @@ def _deletes(job_state: JobState) -> tuple[Delete, ...]:
 
 
 def _suspended_deletes(job_state: JobState) -> Iterator[Delete]:
-    """Yields the deletions of suspended Jobs without pods, if they are to be created anew when the job is resumed."""
+    """Yields the deletions of suspended Jobs without pods, if they must be recreated when the job is resumed."""
     policy = job_state.step.plan.policy
     for state in _without_stale(job_state) if policy.deletes_suspended and policy.is_suspended_by_user else ():
         job = state.job
@@ -412,7 +412,7 @@ def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
 def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
     """Yields the deletions of Jobs of earlier attempts whose pods were lost with their node.
 
-    They are not deleted in the foreground, where they would wait for these pods for ever.
+    They are not deleted in the foreground, where they would wait for these pods forever.
     """
     if job_state.reachable is job_state.observed:
         return

@@ -206,7 +206,7 @@ def _pods(observed: ObservedState) -> Iterator[Pod]:
 
 
 def ttl_seconds_left(limit: int | None, ended: str | None, now: datetime) -> float | None:
-    """Returns how long a finished job is still kept; 0 or less if it must be deleted, None if it is kept for ever.
+    """Returns how long a finished job is still kept; 0 or less if it must be deleted, None if it is kept forever.
 
     An invalid limit counts as none, so that the user can read why the job failed.
     """

@@ -272,8 +272,8 @@ def _mounted_files(recipe: Recipe, setting: Setting) -> PodMounts:
 
 def _secret(recipe: Recipe) -> str:
     """Returns the Secret's name, with the job's name cut so that it is no longer than a name may be."""
-    room = MAX_NAME - len(_KEYS_NAME.format(""))
-    return _KEYS_NAME.format(recipe.job.metadata.name[:room].rstrip("-."))
+    max_length = MAX_NAME - len(_KEYS_NAME.format(""))
+    return _KEYS_NAME.format(recipe.job.metadata.name[:max_length].rstrip("-."))
 
 
 def _reserved_problem(recipe: Recipe, setting: Setting) -> str | None:
@@ -316,7 +316,7 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
         members,
         scaled_role=NODE if bounds is not None else "",
         min_workers=bounds[0] if bounds is not None else None,
-        # 0: nobody resizes it by load.
+        # 0: the number of nodes is not changed by load.
         max_workers=None if bounds is None else 0 if _autoscaling(recipe) == OFF else bounds[1],
     )
 

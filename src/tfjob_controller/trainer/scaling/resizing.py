@@ -132,8 +132,8 @@ def _overruled(old: ScalingStatus, wanted: int) -> int:
 def _request(job_state: JobState, wanted: int) -> RequestedWorkers | None:
     """Returns the gang scheduler's request for a running gang, within the job's own bounds; None if there is none.
 
-    A request for an earlier generation of the Gang is ignored, since it would override whoever changed the number of
-    workers since.
+    A request for an earlier generation of the Gang is ignored, since it would override a later change of the number of
+    workers.
     """
     gang, bounds = job_state.observed.gang, job_state.plan.scaling.worker_bounds
     if (

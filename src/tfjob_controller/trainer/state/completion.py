@@ -12,7 +12,7 @@ schedule, so a permanent error is attributed only after `GRACE_SECONDS`. Termina
 second; a tie is decided in favor of the retryable failure, because `maxRestarts` bounds restarts, whereas a failed job
 cannot be undone.
 
-Initializers and exporters neither wait nor are retried without limit. The kubelet waits for ever for a Secret or
+Initializers and exporters neither wait nor are retried without limit. The kubelet waits forever for a Secret or
 ConfigMap that a container lacks, since it may be created later, and a pod that only transfers data is retried after
 each retryable error. The containers of nodes have no such limits. The controller does not read Secrets to find out what
 is missing, since the kubelet's message names it.

@@ -221,7 +221,7 @@ def _last_resize_time(plan: Plan, status: TrainingStatus) -> str:
 
 
 def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool, succeeded: Collection[str]) -> bool:
-    """Reports whether somebody deleted the replica's Job. The whole set restarts then.
+    """Reports whether a user deleted the replica's Job. All replicas restart then.
 
     Recreated alone, the replica would join peers that have started without it. Jobs of a gang are not considered, since
     the controller deletes them as well, when the gang returns to the queue or its placement changes, unless replicas

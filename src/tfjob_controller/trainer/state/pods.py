@@ -46,7 +46,7 @@ _MAX_LAST_WORDS = 800
 
 
 def child_job_of(pod: Pod) -> str:
-    """Returns the name of the pod's child Job; empty if no Job controls the pod, since anybody can set the label."""
+    """Returns the name of the pod's child Job; empty if no Job controls the pod, since any user can set the label."""
     owner, name = controller_of(pod), pod.metadata.labels.get(POD_JOB_NAME, "")
     return name if owner is not None and (owner.kind, owner.name) == (JOBS.kind, name) else ""
 

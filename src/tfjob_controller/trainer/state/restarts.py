@@ -98,7 +98,7 @@ def set_restarts(plan: Plan, status: TrainingStatus) -> int:
 def replaced_counts(plan: Plan, observed: ObservedState, status: TrainingStatus) -> dict[str, int]:
     """Returns how many pods of elastic roles the Job controller has replaced, or is about to replace, by UID.
 
-    Failed pods exist as long as their Job, and are counted under its UID. A pod that was deleted by somebody else is
+    Failed pods exist as long as their Job, and are counted under its UID. A pod that was deleted by another client is
     counted under its own UID while it exists. The first replica is not counted here, since its end restarts all. Pods
     whose deletion was requested before the last resize was complete are not counted: they may have been removed by it.
     """
@@ -209,7 +209,7 @@ def is_of_attempt(plan: Plan, obj: Object) -> bool:
 
 
 def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> ObservedState:
-    """Returns the state without pods of earlier Jobs that were lost with their node, whose end nobody will report."""
+    """Returns the state without pods of earlier Jobs that were lost with their node, whose end will not be reported."""
     moment = replica_state.lost_before(now)
     going = {name for name, some in observed.pods.items() if any(replica_state.is_lost(pod, moment) for pod in some)}
     if not going:

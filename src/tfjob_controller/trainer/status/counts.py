@@ -44,7 +44,7 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
     states = job_state.replica_states
     together = {state.replica.id for state in states if state.replica.role.restarts_together}
     kept = tuple(id_ for id_ in status.succeeded_indexes if id_ not in together)
-    anew = [
+    restarted = [
         ReplicaState(state.replica, replica_state.RUNNING) if state.replica.id in together else state
         for state in states
     ]
@@ -56,7 +56,7 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
         restarts=status.restarts + 1,
         scaling=scaling,
         succeeded_indexes=kept,
-        **_by_role(job_state.plan, anew),
+        **_by_role(job_state.plan, restarted),
     )
 
 

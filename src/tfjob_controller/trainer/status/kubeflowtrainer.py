@@ -3,7 +3,7 @@
 Upstream's status has conditions of three types and counts of child Jobs, and the API server drops every other field.
 Clients rely on that: the SDK takes any condition as a sign that a job does not run. Decisions need more, such as the
 number of restarts. So the whole `TrainingStatus` is recorded in an annotation of the job, which is written first, and
-upstream's status is computed from it. The record names the UID of its job, so that a copied manifest starts anew. A
+upstream's status is computed from it. The record names the UID of its job, so it is ignored in a copied manifest. A
 job without a record that upstream's own controller has finished stays finished.
 """
 

@@ -1,4 +1,4 @@
-"""Whether the programs live, lead and answer their probes, looked at each second from outside, as kubelets do."""
+"""Checks every second whether the programs run, hold their Leases and answer their probes, as kubelets do."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from attack.stage import LEASES, Stage
 from localcluster.api import RefusedError
 from localcluster.ourprogram import METRICS, PROBES
 
-# As the Deployments have it: what answers later than that counts as failed, and three in a row restart the container.
+# As in the Deployments: a later response counts as failed, and three failures in a row restart the container.
 PROBE_SECONDS = 5.0
 _POLL_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class Seen:
-    """Of one program."""
+    """The observations of one program."""
 
     lives: bool = True
     probes: int = 0
@@ -34,13 +34,12 @@ class Seen:
     renewal_max_seconds: float = 0.0
 
 
-class Watchman:
-    """Threads: one for each program, so that one that hangs does not hide the other."""
+class ProgramMonitor:
+    """Checks both programs, each in its own thread, so that one that hangs does not hide the other."""
 
     def __init__(self, stage: Stage) -> None:
         self.seen: Mapping[str, Seen] = {name: Seen() for name in LEASES}
-        # The longest that the API server took for an answer: programs that wait for it are late through no fault of
-        # their own.
+        # The longest response time of the API server, which also delays programs that wait for it.
         self.apiserver_max_seconds = 0.0
         self._stage = stage
         self._stopping = threading.Event()
@@ -74,12 +73,12 @@ class Watchman:
         }
 
     def broken(self, name: str) -> list[str]:
-        """The bounds that do not hold."""
+        """Returns the limits that are violated."""
         seen, limit = self.seen[name], self._stage.limits[name]
         bounds = {
             "has ended": not seen.lives,
-            "was killed for its memory": limit.kills > 0,
-            "took more memory than its limit": limit.peak_bytes > limit.limit_bytes,
+            "was killed for exceeding its memory limit": limit.kills > 0,
+            "used more memory than its limit": limit.peak_bytes > limit.limit_bytes,
             "lost its lease": len(seen.leases) != 1,
             "did not answer probes in time": seen.probes_failed > 0,
         }
@@ -100,7 +99,7 @@ class Watchman:
                 self._look_at_lease(name)
 
     def _watch_apiserver(self) -> None:
-        begin = 0.0  # 0 while no request is open
+        begin = 0.0  # 0 if no request is in progress
         while not self._stopping.wait(_POLL_SECONDS):
             begin = begin or time.monotonic()
             with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):

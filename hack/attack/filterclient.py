@@ -1,7 +1,7 @@
-"""A client of the extender that asks as kube-scheduler does: how long each `filter` takes.
+"""A client of the extender that sends requests as kube-scheduler does, and measures each `filter` call.
 
-After each call it asks a server that answers the same size without any work, over plain HTTP: what the machine is busy
-with delays both.
+After each call it calls a server that sends a response of the same size without any work, over plain HTTP: the load of
+the machine delays both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _TIMEOUT_SECONDS = 30.0
 _LEAST = 20
 
 
-def ask(port: int, ca: Path, client: tuple[Path, Path], nodes: Sequence[str], over: Event, results: Connection) -> None:
-    """Until `over`, on one connection; sends the figures. A process of its own."""
+def measure(
+    port: int, ca: Path, client: tuple[Path, Path], nodes: Sequence[str], over: Event, results: Connection
+) -> None:
+    """Sends requests on one connection until `over`, and then the figures. Runs in a separate process."""
     context = ssl.create_default_context(cafile=str(ca))
     context.load_cert_chain(*map(str, client))
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS, context=context)
@@ -73,5 +75,5 @@ def _figures(taken: Sequence[float]) -> dict[str, Any]:
 
 def _request(nodes: Sequence[str]) -> dict[str, Any]:
     containers = [{"name": "main", "image": "main", "resources": {"requests": {"cpu": "1m"}}}]
-    pod = {"metadata": {"name": "asked", "namespace": OTHER, "uid": "asked"}, "spec": {"containers": containers}}
+    pod = {"metadata": {"name": "measured", "namespace": OTHER, "uid": "measured"}, "spec": {"containers": containers}}
     return {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)}
