@@ -35,7 +35,7 @@ def duplicate_classes(sources: Mapping[str, str]) -> Iterator[str]:
 
 
 def retired_words(glossary: str) -> dict[str, str]:
-    """Each retired word or phrase → what is said instead, from the first two columns of the table."""
+    """Returns each retired word or phrase with its replacement, from the first two columns of the table."""
     _, _, section = glossary.partition(f"\n{_HEADING}\n")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")
@@ -44,7 +44,7 @@ def retired_words(glossary: str) -> dict[str, str]:
 
 
 def uses(text: str, retired: Mapping[str, str]) -> Iterator[str]:
-    """One line for each use of a retired word in a text: the line's number, the word, and what is said instead."""
+    """Yields a line for each use of a retired word in a text: the line's number, the word, and its replacement."""
     for number, line in enumerate(text.splitlines(), start=1):
         words = f" {' '.join(_WORD.findall(line)).lower()} "
         for word, instead in retired.items():
@@ -62,7 +62,7 @@ def _texts(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def problems(root: Path) -> list[str]:
-    """Every breach of the two rules below `root`, with the place."""
+    """Returns every violation of the two rules below `root`, with the place."""
     texts = dict(_texts(root))
     retired = retired_words((root / GLOSSARY).read_text(encoding="utf-8"))
     sources = {path: text for path, text in texts.items() if path.startswith("src/") and path.endswith(".py")}

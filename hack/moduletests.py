@@ -3,8 +3,8 @@
 The tests of a module are its mirror (src/tfjob_controller/kube/cache/store.py is tested by
 test/unit/kube/cache/test_store.py, and modules of hack in the same way), the mirror's further parts (test_store_*.py
 where store_*.py is no module), and the property tests that import the module. A module without a mirror gets the unit
-tests that import it. A test file or a folder of tests that is named runs as it is. Without a file, those are taken that
-differ from the last commit.
+tests that import it. The arguments may also name test files or folders of tests. Without arguments, the files
+that differ from the last commit are taken.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Builds what the tests need, before their clocks run: on a cold cache that takes minutes. Argument: `nodes` or none.
+"""Builds programs and images before the tests, since that takes minutes on a cold cache. Argument: `nodes` or none.
 
-What cannot be had is not this program's business: the tests say so, or are skipped, by themselves.
+It ignores what cannot be built: the tests report that themselves, or are skipped.
 """
 
 from __future__ import annotations

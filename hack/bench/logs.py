@@ -7,8 +7,8 @@ alternate, so that they see the same machine; in the third case the follower has
 - `logs_followed_cpu`: each log has 100 lines a second, of 120 bytes, each in its own chunk and TLS record.
 - `logs_silent_cpu`: the logs are followed and have no lines.
 
-The syncs that process the values are not included: at most one write for each job in five seconds. `told_per_second` is
-the number of notifications that cause them.
+The syncs that process the values are not included: at most one write for each job in five seconds.
+`notifications_per_second` is the number of notifications that cause them.
 """
 
 from __future__ import annotations
@@ -99,7 +99,13 @@ def main() -> int:
     reach, unit = Reach(max_value=REACH_PERCENT), "% of a core"
     values = [each.cpu for each in followed]
     ok = report(
-        "logs_followed_cpu", unit, values, reach=reach, lines_per_second=lines, told_per_second=notifications, **extra
+        "logs_followed_cpu",
+        unit,
+        values,
+        reach=reach,
+        lines_per_second=lines,
+        notifications_per_second=notifications,
+        **extra,
     )
     ok &= report("logs_silent_cpu", unit, [each.cpu for each in silent], reach=Reach(max_value=0.1), **extra)
     return 0 if ok else 1

@@ -1,4 +1,4 @@
-"""`python -m docsite` makes the site of docs/ in build/site. A warning fails it, such as a dead link."""
+"""`python -m docsite` builds the site of docs/ in build/site. A warning, such as a dead link, fails the build."""
 
 from __future__ import annotations
 

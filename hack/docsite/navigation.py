@@ -1,7 +1,7 @@
-"""What the site makes of pages that are written for a forge: a tree for its navigation, and links that it can follow.
+"""Converts pages that are written for a forge: adds a navigation tree, and rewrites links.
 
-docs/README.md is the home page here and there. Its sections are the navigation's; a nested entry stands below the one
-before it. Where a folder's README.md is an entry, the folder's other pages stand below that.
+docs/README.md is the home page here and there. Its sections are the navigation's; a nested entry is below the one
+before it. Where a folder's README.md is an entry, the folder's other pages are below that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a browser would fetch from elsewhere to show the site: nothing, or the site is of no use without a network.
+"""Finds resources that a browser would load from other sites: there must be none, since the site is used offline.
 
-Links that a reader may follow are no matter here.
+Links for readers are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOADED = {
 
 
 def fetched_from_elsewhere(site: Path) -> Iterator[str]:
-    """`page: address` of each."""
+    """Yields `page: address` of each such resource."""
     for path in sorted(site.rglob("*")):
         loaded = _LOADED.get(path.suffix)
         if loaded is not None:

@@ -1,4 +1,4 @@
-"""`python -m generate` writes every generated file; `python -m generate --check` says which are out of date."""
+"""`python -m generate` writes every generated file; `python -m generate --check` lists those that are out of date."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def generated(root: Path) -> dict[Path, str]:
-    """Every generated file: path from the project's root → wanted text."""
+    """Returns every generated file: its path from the project's root and its text."""
     return (
         {Path(name): render() for name, render in PAGES.items()}
         | samples.generate(root)
@@ -43,7 +43,7 @@ def generated(root: Path) -> dict[Path, str]:
 
 
 def outdated(root: Path) -> list[str]:
-    """The generated files under `root` that are not what the code says now."""
+    """Returns the generated files under `root` that differ from what the code generates now."""
     return [str(path) for path, text in generated(root).items() if _text(root / path) != text]
 
 

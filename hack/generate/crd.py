@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions: what there is to say of a kind, and how that becomes a manifest."""
+"""The CustomResourceDefinitions: the description of a kind, and the manifest that is generated from it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Column = tuple[str, str, str, bool, str]
 
 @dataclass(frozen=True, slots=True)
 class CustomKind:
-    """One kind. `source` is the file that its fields are described in; `asks` and `says` describe spec and status.
+    """One kind. `source` is the file that describes its fields; `asks` and `says` describe spec and status.
 
-    `rules` are those that speak of spec and status together. A kind without `status` is a thing that nobody works on.
+    `rules` are those that refer to spec and status together. A kind without `status` has no controller.
     """
 
     resource: Resource
@@ -40,7 +40,7 @@ class CustomKind:
 
 
 def render_crd(kind: CustomKind) -> str:
-    """The manifest as YAML text."""
+    """Returns the manifest as YAML text."""
     header = f"# Generated from {kind.source} by `make generate`.\n"
     return header + yaml.dump(crd_of(kind), sort_keys=False, width=120, Dumper=_Dumper, allow_unicode=True)
 
@@ -107,7 +107,7 @@ def _column(name: str, path: str, description: str, wide: bool, type_: str) -> d
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes values out each time, without YAML's anchors, and indents lists as kubectl does."""
+    """Repeats equal values instead of using YAML's anchors, and indents lists as kubectl does."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -63,7 +63,7 @@ TFJOB = CustomKind(
 )
 
 _OPEN = {"x-kubernetes-preserve-unknown-fields": True}
-# A quantity as resource.Quantity reads it, but for a sign: nobody requests less than nothing.
+# A quantity as resource.Quantity reads it, but without a sign, since requests are not negative.
 _QUANTITY = {
     "type": "string",
     "maxLength": 64,

@@ -1,4 +1,4 @@
-"""The little Markdown that generated pages are made of."""
+"""The Markdown of generated pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def page(title: str, source: str, *parts: str) -> str:
-    """A whole page; `source` says what to change instead of it."""
+    """Returns a whole page; `source` names the file to change instead of it."""
     head = f"<!-- Generated from {source} by `make generate`. -->\n\n# {title}"
     return "\n\n".join([head, *(part.strip() for part in parts)]) + "\n"
 

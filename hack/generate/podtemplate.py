@@ -1,13 +1,13 @@
-"""The schemas of pod templates and parts of pods inside custom resources: as open as can be, and yet comparable.
+"""The schemas of pod templates and parts of pods inside custom resources: open, but comparable by CEL.
 
-Whatever a pod may have, now or in a later Kubernetes, must get through, so unknown fields are kept. CEL compares
-unknown fields too when it compares their parent, but with one hole: where one unknown field is taken out and another
-one put in, it sees two objects of equal size and looks no further (`unstructuredMap.Equal` in
+All fields of a pod, also those of later versions of Kubernetes, must be accepted, so unknown fields are kept. CEL
+compares unknown fields too when it compares their parent, with one exception: if one unknown field is removed and
+another one added, it finds two objects of equal size and compares no further (`unstructuredMap.Equal` in
 k8s.io/apiserver/pkg/cel/common). A field that is listed, even without a type, is compared in full. So all fields of
-the kinds below are listed, as of this Kubernetes version; test/integration/test_crd.py asks the API server whether one
-is missing.
+the kinds below are listed, as of this Kubernetes version; test/integration/test_crd.py checks with the API server
+that none is missing.
 
-Only what a rule must look into has a type.
+Only fields that a rule reads have a type.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def pod_template_schema() -> dict[str, Any]:
-    """To be laid over the description of a `template` field."""
+    """Returns the schema to merge with the description of a `template` field."""
     return {
         "type": "object",
         "properties": {
@@ -69,7 +69,7 @@ def pod_template_schema() -> dict[str, Any]:
 
 
 def runtime_template_schema(role: str) -> dict[str, Any]:
-    """The same for one role of a runtime, which may change at any time: no two of them are compared."""
+    """Returns the same for one role of a runtime, which may change at any time, so that no rule compares it."""
     containers = {
         "description": f"The pods' containers; one must be named {role}.",
         "type": "array",
@@ -107,7 +107,7 @@ def _typed_in_container() -> dict[str, Any]:
 
 
 def open_object(kind: str, names: tuple[str, ...], typed: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An object that keeps what it does not know, with `names` listed: those in `typed` so, the others without type."""
+    """Returns an object that keeps unknown fields and lists `names`: those in `typed` with a type, others without."""
     listed = {name: {"description": f"As {name} in {kind}.", **_OPEN} for name in names}
     properties = {"properties": dict(sorted((listed | (typed or {})).items()))} if listed or typed else {}
     return {"type": "object", **properties, **_OPEN}

@@ -1,6 +1,6 @@
-"""The rules of `api.validation` once more, in CEL, for the API server to apply when a job is written.
+"""The rules of `api.tfjob.validation` in CEL, which the API server applies when a job is written.
 
-The sentences are the same objects. Costs: the API server refuses a CRD whose rules could take too long on the largest
+The messages are the same objects. Costs: the API server rejects a CRD whose rules could take too long on the largest
 object that fits the schema. That is why replicaSpecs has maxItems, and why no message turns a number into text.
 """
 
@@ -21,14 +21,14 @@ FORBIDDEN = "FieldValueForbidden"
 
 
 def rule_of(rule: str, message: str, *arguments: str, at: str = "", reason: str = "") -> Rule:
-    """One rule; `arguments` are CEL expressions for the `{}` in the message."""
+    """Returns a rule; `arguments` are CEL expressions for the `{}` in the message."""
     shown = {"messageExpression": _expression(message, arguments)} if arguments else {"message": message}
     where = {"fieldPath": at} if at else {}
     return {"rule": rule, **shown, **where, **({"reason": reason} if reason else {})}
 
 
 def _expression(message: str, arguments: tuple[str, ...]) -> str:
-    """The message as a CEL expression that puts the arguments in."""
+    """Returns the message as a CEL expression that inserts the arguments."""
     parts = message.split("{}")
     filled = [quoted(parts[0])]
     for argument, part in zip(arguments, parts[1:], strict=True):
@@ -49,7 +49,7 @@ def _has_chief(spec: str) -> str:
 
 
 def _chief(spec: str) -> str:
-    """The chief's type, as `api.defaults.chief_of` has it."""
+    """The chief's type, as `api.tfjob.defaults.chief_of` returns it."""
     default = f"({_listed(spec, WORKER)} && !{_listed(spec, MASTER)} ? '{WORKER}' : '{MASTER}')"
     return f"({_has_chief(spec)} ? {spec}.terminationPolicy.chief.replicaName : {default})"
 
@@ -137,13 +137,13 @@ _STATIC_RULES = [
 
 
 def _once_started(rule: str, message: str, at: str = "") -> Rule:
-    """A rule on changes, from the moment on that the RuntimeId is set."""
+    """Returns a rule on changes that applies once the RuntimeId is set."""
     unstarted = "!has(oldSelf.RuntimeId) || oldSelf.RuntimeId == ''"
     return rule_of(f"{unstarted} || ({rule})", message, at=at, reason=FORBIDDEN)
 
 
 def _of_each(rule: str) -> str:
-    """A rule on `r` and `o`, the new and the old entry of one type."""
+    """Returns a rule on `r` and `o`, the new and the old entry of one type."""
     return f"self.replicaSpecs.all(r, oldSelf.replicaSpecs.all(o, r.tfReplicaType != o.tfReplicaType || {rule}))"
 
 
@@ -158,7 +158,7 @@ def _total_steps(spec: str) -> str:
 
 
 def _gang_enabled(spec: str) -> str:
-    """What the job itself says of it, or nothing: three answers."""
+    """Returns an expression with three values: enabled, disabled, or not set by the job."""
     return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
 
 

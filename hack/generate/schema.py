@@ -1,7 +1,8 @@
 """Structural schemas (apiextensions.k8s.io/v1) from msgspec types.
 
-Everything is in the type: names as on the wire, descriptions, limits and defaults from `api.describe.says`. What JSON
-Schema has no words for, such as rules and list keys, comes as `Extras`, by type and by field.
+The types contain everything: names as on the wire, and descriptions, limits and defaults from
+`api.common.schema.describe`. `Extras`, by type and by field, add what JSON Schema cannot express, such as rules and
+list keys.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What is laid over the schema of a type, by its class name, or of a field, by class and field name."""
+    """Additions to the schema of a type, by its class name, or of a field, by class and field name."""
 
     of_type: Mapping[str, Schema] = field(default_factory=dict)
     of_field: Mapping[tuple[str, str], Schema] = field(default_factory=dict)
 
 
 def keyed(key: str) -> Schema:
-    """A list whose items are known by one of their fields, which no two share."""
+    """Returns the schema of a list whose items are identified by one of their fields."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
 def schema_of(struct: type[msgspec.Struct], extras: Extras) -> Schema:
-    """The schema of one Struct with everything below it."""
+    """Returns the schema of a Struct with all nested ones."""
     return _struct(struct_info(struct), extras)
 
 

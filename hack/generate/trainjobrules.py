@@ -1,4 +1,4 @@
-"""The rules of `api.trainjobvalidation` once more, in CEL, for the API server to apply when a job is written.
+"""The rules of `api.trainjob.validation` in CEL, which the API server applies when a job is written.
 
 The sentences are the same objects. What only the controller can say: that the annotation and the spec name different
 frameworks, that a framework or a runtime is not there, and what the runtime leaves out. What is wrong in a pod that
@@ -119,13 +119,13 @@ SPEC_RULES: list[Rule] = [
 
 
 def _once_started(rule: str, message: str, at: str) -> Rule:
-    """A rule on changes of a job whose status has a phase."""
+    """Returns a rule on changes of a job whose status has a phase."""
     unstarted = "!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase == ''"
     return rule_of(f"{unstarted} || ({rule})", message, at=at, reason=FORBIDDEN)
 
 
 def _gang_enabled(spec: str) -> str:
-    """What the job itself says of it, or nothing: three answers."""
+    """Returns an expression with three values: enabled, disabled, or not set by the job."""
     return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
 
 

@@ -1,4 +1,4 @@
-"""`python -m release VERSION [COMMIT]` records a release; without one it judges this tree's CRDs against all of them.
+"""`python -m release VERSION [COMMIT]` records a release; without arguments it compares the CRDs with all releases.
 
 See docs/releasing.md.
 """

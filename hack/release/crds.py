@@ -14,7 +14,7 @@ _NAMES = ("plural", "singular", "kind", "listKind")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Incompatibility:
-    """`crd` by its name, `version` empty where it is about all of them."""
+    """An incompatible change of the CRD with that name; `version` is empty if it concerns all versions."""
 
     crd: str
     version: str
@@ -28,7 +28,7 @@ class Incompatibility:
 
 
 def incompatibilities(old: Iterable[Crd], new: Iterable[Crd]) -> Iterator[Incompatibility]:
-    """All of them, CRD by CRD. New CRDs, and new versions of old ones, break nothing."""
+    """Yields all incompatible changes, CRD by CRD. New CRDs, and new versions of old ones, are compatible."""
     there = {each["metadata"]["name"]: each for each in new}
     for each in old:
         name = each["metadata"]["name"]
@@ -73,14 +73,14 @@ def _of_version(old: Crd, new: Crd | None) -> Iterator[Break]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What broke and nobody wanted, and what is wanted but breaks nothing (any more)."""
+    """Incompatible changes that are not recorded as exceptions, and exceptions that match no change (any more)."""
 
     unwanted: tuple[Incompatibility, ...]
     needless: tuple[Incompatibility, ...]
 
 
 def judge(found: Iterable[Incompatibility], wanted: Iterable[Incompatibility]) -> Verdict:
-    """`why` counts for nothing here: that of a wanted one is the reason for it."""
+    """Compares changes with exceptions. `why` is ignored: that of an exception is its reason."""
 
     def key(each: Incompatibility) -> tuple[str, str, str, str]:
         return each.crd, each.version, each.path, each.rule

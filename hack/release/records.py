@@ -1,7 +1,7 @@
-"""The releases that are recorded in the repository, and what this tree breaks of them on purpose.
+"""The releases that are recorded in the repository, and deliberate incompatibilities with them.
 
-`exceptions.yaml` holds a list; each entry has `release`, `crd`, `version`, `path`, `rule` as the check prints them, and
-`reason`: why nobody is hurt, or why it had to be. It belongs into CHANGELOG.md too.
+`exceptions.yaml` contains a list; each entry has `release`, `crd`, `version`, `path`, `rule` as the check prints them,
+and `reason`: why no user is affected, or why the change is necessary. CHANGELOG.md must contain the reason too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 def documents(path: Path) -> list[Object]:
-    # In C where it can be: CRDs are long.
+    # The parser in C, if it is available, since CRDs are long.
     return list(yaml.load_all(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
@@ -39,24 +39,24 @@ class Release:
         return self.objects("crds")
 
     def objects(self, name: str) -> list[Object]:
-        """Of `crds`, or of another overlay."""
+        """Returns the objects of `crds`, or of another overlay."""
         return documents(self.folder / f"{name}.yaml")
 
     def unpack_program(self, folder: Path) -> Path:
-        """Its package tfjob_controller; what goes into PYTHONPATH."""
+        """Extracts the release's package tfjob_controller; returns the folder for PYTHONPATH."""
         with tarfile.open(fileobj=io.BytesIO(lzma.decompress((self.folder / PROGRAM).read_bytes()))) as tar:
             tar.extractall(folder, filter="data")
         return folder / "src"
 
 
 def releases(folder: Path = RELEASES) -> list[Release]:
-    """The oldest first."""
+    """Returns the releases, the oldest first."""
     found = [path.parent for path in folder.glob("*/release.yaml")]
     return [Release(each) for each in sorted(found, key=lambda path: [int(part) for part in path.name.split(".")])]
 
 
 def exceptions(release: str, folder: Path = RELEASES) -> list[Incompatibility]:
-    """Raises ValueError for one without a reason."""
+    """Returns the exceptions. Raises ValueError for one without a reason."""
     given = yaml.safe_load((folder / "exceptions.yaml").read_text()) or []
     found = []
     for each in given:

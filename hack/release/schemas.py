@@ -1,16 +1,16 @@
-"""Does a new schema of a CRD accept all that an old one accepted? Says where not, and why. Pure: dicts in, breaks out.
+"""Checks whether a new schema of a CRD accepts all objects that an old one accepted. Pure: dicts in, breaks out.
 
-What counts is an object of the old version, stored or in somebody's file: it must be accepted as it is, keep all its
-fields, and mean the same. So these break: a field that is gone, one that became required (without a default), fewer
-types, values or patterns, tighter bounds, a default that is another, a list that is merged in another way, and a rule
-in CEL that was not there. Three sorts of new rules do not:
+An object of the old version, stored or in a user's file, must be accepted unchanged, keep all its fields, and have the
+same meaning. So these are breaks: a field that is removed, one that became required (without a default), fewer
+types, values or patterns, tighter bounds, another default, a list that is merged in another way, and a new rule in
+CEL. Three sorts of new rules are no breaks:
 
-- one below a field that is new itself: no old object has it
+- one below a new field: no old object has it
 - `!has(self.FIELD) || ...` with such a field
-- `self == oldSelf || ...`, which refuses neither what is stored nor what is created: only a change for the worse
+- `self == oldSelf || ...`, which rejects only changes, and accepts stored and newly created objects
 
-It errs on the side of caution: patterns and combinations (`anyOf`, ...) that differ count as narrower, since nobody can
-tell. What is deliberate is written down with its reason: release.exceptions.
+Patterns and combinations (`anyOf`, ...) that differ count as narrower, since they cannot be compared. Deliberate breaks
+are recorded with their reasons in exceptions.yaml (release.records).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ONLY_WITH = re.compile(r"\s*!\s*has\(self\.(\w+)\)\s*\|\|")
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """`path` as in `spec.replicaSpecs[].replicas`, or empty for the whole; `rule` is one of those below."""
+    """`path` as in `spec.replicaSpecs[].replicas`, or empty for the whole object; `rule` is one of those below."""
 
     path: str
     rule: str
@@ -42,7 +42,7 @@ class Break:
 
 
 def compare(old: Schema, new: Schema, path: str = "") -> Iterator[Break]:
-    """Every break from `old` to `new`, from the top down."""
+    """Yields every break from `old` to `new`, parents first."""
     for rule, judge in _JUDGES.items():
         for why in judge(old, new):
             yield Break(path, rule, why)

@@ -1,8 +1,8 @@
-"""What a release leaves behind in the repository: its manifests as they are applied, and its program.
+"""The record of a release in the repository: its manifests as they are applied, and its program.
 
     crds.yaml             the kinds
     OVERLAY.yaml          what the overlay contains, with the release's image tag
-    program.tar.xz        src/tfjob_controller, so that an upgrade can be tested from the real thing without git
+    program.tar.xz        src/tfjob_controller, so that an upgrade from it can be tested without git
     release.yaml          version and commit
 
 Everything comes from the commit, nothing from the working tree.
@@ -36,11 +36,11 @@ Object = dict[str, Any]
 
 
 class ReleaseError(Exception):
-    """One line that says what to do."""
+    """An error in one line, with its remedy."""
 
 
 def take(version: str, commit: str, root: Path = ROOT) -> dict[str, bytes]:
-    """The files of a release, by name, from the repository at `root`. Raises ReleaseError."""
+    """Returns the files of a release, by name, from the repository at `root`. Raises ReleaseError."""
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name)
         _unpack(_git(root, "archive", commit), tree)
@@ -53,7 +53,7 @@ def take(version: str, commit: str, root: Path = ROOT) -> dict[str, bytes]:
 
 
 def check_version(tree: Path, version: str) -> None:
-    """What the tree itself says must be this version."""
+    """Checks that the version in the tree is this one. Raises ReleaseError."""
     said = re.search(r"^version = (.+)$", (tree / "setup.cfg").read_text(), re.MULTILINE)
     if said is None or said[1] != version:
         raise ReleaseError(f"setup.cfg says version {said and said[1]}, not {version}: change it and commit")

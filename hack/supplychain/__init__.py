@@ -1,1 +1,1 @@
-"""What this project takes from others, and what its tree must not hold: `python -m supplychain`."""
+"""Checks dependencies, and the tree for credentials: `python -m supplychain`."""

@@ -1,6 +1,6 @@
-"""Known vulnerabilities of the locked versions, asked of the OSV service in one request.
+"""Known vulnerabilities of the locked versions, from the OSV service, in one request.
 
-Where the service is not reached nothing fails, and a line says so: a build must not depend on somebody else's server.
+If the service cannot be reached, a line reports it and nothing fails: a build must not depend on a foreign server.
 Source: https://google.github.io/osv.dev/post-v1-querybatch/
 """
 
@@ -14,7 +14,7 @@ import urllib3
 
 from supplychain.lock import Pin
 
-# Another server that speaks the same, such as a mirror; empty asks nobody.
+# Another server with the same API, such as a mirror; empty disables the check.
 URL_VARIABLE = "ADVISORIES_URL"
 _URL = "https://api.osv.dev/v1/querybatch"
 _TIMEOUT = urllib3.Timeout(connect=3.0, read=10.0)
@@ -36,11 +36,11 @@ class _Answer(msgspec.Struct):
 
 
 class NotReachedError(Exception):
-    """No answer that can be read; one line."""
+    """The service sent no valid response; the message is one line."""
 
 
 def ask(pins: Sequence[Pin], url: str | None = None) -> list[str]:
-    """A line for each advisory that is not accepted. Raises NotReachedError."""
+    """Returns a line for each advisory that is not accepted. Raises NotReachedError."""
     asked = sorted({(pin.name, pin.version) for pin in pins})
     given = os.environ.get(URL_VARIABLE, _URL) if url is None else url
     if not given:

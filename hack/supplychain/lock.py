@@ -1,4 +1,4 @@
-"""The locks under hack/requirements, judged without a network: each package at one version, known by its hashes.
+"""Checks the locks under hack/requirements without a network: each package has one version, with its hashes.
 
 Pure but for reading the files. Problems are lines made to be shown as they are.
 """
@@ -31,7 +31,7 @@ class Pin:
 
 
 def read(path: Path) -> tuple[list[Pin], list[str]]:
-    """The pins of a lock, and what is wrong with it."""
+    """Returns the pins of a lock, and its problems."""
     pins, problems = [], []
     for entry in _entries(path.read_text()):
         words, *options = entry.split(" --hash")
@@ -49,7 +49,7 @@ def read(path: Path) -> tuple[list[Pin], list[str]]:
 
 
 def all_problems(folder: Path) -> list[str]:
-    """What is wrong with any of the locks, or between them."""
+    """Returns the problems of each lock, and those between locks."""
     found = {path.stem: read(path) for path in sorted(folder.glob("*.txt"))}
     problems = [problem for _, wrong in found.values() for problem in wrong]
     whole = {(pin.name, pin.marker): pin for pin in found[WHOLE][0]}
@@ -62,7 +62,7 @@ def all_problems(folder: Path) -> list[str]:
 def _differences(
     name: str, pins: Iterable[Pin], whole: Mapping[tuple[str, str], Pin], versions: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """Images must hold what was tested."""
+    """Returns the differences between locks, since images must contain what was tested."""
     for pin in pins:
         tested = whole.get((pin.name, pin.marker))
         if (pin.name, pin.version) not in versions:

@@ -1,4 +1,4 @@
-"""Looks for credentials among the files of the tree, by the marks that those who give them out have put on them."""
+"""Finds credentials among the files of the tree, by the prefixes that their issuers use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
 
 
 def in_tree(root: Path) -> list[str]:
-    """A line for each find in a file that git knows, or would add; it names the place and shows nothing of it."""
+    """Returns a line for each match in a file that git tracks, or would add; it names the place without the content."""
     names = _files(root)
     return [f"{name}:{found}" for name in names for found in _in_file(root / name)]
 
@@ -51,7 +51,7 @@ def _in_file(path: Path) -> Iterator[str]:
 
 
 def in_bytes(content: bytes) -> Iterator[str]:
-    """`line: what`, for each find."""
+    """Yields `line: kind` for each match."""
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(content):
             begin = content.rfind(b"\n", 0, match.start()) + 1

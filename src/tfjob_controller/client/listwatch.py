@@ -48,7 +48,7 @@ from tfjob_controller.util.clock import Clock
 _SILENT_SECONDS = 70.0
 _WATCH_SECONDS = 300.0
 _LIST_TIMEOUT_SECONDS = 30.0
-# Rows that wait to be printed; further ones stay with the server.
+# The maximum number of rows that wait to be printed; further rows are not read from the connection.
 _MAX_QUEUED_ROWS = 500
 
 
@@ -61,7 +61,7 @@ class TableStreams(Protocol):
 
 
 def is_permanent(error: ApiError) -> bool:
-    """Whether only a person can correct the reason of the server's refusal."""
+    """Reports whether only a user can correct the reason of the error."""
     return error.is_forbidden or error.is_unauthorized or error.reason == CLOSED
 
 
@@ -81,10 +81,10 @@ def closed_after(seconds: float, close: Callable[[], None]) -> Iterator[None]:
 
 
 class ListWatcher(Generic[ObjectT]):
-    """For one thread. `open_stream` and `list_objects` get a query and a timeout in seconds.
+    """Lists and watches. Not thread-safe. `open_stream` and `list_objects` get a query and a timeout in seconds.
 
-    With `version` it watches on from there, and lists again instead of streaming a list. `on_interruption` is called
-    when a request fails.
+    With `version` it starts to watch at that version, and uses lists instead of streaming lists. `on_interruption` is
+    called when a request fails.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ListWatcher(Generic[ObjectT]):
             self._state.record_list(version)
 
     def deltas(self) -> Iterator[Delta[ObjectT]]:
-        """Lists and changes until the deadline. Raises `ApiError` for a permanent failure."""
+        """Yields lists and changes until the deadline. Raises `ApiError` for a permanent failure."""
         while self._remaining_seconds() > 0:
             yield from self._next_request()
 
@@ -172,7 +172,7 @@ class ListWatcher(Generic[ObjectT]):
 def watch_job(
     connection: Connection, kind: JobKind, namespace: str, name: str, deadline: float
 ) -> Iterator[Snapshot | None]:
-    """The state of a job now and after each change, None while it does not exist; ends at `deadline` (monotonic).
+    """Yields the state of a job now and after each change until `deadline` (monotonic); None while it does not exist.
 
     Raises `ApiError` for a permanent failure.
     """
@@ -203,7 +203,7 @@ def watch_job(
 
 
 class _RowObject(msgspec.Struct, frozen=True):
-    """A row with its metadata in the place where objects have it."""
+    """A row with its metadata in the field where objects have it."""
 
     metadata: ObjectMeta
     row: TableRow
@@ -228,7 +228,7 @@ def _decode_row(raw: bytes | msgspec.Raw) -> _RowObject:
 def watch_rows(
     streams: TableStreams, reader: Reader, version: int, notify: Callable[[str], None], clock: Clock
 ) -> Iterator[TableRow]:
-    """The row of each job that is added, changed or deleted after `version`, forever.
+    """Yields the row of each job that is added, changed or deleted after `version`, without end.
 
     `notify` is called once for each interruption, with its reason. After a relist only newer rows follow; deletions
     that happened in between are not visible. Raises `ApiError` for a permanent failure.
@@ -263,7 +263,7 @@ def watch_rows(
 
 
 def merge_rows(watches: Sequence[Iterator[TableRow]]) -> Iterator[tuple[int, TableRow]]:
-    """The rows of all watches as they arrive, each with the index of its watch. Raises the exception of a watch.
+    """Yields the rows of all watches as they arrive, with the index of the watch. Raises the exception of a watch.
 
     Each watch is read by a thread of its own, which blocks while the queue of rows is full.
     """

@@ -1,7 +1,7 @@
 """Reads and writes objects of one kind over any transport.
 
-A `ResourceClient` turns names into paths and responses into values. It decides nothing: retries, limits and time-outs
-belong to the transport, and every failure is its `ApiError`. Thread-safe, since it keeps no state.
+A `ResourceClient` turns names into paths and responses into values. Retries, limits and time-outs belong to the
+transport, and every failure is its `ApiError`. Thread-safe, since it keeps no state.
 
 A response with a success code that cannot be decoded (such as a proxy's login page) is an `ApiError` without response
 and with reason `InvalidAnswer`; the outcome of a write is then unknown.
@@ -63,15 +63,15 @@ class ResourceClient(Generic[ObjectT]):
         return self._object("GET", self._resource.path(namespace, name))
 
     def create(self, namespace: str, body: Body) -> ObjectT:
-        """Raises ApiError: `is_already_exists`, or with `outcome_unknown` if the object may exist now."""
+        """Creates an object. Raises ApiError: `is_already_exists`, or with `outcome_unknown` if it may exist now."""
         return self._object("POST", self._resource.path(namespace), body)
 
     def update(self, namespace: str, name: str, body: Body, subresource: str = "") -> ObjectT:
-        """Replace; with a `resourceVersion` in the body raises `is_conflict` if the object has changed since."""
+        """Replaces an object; with a `resourceVersion` in the body raises `is_conflict` if it has changed since."""
         return self._object("PUT", self._resource.path(namespace, name, subresource), body)
 
     def patch(self, namespace: str, name: str, body: Body, *, subresource: str = "") -> ObjectT:
-        """Change some fields by a merge patch, which custom resources support as well."""
+        """Changes some fields by a merge patch, which custom resources support as well."""
         path = self._resource.path(namespace, name, subresource)
         return self._object("PATCH", path, body, MERGE_PATCH)
 
@@ -84,7 +84,7 @@ class ResourceClient(Generic[ObjectT]):
         resource_version: str = "",
         propagation: str = "Background",
     ) -> None:
-        """Request the deletion of the object with this `uid` and `resource_version`, if given, else `is_conflict`.
+        """Deletes an object. Raises `is_conflict` if it has another `uid` or `resource_version` than given.
 
         With a uid the request is repeated if there was no response: a second one at worst fails with 404 or conflict.
         """
@@ -95,7 +95,7 @@ class ResourceClient(Generic[ObjectT]):
         self._send("DELETE", self._resource.path(namespace, name), encode(options), repeatable=bool(uid))
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
-        """All matching objects, as one version; raises `is_gone` if that is compacted between two pages."""
+        """Returns all matching objects at one version; raises `is_gone` if it is compacted between two pages."""
         pages = self.pages(namespace, label_selector, field_selector=field_selector)
         return [self._decoded(item, writes=False) for page in pages for item in page.items]
 
@@ -108,7 +108,7 @@ class ResourceClient(Generic[ObjectT]):
         resource_version: str = "",
         page_size: int = PAGE_SIZE,
     ) -> Iterator[ListPage]:
-        """The pages of a list with undecoded objects, so that one malformed object does not cost the others."""
+        """Yields the pages of a list with undecoded objects, so that a malformed object does not hide the others."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
         query = {key: value for key, value in query.items() if value} | {"limit": str(page_size)}
         while True:
@@ -158,7 +158,7 @@ class ResourceClient(Generic[ObjectT]):
 
 
 def server_version(requester: Requester) -> tuple[int, int]:
-    """The API server's major and minor version; (0, 0) if it does not reveal them. Raises ApiError."""
+    """Returns the API server's major and minor version; (0, 0) if it does not reveal them. Raises ApiError."""
     try:
         version = msgspec.json.decode(
             requester.request("GET", "/version", timeout_seconds=_VERSION_SECONDS, retry=False), type=_VersionInfo

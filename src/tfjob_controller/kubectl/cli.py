@@ -21,17 +21,17 @@ from tfjob_controller.kubectl.arguments import (
     command_of,
     parse,
 )
-from tfjob_controller.kubectl.output import print_refusal
+from tfjob_controller.kubectl.output import print_error
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the plugin; returns the exit code."""
+    """Runs the plugin and returns the exit code."""
     try:
         return _main(sys.argv[1:] if argv is None else argv, is_process=argv is None)
     except UsageError as error:
-        print_refusal(str(error))
+        print_error(str(error))
         if error.usage:
             print(error.usage, file=sys.stderr)
         return EXIT_USAGE
@@ -56,10 +56,10 @@ def _main(argv: Sequence[str], *, is_process: bool) -> int:
     if parsed.command is None:
         build_parser(None).print_help()
         return 0
-    return _carry_out(parsed, is_process=is_process)
+    return _run_command(parsed, is_process=is_process)
 
 
-def _carry_out(parsed: Any, *, is_process: bool) -> int:
+def _run_command(parsed: Any, *, is_process: bool) -> int:
     command = command_of(parsed.command)
     assert command is not None  # noqa: S101 -- the parser knows no others
     session = Session(parsed, logs=is_process)
@@ -68,30 +68,30 @@ def _carry_out(parsed: Any, *, is_process: bool) -> int:
         sys.stdout.flush()  # here, because a closed pipe is handled above
         return code
     except Exception as error:
-        if (refusal := _refusal(error, session)) is None:
+        if (output := _error_output(error, session)) is None:
             raise
-        words, code = refusal
-        print_refusal(words)
+        words, code = output
+        print_error(words)
         return code
     finally:
         session.close()
 
 
-def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
-    """The message and the exit code; None for an error of this program itself."""
+def _error_output(error: Exception, session: Session) -> tuple[str, int] | None:
+    """Returns the message and the exit code; None for an unexpected error, which is raised again."""
     from tfjob_controller.client.errors import ClientError, error_text
     from tfjob_controller.kube.config.credentials import KubeconfigError
     from tfjob_controller.kube.errors import ApiError
 
     if isinstance(error, KubeconfigError):
         return str(error), EXIT_USAGE
-    # The client's own remedies are for programs.
-    refused = error.api_error if isinstance(error, ClientError) else error
-    if isinstance(refused, ApiError):
-        return error_text(refused, session.origin), EXIT_FAILED
+    # The text of a ClientError names methods of the Python client as the remedy; here the API error is shown.
+    shown = error.api_error if isinstance(error, ClientError) else error
+    if isinstance(shown, ApiError):
+        return error_text(shown, session.origin), EXIT_FAILED
     return (str(error), EXIT_FAILED) if isinstance(error, ClientError) else None
 
 
 def _close_standard_output() -> None:
-    """The reader of the output has ended (`| head`); without this, Python reports it again when it flushes at exit."""
+    """Redirects output after its reader has ended (`| head`), since Python would report an error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -73,7 +73,7 @@ def print_notice(words: str) -> None:
     print(one_line(words), file=sys.stderr)
 
 
-def print_refusal(words: str) -> None:
+def print_error(words: str) -> None:
     """Print one line to standard error: the error that ends the command."""
     print_notice(f"{PROGRAM}: {words}")
 

@@ -13,8 +13,8 @@ from tfjob_controller.kubectl.arguments import JSON, YAML, parse
 from tfjob_controller.kubectl.commands.follow import print_replicas
 from tfjob_controller.kubectl.output import (
     escape_terminal_controls,
+    print_error,
     print_notice,
-    print_refusal,
     print_value,
     text_after_carriage_return,
     to_yaml,
@@ -55,7 +55,7 @@ def is_harmless(text: str) -> bool:
 def test_errors_and_notices_are_one_line_each_and_do_not_control_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_refusal(HARM)
+    print_error(HARM)
     print_notice(HARM)
     shown = capsys.readouterr().err
     assert is_harmless(shown)

@@ -1,6 +1,6 @@
-"""The objects of other APIs that the controller reads: children of its jobs, and what other schedulers know a gang by.
+"""The objects of other APIs that the controller reads: children of its jobs, and gang objects of other schedulers.
 
-All are reduced to the fields that are read, and immutable.
+They are immutable, and have only the fields that are read.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class BatchJob(_Value, frozen=True):
 
 
 class Scale(_Value, frozen=True):
-    """The response of a scale subresource (autoscaling/v1), of which nothing is read."""
+    """The response of a scale subresource (autoscaling/v1). Its spec and status are not read."""
 
     metadata: ObjectMeta
 
@@ -161,7 +161,7 @@ class PersistentVolumeClaim(_Value, frozen=True):
 
 
 class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The object by which another scheduler knows a gang, whatever its kind.
+    """The object that represents a gang for another scheduler, of any kind.
 
     It is a PodGroup of Volcano, of the coscheduling plugin or of Kubernetes, or a Workload of Kueue. `spec` and
     `status` are as on the wire and never mutated; `trainer.podgroup.backends` reads them.

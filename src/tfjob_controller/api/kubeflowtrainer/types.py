@@ -22,12 +22,12 @@ NAMESPACED_RUNTIME, CLUSTER_RUNTIME = "TrainingRuntime", "ClusterTrainingRuntime
 # The value of `managedBy` of jobs that the controller of this API group runs; no value means the same.
 MANAGED_HERE = "trainer.kubeflow.org/trainjob-controller"
 
-# The annotation in which the controller keeps what upstream's status has no field for.
+# The annotation in which the controller stores the fields that Kubeflow Trainer's status does not have.
 RECORD_ANNOTATION = "kubeflow.org/training-status"
-# What is longer is no record of this controller.
+# A longer value is not a record of this controller.
 MAX_RECORD = 32 * 1024
 
-# Bounds that upstream's CRDs leave open.
+# Limits that Kubeflow Trainer's CRDs do not set.
 MAX_NODES = 5000
 MAX_PATCHES = 16
 
@@ -62,7 +62,7 @@ class AssetInitializer(_Part, frozen=True):
 
 
 class Initializers(_Part, frozen=True):
-    """What the initializers of a job fetch."""
+    """The dataset and the model that the initializers of a job fetch."""
 
     dataset: AssetInitializer | None = None
     model: AssetInitializer | None = None
@@ -77,7 +77,7 @@ class ResourceRequirements(_Part, frozen=True):
 
 
 class KubeflowTrainer(_Part, frozen=True):
-    """What the job changes of the runtime's training container. None leaves the runtime's value."""
+    """The job's changes of the runtime's training container. None keeps the runtime's value."""
 
     image: str | None = None
     command: tuple[str, ...] | None = None
@@ -133,7 +133,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class KubeflowCondition(_Status, frozen=True, omit_defaults=False):
-    """A standard condition, as upstream writes it."""
+    """A standard condition, as Kubeflow Trainer writes it."""
 
     type: str
     status: str

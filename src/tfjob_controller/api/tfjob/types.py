@@ -40,7 +40,7 @@ RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
 
 # The largest integer that every JSON parser reads exactly (2^53 - 1).
 MAX_STEPS = 2**53 - 1
-# `progress` has the syntax.
+# `api.tfjob.progress` describes the syntax.
 MAX_PATTERN = 200
 
 

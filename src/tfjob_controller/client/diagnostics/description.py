@@ -23,7 +23,7 @@ from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import next_restart_counts
 
 # Events are read for this many waiting replicas; the others usually have the same cause.
-LOOKED_INTO = 3
+MAX_REPLICAS_WITH_EVENTS = 3
 MAX_EVENTS = 20
 
 
@@ -77,7 +77,7 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def summary(description: Description) -> dict[str, str]:
-    """The fields that every view of a description shows."""
+    """Returns the fields that the plugin and the HTML output both show."""
     return {
         "Kind": description.kind,
         "Phase": description.phase or "(none yet)",
@@ -120,7 +120,7 @@ def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) ->
 
 
 def _workers(job: AnyJob) -> str:
-    """The desired number of workers and its bounds; empty for a job without autoscaling."""
+    """Returns the desired number of workers and its bounds; empty for a job without autoscaling."""
     if not isinstance(job, TFJob):
         return ""
     autoscaling, scaling = job.spec.autoscaling, job.status.scaling
@@ -132,7 +132,7 @@ def _workers(job: AnyJob) -> str:
 
 
 def _progress(job: AnyJob) -> str:
-    """The progress of the job; empty if it counts no steps."""
+    """Returns the progress of the job; empty if it counts no steps."""
     if not isinstance(job, TFJob):
         return job.status.progress
     progress = job.status.progress
@@ -158,7 +158,7 @@ def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
 
 
 def _message(view: ReplicaState) -> str:
-    """Why the replica waits, else the last message of its program, else what it does."""
+    """Returns why the replica waits, or else the last message of its program, or else its activity."""
     if view.pending:
         return view.pending
     if view.exited is not None and view.exited.message:
@@ -171,10 +171,10 @@ def _message(view: ReplicaState) -> str:
 
 
 def _events(meta: ObjectMeta, views: Sequence[ReplicaState], events_of: EventsOf) -> list[EventRow]:
-    """Events of the job, and warnings about the Jobs and pods of waiting replicas, oldest first."""
+    """Returns events of the job, and warnings about the Jobs and pods of waiting replicas, oldest first."""
     found = list(events_of(meta.uid, ""))
     waiting = [view for view in views if view.state == replica_state.RUNNING and not view.is_up]
-    for view in waiting[:LOOKED_INTO]:
+    for view in waiting[:MAX_REPLICAS_WITH_EVENTS]:
         for child in (view.job, view.pod):
             if child is not None:
                 found.extend(events_of(child.metadata.uid, "Warning"))
@@ -182,7 +182,7 @@ def _events(meta: ObjectMeta, views: Sequence[ReplicaState], events_of: EventsOf
 
 
 def event_rows(job_name: str, events: Iterable[Event]) -> list[EventRow]:
-    """Oldest first."""
+    """Returns a row for each event, oldest first."""
     return sorted((_event_row(job_name, event) for event in events), key=lambda row: row.last_seen)
 
 
@@ -201,7 +201,7 @@ def _event_row(job_name: str, event: Event) -> EventRow:
 
 
 def sections_of(description: Description, now: datetime) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-    """The title, headers and rows of each table of a description; tables without rows are left out."""
+    """Returns title, headers and rows of each table of a description; tables without rows are left out."""
     replicas = [
         [
             each.replica,

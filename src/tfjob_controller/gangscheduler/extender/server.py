@@ -44,7 +44,7 @@ INTERNAL_ERROR = "internal error of the gang scheduler; see its log"
 _TOO_LONG = f"the body is longer than {MAX_BODY_BYTES} bytes"
 
 _Result = FilterResult | BindResult
-# Answers a body, at once or later. Raises BadRequestError.
+# Processes a request body and passes the result to the callback, at once or later. Raises BadRequestError.
 _Verb = Callable[[bytes, Callable[[_Result], None]], None]
 
 
@@ -54,7 +54,7 @@ ObserveCall = Callable[[str, bool, float], None]
 
 
 def new_app(service: ExtenderVerbs, prefix: str, observe: ObserveCall) -> App:
-    """`POST <prefix>/filter` and `/bind`, `GET /healthz`."""
+    """Returns the routes `POST <prefix>/filter`, `POST <prefix>/bind` and `GET /healthz`."""
 
     def run_filter(body: bytes, answer: Callable[[FilterResult], None]) -> None:
         answer(service.filter(decode_filter_args(body)))
@@ -141,7 +141,7 @@ def new_server(
 ) -> HttpServer:
     """Returns a server of `POST <prefix>/filter` and `/bind`, `GET /healthz`, which listens. Raises ListenError.
 
-    `connection_limit` is by default what the limit of open files suffices for; it is raised as far as it can be.
+    By default, `connection_limit` is derived from the limit of open files, which is raised as far as allowed.
     """
     context = _tls_context(address, tls)
     limits = Limits(connection_limit or _connection_limit(), MAX_BODY_BYTES, replaces_busy=False)
@@ -195,7 +195,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _connection_limit() -> int:
-    """Allow as many open files as the system lets us; calls beyond what they suffice for are answered with 503."""
+    """Raises the limit of open files and returns the number of connections that it allows; others get a 503."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -2,7 +2,7 @@
 
 Theory of operation. `filter` is a look-up, because kube-scheduler considers no other pod until it has the response. A
 member of a gang gets exactly its assigned node. If it has none, or if that node is not among those offered, all nodes
-are rejected as unresolvable, which means that preemption cannot help. Other pods are kept off reserved capacity.
+are rejected as unresolvable, which means that preemption cannot help. Other pods do not get reserved capacity.
 
 A `bind` request has the pod's name and uid, but not its labels. `filter` therefore remembers the membership of each pod
 for which it returned a node, and these nodes; kube-scheduler always filters before it binds. A pod that was not
@@ -63,7 +63,7 @@ UNREADABLE = "the pod cannot be read"
 _NO_ATTEMPT = -1
 # Filtered pods that were not bound yet. A scheduling cycle that fails after filter leaves one behind.
 _MAX_FILTERED_PODS = 20_000
-# For the nodes of those that belong to no gang: 2,000 pods with 1,000 nodes each, if no two have the same list.
+# The limit for node lists of pods of no gang: 2,000 pods with 1,000 nodes each, if no two have the same list.
 _MAX_NODE_BYTES = 64 * 1024 * 1024
 # Lists to compare a new one with. kube-scheduler repeats some, since pods of the same kind follow each other.
 _RECENT_LISTS = 4
@@ -146,7 +146,7 @@ OnBindResult = Callable[[BindResult], None]
 
 @dataclass(slots=True, eq=False)
 class _NodeList:
-    """Nodes of pods of no gang, as a JSON list: a look-up decodes it, which is rarer than `filter`."""
+    """Nodes of pods of no gang, as a JSON list, which only `bind` decodes. `users` is the number of its pods."""
 
     names: bytes
     users: int
@@ -154,7 +154,7 @@ class _NodeList:
 
 @dataclass(frozen=True, slots=True)
 class _FilteredPod:
-    """A filtered pod, and the nodes that `filter` returned: of a member its `node`, of other pods all of `nodes`."""
+    """A filtered pod, and the nodes that `filter` returned: `node` for a member, `nodes` for other pods."""
 
     member: GangMember | None
     node: str = ""
@@ -165,9 +165,10 @@ class _FilteredPod:
 
 
 class _FilteredPods:
-    """The filtered pods by namespace and uid: of gangs a number, of others also a number of bytes of their nodes.
+    """The filtered pods by namespace and uid.
 
-    Beyond these bounds the oldest ones of the namespace with the most are forgotten.
+    Their number is limited, and for pods of no gang also the size of their node lists. Beyond these limits, the oldest
+    pods of the namespace with the most pods are removed.
     """
 
     def __init__(self) -> None:
@@ -231,7 +232,7 @@ class ExtenderVerbs:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Answer waiting calls with an error and reject later ones. Called in the event loop."""
+        """Completes waiting calls with an error and rejects later ones. Called in the event loop."""
         self._is_stopped = True
         for call in list(self._pending):
             self._complete(call, STOPPING)
@@ -251,7 +252,7 @@ class ExtenderVerbs:
         return FilterResult(unresolvable_nodes=dict.fromkeys(args.node_names, reason))
 
     def bind(self, pod: BindRequest, answer: OnBindResult) -> None:
-        """Bind the pod and answer once its whole gang can be bound, at once or after minutes. For the event loop."""
+        """Binds the pod and responds once its whole gang can be bound. Called in the event loop."""
         filtered = self._filtered.get(pod.namespace, pod.uid)
         if self._is_stopped:
             answer(BindResult(STOPPING))
@@ -272,7 +273,7 @@ class ExtenderVerbs:
             self._permit.request_bind(member, pod, lambda error: responses.put(call, error))
 
     def _complete(self, call: _PendingCall, error: str) -> None:
-        """Answer a waiting call in the event loop. Only its first completion counts."""
+        """Responds to a waiting call, in the event loop. Only its first completion counts."""
         if call not in self._pending:
             return
         self._pending.remove(call)

@@ -21,8 +21,9 @@ from tfjob_controller.kube.http.exchange import READ_BYTES, UnreadBody, feed
 class HttpLineStream:
     """The lines of a response. One thread iterates, once; any thread may `close`, any number of times.
 
-    Iterating yields each line as bytes without its end, stops when the server ends the response or after `close`, and
-    raises `ApiError` (no response) when the connection breaks or is silent for longer than the read time-out.
+    Iterating yields each line as bytes without the newline. It stops when the server ends the response, or after
+    `close`, and raises `ApiError` (no response) when the connection breaks or is silent for longer than the
+    read time-out.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class HttpLineStream:
             yield line
 
     def close(self) -> None:
-        """End the stream now; a thread that is reading it comes out. Returns when the connection is free."""
+        """Ends the stream at once, also for a thread that reads it. Returns when the connection is free."""
         with self._closing:
             if self._closed.is_set():
                 return
@@ -65,7 +66,7 @@ class HttpLineStream:
             self._on_closed(self)
 
     def _read(self) -> bytes:
-        """Some bytes as they come; none at the end."""
+        """Returns the next bytes that arrive; none at the end."""
         with self._reading:
             parser, connection = self._body.parser, self._body.connection.sock
             while not self._closed.is_set():
@@ -84,7 +85,7 @@ class HttpLineStream:
 
 
 def split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a text that arrives in pieces, without their ends."""
+    """Yields the lines of a text that arrives in pieces, without newlines."""
     pending: list[bytes] = []
     for data in pieces:
         if b"\n" not in data:

@@ -11,7 +11,7 @@ from tfjob_controller.client.errors import WaitTimeoutError
 from tfjob_controller.client.job import Job
 from tfjob_controller.kubectl.arguments import EXIT_FAILED, EXIT_TIMEOUT
 from tfjob_controller.kubectl.argumenttypes import TFJOB
-from tfjob_controller.kubectl.output import print_refusal
+from tfjob_controller.kubectl.output import print_error
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
 
@@ -39,7 +39,7 @@ def _set_suspended(job: Job, wanted: bool) -> int:
     done = "suspended" if wanted else "resumed"
     if job.snapshot.has_ended:
         how = "succeeded" if job.snapshot.has_succeeded else "failed"
-        print_refusal(f"{job.kind}/{job.name} has {how}: a job that has ended cannot be {done}")
+        print_error(f"{job.kind}/{job.name} has {how}: a job that has ended cannot be {done}")
         return EXIT_FAILED
     if bool(job.snapshot.job.spec.suspend) == wanted:
         done = "is already suspended" if wanted else "is not suspended"
@@ -56,7 +56,7 @@ def delete(session: Session, parsed: Namespace) -> int:
         try:
             job.delete(wait=parsed.wait, timeout_seconds=parsed.timeout)
         except WaitTimeoutError as error:
-            print_refusal(str(error))
+            print_error(str(error))
             return EXIT_TIMEOUT
         print(f"{job.kind}/{job.name} deleted")
     return 0

@@ -25,8 +25,8 @@ from tfjob_controller.kubectl.output import (
     command_for,
     escape_terminal_controls,
     is_coloured,
+    print_error,
     print_notice,
-    print_refusal,
     text_after_carriage_return,
 )
 from tfjob_controller.kubectl.session import Session
@@ -114,7 +114,7 @@ def wait_for_job(job: Job, until: Until, timeout_seconds: float | None, *, given
         try:
             job.wait(until, timeout_seconds)
         except WaitTimeoutError:
-            print_refusal(_timed_out(job, until, (timeout_seconds if given_seconds is None else given_seconds) or 0.0))
+            print_error(_timed_out(job, until, (timeout_seconds if given_seconds is None else given_seconds) or 0.0))
             return EXIT_TIMEOUT
     print(one_line(f"{job.kind}/{job.name}: {job.phase}{f', {job.reason}' if job.reason else ''}"))
     return 0

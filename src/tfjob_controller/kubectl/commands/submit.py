@@ -13,7 +13,7 @@ from tfjob_controller.client.job import Job
 from tfjob_controller.client.validation import validate_manifest
 from tfjob_controller.client.waitconditions import SUCCEEDED
 from tfjob_controller.kubectl.arguments import CLIENT, GPU, NAME, SERVER, YAML
-from tfjob_controller.kubectl.output import command_for, print_refusal, print_value
+from tfjob_controller.kubectl.output import command_for, print_error, print_value
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
 
@@ -38,7 +38,7 @@ def submit(session: Session, parsed: Namespace) -> int:
             print(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
         return 0 if parsed.dry_run else _follow_and_wait(session, job, parsed)
     except KeyboardInterrupt:
-        print_refusal(
+        print_error(
             f"interrupted: {job.kind}/{job.name} stays. `{command_for(job, 'wait')}` waits for it again, "
             f"`{command_for(job, 'delete')}` stops and deletes it"
         )

@@ -11,7 +11,13 @@ from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.client.diagnostics.description import LOOKED_INTO, MAX_EVENTS, Description, ReplicaRow, describe
+from tfjob_controller.client.diagnostics.description import (
+    MAX_EVENTS,
+    MAX_REPLICAS_WITH_EVENTS,
+    Description,
+    ReplicaRow,
+    describe,
+)
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.reader import Event, EventSeries
 from tfjob_controller.kube.meta import ObjectMeta
@@ -109,7 +115,7 @@ def test_events_are_asked_for_of_the_job_and_of_a_few_replicas_that_wait() -> No
     describe(cluster.job, replica_views(cluster.job, cluster.observed, cluster.now), events_of)
     assert asked[0] == (cluster.job.metadata.uid, "")
     assert {event_type for _, event_type in asked[1:]} == {"Warning"}
-    assert 1 < len(asked) <= 1 + 2 * LOOKED_INTO
+    assert 1 < len(asked) <= 1 + 2 * MAX_REPLICAS_WITH_EVENTS
 
 
 def test_of_many_events_the_last_are_shown_in_order_of_time() -> None:
