@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -341,6 +342,7 @@ def test_pages_are_used_by_the_keyboard_alone(guest: Visitor, trial: Trial) -> N
     row(guest.page, trial)("Running")
     guest.page.get_by_label("Text", exact=True).focus()
     guest.page.keyboard.type(trial.name)
+    expect(guest.page).to_have_url(re.compile(f"text={trial.name}"))
     expect(guest.page.locator("tbody tr")).to_have_count(1)
 
     def focused() -> str:

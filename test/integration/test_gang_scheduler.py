@@ -170,6 +170,8 @@ def test_a_gang_waits_for_a_quota_of_its_namespace_until_that_allows_it(owner: O
     }
     gang_scheduling.api.create(path, quota)
     try:
+        # The API server enforces what kube-controller-manager has taken over into the status, and so does this one.
+        eventually(lambda: gang_scheduling.api.get(f"{path}/tight")["status"].get("hard"), 30)
         owner.submit("wide", worker=3)
         waiting = owner.await_phase("wide", "Waiting")
         assert waiting["message"] == "waits for quota: 3 \u00d7 pods, 2 left"

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.cluster
 NAME = "tfjob-controller"
 # Asked for only where the admission plugin is on that `site` has.
 FINALIZERS = Right("trainer.kubeflow.org", "trainjobs/finalizers", "update")
+READS_CLAIM = Right("", "persistentvolumeclaims", "get")
 INSTALLED = (
     "Namespace",
     "ServiceAccount",
@@ -100,6 +101,7 @@ def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_
             assert forbidden(manager) == 0
         # Another one has not created the claim, and reads that it is the job's.
         with running_controller(kubeconfig, "", kubeflow_trainer_api=True) as manager:
+            eventually(lambda: READS_CLAIM in used_rights(site.log), 30, 0.2)
             for pod in pods:
                 set_pod_terminated(api, site.namespace, pod["metadata"]["name"], container="node")
             trial.await_condition("Complete")
