@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from tfjob_controller.flags import (
     ADDRESS,
@@ -127,6 +128,21 @@ class RunOptions:
         "Also run the TrainJobs of Kubeflow Trainer's own API group, trainer.kubeflow.org. Its CRDs must be there, and "
         "its own controller must not run.",
     )
+    progress_server: bool = option(
+        SWITCH,
+        "false",
+        "Take reports of progress from the programs of TrainJobs, in Kubeflow Trainer's protocol. Their pods get its "
+        "address and a token.",
+    )
+    progress_server_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
+        ADDRESS, "127.0.0.1:10443", "Where the progress server listens, with TLS."
+    )
+    progress_server_url: str = option(
+        TEXT,
+        "",
+        "URL by which pods reach the progress server, without a path. Empty: "
+        "https://tfjob-controller-progress.<namespace>.svc:10443, with the namespace of the controller's pod.",
+    )
     controller_config_file: str = option(
         FILE, "", "YAML file with tfImage, initializerImage and accelerators; read once at the start. Empty for none."
     )
@@ -154,6 +170,8 @@ def _check(options: RunOptions) -> None:
     # client-go asks for the same: one try and its jitter have to fit (JitterFactor 1.2).
     if options.leader_elect_renew_deadline <= 1.2 * options.leader_elect_retry_period:
         raise UsageError("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
+    if options.progress_server:
+        _check_progress_server(options)
     if options.gang_backend != "gang" and options.gang_mode == "affinity":
         raise UsageError("--gang-mode=affinity is of this project's gang scheduler: leave --gang-backend out")
     if options.autoscaling != "off" and options.gang_backend != "gang":
@@ -161,6 +179,22 @@ def _check(options: RunOptions) -> None:
     if options.autoscaling != "off" and options.gang_scheduling == "off":
         raise UsageError(
             "--autoscaling needs the gang scheduler's resize requests: give --gang-scheduling=on-request or always"
+        )
+
+
+def _check_progress_server(options: RunOptions) -> None:
+    if options.progress_server_bind_address is None:
+        raise UsageError("--progress-server-bind-address cannot be off with --progress-server: programs call us there")
+    if not options.progress_server_url:
+        return
+    try:
+        url = urlsplit(options.progress_server_url)
+        is_usable = url.scheme == "https" and bool(url.hostname) and url.port != 0 and not (url.query or url.fragment)
+    except ValueError:
+        is_usable = False
+    if not is_usable or url.path.rstrip("/") or "@" in url.netloc:
+        raise UsageError(
+            "--progress-server-url must be a URL without a path, such as https://progress.example.org:10443"
         )
 
 

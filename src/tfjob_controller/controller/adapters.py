@@ -33,9 +33,11 @@ from tfjob_controller.trainer.naming import new_runtime_id, runtime_id_of
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
+from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.trainer.state.indexedjobs import pods_of
 from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
 from tfjob_controller.trainer.state.pods import all_containers_ended, newest, was_started
+from tfjob_controller.trainer.status.reported import metrics_and_progress
 from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.util.clock import Clock
 
@@ -190,8 +192,6 @@ class _TakenIds:
 
 # Metrics change all the time.
 TRAINJOB_DEBOUNCE_SECONDS = 5.0
-# Metrics that show the progress of training, in the order of display.
-_PROGRESS = ("epoch", "step")
 
 
 class MetricsFollower(Protocol):
@@ -228,7 +228,9 @@ class TrainJobAdapter:
         *,
         restart_rules: bool,
         gangs: GangPolicy = NO_GANGS,
+        progress_server: ProgressServer | None = None,
     ) -> None:
+        self._progress_server = progress_server
         self._runtimes = runtimes
         self._config = config
         self._observer = observer
@@ -266,7 +268,15 @@ class TrainJobAdapter:
     def plan(self, job: TrainJob) -> Plan:
         found = self._runtimes.resolve(job, self._clock.now())
         return build_train_plan(
-            Recipe(job, found.framework, found.spec, self._config, self._gangs, self._restart_rules)
+            Recipe(
+                job,
+                found.framework,
+                found.spec,
+                self._config,
+                self._gangs,
+                self._restart_rules,
+                self._progress_server,
+            )
         )
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
@@ -294,21 +304,15 @@ class TrainJobAdapter:
     def _with_metrics(self, job: TrainJob, status: TrainJobStatus) -> TrainJobStatus:
         runtime = status.runtime or self._runtimes.name_for(job)
         measured = self._follower.metrics_of(job.metadata.uid)
-        if not measured:
+        if not measured and status.trainer_status is None:
             return replace(status, runtime=runtime)
-        known = {each.name: each for each in status.metrics}
-        known.update({name: Metric(name, each.value, each.log_time) for name, each in measured.items()})
-        ordered = tuple(known[name] for name in metric_names_of(job.spec) if name in known)
-        return replace(status, runtime=runtime, metrics=ordered, progress=_progress(ordered))
+        logged = {each.name: each for each in status.metrics}
+        logged |= {name: Metric(name, each.value, each.log_time) for name, each in measured.items()}
+        metrics, progress = metrics_and_progress(metric_names_of(job.spec), logged, status.trainer_status)
+        return replace(status, runtime=runtime, metrics=metrics, progress=progress)
 
     def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
         observe_status(self._observer, before, status, now)
 
     def forget(self, key: str) -> None:
         self._follower.forget_key(key)
-
-
-def _progress(metrics: Iterable[Metric]) -> str:
-    """`epoch 3, step 1200`: the metrics that show progress."""
-    values = {each.name: each.value for each in metrics}
-    return ", ".join(f"{name} {values[name]}" for name in _PROGRESS if name in values)

@@ -6,6 +6,7 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -48,6 +49,7 @@ from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.kubeflowtrainer import KubeflowRecipe, build_kubeflow_plan
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
+from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
 from tfjob_controller.trainer.status.kubeflowtrainer import record_of, recorded_status, upstream_status
 from tfjob_controller.util.clock import Clock
@@ -102,8 +104,10 @@ class KubeflowTrainJobAdapter:
         *,
         restart_rules: bool,
         gangs: GangPolicy = NO_GANGS,
+        progress_server: ProgressServer | None = None,
     ) -> None:
         """The stores have the runtimes of each kind."""
+        self._progress_server = progress_server
         self._namespaced = namespaced
         self._cluster = cluster
         self._config = config
@@ -143,12 +147,17 @@ class KubeflowTrainJobAdapter:
 
     def plan(self, job: KubeflowTrainJob) -> Plan:
         runtime = self._runtime_of(job)
-        recipe = KubeflowRecipe(job, runtime.spec, self._config, self._gangs, self._restart_rules)
+        recipe = KubeflowRecipe(
+            job,
+            runtime.spec,
+            self._config,
+            self._gangs,
+            self._restart_rules,
+            progress_server=self._progress_server,
+        )
         started = {each.tf_replica_type: each.replicas_states for each in recorded_status(job).replica_statuses}
         count = sum(started.get(recipe.nodes.name, {}).values())
-        return build_kubeflow_plan(
-            KubeflowRecipe(job, runtime.spec, self._config, self._gangs, self._restart_rules, count)
-        )
+        return build_kubeflow_plan(replace(recipe, started_nodes=count))
 
     def _runtime_of(self, job: KubeflowTrainJob) -> KubeflowRuntime:
         """Returns the runtime of a job that references a kind of runtimes. Raises UnplannableError."""

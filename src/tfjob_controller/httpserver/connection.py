@@ -45,9 +45,13 @@ _COPIED_BYTES = 64 * 1024
 _REASONS = {
     200: b"OK",
     400: b"Bad Request",
+    401: b"Unauthorized",
     403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
+    413: b"Content Too Large",
+    422: b"Unprocessable Content",
+    429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     501: b"Not Implemented",
@@ -95,6 +99,10 @@ class Request:
     begin: float
     accept: bytes = b""
     """The Accept header."""
+    authorization: bytes = field(default=b"", repr=False)
+    """The Authorization header, which is a secret."""
+    client: str = ""
+    """The address of the client, without its port."""
 
 
 # Takes status, body and media type. Called once, now or later.
@@ -112,6 +120,7 @@ class _Reading:
     """Bytes of it in buffers that it has for itself."""
     target: bytes = b""
     accept: bytes = b""
+    authorization: bytes = field(default=b"", repr=False)
     head_bytes: int = 0
     """Bytes of its target and fields."""
     fields: int = 0
@@ -296,6 +305,8 @@ class HttpConnection(asyncio.Protocol):
         name = name.lower()
         if name == b"accept":
             self._request.accept = value
+        elif name == b"authorization":
+            self._request.authorization = value
         elif name == b"expect" and value.lower() == b"100-continue":
             self._transport.write(_CONTINUE)
 
@@ -338,6 +349,8 @@ class HttpConnection(asyncio.Protocol):
                 is_last,
                 request.begin,
                 request.accept,
+                request.authorization,
+                self._address,
             )
         )
 

@@ -39,6 +39,9 @@ _SWEEP_SECONDS = 1.0
 _LAST_RESPONSES_SECONDS = 2.0
 _LAST_RESPONSES_POLL_SECONDS = 0.01
 
+# Returns the settings of the next connection, which may have a renewed certificate.
+TlsSettings = Callable[[], ssl.SSLContext]
+
 
 class ListenError(Exception):
     """The server cannot or must not listen; the message is one line."""
@@ -64,14 +67,14 @@ class HttpServer:
         limits: Limits,
         clock: Clock,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsSettings | None = None,
         check_peer: PeerCheck | None = None,
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         """Listens at once, so that an address in use is found before anything starts. Raises ListenError.
 
-        `name` is the thread's. `on_stop` is called in the server's thread when the server stops: it answers the
-        requests that wait.
+        `name` is the thread's. `tls` is called for each connection, in the server's thread, as is `on_stop` when the
+        server stops: it answers the requests that wait.
         """
         self._socket = _listen(address)
         self._app = app
@@ -135,7 +138,7 @@ class HttpServer:
 
 @contextlib.asynccontextmanager
 async def _accepting(
-    listener: socket.socket, connections: HttpConnections, tls: ssl.SSLContext | None
+    listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None
 ) -> AsyncIterator[None]:
     """Accepts connections meanwhile."""
     loop = asyncio.get_running_loop()
@@ -154,7 +157,7 @@ async def _accepting(
             await asyncio.wait([accepting])
 
 
-async def _accept(listener: socket.socket, connections: HttpConnections, tls: ssl.SSLContext) -> None:
+async def _accept(listener: socket.socket, connections: HttpConnections, tls: TlsSettings) -> None:
     """Accepts connections and counts them before their handshake; `create_server` would count them after it."""
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
@@ -165,7 +168,7 @@ async def _accept(listener: socket.socket, connections: HttpConnections, tls: ss
             log.warning("cannot accept a connection", error=str(error))
             await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
         else:
-            connections.new().start_handshake(client, address[0], tls)
+            connections.new().start_handshake(client, address[0], tls())
 
 
 async def _until(is_over: asyncio.Event, connections: HttpConnections) -> None:

@@ -55,6 +55,12 @@ class TokenBucket:
             self._tokens -= 1.0
             return True
 
+    def has_token(self) -> bool:
+        """Whether a token exists now."""
+        with self._lock:
+            self._fill()
+            return self._tokens >= 1.0
+
     def _fill(self) -> None:
         now = self._clock.monotonic()
         self._tokens = min(float(self._burst), self._tokens + (now - self._filled_at) * self._rate)

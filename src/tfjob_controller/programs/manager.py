@@ -22,12 +22,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
+from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.adapters import trainjob_work
@@ -53,6 +55,7 @@ from tfjob_controller.kube.meta import namespace_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
+from tfjob_controller.programs.progressserving import ProgressServing
 from tfjob_controller.programs.reconcilers import (
     Shared,
     gang_policy,
@@ -64,16 +67,22 @@ from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gang import terms
-from tfjob_controller.trainer.state.observed import TrainingJob
+from tfjob_controller.trainer.state.observed import TrainingJob, is_finished
+from tfjob_controller.trainer.status.kubeflowtrainer import recorded_status
+from tfjob_controller.trainer.status.reported import reported_metrics
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.fairness import most_of_namespace
 
 log = structlog.get_logger(__name__)
 
+_T = TypeVar("_T")
+
 NAME = "tfjob-controller"
 CONTROLLER, TRAIN_CONTROLLER, KUBEFLOW_CONTROLLER = "tfjob", "trainjob", "kubeflow-trainjob"
 DEBUG = "debug"
+# Jobs of both groups may have the same name.
+_KUBEFLOW_KIND = f"{KUBEFLOW_TRAINJOBS.kind}.{KUBEFLOW_TRAINJOBS.group}"
 
 # Kubernetes gives 30 s by default, but a rollout should not take that long.
 STOP_SECONDS = 9.0
@@ -182,6 +191,7 @@ class Manager:
         )
         connector = Connector(config, self._clock, observer=self.metrics.requests)
         self._follower = LogFollower(connector, self._train_queue.add, self._clock)
+        self._progress = self._new_progress_serving(config.namespace) if options.progress_server else None
         self._workers: list[Workers] = []
         self._reconcilers: list[Reconciler[Any]] = []
         self.metrics.collect_jobs(self._jobs_led)
@@ -210,8 +220,11 @@ class Manager:
             self._elector.start()
         else:
             self._leading.set()
-        version = self._wait_for_version()
+        version = self._retried("the API server's version is not known", lambda: server_version(self.transport))
         if version is None:
+            return
+        log.info("API server found", version=f"{version[0]}.{version[1]}")
+        if self._progress is not None and not self._start_progress(self._progress):
             return
         self._workers = [*self._new_workers(restart_rules=version >= RESTART_RULES_SINCE)]
         self._starting = ""
@@ -234,21 +247,30 @@ class Manager:
             self._follower.start()
             log.info("workers started", jobs=len(self.caches.tfjobs.store), workers=self._options.workers)
 
-    def _wait_for_version(self) -> tuple[int, int] | None:
-        """Returns the server's version once it responds; None if `stop` is set first."""
+    def _start_progress(self, progress: ProgressServing) -> bool:
+        """Returns False if `stop` is set before there is a certificate."""
+
+        def ensure() -> bool:
+            progress.ensure_certificate()
+            return True
+
+        if not self._retried("the progress server has no certificate", ensure):
+            return False
+        progress.start()
+        return True
+
+    def _retried(self, problem: str, ask: Callable[[], _T]) -> _T | None:
+        """Returns what the API server answers once it does; None if `stop` is set first."""
         backoff = DecorrelatedBackoff(self._clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
         while not self._stop.is_set():
             try:
-                version = server_version(self.transport)
+                return ask()
             except ApiError as error:
-                problem = f"the API server's version is not known: {error}"
-                if problem != self._starting:
-                    log.warning("cannot start yet", problem=problem)
-                self._starting = problem
+                found = f"{problem}: {error}"
+                if found != self._starting:
+                    log.warning("cannot start yet", problem=found)
+                self._starting = found
                 self._clock.sleep(backoff.next_seconds(error.retry_after_seconds or 0.0), self._stop)
-            else:
-                log.info("API server found", version=f"{version[0]}.{version[1]}")
-                return version
         return None
 
     def _wait_until_ready(self) -> bool:
@@ -284,6 +306,7 @@ class Manager:
             self._clock,
             self._gangs,
             restart_rules,
+            self._progress.address if self._progress is not None else None,
         )
         yield self._workers_for(tfjob_reconciler(shared, self._queue, self._logs), CONTROLLER, self._queue)
         if self.caches.trainjobs is not None:
@@ -303,6 +326,20 @@ class Manager:
             clock=self._clock,
             observer=self.metrics.syncs,
             triggers=self._triggers[name],
+        )
+
+    def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
+        options = self._options
+        if options.progress_server_bind_address is None:
+            return None
+        return ProgressServing(
+            self.transport,
+            self.caches,
+            options.progress_server_bind_address,
+            options.progress_server_url,
+            own_namespace,
+            self.metrics.report_answered,
+            self._clock,
         )
 
     def _new_elector(self, own_namespace: str) -> LeaderElector:
@@ -354,6 +391,8 @@ class Manager:
         self._fanout.stop()
         self.caches.informers.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
+        if self._progress is not None:
+            self._progress.stop(_PART_SECONDS)
         for server in self.servers:
             server.stop(_PART_SECONDS)
         if ended and self._elector is not None:
@@ -395,13 +434,19 @@ class Manager:
         ]
 
     def _training(self) -> Iterator[TrainingOfJob]:
-        caches = self.caches.trainjobs
-        if caches is None or not self._leading.is_set():
+        """Yields the metrics of running TrainJobs of both API groups."""
+        if not self._leading.is_set():
             return
-        for job in caches.jobs.store.list():
-            if job.status.metrics and job.status.completion_time is None:
-                metrics = {each.name: each.value for each in job.status.metrics}
-                yield TRAINJOBS.kind, job.metadata.namespace, job.metadata.name, metrics
+        own, kubeflow = self.caches.trainjobs, self.caches.kubeflow
+        for job in own.jobs.store.list() if own is not None else ():
+            values = {each.name: each.value for each in job.status.metrics} | _progress_of(job.status.trainer_status)
+            if values and job.status.completion_time is None:
+                yield TRAINJOBS.kind, job.metadata.namespace, job.metadata.name, values
+        for other in kubeflow.jobs.store.list() if kubeflow is not None else ():
+            reported = other.status.trainer_status
+            if reported is not None and not is_finished(recorded_status(other)):
+                values = {name: each.value for name, each in reported_metrics(reported).items()}
+                yield _KUBEFLOW_KIND, other.metadata.namespace, other.metadata.name, values | _progress_of(reported)
 
     def _restarts(self) -> dict[str, int]:
         return {
@@ -410,6 +455,7 @@ class Manager:
             "events": self._recorder.statistics().restarts,
             "logs": self._logs.restarts,
             "logs-follow": self._follower.restarts,
+            **(self._progress.restarts() if self._progress is not None else {}),
         }
 
 
@@ -419,3 +465,10 @@ def workers_of_namespace(options: RunOptions) -> int | None:
     Large jobs are slow to write, and a namespace can have many. A controller for one namespace has no limit.
     """
     return None if options.namespace else most_of_namespace(options.workers)
+
+
+def _progress_of(report: TrainerStatus | None) -> dict[str, str]:
+    """The progress that a program reported, as a metric."""
+    if report is None or report.progress_percentage is None:
+        return {}
+    return {"progress_percentage": str(report.progress_percentage)}

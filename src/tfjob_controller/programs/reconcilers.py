@@ -27,6 +27,7 @@ from tfjob_controller.options import RunOptions
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gang.terms import OFF, GangPolicy
 from tfjob_controller.trainer.podgroup.backends import BACKENDS
+from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.util.clock import Clock
 
 # The default schedulerName of gangs' pods, as in manifests/base/extender.
@@ -62,6 +63,7 @@ class Shared:
     clock: Clock
     gangs: GangPolicy
     restart_rules: bool
+    progress_server: ProgressServer | None = None
 
 
 def tfjob_reconciler(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressReader) -> Reconciler[TFJob]:
@@ -100,6 +102,7 @@ def kubeflow_trainjob_reconciler(
         shared.clock,
         restart_rules=shared.restart_rules,
         gangs=shared.gangs,
+        progress_server=shared.progress_server,
     )
     return Reconciler(
         kind,
@@ -125,6 +128,7 @@ def trainjob_reconciler(
         shared.clock,
         restart_rules=shared.restart_rules,
         gangs=shared.gangs,
+        progress_server=shared.progress_server,
     )
     return Reconciler(
         kind,

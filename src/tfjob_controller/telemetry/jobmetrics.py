@@ -212,15 +212,17 @@ class TrainingCollector:
 def _values() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "tfjob_training_metric",
-        f"The last value of a metric in the log of a running job; of {MAX_JOBS} jobs, of all namespaces in turn. The "
-        "series ends with the job.",
+        f"The last value of a metric that a running job logged or reported; of {MAX_JOBS} jobs, of all namespaces in "
+        "turn. The series ends with the job.",
         labels=["kind", "namespace", "job", "metric"],
     )
 
 
 def _jobs() -> GaugeMetricFamily:
     return GaugeMetricFamily(
-        "tfjob_training_metric_jobs", "Running jobs that have logged a metric.", labels=["kind", "namespace"]
+        "tfjob_training_metric_jobs",
+        "Running jobs that have logged or reported a metric.",
+        labels=["kind", "namespace"],
     )
 
 

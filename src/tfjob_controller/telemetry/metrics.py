@@ -55,6 +55,12 @@ class Metrics:
         self.syncs = SyncMetrics(of_jobs)
         self.jobs = JobMetrics(of_jobs, "tfjob")
         self.trainjobs = JobMetrics(of_jobs, "trainjob")
+        self._reports = Counter(
+            "trainjob_progress_reports_total",
+            "Reports that the progress server answered, by the status code of HTTP.",
+            ["code"],
+            registry=of_jobs,
+        )
         build = Gauge(
             "tfjob_controller_build_info", "Always 1; the label says the version.", ["version"], registry=self.registry
         )
@@ -80,6 +86,10 @@ class Metrics:
     def collect_training(self, jobs: Callable[[], Iterable[TrainingOfJob]]) -> None:
         """Show the last values of the metrics of running jobs."""
         self.registry.register(TrainingCollector(jobs))
+
+    def report_answered(self, code: int) -> None:
+        """Counts a report that the progress server answered."""
+        self._reports.labels(str(code)).inc()
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Returns the content type and body for this Accept header."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 API_GROUP = "trainer.kubeflow.org"
@@ -158,7 +159,7 @@ class KubeflowTrainJobStatus(_Status, frozen=True):
 
     conditions: tuple[KubeflowCondition, ...] = ()
     jobs_status: tuple[ReplicatedJobStatus, ...] = ()
-    trainer_status: dict[str, Any] | None = None
+    trainer_status: TrainerStatus | None = None
 
 
 class KubeflowTrainJobAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):

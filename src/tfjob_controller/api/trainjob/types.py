@@ -21,6 +21,7 @@ from tfjob_controller.api.common.schema import (
     describe,
 )
 from tfjob_controller.api.common.status import JobCondition, Summary
+from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.api.trainjob.storage import MAX_ENV, DatasetConfig, ModelConfig
 from tfjob_controller.kube.meta import ObjectMeta, Resource
@@ -367,11 +368,13 @@ class JobsStatus(_Value, frozen=True, omit_defaults=False):
 
 
 class Metric(_Value, frozen=True, omit_defaults=False):
-    """The last value of one metric in the log of node 0."""
+    """The last value of one metric, from the log of node 0 or from a report."""
 
-    name: Annotated[str, describe("The text before the equals sign.")]
+    name: Annotated[str, describe("The text before the equals sign in the log, or the name in the report.")]
     value: Annotated[str, describe("A number as JSON writes it, or NaN, +Inf or -Inf.")]
-    log_time: Annotated[str, describe("When the line was logged, by the node's clock.", format="date-time")] = ""
+    log_time: Annotated[
+        str, describe("When the line was logged or the report was made, by the node's clock.", format="date-time")
+    ] = ""
 
 
 class NodeScaling(_Value, frozen=True):
@@ -424,9 +427,19 @@ class TrainJobStatus(_Value, frozen=True):
     start_time: Annotated[str | None, describe("When the job was started or last resumed.", format="date-time")] = None
     completion_time: Annotated[str | None, describe("When the job finished.", format="date-time")] = None
     metrics: Annotated[
-        tuple[Metric, ...], describe("The last value of each name of spec.metrics.names in the log of node 0.")
+        tuple[Metric, ...],
+        describe(
+            "The last values of metrics: numbers that the program reported to the progress server, and those of "
+            "spec.metrics.names in the log of node 0."
+        ),
     ] = ()
-    progress: Annotated[str, describe("The progress of the training, such as step 40.")] = ""
+    progress: Annotated[str, describe("The progress of the training, such as step 40, or 40 %, about 5m left.")] = ""
+    trainer_status: Annotated[
+        TrainerStatus | None,
+        describe(
+            "The last report of the training program to the progress server. Its metrics replace those in the log."
+        ),
+    ] = None
     nodes: Annotated[str, describe("Ready or succeeded nodes, and desired nodes, such as 2/2.")] = ""
     scaling: Annotated[
         NodeScaling | None,

@@ -144,10 +144,11 @@ def new_server(
     By default, `connection_limit` is derived from the limit of open files, which is raised as far as allowed.
     """
     context = _tls_context(address, tls)
+    settings = None if context is None else lambda: context
     limits = Limits(connection_limit or _connection_limit(), MAX_BODY_BYTES, replaces_busy=False)
     app = new_app(service, prefix.rstrip("/"), observe)
     return HttpServer(
-        "extender-http", address, app, limits, clock, tls=context, check_peer=_check_of(tls), on_stop=service.stop
+        "extender-http", address, app, limits, clock, tls=settings, check_peer=_check_of(tls), on_stop=service.stop
     )
 
 

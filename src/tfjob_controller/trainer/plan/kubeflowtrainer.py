@@ -22,7 +22,6 @@ pkg/controllers/jobset_controller.go.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,6 +102,12 @@ from tfjob_controller.trainer.podtemplate.merge import (
     with_spec,
     with_volumes,
 )
+from tfjob_controller.trainer.podtemplate.progressreport import (
+    ProgressServer,
+    files_digest,
+    mounted_files,
+    with_progress_report,
+)
 
 # The variables that upstream sets, by framework. The frameworks set some more for jobs of this project's own kind.
 TORCH_VARIABLES = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
@@ -118,13 +123,13 @@ VARIABLES: Mapping[str, frozenset[str]] = {**RESERVED, JAX.name: frozenset(JAX_V
 # batch/v1's default.
 _BACKOFF_LIMIT = 6
 _GPU = "gpu"
-_DIGEST = 8
 _KUEUE = "kueue.x-k8s.io/"
 
 # What upstream mounts into the pods of an MPI job.
 _SSH_SUFFIX, _SSH_VOLUME, _SSH_PATH = "-mpi-ssh-auth", "mpi-ssh-auth", "/root/.ssh"
 _SSH_TYPE = "kubernetes.io/ssh-auth"
 _HOSTS_SUFFIX, _HOSTS_VOLUME, _HOSTS_PATH = "-mpi-hostfile", "mpi-hostfile", "/etc/mpi"
+_CA_SUFFIX = "-tls-config"
 # The hosts that the launcher waits for, which are those of the hostfile without its own.
 _AWAITED = "await-hosts"
 _SSH_KEYS = (
@@ -147,6 +152,8 @@ class KubeflowRecipe:
     gangs: GangPolicy = NO_GANGS
     restart_rules: bool = False
     started_nodes: int = 0
+    # None if programs cannot report progress.
+    progress_server: ProgressServer | None = None
 
     @property
     def name(self) -> str:
@@ -421,6 +428,9 @@ def _template(
         template = with_container(template, container, lambda each: initialized(each, asset))
     if recipe.framework is mpi.FRAMEWORK and job.name in (NODE, LAUNCHER):
         template = _with_ssh(recipe, template, job.name, mounts)
+    if recipe.progress_server is not None and ancestor == TRAINER:
+        namespace = recipe.job.metadata.namespace
+        template = with_progress_report(template, recipe.progress_server, namespace, recipe.name, mounts.config_map)
     return _with_injected(recipe, setting, _with_claims(recipe, template), job.name)
 
 
@@ -645,15 +655,18 @@ def _steps(recipe: KubeflowRecipe, whole: Plan) -> Iterator[Plan]:
 def _mounts(recipe: KubeflowRecipe, setting: Setting) -> PodMounts:
     policy = recipe.runtime.ml_policy.mpi
     if policy is None:
-        return PodMounts()
+        files = mounted_files({}, recipe.progress_server)
+        return PodMounts(f"{recipe.name}{_CA_SUFFIX}-{files_digest(files)}", files) if files else PodMounts()
     hosts = {NODE: setting.nodes, LAUNCHER: (recipe.host(LAUNCHER, 0),) if policy.run_launcher_as_node else ()}
     lines = [f"{host} slots={mpi.slots(setting)}\n" for job in recipe.jobs for host in hosts.get(job.name, ())]
-    files = {
-        mpi.HOSTFILE: "".join(lines),
-        _AWAITED: "".join(f"{host}\n" for host in setting.nodes),
-        mpi.AWAIT_NODES: mpi.await_nodes_script(f"{_HOSTS_PATH}/{_AWAITED}"),
-    }
-    digest = hashlib.sha256(msgspec.json.encode(files, order="deterministic")).hexdigest()[:_DIGEST]
+    files = mounted_files(
+        {
+            mpi.HOSTFILE: "".join(lines),
+            _AWAITED: "".join(f"{host}\n" for host in setting.nodes),
+            mpi.AWAIT_NODES: mpi.await_nodes_script(f"{_HOSTS_PATH}/{_AWAITED}"),
+        },
+        recipe.progress_server,
+    )
     make = mpi.FRAMEWORK.secret(setting)
     keys = (mpi.PRIVATE_KEY, mpi.PUBLIC_KEY)
 
@@ -662,7 +675,7 @@ def _mounts(recipe: KubeflowRecipe, setting: Setting) -> PodMounts:
         return {name: data[name] for name in keys}
 
     return PodMounts(
-        f"{recipe.name}{_HOSTS_SUFFIX}-{digest}",
+        f"{recipe.name}{_HOSTS_SUFFIX}-{files_digest(files)}",
         files,
         GeneratedSecret(f"{recipe.name}{_SSH_SUFFIX}", _SSH_TYPE, secret),
     )

@@ -12,7 +12,6 @@ a message that names it, and affects no other job. `frameworks.base` has the con
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -70,6 +69,12 @@ from tfjob_controller.trainer.plan.model import (
 )
 from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL
 from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
+from tfjob_controller.trainer.podtemplate.progressreport import (
+    ProgressServer,
+    files_digest,
+    mounted_files,
+    with_progress_report,
+)
 from tfjob_controller.trainer.podtemplate.trainjob import (
     JobWorkspace,
     StorageContainer,
@@ -86,8 +91,6 @@ from tfjob_controller.trainer.state.pods import shortened
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER))
 # Spec: TrainJob, section 3.
 _KEYS_NAME, _KEYS_TYPE = "{}-mpi-ssh-auth", "kubernetes.io/ssh-auth"
-# Of the digest in the name of a ConfigMap.
-_DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class Recipe:
     config: ControllerConfig
     gangs: GangPolicy = NO_GANGS
     restart_rules: bool = False
+    # None if programs cannot report progress.
+    progress_server: ProgressServer | None = None
 
     @property
     def runtime_id(self) -> str:
@@ -258,16 +263,15 @@ def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica,
 
 
 def _mounted_files(recipe: Recipe, setting: Setting) -> PodMounts:
-    """Returns the framework's files and the name of their ConfigMap, which depends on its content.
+    """Returns the files that pods mount and the name of their ConfigMap, which depends on its content.
 
     Nodes that are restarted after an upgrade of the controller may need other files than those that they started with.
     """
-    files = dict(recipe.framework.files(setting))
+    files = mounted_files(dict(recipe.framework.files(setting)), recipe.progress_server)
     if not files:
         return PodMounts()
-    digest = hashlib.sha256(msgspec.json.encode(files, order="deterministic")).hexdigest()[:_DIGEST]
     prefix = gang_name(recipe.job.metadata.name, recipe.runtime_id)
-    return PodMounts(f"{prefix}-{recipe.framework.name}-{digest}", files)
+    return PodMounts(f"{prefix}-{recipe.framework.name}-{files_digest(files)}", files)
 
 
 def _secret(recipe: Recipe) -> str:
@@ -343,13 +347,16 @@ def _training_role(
         bases = {each.role: _container_base(recipe, each) for each in carriers}
         template = with_init_containers(template, carriers, bases, recipe.config.initializer_image, workspace)
     names = {"config_map": config_map, "secret": _secret(recipe)}
-    pod_spec = _equipped_pod_spec(framework, setting, role, template["spec"], **names)
+    template = {**template, "spec": _equipped_pod_spec(framework, setting, role, template["spec"], **names)}
+    if recipe.progress_server is not None:
+        meta = recipe.job.metadata
+        template = with_progress_report(template, recipe.progress_server, meta.namespace, meta.name, config_map)
     return Role(
         name=role,
         replica_type=role,
         replicas=count,
         port=framework.port if role == NODE else 0,
-        template=apply_accelerators({**template, "spec": pod_spec}, recipe.config.accelerators, role),
+        template=apply_accelerators(template, recipe.config.accelerators, role),
         serves=framework.has_launcher and role == NODE,
         container=role,
         port_name=framework.name,

@@ -1,0 +1,79 @@
+"""The metrics and the progress of a TrainJob: from what its program reported, and from its log.
+
+What the program reported replaces what its log says. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tfjob_controller.api.common.schema import matches
+from tfjob_controller.api.common.trainerstatus import TrainerStatus
+from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_METRICS, METRIC_NAME, Metric
+
+# Metrics that show the progress of training, in the order of display.
+_PROGRESS = ("epoch", "step")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+def metrics_and_progress(
+    names: Sequence[str], logged: Mapping[str, Metric], report: TrainerStatus | None
+) -> tuple[tuple[Metric, ...], str]:
+    """The metrics that the job shows and its progress in words.
+
+    `names` are the metrics to look for in logs, in the order of display; other metrics of the report follow them.
+    """
+    reported = reported_metrics(report) if report is not None else {}
+    known = {**logged, **reported}
+    ordered = [known[name] for name in names if name in known]
+    ordered += [each for name, each in reported.items() if name not in names]
+    metrics = tuple(ordered[:MAX_METRICS])
+    words = _words(report) if report is not None else ""
+    return metrics, words or _logged_progress(metrics)
+
+
+def reported_metrics(report: TrainerStatus) -> dict[str, Metric]:
+    """The metrics of a report that are numbers and have a name as metrics in logs may have one."""
+    found = {}
+    for each in report.metrics:
+        value = _number(each.value)
+        if value and len(each.name) <= MAX_METRIC_NAME and matches(METRIC_NAME, each.name):
+            found[each.name] = Metric(each.name, value, report.last_updated_time)
+    return found
+
+
+def _number(text: str) -> str:
+    """The number as the status has it; empty if the text is no number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return ""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return text if _NUMBER.fullmatch(text) else repr(value)
+
+
+def _words(report: TrainerStatus) -> str:
+    """`40 %, about 5m left`: the progress that the report states; empty if it states none."""
+    percent, seconds = report.progress_percentage, report.estimated_remaining_seconds
+    done = f"{percent} %" if percent is not None else ""
+    left = f"about {_duration(seconds)} left" if seconds else ""
+    return ", ".join(part for part in (done, left) if part)
+
+
+def _duration(seconds: int) -> str:
+    for unit, name in _UNITS:
+        if seconds >= 2 * unit:
+            return f"{seconds // unit}{name}"
+    return f"{seconds}s"
+
+
+def _logged_progress(metrics: Iterable[Metric]) -> str:
+    """`epoch 3, step 1200`: the metrics that show progress."""
+    values = {each.name: each.value for each in metrics}
+    return ", ".join(f"{name} {values[name]}" for name in _PROGRESS if name in values)
