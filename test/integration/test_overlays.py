@@ -226,8 +226,10 @@ def test_metrics_and_health_are_served_on_the_ports_that_the_manifest_names(depl
     for container in our_containers(deployments):
         options, ports = options_of(container), {port["name"]: port["containerPort"] for port in container["ports"]}
         served = {"metrics": options.metrics_bind_address, "health": options.health_probe_bind_address}
+        if isinstance(options, RunOptions) and options.progress_server:
+            served["progress"] = options.progress_server_bind_address
         assert {name: address.port for name, address in served.items() if address} == ports
-        # On all interfaces: Prometheus and the kubelet are elsewhere.
+        # On all interfaces: Prometheus, the kubelet and the pods of jobs are elsewhere.
         assert {address.host for address in served.values() if address} == {""}
 
 
@@ -262,6 +264,7 @@ def test_a_policy_concerns_the_account_of_a_deployment_and_is_bound(
         condition["expression"]
         for policy in of_kind(rendered, "ValidatingAdmissionPolicy")
         for condition in policy["spec"]["matchConditions"]
+        if "userInfo" in condition["expression"]
     }
     assert users == {f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:{each}'" for each in accounts}
     names, bound = ({each["metadata"]["name"] for each in of_kind(rendered, kind)} for kind in POLICIES)

@@ -51,6 +51,8 @@ RISKY = {
     ("", "secrets"),
     ("batch", "jobs"),
 }
+# The Secret of the progress server.
+CERTIFICATE = "tfjob-controller-progress-server"
 READS_ALL = {"list", "watch", "deletecollection", "update", "patch", "delete"}
 
 
@@ -84,8 +86,9 @@ def test_no_role_has_a_wildcard_or_a_way_to_more_rights(role: Object) -> None:
 
 @pytest.mark.parametrize("role", objects("Role", "ClusterRole"))
 def test_nobody_may_list_change_or_delete_secrets(role: Object) -> None:
+    """Of its own certificate, the controller may change the Secret."""
     for rule in rules(role):
-        if "secrets" in rule.get("resources", ()):
+        if "secrets" in rule.get("resources", ()) and rule.get("resourceNames") != [CERTIFICATE]:
             assert not READS_ALL & set(rule["verbs"])
 
 
@@ -125,7 +128,7 @@ def conditions_of(policy: Object) -> list[Object]:
 @pytest.mark.parametrize("role", objects("Role", "ClusterRole"))
 def test_a_right_that_leads_to_more_has_a_policy_that_says_of_which_objects(role: Object) -> None:
     """Roles for users have no such right; the binding of the others names the account of the role's own name."""
-    account = role["metadata"]["name"].removesuffix("-leader")
+    account = role["metadata"]["name"].removesuffix("-leader").removesuffix("-progress-server")
     assert risky_writes(rules(role)) <= guarded(account)
 
 
@@ -209,4 +212,7 @@ def test_a_network_policy_allows_only_metrics_and_probes(policy: Object) -> None
 
 def test_nothing_of_ours_is_offered_beyond_its_pods() -> None:
     """Whoever adds one says in docs/security.md who may reach it, and here."""
-    assert objects("Service", "Ingress", "APIService", "ValidatingWebhookConfiguration") == []
+    offered = [
+        param.values[0] for param in objects("Service", "Ingress", "APIService", "ValidatingWebhookConfiguration")
+    ]
+    assert [(each["kind"], each["metadata"]["name"]) for each in offered] == [("Service", "tfjob-controller-progress")]

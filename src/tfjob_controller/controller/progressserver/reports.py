@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 # Rate per second, and how many at once.
 JOB_RATE, NAMESPACE_RATE, TOTAL_RATE = (1.0, 5), (5.0, 20), (50.0, 100)
-REVIEW_RATE, REFUSED_RATE = (20.0, 50), (1.0, 10)
+REVIEW_RATE, REFUSED_RATE = (50.0, 200), (1.0, 10)
 _BUCKETS = 4096
 _WRITE_SECONDS = 5.0
 _FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(TrainerStatus))
