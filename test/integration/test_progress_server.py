@@ -162,107 +162,118 @@ def is_forbidden(reporter: Reporter) -> bool:
     return bool(response and response.code == 403)
 
 
-class TestRefusals:
-    """One job whose pod reports, and others who try to."""
+@pytest.fixture
+def reporter(train: Trial) -> Reporter:
+    train.train(1)
+    reporter = reporter_of(train)
+    # Tests of refused tokens make this address wait until its next token is reviewed.
+    eventually(lambda: reporter.send(b"{}").code == 200)
+    return reporter
 
-    @pytest.fixture
-    def reporter(self, train: Trial) -> Reporter:
-        train.train(1)
-        reporter = reporter_of(train)
-        # Tests of refused tokens make this address wait until its next token is reviewed.
-        eventually(lambda: reporter.send(b"{}").code == 200)
-        return reporter
 
-    def test_without_a_token(self, reporter: Reporter) -> None:
-        response = replace(reporter, token="").report()
-        assert (response.code, response.body["reason"]) == (401, "Unauthorized")
+def test_a_report_without_a_token_is_refused(reporter: Reporter) -> None:
+    response = replace(reporter, token="").report()
+    assert (response.code, response.body["reason"]) == (401, "Unauthorized")
 
-    def test_a_token_of_another_job(self, reporter: Reporter, playground: Playground) -> None:
-        other = playground.new_train_trial()
-        other.train(1)
-        foreign = reporter_of(other)
-        assert is_forbidden(replace(reporter, token=foreign.token))
-        eventually(lambda: foreign.report(progressPercentage=1).code == 200)
-        other.clear()
 
-    def test_a_token_of_the_right_pod_for_the_api_server(self, reporter: Reporter, train: Trial) -> None:
-        token = token_of(train.jobs.api, train.await_running("node-0"), "https://kubernetes.default.svc")
-        assert is_forbidden(replace(reporter, token=token))
+def test_a_token_of_another_job_is_refused(reporter: Reporter, playground: Playground) -> None:
+    other = playground.new_train_trial()
+    other.train(1)
+    foreign = reporter_of(other)
+    assert is_forbidden(replace(reporter, token=foreign.token))
+    eventually(lambda: foreign.report(progressPercentage=1).code == 200)
+    other.clear()
 
-    def test_a_token_of_a_pod_that_only_looks_like_one_of_the_job(self, reporter: Reporter, train: Trial) -> None:
-        real = train.await_running("node-0")
-        meta = {"name": f"{train.name}-forged", "labels": real["metadata"]["labels"]}
-        spec = {"containers": [{"name": "node", "image": "i"}], "nodeName": real["spec"]["nodeName"]}
-        forged = train.jobs.api.create(f"/api/v1/namespaces/{train.namespace}/pods", {"metadata": meta, "spec": spec})
-        token = token_of(train.jobs.api, forged, sources_of(real)[0]["audience"])
-        refused = is_forbidden(replace(reporter, token=token))
-        train.remove_pod(forged)
-        assert refused
 
-    def test_a_pod_of_another_namespace_with_a_job_of_the_same_name(self, reporter: Reporter, train: Trial) -> None:
-        api, elsewhere = train.jobs.api, new_namespace(train.jobs.api, "elsewhere")
-        eventually(lambda: api.find(f"/api/v1/namespaces/{elsewhere}/serviceaccounts/default"))
-        audience = sources_of(train.await_running("node-0"))[0]["audience"]
-        body = {"metadata": {"name": "mine"}, "spec": {"containers": [{"name": "node", "image": "i"}]}}
-        pod = api.create(f"/api/v1/namespaces/{elsewhere}/pods", body)
-        assert is_forbidden(replace(reporter, token=token_of(api, pod, audience)))
-        api.delete(f"/api/v1/namespaces/{elsewhere}")
+def test_a_token_for_the_api_server_is_refused(reporter: Reporter, train: Trial) -> None:
+    token = token_of(train.jobs.api, train.await_running("node-0"), "https://kubernetes.default.svc")
+    assert is_forbidden(replace(reporter, token=token))
 
-    def test_a_deleted_pods_token_even_though_it_was_known(self, reporter: Reporter, train: Trial) -> None:
-        pod = train.await_running("node-0")
-        assert reporter.report(progressPercentage=1).code == 200
-        train.remove_pod(pod)
-        # Its token is valid for some time, but the controller sees that the pod is gone.
-        train.await_pod("node-0", pod["metadata"]["name"])
-        eventually(lambda: reporter.report(progressPercentage=2).code == 403)
 
-    def test_an_address_whose_tokens_are_refused_waits_and_known_tokens_do_not(self, reporter: Reporter) -> None:
-        assert reporter.report(progressPercentage=1).code == 200
-        codes = {replace(reporter, token=f"x.y.{each}").report(progressPercentage=1).code for each in range(20)}
-        assert codes == {403, 429}
-        eventually(lambda: reporter.report(progressPercentage=2).code == 200)
+def test_a_token_of_a_pod_that_only_looks_like_one_of_the_job_is_refused(reporter: Reporter, train: Trial) -> None:
+    real = train.await_running("node-0")
+    meta = {"name": f"{train.name}-forged", "labels": real["metadata"]["labels"]}
+    spec = {"containers": [{"name": "node", "image": "i"}], "nodeName": real["spec"]["nodeName"]}
+    forged = train.jobs.api.create(f"/api/v1/namespaces/{train.namespace}/pods", {"metadata": meta, "spec": spec})
+    token = token_of(train.jobs.api, forged, sources_of(real)[0]["audience"])
+    refused = is_forbidden(replace(reporter, token=token))
+    train.remove_pod(forged)
+    assert refused
 
-    @pytest.mark.parametrize(
-        ("body", "field"),
-        [
-            (b"{", "the body is not a report"),
-            (b'{"trainerStatus": {"progressPercentage": 101}}', "trainerStatus.progressPercentage: must be from 0"),
-            (b'{"trainerStatus": {"progressPercentage": "4"}}', "progressPercentage"),
-            (b'{"trainerStatus": {"lastUpdatedTime": "yesterday"}}', "lastUpdatedTime: must be a time"),
-            (
-                b'{"trainerStatus": {"metrics": [{"name": "", "value": "1"}]}}',
-                "metrics[0].name: must not be empty",
-            ),
-            (b'{"trainerStatus": {"metrics": [{"name": "a", "value": "%s"}]}}' % (b"1" * 65), "at most 64 characters"),
-            (b"[" * 10_000 + b"]" * 10_000, "the body is not a report"),
-        ],
+
+def test_a_token_of_a_pod_in_another_namespace_is_refused(reporter: Reporter, train: Trial) -> None:
+    api, elsewhere = train.jobs.api, new_namespace(train.jobs.api, "elsewhere")
+    eventually(lambda: api.find(f"/api/v1/namespaces/{elsewhere}/serviceaccounts/default"))
+    audience = sources_of(train.await_running("node-0"))[0]["audience"]
+    body = {"metadata": {"name": "mine"}, "spec": {"containers": [{"name": "node", "image": "i"}]}}
+    pod = api.create(f"/api/v1/namespaces/{elsewhere}/pods", body)
+    assert is_forbidden(replace(reporter, token=token_of(api, pod, audience)))
+    api.delete(f"/api/v1/namespaces/{elsewhere}")
+
+
+def test_a_token_of_a_deleted_pod_is_refused_although_it_was_known(reporter: Reporter, train: Trial) -> None:
+    pod = train.await_running("node-0")
+    assert reporter.report(progressPercentage=1).code == 200
+    train.remove_pod(pod)
+    # Its token is valid for some time, but the controller sees that the pod is gone.
+    train.await_pod("node-0", pod["metadata"]["name"])
+    eventually(lambda: reporter.report(progressPercentage=2).code == 403)
+
+
+def test_an_address_whose_tokens_are_refused_waits_and_known_tokens_do_not(reporter: Reporter) -> None:
+    assert reporter.report(progressPercentage=1).code == 200
+    codes = {replace(reporter, token=f"x.y.{each}").report(progressPercentage=1).code for each in range(20)}
+    assert codes == {403, 429}
+    eventually(lambda: reporter.report(progressPercentage=2).code == 200)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{", "the body is not a report"),
+        (b'{"trainerStatus": {"progressPercentage": 101}}', "trainerStatus.progressPercentage: must be from 0"),
+        (b'{"trainerStatus": {"progressPercentage": "4"}}', "progressPercentage"),
+        (b'{"trainerStatus": {"lastUpdatedTime": "yesterday"}}', "lastUpdatedTime: must be a time"),
+        (
+            b'{"trainerStatus": {"metrics": [{"name": "", "value": "1"}]}}',
+            "metrics[0].name: must not be empty",
+        ),
+        (b'{"trainerStatus": {"metrics": [{"name": "a", "value": "%s"}]}}' % (b"1" * 65), "at most 64 characters"),
+        (b"[" * 10_000 + b"]" * 10_000, "the body is not a report"),
+    ],
+)
+def test_a_body_that_is_no_report_is_refused_by_the_name_of_its_field(
+    reporter: Reporter, body: bytes, field: str
+) -> None:
+    response = reporter.send(body)
+    assert (response.code, response.body["reason"]) == (422, "Invalid")
+    assert field in response.message
+
+
+def test_more_metrics_than_a_status_holds_are_refused(reporter: Reporter) -> None:
+    metrics = [{"name": f"m{number}", "value": "1"} for number in range(257)]
+    response = reporter.send(json.dumps({"trainerStatus": {"metrics": metrics}}).encode())
+    assert (response.code, response.message) == (
+        422,
+        "trainerStatus.metrics: must have at most 256 entries, has 257",
     )
-    def test_a_body_that_is_no_report(self, reporter: Reporter, body: bytes, field: str) -> None:
-        response = reporter.send(body)
-        assert (response.code, response.body["reason"]) == (422, "Invalid")
-        assert field in response.message
 
-    def test_more_metrics_than_a_status_holds(self, reporter: Reporter) -> None:
-        metrics = [{"name": f"m{number}", "value": "1"} for number in range(257)]
-        response = reporter.send(json.dumps({"trainerStatus": {"metrics": metrics}}).encode())
-        assert (response.code, response.message) == (
-            422,
-            "trainerStatus.metrics: must have at most 256 entries, has 257",
-        )
 
-    def test_a_body_above_the_limit(self, reporter: Reporter) -> None:
-        assert reporter.send(b" " * (64 * 1024 + 1)).code == 413
+def test_a_body_above_the_limit_is_refused(reporter: Reporter) -> None:
+    assert reporter.send(b" " * (64 * 1024 + 1)).code == 413
 
-    def test_a_job_that_reports_all_the_time(self, reporter: Reporter, train: Trial) -> None:
-        codes = [reporter.report(progressPercentage=each).code for each in range(30)]
-        assert codes[0] == 200
-        assert set(codes) == {200, 429}
-        # It is taken again when the job reports at the rate of the protocol.
-        eventually(lambda: reporter.report(progressPercentage=99).code == 200)
-        train.await_status(lambda status: status.get("progress") == "99 %")
 
-    def test_other_paths_and_methods(self, reporter: Reporter) -> None:
-        assert reporter.send(b"{}", "PUT").code == 405
-        root = reporter.url.partition("/apis/")[0]
-        for path in ("/", "/metrics", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/a/trainjobs/../status"):
-            assert replace(reporter, url=root + path).report().code == 404
+def test_a_job_that_reports_all_the_time_has_to_wait(reporter: Reporter, train: Trial) -> None:
+    codes = [reporter.report(progressPercentage=each).code for each in range(30)]
+    assert codes[0] == 200
+    assert set(codes) == {200, 429}
+    # It is taken again when the job reports at the rate of the protocol.
+    eventually(lambda: reporter.report(progressPercentage=99).code == 200)
+    train.await_status(lambda status: status.get("progress") == "99 %")
+
+
+def test_other_paths_and_methods_are_refused(reporter: Reporter) -> None:
+    assert reporter.send(b"{}", "PUT").code == 405
+    root = reporter.url.partition("/apis/")[0]
+    for path in ("/", "/metrics", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/a/trainjobs/../status"):
+        assert replace(reporter, url=root + path).report().code == 404

@@ -12,13 +12,13 @@ import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import JOBS
-from tfjob_controller.kube.meta import Object, OwnerReference, Resource, controller_of
+from tfjob_controller.controller.snapshot import ObjectLookup
+from tfjob_controller.kube.meta import OwnerReference, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 
@@ -102,15 +102,9 @@ def _pod_of(status: _Status, audience: str) -> PodIdentity | None:
     return PodIdentity(account.partition(":")[0], names[0], uids[0])
 
 
-class ObjectLookup(Protocol):
-    """Objects by key: the cache of pods, or that of Jobs."""
-
-    def get(self, key: str) -> Object | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class JobsOfPods:
-    """Finds the job of a pod by the caches. `kinds` are the kinds of jobs by their apiVersion and kind."""
+    """Finds the job of a pod by the caches of pods and Jobs. `kinds` are the kinds of jobs by their apiVersion and kind."""
 
     pods: ObjectLookup
     jobs: ObjectLookup

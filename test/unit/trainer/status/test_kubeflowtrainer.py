@@ -13,6 +13,7 @@ from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in
 from helpers.trainworld import admit, ends
 from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.kubeflowtrainer.types import (
     MAX_RECORD,
     KubeflowCondition,
@@ -310,10 +311,10 @@ def test_a_job_that_upstreams_controller_has_finished_stays_as_it_is(type_: str)
 
 def test_what_programs_report_is_kept() -> None:
     world = running(**TWO)
-    world.job = replace(world.job, status=replace(world.job.status, trainer_status={"progressPercentage": 7}))
+    world.job = replace(world.job, status=replace(world.job.status, trainer_status=TrainerStatus(7)))
     ends(world, "node-0", "node-1")
     world.settle()
-    assert world.job.status.trainer_status == {"progressPercentage": 7}
+    assert world.job.status.trainer_status == TrainerStatus(7)
 
 
 # Invalid jobs
