@@ -119,7 +119,7 @@ _LENGTHS = (
             runtime(policy=_TORCH),
             (Fails("spec: must have at most 262,144 bytes"),),
             differs="The API server stores such a job here as well. The controller refuses specs of more than 256 KiB, "
-            "since it keeps all jobs in memory.",
+            "since a few large ones could exhaust its memory.",
         )
         for field in ("command", "args")
     ),

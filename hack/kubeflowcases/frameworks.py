@@ -248,7 +248,7 @@ _OTHERS = (
             trainer(numNodes=2),
             three_jobs(_FLUX),
             (condition("Failed", "JobsBuildFailed"),),
-            differs="As the case before: Flux is refused.",
+            differs="As for a Flux job that is created: Flux is refused.",
         )
         for end in ("complete", "failed")
     ),
@@ -267,6 +267,7 @@ _OTHERS = (
         {},
         three_jobs(_FLUX),
         (Fails("spec.mlPolicy.flux: "),),
+        differs="The runtime is refused because of Flux, whatever the names of its containers.",
     ),
     Case(
         "plain-nodes",

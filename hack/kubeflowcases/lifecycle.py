@@ -261,7 +261,11 @@ _DEADLINES = (
         "The deadline of a suspended job does not run.",
         {"activeDeadlineSeconds": 1, "suspend": True, **trainer()},
         runtime(policy=_TORCH),
-        (_SUSPENDED, Another(), Another(), Another(), status({"status.conditions[Failed]": None})),
+        (
+            _SUSPENDED,
+            Another({"activeDeadlineSeconds": 1}, "Failed"),
+            status({"status.conditions[Failed]": None}),
+        ),
     ),
     Case(
         "deadline-resumed",

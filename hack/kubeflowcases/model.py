@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Object = dict[str, Any]
@@ -93,7 +93,13 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Another:
-    """Another job is created and started, so that the controller has had its time for this one."""
+    """Another job is created, so that the controller has had its time for this one.
+
+    The step ends when the other job's pod runs, or, with `condition`, when the other job has this condition.
+    """
+
+    spec: Object = field(default_factory=dict)
+    condition: str = ""
 
 
 Step = Has | HasNone | Fails | NotStored | Change | ChangeRuntime | DeleteRuntime | End | Another
@@ -130,6 +136,18 @@ class Case:
         """Reports whether the controller refuses what upstream's admission webhook refuses earlier."""
         return any(isinstance(each, Fails) for each in self.steps)
 
+    @property
+    def is_of_crds(self) -> bool:
+        """Reports whether the promise is kept by upstream's CRDs alone: a refusal or a default of the API server."""
+        refused = (isinstance(each, NotStored) or (isinstance(each, Change) and each.refused) for each in self.steps)
+        return any(refused) or all(_reads_defaults(each) for each in self.steps)
+
+
+def _reads_defaults(step: Step) -> bool:
+    if not isinstance(step, Has) or step.kind not in ("TrainJob", "TrainingRuntime"):
+        return False
+    return all(path.startswith("spec.") for path in step.values)
+
 
 def look_up(given: object, path: str) -> Any:
     """Returns a value of an object by its path; None if there is none. These are paths:
@@ -156,7 +174,7 @@ def _entries(items: list[Any], key: str) -> Iterator[Any]:
         yield from items[int(key) : int(key) + 1]
         return
     for each in items:
-        names = (each.get(field) for field in ("name", "key", "type")) if isinstance(each, Mapping) else ()
+        names = (each.get(key_name) for key_name in ("name", "key", "type")) if isinstance(each, Mapping) else ()
         if key in names or (isinstance(each, Mapping) and each.get("mountPath") == key):
             yield each
 

@@ -101,8 +101,8 @@ CASES = (
         trainer(),
         mpi_runtime(),
         (Has("ConfigMap", "-mpi-hostfile-", {"data.hostfile": Contains("mpi-hostfile-name-node-0-0")}),),
-        differs="The name here has the digest of the content in addition: pods keep the hostfile that they were "
-        "created with, and a restarted job gets a new one.",
+        differs="The name here ends with a digest of the content, so that pods keep the hostfile that they were "
+        "created with.",
     ),
     Case(
         "mpi-as-node",
@@ -119,6 +119,28 @@ CASES = (
                 {
                     "data.hostfile": "".join(
                         f"mpi-as-node-{host}.mpi-as-node slots=1\n" for host in ("node-0-0", "node-0-1", "launcher-0-0")
+                    )
+                },
+            ),
+        ),
+    ),
+    Case(
+        "mpi-as-node-first",
+        "plugins/mpi: runLauncherAsNode",
+        "If the runtime lists the launcher first, the hostfile does so as well.",
+        trainer(numNodes=2),
+        runtime(
+            replicated(LAUNCHER, ancestor="trainer"),
+            replicated(NODE, ancestor=""),
+            policy={"mpi": {"runLauncherAsNode": True}},
+        ),
+        (
+            Has(
+                "ConfigMap",
+                "-mpi-hostfile",
+                {
+                    "data.hostfile": "".join(
+                        f"mpi-as-node-first-{host}.mpi-as-node-first slots=1\n" for host in ("launcher-0-0", "node-0-0")
                     )
                 },
             ),
@@ -199,7 +221,7 @@ CASES = (
         "plugins/mpi: no launcher, one node",
         "With a single node, an MPI runtime needs no launcher.",
         trainer(numNodes=1),
-        runtime(replicated(NODE), policy={"numNodes": 1, "mpi": {}}),
+        runtime(replicated(NODE), policy={"numNodes": 1, "mpi": {"runLauncherAsNode": True}}),
         (Fails("with mlPolicy.mpi there must be the jobs launcher and node"),),
         differs="Upstream accepts the job, whose node then runs without a launcher and without mpirun. This controller "
         "refuses every MPI runtime without a launcher.",

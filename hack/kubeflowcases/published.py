@@ -182,7 +182,7 @@ _EXAMPLES = (
         trainer(),
         runtime(policy={"numNodes": 1, "flux": {"numProcPerNode": 1}}),
         (condition("Failed", "JobsBuildFailed", message=Contains("mlPolicy.flux")),),
-        differs="Flux is refused by name, see the frameworks.",
+        differs="Flux is refused by name, as the cases below say.",
     ),
 )
 

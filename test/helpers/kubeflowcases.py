@@ -142,7 +142,7 @@ class CaseRun:
             case End():
                 self._end(step)
             case Another():
-                self.cluster.submit(trainer={"command": ["torchrun", "train.py"]}).await_pods(1)
+                self._run_another(step)
             case NotStored():
                 pass
 
@@ -160,6 +160,13 @@ class CaseRun:
         with pytest.raises(RefusedError) as caught:
             self.trial.change(**step.spec)
         assert step.refused in str(caught.value), str(caught.value)
+
+    def _run_another(self, step: Another) -> None:
+        other = self.cluster.submit(trainer={"command": ["torchrun", "train.py"]}, **step.spec)
+        if step.condition:
+            other.await_condition(step.condition)
+        else:
+            other.await_pods(1)
 
     def _await(self, mismatched: Callable[[], list[str]]) -> None:
         """Waits until there is no mismatch. Raises AssertionError with the last ones."""

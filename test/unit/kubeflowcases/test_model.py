@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeflowcases.model import Case, Contains, Fails, Has, look_up, mismatches
+from kubeflowcases.model import Case, Change, Contains, Fails, Has, NotStored, look_up, mismatches
 
 POD: dict[str, Any] = {
     "metadata": {"labels": {"a.b/c": "x"}},
@@ -63,3 +63,18 @@ def test_a_case_passes_unless_it_says_how_it_differs() -> None:
     late = Case("name", "place", "A promise.", {}, {}, (Fails("words"),), differs="Something else happens.")
     assert (case.passes, case.is_refused_late) == (True, False)
     assert (late.passes, late.is_refused_late) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (NotStored("TrainJob", "words"), True),
+        (Change({"suspend": True}, refused="words"), True),
+        (Change({"suspend": True}), False),
+        (Has("TrainJob", "", {"spec.suspend": False}), True),
+        (Has("TrainJob", "", {"status.conditions": None}), False),
+        (Has("Job", "node", {"spec.suspend": False}), False),
+    ],
+)
+def test_promises_that_the_crds_keep_alone_are_told_from_those_of_the_controller(step: Any, expected: bool) -> None:
+    assert Case("name", "place", "A promise.", {}, {}, (step,)).is_of_crds is expected
