@@ -11,6 +11,7 @@ Source: kubeflow/trainer pkg/apis/trainer/v1alpha1/trainjob_types.go, pkg/runtim
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,9 @@ _POD_FIELDS: Mapping[str, type] = {
 }
 _CONTAINER_FIELDS: Mapping[str, type] = {"name": str, "env": list, "volumeMounts": list, "securityContext": dict}
 _METADATA_FIELDS: Mapping[str, type] = {"labels": dict, "annotations": dict}
+# As IsDomainPrefixedPath of k8s.io/apimachinery pkg/util/validation/field allows it.
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_MANAGER = re.compile(rf"(?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/[-A-Za-z0-9/._~%!$&'()*+,;=:]+")
 _NAMED = ("volumes", "initContainers", "containers", "imagePullSecrets", "schedulingGates")
 
 
@@ -97,6 +101,8 @@ def patch_problems(spec: KubeflowTrainJobSpec, jobs: Iterable[ReplicatedJob]) ->
     """
     by_name = {each.name: each for each in jobs}
     for index, patch in enumerate(spec.runtime_patches):
+        if not _MANAGER.fullmatch(patch.manager):
+            yield f"spec.runtimePatches[{index}].manager: must be a domain and a path, such as example.com/team"
         at = f"spec.runtimePatches[{index}].trainingRuntimeSpec"
         yield from _shape_problems(patch.training_runtime_spec, at)
         for each in _of_runtime(patch.training_runtime_spec, at):

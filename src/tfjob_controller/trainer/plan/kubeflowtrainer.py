@@ -120,6 +120,9 @@ RESERVED: Mapping[str, frozenset[str]] = {
 }
 VARIABLES: Mapping[str, frozenset[str]] = {**RESERVED, JAX.name: frozenset(JAX_VARIABLES), PLAIN.name: frozenset()}
 
+# The frameworks whose nodes meet at a port of node 0. Upstream declares it in the training container.
+_MEETING_AT_NODE_0 = (TORCH, JAX, XGBOOST)
+
 # batch/v1's default.
 _BACKOFF_LIMIT = 6
 _GPU = "gpu"
@@ -423,6 +426,8 @@ def _template(
         arguments = (spec.trainer.args or (), own.get("command") or ())
         command = tune_command(spec.runtime_ref.name, setting, *arguments)
         template = with_container(template, NODE, lambda each: {**each, "command": command})
+    if ancestor == TRAINER and recipe.framework in _MEETING_AT_NODE_0:
+        template = with_container(template, NODE, _with_port)
     if ancestor in (DATASET_INITIALIZER, MODEL_INITIALIZER):
         asset = spec.initializer.dataset if ancestor == DATASET_INITIALIZER else spec.initializer.model
         template = with_container(template, container, lambda each: initialized(each, asset))
@@ -432,6 +437,13 @@ def _template(
         namespace = recipe.job.metadata.namespace
         template = with_progress_report(template, recipe.progress_server, namespace, recipe.name, mounts.config_map)
     return _with_injected(recipe, setting, _with_claims(recipe, template), job.name)
+
+
+def _with_port(container: Part) -> dict[str, Any]:
+    ports: Sequence[Part] = container.get("ports") or ()
+    if any(each.get("containerPort") == DEFAULT_PORT for each in ports):
+        return dict(container)
+    return {**container, "ports": [*ports, {"containerPort": DEFAULT_PORT}]}
 
 
 def _claims(recipe: KubeflowRecipe) -> tuple[NewClaim, ...]:

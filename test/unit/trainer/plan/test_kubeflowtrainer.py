@@ -154,6 +154,22 @@ def test_torchrun_gets_exactly_upstreams_variables() -> None:
 
 
 @pytest.mark.parametrize(
+    ("policy", "ports"),
+    [({"torch": {}}, [29500]), ({"jax": {}}, [29500]), ({"xgboost": {}}, [29500]), ({}, [])],
+)
+def test_the_training_container_has_the_port_at_which_nodes_meet(policy: Any, ports: list[int]) -> None:
+    runtime = kubeflow_runtime(policy={"numNodes": 1, **policy})
+    container = container_in(kubeflow_plan(runtime=runtime))
+    assert [each["containerPort"] for each in container.get("ports", ())] == ports
+
+
+def test_a_port_that_the_runtime_declares_stays_as_it_is() -> None:
+    declared = [{"name": "metrics", "containerPort": 80}, {"name": "meet", "containerPort": 29500}]
+    container = container_in(kubeflow_plan(replicated_job(container={"ports": declared})))
+    assert container["ports"] == declared
+
+
+@pytest.mark.parametrize(
     ("resources", "processes", "expected"),
     [
         (None, None, "1"),

@@ -1,0 +1,394 @@
+"""Cases of what a job changes of its runtime's pods: patches, initializers, variables of further containers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeflowcases.model import Case, Fails, Object
+from kubeflowcases.objects import (
+    CONTAINER,
+    DATASET,
+    INDEX,
+    MODEL,
+    NODE,
+    POD,
+    container,
+    count,
+    env,
+    job,
+    patch,
+    patched,
+    pod_patch,
+    replicated,
+    runtime,
+    three_jobs,
+    trainer,
+)
+
+_TORCH: Object = {"numNodes": 1, "torch": {}}
+_ZONES = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["east", "west"]}
+_AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [_ZONES]}]}
+    }
+}
+_GATES = [{"name": "kueue.x-k8s.io/admission"}]
+_TOLERATIONS = [{"key": "example.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+_SETUP: Object = {
+    "name": "setup",
+    "image": "test:runtime",
+    "env": [{"name": "INIT_ENV", "value": "original"}, {"name": "DATASET_PATH", "value": "runtime"}],
+}
+
+
+def _with_pod(**pod_spec: Any) -> Object:
+    """Returns a replicated job of nodes whose pods have further fields."""
+    found = replicated()
+    found["template"]["spec"]["template"]["spec"] |= pod_spec
+    return found
+
+
+_PATCHES = (
+    Case(
+        "patch-labels",
+        "controller/trainjob: plain runtime, created",
+        "Labels and annotations that a patch gives to the JobSet are found on the objects of the job.",
+        {**trainer(), "runtimePatches": [patch(labels={"testingKey": "a"}, annotations={"testingKey": "b"})]},
+        runtime(policy={"numNodes": 1}),
+        (job(NODE, {"metadata.labels[testingKey]": "a", "metadata.annotations[testingKey]": "b"}),),
+    ),
+    Case(
+        "patch-grace",
+        "controller/trainjob: terminationGracePeriodSeconds",
+        "A patch may set the time that pods have to end.",
+        {**trainer(), **patched(terminationGracePeriodSeconds=300)},
+        runtime(policy={"numNodes": 1}),
+        (job(NODE, {f"{POD}.terminationGracePeriodSeconds": 300}),),
+    ),
+    Case(
+        "patch-pods",
+        "controller/trainjob: patches",
+        "A patch may change labels, annotations and the service account of pods, and variables of init containers.",
+        {
+            **trainer(),
+            "runtimePatches": [
+                patch(
+                    pod_patch(
+                        metadata={"labels": {"custom-label": "a"}, "annotations": {"custom-annotation": "b"}},
+                        serviceAccountName="override-sa",
+                        initContainers=[
+                            {
+                                "name": "setup",
+                                "env": [{"name": "INIT_ENV", "value": "new"}, {"name": "NEW_VALUE", "value": "more"}],
+                            }
+                        ],
+                    )
+                )
+            ],
+        },
+        runtime(_with_pod(initContainers=[_SETUP]), policy=_TORCH),
+        (
+            job(
+                NODE,
+                {
+                    f"{POD}.serviceAccountName": "override-sa",
+                    "spec.template.metadata.labels[custom-label]": "a",
+                    "spec.template.metadata.annotations[custom-annotation]": "b",
+                },
+                env({"INIT_ENV": "new", "NEW_VALUE": "more", "DATASET_PATH": "runtime"}, "setup", "initContainers"),
+            ),
+        ),
+    ),
+    Case(
+        "patch-scheduling",
+        "core/trainingruntime: patches",
+        "A patch may set affinity, node selector, tolerations, scheduling gates and image pull secrets.",
+        {
+            **trainer(),
+            **patched(
+                affinity=_AFFINITY,
+                nodeSelector={"node.kubernetes.io/instance-type": "p5"},
+                tolerations=_TOLERATIONS,
+                schedulingGates=_GATES,
+                imagePullSecrets=[{"name": "registry"}],
+            ),
+        },
+        runtime(policy={"numNodes": 1}),
+        (
+            job(
+                NODE,
+                {
+                    f"{POD}.affinity": _AFFINITY,
+                    f"{POD}.nodeSelector": {"node.kubernetes.io/instance-type": "p5"},
+                    f"{POD}.tolerations": _TOLERATIONS,
+                    f"{POD}.schedulingGates": _GATES,
+                    f"{POD}.imagePullSecrets": [{"name": "registry"}],
+                },
+            ),
+        ),
+    ),
+    Case(
+        "patch-volumes",
+        "core/trainingruntime: patches",
+        "A patch may add volumes, and mount them into the training container and into others.",
+        {
+            **trainer(),
+            **patched(
+                volumes=[
+                    {"name": "token", "secret": {"secretName": "token"}},
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+                ],
+                containers=[
+                    {"name": NODE, "volumeMounts": [{"name": "token", "mountPath": "/token"}]},
+                    {"name": "sidecar", "env": [{"name": "SIDE", "value": "new"}]},
+                ],
+            ),
+        },
+        runtime(
+            replicated(NODE, container(), container("sidecar", env=[{"name": "SIDE", "value": "old"}])),
+            policy={"numNodes": 1},
+        ),
+        (
+            job(
+                NODE,
+                {
+                    f"{POD}.volumes[token].secret.secretName": "token",
+                    f"{POD}.volumes[data].persistentVolumeClaim.claimName": "data",
+                    f"{CONTAINER}.volumeMounts[token].mountPath": "/token",
+                },
+                env({"SIDE": "new"}, "sidecar"),
+            ),
+        ),
+    ),
+    Case(
+        "patch-security",
+        "core/trainingruntime: security contexts",
+        "A patch may set the security context of pods and of containers.",
+        {
+            **trainer(),
+            **patched(
+                securityContext={"runAsUser": 1001, "fsGroup": 1001},
+                containers=[{"name": NODE, "securityContext": {"runAsNonRoot": True}}],
+            ),
+        },
+        runtime(_with_pod(securityContext={"runAsUser": 1000}), policy={"numNodes": 1}),
+        (
+            job(
+                NODE,
+                {
+                    f"{POD}.securityContext": {"runAsUser": 1001, "fsGroup": 1001},
+                    f"{CONTAINER}.securityContext": {"runAsNonRoot": True},
+                },
+            ),
+        ),
+    ),
+    Case(
+        "patch-two-managers",
+        "core/trainingruntime: two patches of one job",
+        "Patches of two managers for the same job are both applied.",
+        {
+            **trainer(),
+            "runtimePatches": [
+                patch(pod_patch(nodeSelector={"type": "p5"}), manager="test.io/one"),
+                patch(pod_patch(serviceAccountName="test-sa"), manager="test.io/two"),
+            ],
+        },
+        runtime(policy={"numNodes": 1}),
+        (job(NODE, {f"{POD}.nodeSelector": {"type": "p5"}, f"{POD}.serviceAccountName": "test-sa"}),),
+    ),
+    Case(
+        "patch-later-wins",
+        "core/trainingruntime: two patches with different values",
+        "Of two patches with different values for one field, the later one has precedence.",
+        {
+            **trainer(),
+            "runtimePatches": [
+                patch(pod_patch(nodeSelector={"type": "p5"}), manager="test.io/one"),
+                patch(pod_patch(nodeSelector={"type": "p5en"}), manager="test.io/two"),
+            ],
+        },
+        runtime(policy={"numNodes": 1}),
+        (job(NODE, {f"{POD}.nodeSelector": {"type": "p5en"}}),),
+    ),
+    Case(
+        "patch-unknown-job",
+        "plugins/jobset: patch of an unknown job",
+        "A patch of a job that the runtime does not have is refused.",
+        {"runtimePatches": [patch(pod_patch("valid"), pod_patch("other"))]},
+        runtime(replicated(), replicated("valid", ancestor=""), policy=_TORCH),
+        (Fails("must not have replicated job that doesn't exist in the runtime job template: other"),),
+    ),
+    *(
+        Case(
+            f"patch-unknown-{kind.lower()}",
+            f"plugins/jobset: patch of an unknown entry of {kind}",
+            f"A patch of an entry of {kind} that the runtime's pod does not have is refused.",
+            patched(**{kind: [{"name": "other"}]}),
+            runtime(_with_pod(initContainers=[_SETUP]), policy=_TORCH),
+            (Fails("must not have container that doesn't exist in the runtime job node"),),
+        )
+        for kind in ("initContainers", "containers")
+    ),
+    Case(
+        "patch-reserved-container",
+        "plugins/jobset: variables of the training container",
+        "A patch must not set variables of the training container, which are the trainer's.",
+        patched(containers=[{"name": NODE, "env": [{"name": "A", "value": "b"}]}]),
+        runtime(policy=_TORCH),
+        (Fails("spec.containers[0].env: must not have envs for the container node"),),
+    ),
+    Case(
+        "patch-manager",
+        "webhooks/trainjob: an invalid manager",
+        "The manager of a patch must be a domain and a path.",
+        {"runtimePatches": [{"manager": "kueue.k8s.io/"}]},
+        runtime(policy=_TORCH),
+        (Fails("spec.runtimePatches[0].manager: must be a domain and a path"),),
+    ),
+    Case(
+        "patch-manager-valid",
+        "webhooks/trainjob: a valid manager",
+        "A patch with such a manager is accepted, even without changes.",
+        {"runtimePatches": [{"manager": "kueue.k8s.io/manager"}]},
+        runtime(policy=_TORCH),
+        (job(),),
+    ),
+)
+
+
+def _asset(name: str, ancestor: str) -> tuple[Case, ...]:
+    """Returns the cases of an initializer."""
+    path = f"{POD}.containers[{ancestor}]"
+    only = runtime(replicated(), policy=_TORCH)
+    return (
+        Case(
+            f"{name}-created",
+            f"plugins/jobset: builder, {name}",
+            f"The initializer of the {name} finds its URI, the job's variables and those of a Secret.",
+            {
+                **trainer(),
+                "initializer": {
+                    name: {
+                        "storageUri": f"hf://trainjob-{name}",
+                        "env": [{"name": "MORE", "value": "1"}, {"name": "OWN", "value": "job"}],
+                        "secretRef": {"name": "token"},
+                    }
+                },
+            },
+            three_jobs(_TORCH, replicated())
+            if name == "model"
+            else runtime(
+                replicated(ancestor, container(ancestor, env=[{"name": "OWN", "value": "runtime"}])),
+                replicated(),
+                policy=_TORCH,
+            ),
+            (
+                job(
+                    ancestor,
+                    count(1),
+                    env({"STORAGE_URI": f"hf://trainjob-{name}", "MORE": "1", "OWN": "job"}, ancestor),
+                    {f"{path}.envFrom[0].secretRef.name": "token"},
+                ),
+            ),
+        ),
+        Case(
+            f"{name}-missing",
+            f"plugins/jobset: no job for the {name}",
+            f"A job with a {name} is refused if its runtime has no initializer for it.",
+            {"initializer": {name: {"storageUri": "hf://a/b"}}},
+            only,
+            (Fails(f"spec.initializer.{name}: the runtime has no job with the label"),),
+        ),
+        Case(
+            f"{name}-container",
+            f"webhooks/trainjob: no container for the {name}",
+            f"A job is refused if the initializer of the {name} lacks the container of that name.",
+            {"initializer": {name: {"storageUri": "hf://a/b"}}},
+            runtime(replicated(ancestor, container("test")), replicated(), policy=_TORCH),
+            (Fails(f"must contain the required container for the ancestor: {ancestor}"),),
+        ),
+        Case(
+            f"{name}-mount",
+            f"plugins/jobset: no volume for the {name}",
+            f"A job is refused if the initializer of the {name} does not mount the volume named initializer.",
+            {"initializer": {name: {"storageUri": "hf://a/b"}}},
+            runtime(replicated(ancestor), replicated(), policy=_TORCH),
+            (job(ancestor, env({"STORAGE_URI": "hf://a/b"}, ancestor)),),
+            differs="Upstream demands a volume of that name. Here an initializer may store its data where it likes: "
+            "upstream's own example 05-multi-step and its runtime with a data cache mount no such volume.",
+        ),
+        *(
+            Case(
+                f"{name}-label",
+                "plugins/jobset: builder, no label",
+                "A job without the label of an initializer is not changed.",
+                {**trainer()},
+                runtime(replicated(), replicated("worker", container("some"), ancestor=""), policy=_TORCH),
+                (job("worker", count(1), {f"{POD}.containers[some].env": None}),),
+                is_pure=True,
+            )
+            for _ in range(name == "dataset")
+        ),
+    )
+
+
+_INJECTED = env(
+    {
+        "PET_NNODES": "1",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_MASTER_ADDR": "injected-node-0-0.injected",
+        "PET_MASTER_PORT": "29500",
+    },
+    "setup",
+    "initContainers",
+)
+
+
+def _injection(job_name: str, *names: str) -> Object:
+    targets = [{"jobName": job_name, "containerNames": list(names)}]
+    return {"numNodes": 1, "torch": {"envInjection": {"targets": targets}}}
+
+
+_INJECTION = (
+    Case(
+        "injected",
+        "plugins/torch: envInjection, init container",
+        "With envInjection an init container of the nodes gets torch's variables as well.",
+        trainer(),
+        runtime(_with_pod(initContainers=[_SETUP]), policy=_injection(NODE, "setup")),
+        (job(NODE, _INJECTED),),
+    ),
+    Case(
+        "injected-sidecar",
+        "plugins/torch: envInjection, sidecar",
+        "The same holds for other containers beside the training one.",
+        trainer(),
+        runtime(replicated(NODE, container(), container("sidecar")), policy=_injection(NODE, "sidecar")),
+        (job(NODE, env({"PET_NNODES": "1"}, "sidecar"), env({"PET_NODE_RANK": INDEX})),),
+    ),
+    Case(
+        "injected-none",
+        "plugins/torch: envInjection without targets",
+        "Without targets, only the training container gets them.",
+        trainer(),
+        runtime(
+            replicated(NODE, container(), container("sidecar")),
+            policy={"numNodes": 1, "torch": {"envInjection": {"targets": []}}},
+        ),
+        (job(NODE, {f"{POD}.containers[sidecar].env": None}),),
+        is_pure=True,
+    ),
+    *(
+        Case(
+            f"injected-unknown-{what}",
+            f"plugins/torch: envInjection, unknown {what}",
+            f"A target of envInjection with an unknown {what} is refused.",
+            trainer(),
+            runtime(policy=_injection(*target)),
+            (Fails("envInjection"),),
+        )
+        for what, target in (("container", (NODE, "other")), ("job", ("other", "setup")))
+    ),
+)
+
+CASES = (*_PATCHES, *_asset("dataset", DATASET), *_asset("model", MODEL), *_INJECTION)
