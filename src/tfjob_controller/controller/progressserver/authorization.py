@@ -104,7 +104,7 @@ def _pod_of(status: _Status, audience: str) -> PodIdentity | None:
 
 @dataclass(frozen=True, slots=True)
 class JobsOfPods:
-    """Finds the job of a pod by the caches of pods and Jobs. `kinds` are the kinds of jobs by their apiVersion and kind."""
+    """Finds the job of a pod by the caches of pods and Jobs. `kinds` are kinds of jobs by apiVersion and kind."""
 
     pods: ObjectLookup
     jobs: ObjectLookup

@@ -170,7 +170,9 @@ class _Rates:
     """A token bucket for each key, of which the ones used longest ago are forgotten."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
-        self._new = lambda: TokenBucket(rate, burst, clock)
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
         self._lock = threading.Lock()
         self._buckets: LRUCache[Hashable, TokenBucket] = LRUCache(_BUCKETS)
 
@@ -178,5 +180,5 @@ class _Rates:
         with self._lock:
             found = self._buckets.get(key)
             if found is None:
-                found = self._buckets[key] = self._new()
+                found = self._buckets[key] = TokenBucket(self._rate, self._burst, self._clock)
             return found
