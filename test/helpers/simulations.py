@@ -23,10 +23,11 @@ def a_job(
     least: int | None = None,
     most: int | None = None,
     gpus: int = 1,
+    indexed: bool = False,
 ) -> SimJob:
     return SimJob(
         name, ms(arrival), servers, workers, workers if least is None else least, workers if most is None else most,
-        work, gpus,
+        work, gpus, indexed,
     )  # fmt: skip
 
 

@@ -81,7 +81,8 @@ def gang_of(job: SimJob, *, elastic: bool) -> Gang:
 
 
 def _members(job: SimJob) -> tuple[Member, ...]:
-    worker = Member(WORKER, job.workers, {"cpu": str(_WORKER_CPUS * job.gpus), GPU: str(job.gpus)})
+    requests = {"cpu": str(_WORKER_CPUS * job.gpus), GPU: str(job.gpus)}
+    worker = Member(WORKER, job.workers, requests, indexed=job.is_indexed)
     return (Member(SERVER, job.servers, {"cpu": "100m"}), worker) if job.servers else (worker,)
 
 

@@ -65,9 +65,9 @@ def run(options: SimulateOptions) -> int:
 def _cells_of(options: SimulateOptions) -> list[ExperimentCell]:
     shape = ClusterShape(options.nodes, options.gpus_per_node)
     if options.trace:
-        return [ExperimentCell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace)))]
+        return [ExperimentCell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace, options.kind)))]
     workload = RandomWorkload(
-        options.jobs, options.mean_arrival, options.job_workers, options.work_median, options.work_sigma
+        options.jobs, options.mean_arrival, options.job_workers, options.work_median, options.work_sigma, options.kind
     )
     return grid(workload) if options.grid else [workload_cell(shape, workload)]
 

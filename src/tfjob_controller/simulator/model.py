@@ -34,7 +34,11 @@ def ms(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """One job. `work` is in seconds of a single worker; only workers have GPUs, `gpus` each."""
+    """One job. `work` is in seconds of a single worker; only workers have GPUs, `gpus` each.
+
+    `is_indexed`: it is a TrainJob, whose nodes, here called workers, leave in the order of their indexes, the highest
+    first. Any worker of a TFJob can leave.
+    """
 
     name: str
     arrival_ms: int
@@ -44,12 +48,14 @@ class SimJob:
     max_workers: int
     work: float
     gpus: int = 1
+    is_indexed: bool = False
 
     @property
     def pods(self) -> int:
         return self.servers + self.workers
 
 
+TFJOB, TRAINJOB = "TFJob", "TrainJob"
 # The workloads behind the results in docs/simulator.md.
 MEAN_ARRIVALS = (15.0, 30.0, 60.0, 120.0)
 WORKERS = (1, 2, 4, 8)
@@ -57,7 +63,7 @@ WORKERS = (1, 2, 4, 8)
 
 @dataclass(frozen=True, slots=True)
 class RandomWorkload:
-    """Poisson arrivals; each job has one parameter server and one of the numbers of `workers`, equally often.
+    """Poisson arrivals; each job has one of the numbers of `workers`, equally often, and a TFJob a parameter server.
 
     Its work is log-normal, and proportional to its workers: `work_median` seconds for each of them. Its minimum is half
     of its workers (at least one), its maximum twice as many. Equal seeds and numbers give equal jobs.
@@ -68,6 +74,7 @@ class RandomWorkload:
     workers: tuple[int, ...] = WORKERS
     work_median: float = 120.0
     work_sigma: float = 0.8
+    kind: str = TFJOB
 
     def generate(self, seed: int) -> list[SimJob]:
         """Returns the jobs in the order of their arrivals."""
@@ -81,7 +88,9 @@ class RandomWorkload:
             workers = rng.choice(self.workers)
             work = workers * rng.lognormvariate(math.log(self.work_median), self.work_sigma)
             name = f"job-{number:0{digits}}"
-            yield SimJob(name, ms(now), 1, workers, max(workers // 2, 1), 2 * workers, work)
+            servers, is_indexed = (1, False) if self.kind == TFJOB else (0, True)
+            least, most = max(workers // 2, 1), 2 * workers
+            yield SimJob(name, ms(now), servers, workers, least, most, work, is_indexed=is_indexed)
 
 
 # Traces
@@ -92,24 +101,24 @@ _MOST_SECONDS = 1e9
 _MOST_PODS = 10_000
 
 
-def read_trace(path: str) -> list[SimJob]:
-    """Returns the jobs of a file, in the order of their arrivals. Raises SimulationError."""
+def read_trace(path: str, kind: str = TFJOB) -> list[SimJob]:
+    """Returns the jobs of a file, which are of this kind, in the order of their arrivals. Raises SimulationError."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SimulationError(f"cannot read the trace {path}: {error}") from None
     try:
-        return parse_trace(text.splitlines())
+        return parse_trace(text.splitlines(), kind)
     except SimulationError as error:
         raise SimulationError(f"{path}: {error}") from None
 
 
-def parse_trace(lines: Iterable[str]) -> list[SimJob]:
+def parse_trace(lines: Iterable[str], kind: str = TFJOB) -> list[SimJob]:
     """Does the same from the file's lines."""
     reader = csv.reader(lines)
     columns = [name.strip() for name in next(reader, [])]
     _check_columns(columns)
-    jobs = list(_jobs(reader, columns, lambda: reader.line_num))
+    jobs = list(_jobs(reader, columns, lambda: reader.line_num, kind))
     if not jobs:
         raise SimulationError("line 2: the trace has no jobs")
     return sorted(jobs, key=lambda job: job.arrival_ms)
@@ -126,17 +135,19 @@ def _check_columns(columns: Sequence[str]) -> None:
             raise SimulationError(f"line 1: the column {name!r} is missing")
 
 
-def _jobs(rows: Iterable[Sequence[str]], columns: Sequence[str], line: Callable[[], int]) -> Iterator[SimJob]:
+def _jobs(
+    rows: Iterable[Sequence[str]], columns: Sequence[str], line: Callable[[], int], kind: str
+) -> Iterator[SimJob]:
     for number, row in enumerate((each for each in rows if any(each)), start=1):
         try:
             if len(row) != len(columns):
                 raise SimulationError(f"{len(row)} values for {len(columns)} columns")
-            yield _job(number, dict(zip(columns, row, strict=True)))
+            yield _job(number, dict(zip(columns, row, strict=True)), kind)
         except SimulationError as error:
             raise SimulationError(f"line {line()}: {error}") from None
 
 
-def _job(number: int, row: Mapping[str, str]) -> SimJob:
+def _job(number: int, row: Mapping[str, str], kind: str) -> SimJob:
     workers = _count(row, "workers", 1)
     least, most = _count(row, "min", 1), _count(row, "max", 1)
     if least > workers:
@@ -147,7 +158,9 @@ def _job(number: int, row: Mapping[str, str]) -> SimJob:
     if not ms(work):
         raise SimulationError("work: must be above zero")
     servers, gpus = _count(row, "ps", 0), _count(row, "gpus per worker", 1)
-    return SimJob(f"job-{number:05}", ms(arrival), servers, workers, least, most, work, gpus)
+    if servers and kind == TRAINJOB:
+        raise SimulationError(f"ps: {servers} is not 0: a TrainJob has no parameter servers")
+    return SimJob(f"job-{number:05}", ms(arrival), servers, workers, least, most, work, gpus, kind == TRAINJOB)
 
 
 def _seconds(row: Mapping[str, str], column: str) -> float:

@@ -19,7 +19,7 @@ from tfjob_controller.flags import (
     options_of,
     read_options,
 )
-from tfjob_controller.simulator.model import IN_PLACE, POLICIES, RESTART
+from tfjob_controller.simulator.model import IN_PLACE, POLICIES, RESTART, TFJOB, TRAINJOB
 from tfjob_controller.util.commandline import UsageError
 
 TABLE, JSON = "table", "json"
@@ -91,6 +91,12 @@ class SimulateOptions:
         "",
         "CSV file of jobs that replace the random ones; columns arrival, ps, workers, min, max, work, gpus per worker. "
         "Times and work are in seconds; work is the time of a single worker.",
+    )
+    kind: str = option(
+        choice(TFJOB, TRAINJOB),
+        TFJOB,
+        "Kind of the jobs. Any worker of a TFJob can leave; a TrainJob has no parameter servers, and its nodes with the "
+        "highest indexes leave first.",
     )
     jobs: int = option(COUNT, "100", "Number of random jobs.")
     mean_arrival: float = option(DURATION, "30s", "Mean time between two arrivals (Poisson).")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tfjob_controller.simulator.cluster import gang_of
 from tfjob_controller.simulator.model import (
+    TRAINJOB,
     RandomWorkload,
     SimJob,
     SimulationError,
@@ -52,6 +55,15 @@ def test_random_jobs_have_the_requested_shape() -> None:
         (8, 4, 16),
     }
     assert {(job.servers, job.gpus) for job in jobs} == {(1, 1)}
+
+
+def test_random_trainjobs_are_the_same_jobs_without_servers() -> None:
+    """Their nodes leave from the highest index on, as the rules that the gang scheduler runs demand of their Gangs."""
+    tfjobs, trainjobs = RandomWorkload().generate(3), RandomWorkload(kind=TRAINJOB).generate(3)
+    assert trainjobs == [replace(job, servers=0, is_indexed=True) for job in tfjobs]
+    for job in trainjobs:
+        assert [member.indexed for member in gang_of(job, elastic=True).spec.members] == [True]
+    assert not any(member.indexed for job in tfjobs for member in gang_of(job, elastic=True).spec.members)
 
 
 HEADER = "arrival,ps,workers,min,max,work,gpus per worker"
@@ -105,6 +117,13 @@ def test_what_is_wrong_is_said_with_its_line_and_column(lines: list[str], words:
     with pytest.raises(SimulationError) as refused:
         parse_trace(lines)
     assert words in str(refused.value)
+
+
+def test_the_jobs_of_a_trace_can_be_trainjobs_unless_they_have_servers() -> None:
+    (job,) = parse_trace([HEADER, "0,0,2,1,4,60,1"], TRAINJOB)
+    assert job.is_indexed
+    with pytest.raises(SimulationError, match="line 2: ps: 1 is not 0: a TrainJob has no parameter servers"):
+        parse_trace([HEADER, "0,1,2,1,4,60,1"], TRAINJOB)
 
 
 def test_a_file_is_named(tmp_path: Path) -> None:
