@@ -95,8 +95,8 @@ class SimulateOptions:
     kind: str = option(
         choice(TFJOB, TRAINJOB),
         TFJOB,
-        "Kind of the jobs. Any worker of a TFJob can leave; a TrainJob has no parameter servers, and its nodes with the "
-        "highest indexes leave first.",
+        "Kind of the jobs. Any worker of a TFJob can leave; a TrainJob has no parameter servers, and its nodes with "
+        "the highest indexes leave first.",
     )
     jobs: int = option(COUNT, "100", "Number of random jobs.")
     mean_arrival: float = option(DURATION, "30s", "Mean time between two arrivals (Poisson).")
