@@ -180,7 +180,9 @@ def _sentences(names: tuple[str, ...]) -> str:
 
 def _event_rows() -> Iterator[tuple[str, str, str]]:
     _check_complete()
-    yield from ((code(phase), "Normal", f"The job's phase is {phase} now.") for phase in _PHASES)
+    for phase in _PHASES:
+        detail = ", and its reason says what it waits for" if phase == PHASE_CREATING else ""
+        yield code(phase), "Normal", f"The job's phase is {phase} now{detail}."
     yield code(PHASE_CLEAN_UP), "Warning", "The same, after the chief failed; the note says why."
     yield code(PHASE_FAILED), "Warning", "The job failed; the note says why."
     yield from ((code(reason), type_, reasons.DESCRIPTIONS[reason]) for reason, type_ in EVENTS.items())

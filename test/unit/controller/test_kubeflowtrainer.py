@@ -117,7 +117,7 @@ def test_children_come_first_then_the_record_and_then_the_status(bench: Bench) -
     assert record.body["metadata"]["resourceVersion"]
     (step,) = bench.job["status"]["jobsStatus"]
     assert step == {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
-    assert [each[1] for each in bench.events] == ["Creating", "SuccessfulCreate"]
+    assert [each[1] for each in bench.events] == ["SuccessfulCreate"]
 
 
 def test_a_job_that_runs_costs_no_request_not_even_after_a_restart_of_the_controller(bench: Bench) -> None:

@@ -201,8 +201,8 @@ def status_events(job_state: JobState, new: TrainingStatus) -> Iterator[StatusEv
     old = job_state.status
     if new.restarts > old.restarts:
         yield StatusEvent(WARNING, reasons.RESTARTED, _restart_note(job_state, new))
-    was_suspended = conditions.has_true(old.conditions, conditions.SUSPENDED)
-    if was_suspended != conditions.has_true(new.conditions, conditions.SUSPENDED):
+    was_suspended, is_suspended = (conditions.has_true(each.conditions, conditions.SUSPENDED) for each in (old, new))
+    if was_suspended != is_suspended:
         yield StatusEvent(
             NORMAL, reasons.RESUMED if was_suspended else reasons.SUSPENDED, _suspension_note(was_suspended)
         )
@@ -210,7 +210,8 @@ def status_events(job_state: JobState, new: TrainingStatus) -> Iterator[StatusEv
         yield StatusEvent(WARNING, reasons.PROGRESS_IGNORED, f"Progress is not counted: {new.progress.ignored}")
     if new.phase not in (PHASE_CLEAN_UP, PHASE_DONE, PHASE_FAILED):
         yield from _scheduling_event(old, new)
-    if new.phase != old.phase:
+    # Other events say that a job was suspended, and what a job that waits for nothing has created.
+    if new.phase != old.phase and (new.phase != PHASE_CREATING or (new.reason and not is_suspended)):
         yield phase_event(new)
 
 

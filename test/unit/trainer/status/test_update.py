@@ -275,7 +275,7 @@ def test_suspend_and_resume_have_events() -> None:
     cluster.settle()
     assert (cluster.job.status.phase, cluster.job.status.reason) == ("Running", "")
     assert not is_true(cluster, "Suspended")
-    assert [event.reason for event in cluster.events] == ["Suspended", "Creating", "Resumed", "Running"]
+    assert [event.reason for event in cluster.events] == ["Suspended", "Resumed", "Running"]
 
 
 def test_a_chief_whose_program_ends_with_an_error_as_it_is_suspended_has_not_failed() -> None:
@@ -323,7 +323,6 @@ def test_one_event_for_each_phase() -> None:
     cluster.exits("master-0", 0)
     cluster.settle()
     assert [(event.type, event.reason) for event in cluster.events] == [
-        ("Normal", "Creating"),
         ("Normal", "Running"),
         ("Normal", "CleanUp"),
         ("Normal", "Done"),
