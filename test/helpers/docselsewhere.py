@@ -115,6 +115,13 @@ ELSEWHERE = (
         r"(?s)for pod in .*/proxy/", "test/e2e/test_production.py", "in ASKED", "it sends requests to running pods"
     ),
     Elsewhere(r"(?!docker)", "test/e2e/test_production.py", 'blocks("sh")', "real nodes", "docs/production.md"),
+    Elsewhere(
+        "",
+        "test/integration/test_trainer_migration.py",
+        "section(PAGE, HEADING)",
+        "Kubeflow Trainer is installed first, and its release is downloaded",
+        "docs/trainjob-migration.md",
+    ),
     Elsewhere("", "test/e2e/test_first_hour.py", "commands(PAGE)", "programs print and fail", "docs/first-hour.md"),
     Elsewhere(
         r"python manifests/samples/gang_of_pods.py ",

@@ -12,10 +12,11 @@ from helpers.docscommands import commands, pages
 from helpers.kubectl import MANIFESTS
 
 INSTALL = (DOCS / "install.md").read_text("utf-8").partition("\n## Which overlay\n")[2].partition("\n## ")[0]
+# Those of other repositories follow `.git/`.
 PATHS = {
     (page.name, path)
     for page in (*DOCS.glob("**/*.md"), DOCS.parent / "README.md", DOCS.parent / "CHANGELOG.md")
-    for path in re.findall(r"manifests/(?:overlays|components|base)[\w./-]*[\w-]", page.read_text("utf-8"))
+    for path in re.findall(r"(?<!\.git/)manifests/(?:overlays|components|base)[\w./-]*[\w-]", page.read_text("utf-8"))
 }
 
 
