@@ -125,7 +125,7 @@ def _has_pip(folder: Path) -> bool:
 
 
 def _compile(folder: Path, unused: str) -> None:
-    """Compiles what may be imported: paths that do not match `unused`. Modules for other versions of Python do not compile, and nothing imports them."""
+    """Compiles all modules whose path does not match `unused`. Those for other versions of Python do not compile."""
     argv = [str(_python(folder)), "-m", "compileall", "-qq", "-j", "0", "-x", unused, str(folder / "lib")]
     subprocess.run(argv, capture_output=True, check=False)
 
