@@ -15,12 +15,14 @@ from helpers.controller import running_controller
 from helpers.kubectl import Kubectl
 from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH
 from helpers.kubeflowmanifests import kubeflow_runtime, replicated_job
-from helpers.kubeflowsdk import Sdk, SdkError, running_sdk
+from helpers.kubeflowsdk import Sdk, SdkError, running_sdk, sdk_variables
+from helpers.notebooks import EXAMPLES, add_kernel, execute, kernel_home, parameterized, shown
 from helpers.poll import eventually
 from helpers.realtrainjobs import PATIENCE_SECONDS
 from localcluster import images
 from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
+from localcluster.kubeflowsdk import kubeflow_sdk_python
 from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
@@ -171,3 +173,17 @@ def test_jobs_are_listed_until_they_are_deleted(user: Users) -> None:
     assert left["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == names[1]
     with pytest.raises(SdkError, match="Failed to get TrainJob"):
         user.sdk.call("get_job", name=names[0])
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last(user: Users) -> None:
+    nodes_module.load_image(user.cluster.folder, images.TORCH)
+    notebook = parameterized(EXAMPLES / "kubeflow-sdk.ipynb", namespace=user.namespace, image=images.TORCH)
+    argv = [str(kubeflow_sdk_python()), "-m", "ipykernel_launcher", "-f"]
+    with kernel_home() as home:
+        add_kernel(home, "kubeflow-sdk", argv, sdk_variables(user.cluster.kubeconfig))
+        execute(notebook, "kubeflow-sdk")
+    assert "torch-distributed torch pytorch/pytorch:" in shown(notebook, "runtimes")
+    assert shown(notebook, "train") in ("'Created'", "'Running'")
+    assert "step 500 of 500, 2 processes: loss 0.0" in shown(notebook, "logs")
+    assert shown(notebook, "wait") == "'Complete'"
+    assert shown(notebook, "delete") == "[]"

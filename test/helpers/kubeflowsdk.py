@@ -66,7 +66,7 @@ def running_sdk(kubeconfig: Path, namespace: str, folder: Path) -> Iterator[Sdk]
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=sdk_environment(kubeconfig),
+            env={**os.environ, **sdk_variables(kubeconfig)},
             text=True,
         ) as process,
     ):
@@ -77,7 +77,6 @@ def running_sdk(kubeconfig: Path, namespace: str, folder: Path) -> Iterator[Sdk]
             process.kill()
 
 
-def sdk_environment(kubeconfig: Path) -> dict[str, str]:
-    """Returns the variables of a process with the SDK: its modules come from its own environment only."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    return {**inherited, "KUBECONFIG": str(kubeconfig)}
+def sdk_variables(kubeconfig: Path) -> dict[str, str]:
+    """Returns the variables that a process with the SDK needs; it must not find the modules of this project."""
+    return {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": ""}
