@@ -1,6 +1,6 @@
-"""Builds programs, images and an environment before the tests, since that takes minutes on a cold cache. Argument: `nodes` or none.
+"""Builds programs, images and the SDK's environment before the tests, since that takes minutes on a cold cache.
 
-It ignores what cannot be built: the tests report that themselves, or are skipped.
+Argument: `nodes` or none. It ignores what cannot be built: the tests report that themselves, or are skipped.
 """
 
 from __future__ import annotations
