@@ -13,7 +13,7 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.controller import running_controller
 from helpers.kubectl import Kubectl
-from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH
+from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH, local_torch_runtime
 from helpers.kubeflowmanifests import kubeflow_runtime, replicated_job
 from helpers.kubeflowsdk import Sdk, SdkError, running_sdk, sdk_variables
 from helpers.notebooks import EXAMPLES, add_kernel, execute, kernel_home, parameterized, shown
@@ -23,7 +23,7 @@ from localcluster import images
 from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
 from localcluster.kubeflowsdk import kubeflow_sdk_python
-from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests
+from localcluster.kubeflowtrainer import install_kubeflow_crds
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
@@ -36,7 +36,7 @@ WAITING = {"func": "wait_for_a_file", "func_args": {"path": "/tmp/go"}}
 
 
 @dataclass(frozen=True, slots=True)
-class Users:
+class SdkUser:
     """A user with the SDK, and the same namespace as its administrator sees it."""
 
     cluster: Cluster
@@ -61,12 +61,12 @@ class Users:
     def let_end(self, pod: str) -> None:
         self.kubectl.must("exec", pod, "--", "touch", "/tmp/go")
 
-    def all(self, plural: str) -> list[Object]:
-        return self.cluster.api.list(f"/api/v1/namespaces/{self.namespace}/{plural}", "jobset.sigs.k8s.io/jobset-name")
+    def pods(self) -> list[Object]:
+        return self.cluster.api.list(f"/api/v1/namespaces/{self.namespace}/pods", "jobset.sigs.k8s.io/jobset-name")
 
 
 @pytest.fixture
-def user(nodes: Cluster, space: str, kubectl: Kubectl, tmp_path: Path) -> Iterator[Users]:
+def user(nodes: Cluster, space: str, kubectl: Kubectl, tmp_path: Path) -> Iterator[SdkUser]:
     """Upstream's CRDs and runtime, a runtime of the test's namespace, and a controller that works there."""
     if nodes.plane is None:
         pytest.skip("needs images that an existing cluster may not have: unset KUBECONFIG")
@@ -75,12 +75,12 @@ def user(nodes: Cluster, space: str, kubectl: Kubectl, tmp_path: Path) -> Iterat
     nodes_module.load_image(nodes.folder, images.BASE)
     nodes.api.create(f"/api/v1/namespaces/{space}/configmaps", python_map())
     nodes.api.create(f"{GROUP_PATH}/namespaces/{space}/trainingruntimes", plain_runtime())
-    nodes.api.create_if_missing(RUNTIMES_PATH, torch_runtime())
+    nodes.api.create_if_missing(RUNTIMES_PATH, local_torch_runtime())
     with (
         running_controller(nodes.kubeconfig, space, kubeflow_trainer_api=True),
         running_sdk(nodes.kubeconfig, space, tmp_path) as sdk,
     ):
-        yield Users(nodes, space, kubectl, sdk)
+        yield SdkUser(nodes, space, kubectl, sdk)
 
 
 def python_map() -> Object:
@@ -105,16 +105,7 @@ def plain_runtime() -> Object:
     }
 
 
-def torch_runtime() -> Object:
-    """Returns upstream's runtime, with images that are not pulled."""
-    (runtime,) = kubeflow_manifests(f"{RUNTIMES}/torch_distributed.yaml")
-    (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
-    # Of an image without a tag, the kubelet asks a registry each time.
-    job["template"]["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
-    return runtime
-
-
-def test_runtimes_of_the_namespace_and_of_the_cluster_are_listed(user: Users) -> None:
+def test_runtimes_of_the_namespace_and_of_the_cluster_are_listed(user: SdkUser) -> None:
     found = {each["name"]: each for each in user.sdk.call("list_runtimes")}
     assert found["plain"]["kind"] == "RuntimeKind.TRAINING_RUNTIME"
     assert found["torch-distributed"]["kind"] == "RuntimeKind.CLUSTER_TRAINING_RUNTIME"
@@ -125,7 +116,7 @@ def test_runtimes_of_the_namespace_and_of_the_cluster_are_listed(user: Users) ->
         user.sdk.call("get_runtime", name="none")
 
 
-def test_a_function_is_trained_by_torch_on_two_nodes(user: Users) -> None:
+def test_a_function_is_trained_by_torch_on_two_nodes(user: SdkUser) -> None:
     nodes_module.load_image(user.cluster.folder, images.TORCH)
     arguments = {"greeting": "hello"}
     name = user.train("torch-distributed", func="add_ranks", func_args=arguments, image=images.TORCH, num_nodes=2)
@@ -139,7 +130,7 @@ def test_a_function_is_trained_by_torch_on_two_nodes(user: Users) -> None:
     assert sorted(re.findall(r"hello from rank (\d) of 2: the sum is 1", "\n".join(logs))) == ["0", "1"]
 
 
-def test_a_log_is_followed_while_its_job_runs(user: Users) -> None:
+def test_a_log_is_followed_while_its_job_runs(user: SdkUser) -> None:
     name = user.train(**WAITING)
     job = user.await_status(name, "Running")
     assert user.sdk.call("get_job", name=name)["status"] == "Running"
@@ -152,7 +143,7 @@ def test_a_log_is_followed_while_its_job_runs(user: Users) -> None:
     assert [*user.sdk.lines("get_job_logs", name=name)] == ["waiting for /tmp/go", "done"]
 
 
-def test_a_failure_of_the_function_ends_the_wait(user: Users) -> None:
+def test_a_failure_of_the_function_ends_the_wait(user: SdkUser) -> None:
     name = user.train(func="fail")
     with pytest.raises(SdkError, match=f"RuntimeError: TrainJob {name} is Failed"):
         user.await_status(name, "Complete")
@@ -160,7 +151,7 @@ def test_a_failure_of_the_function_ends_the_wait(user: Users) -> None:
     assert [*user.sdk.lines("get_job_logs", name=name)][-1] == "ValueError: no such dataset"
 
 
-def test_jobs_are_listed_until_they_are_deleted(user: Users) -> None:
+def test_jobs_are_listed_until_they_are_deleted(user: SdkUser) -> None:
     names = [user.train(**WAITING) for _ in range(2)]
     for each in names:
         user.await_status(each, "Running")
@@ -168,14 +159,14 @@ def test_jobs_are_listed_until_they_are_deleted(user: Users) -> None:
     assert user.sdk.call("list_jobs", runtime="torch-distributed") == []
     user.sdk.call("delete_job", name=names[0])
     assert [each["name"] for each in user.sdk.call("list_jobs", runtime="plain")] == names[1:]
-    eventually(lambda: len(user.all("pods")) == 1, PATIENCE_SECONDS, 0.2)
-    (left,) = user.all("pods")
+    eventually(lambda: len(user.pods()) == 1, PATIENCE_SECONDS, 0.2)
+    (left,) = user.pods()
     assert left["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == names[1]
     with pytest.raises(SdkError, match="Failed to get TrainJob"):
         user.sdk.call("get_job", name=names[0])
 
 
-def test_the_notebook_runs_from_its_first_cell_to_its_last(user: Users) -> None:
+def test_the_notebook_runs_from_its_first_cell_to_its_last(user: SdkUser) -> None:
     nodes_module.load_image(user.cluster.folder, images.TORCH)
     notebook = parameterized(EXAMPLES / "kubeflow-sdk.ipynb", namespace=user.namespace, image=images.TORCH)
     argv = [str(kubeflow_sdk_python()), "-m", "ipykernel_launcher", "-f"]
