@@ -115,7 +115,7 @@ class KubeflowTrial:
 
 
 def local_torch_runtime() -> Object:
-    """Returns upstream's torch-distributed without pulls: of an image without a tag, a kubelet asks a registry first."""
+    """Returns upstream's torch-distributed without pulls: a kubelet asks a registry if an image has no tag."""
     (runtime,) = kubeflow_manifests(f"{RUNTIMES}/torch_distributed.yaml")
     (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
     job["template"]["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
