@@ -1,6 +1,6 @@
-"""Builds programs and images before the tests, since that takes minutes on a cold cache. Argument: `nodes` or none.
+"""Builds programs, images and the SDK's environment before the tests, since that takes minutes on a cold cache.
 
-It ignores what cannot be built: the tests report that themselves, or are skipped.
+Argument: `nodes` or none. It ignores what cannot be built: the tests report that themselves, or are skipped.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from localcluster import binaries, foreigncrds, kubeflowtrainer, prometheus, stack
+from localcluster import binaries, foreigncrds, kubeflowsdk, kubeflowtrainer, prometheus, stack
 from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
@@ -29,6 +29,7 @@ def main(wanted: list[str]) -> None:
         nodes.prepare([*images.FRAMEWORKS, images.KUBE_SCHEDULER, *stable], to_stderr, tools=_TOOLS)
         for image in own:
             images.ensure(image, to_stderr)
+        kubeflowsdk.kubeflow_sdk_python()
     binaries.ensure_all([*binaries.CONTROL_PLANE, *_TOOLS], to_stderr)
     prometheus.ensure(to_stderr)
     foreigncrds.prepare(to_stderr)

@@ -28,6 +28,7 @@ LOCKS = REPOSITORY / "hack" / "requirements"
 PARTS = ("local", "dev")
 # Most of the kubernetes package is models and an asyncio client that nothing here imports: 16 s of compiling.
 _NEVER_IMPORTED = r"/kubernetes/(aio|client/(api|models))/|/tests?/"
+_TESTS = r"/tests?/"
 
 
 class EnvironmentBuildError(Exception):
@@ -41,17 +42,29 @@ def make(folder: Path, part: str) -> None:
         _create(folder)
     if not is_current(folder, part):
         _say(f"installing the packages of hack/requirements/{part}.txt into {folder}")
-        _install(folder, ["--require-hashes", "-r", str(LOCKS / f"{part}.txt")])
-        _compile(folder)
+        _install(folder, ["--require-hashes", "-r", str(_lock(part))])
+        _compile(folder, _NEVER_IMPORTED)
     _install(folder, ["--no-deps", "--no-build-isolation", "-e", str(REPOSITORY)])
     for each in PARTS[: PARTS.index(part) + 1]:
-        _mark(folder, each).write_text(_digest(each))
+        _mark(folder, each).write_text(_digest(_lock(each)))
+
+
+def make_separate(folder: Path, lock: Path) -> None:
+    """Makes `folder` an environment with the packages of this lock and nothing else. Raises EnvironmentBuildError."""
+    mark = folder / ".ready"
+    if mark.exists() and mark.read_text() == _digest(lock):
+        return
+    _say(f"installing the packages of {lock.name} into {folder}")
+    _create(folder)
+    _install(folder, ["--require-hashes", "-r", str(lock)])
+    _compile(folder, _TESTS)
+    mark.write_text(_digest(lock))
 
 
 def is_current(folder: Path, part: str) -> bool:
     """Returns whether the environment has this part, as locked now."""
     mark = _mark(folder, part)
-    return mark.exists() and mark.read_text() == _digest(part)
+    return mark.exists() and mark.read_text() == _digest(_lock(part))
 
 
 def requirement(lock: str, name: str) -> str:
@@ -111,9 +124,9 @@ def _has_pip(folder: Path) -> bool:
     return (folder / "bin" / "pip").exists()
 
 
-def _compile(folder: Path) -> None:
-    """Compiles what may be imported. Modules for other versions of Python do not compile, and nothing imports them."""
-    argv = [str(_python(folder)), "-m", "compileall", "-qq", "-j", "0", "-x", _NEVER_IMPORTED, str(folder / "lib")]
+def _compile(folder: Path, unused: str) -> None:
+    """Compiles all modules whose path does not match `unused`. Those for other versions of Python do not compile."""
+    argv = [str(_python(folder)), "-m", "compileall", "-qq", "-j", "0", "-x", unused, str(folder / "lib")]
     subprocess.run(argv, capture_output=True, check=False)
 
 
@@ -121,8 +134,12 @@ def _mark(folder: Path, part: str) -> Path:
     return folder / f".ready-{part}"
 
 
-def _digest(part: str) -> str:
-    return hashlib.sha256((LOCKS / f"{part}.txt").read_bytes()).hexdigest()
+def _lock(part: str) -> Path:
+    return LOCKS / f"{part}.txt"
+
+
+def _digest(lock: Path) -> str:
+    return hashlib.sha256(lock.read_bytes()).hexdigest()
 
 
 def _python(folder: Path) -> Path:

@@ -34,6 +34,7 @@ LONGEST = (
     "test_log_following.py",
     "test_overlays.py",
     "test_trainjobs.py",
+    "test_kubeflow_sdk.py",
 )
 
 

@@ -12,14 +12,14 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.controller import running_controller
 from helpers.kubectl import Kubectl
-from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH
+from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH, local_torch_runtime
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
 from helpers.poll import eventually
 from helpers.realtrainjobs import PATIENCE_SECONDS
 from localcluster import images
 from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
-from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests
+from localcluster.kubeflowtrainer import install_kubeflow_crds
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
@@ -104,11 +104,7 @@ def ended_well(status: Object) -> bool:
 
 def test_torchrun_finds_its_nodes_with_upstreams_runtime(kubeflow: KubeflowJobs) -> None:
     nodes_module.load_image(kubeflow.cluster.folder, images.TORCH)
-    (runtime,) = kubeflow_manifests(f"{RUNTIMES}/torch_distributed.yaml")
-    (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
-    # Of an image without a tag, the kubelet asks a registry each time.
-    job["template"]["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
-    kubeflow.cluster.api.create_if_missing(RUNTIMES_PATH, runtime)
+    kubeflow.cluster.api.create_if_missing(RUNTIMES_PATH, local_torch_runtime())
     command = ["torchrun", "--no_python", "python3", "-c", PROGRAM]
     trainer = {"image": images.TORCH, "numNodes": 2, "numProcPerNode": 1, "command": command}
     status = kubeflow.run("torch", "torch-distributed", trainer=trainer)

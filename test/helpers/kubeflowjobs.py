@@ -15,7 +15,7 @@ from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Script
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
-from localcluster.kubeflowtrainer import install_kubeflow_crds, kubeflow_runtimes
+from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests, kubeflow_runtimes
 from localcluster.podstatus import Outcome
 from tfjob_controller.programs.manager import Manager
 
@@ -112,6 +112,14 @@ class KubeflowTrial:
 
         found: list[Object] = self.eventually(all_run)
         return found
+
+
+def local_torch_runtime() -> Object:
+    """Returns upstream's torch-distributed without pulls: a kubelet asks a registry if an image has no tag."""
+    (runtime,) = kubeflow_manifests(f"{RUNTIMES}/torch_distributed.yaml")
+    (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    job["template"]["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
+    return runtime
 
 
 @contextmanager

@@ -114,3 +114,29 @@ def test_the_environment_runs_the_python_that_made_it(tmp_path: Path, calls: Pat
     build.make(tmp_path / "environment", "local")
     python = tmp_path / "environment" / "bin" / "python"
     assert os.path.realpath(python) == os.path.realpath(sys.executable)
+
+
+def test_a_separate_environment_has_the_packages_of_its_lock_and_not_this_project(tmp_path: Path, calls: Path) -> None:
+    lock = tmp_path / "other.txt"
+    lock.write_text("rich==14.0\n")
+    folder = tmp_path / "environment"
+    for _ in range(2):
+        build.make_separate(folder, lock)
+    assert locks_of(calls) == ["other"]
+    assert "--require-hashes" in calls.read_text()
+    assert " -e " not in calls.read_text()
+    lock.write_text("rich==14.1\n")
+    build.make_separate(folder, lock)
+    assert locks_of(calls) == ["other", "other"]
+
+
+def test_a_separate_environment_that_was_not_finished_is_made_again(
+    tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "environment"
+    provide_pip(tmp_path, monkeypatch, "raise SystemExit(1)\n")
+    with pytest.raises(EnvironmentBuildError):
+        build.make_separate(folder, build.LOCKS / "local.txt")
+    provide_pip(tmp_path, monkeypatch, PIP.format(calls=calls, uv="true"))
+    build.make_separate(folder, build.LOCKS / "local.txt")
+    assert locks_of(calls) == ["local"]
