@@ -70,9 +70,13 @@ def install(packages: Iterable[str], report: Report) -> None:
             run(*argv, *missing)
 
 
-def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:
-    """Installs a minimal Debian or Ubuntu of this machine's release in `target`. Needs root; takes half a minute."""
-    mirror, suite, component = mirror_of(read_sources(), codename())
+def bootstrap(target: Path, include: Iterable[str], report: Report, suite: str = "") -> None:
+    """Installs a minimal Debian or Ubuntu of this machine's release, or of `suite`, in `target`, with these packages.
+
+    Needs root; takes half a minute. Raises LocalClusterError.
+    """
+    mirror, own_suite, component = mirror_of(read_sources(), codename())
+    suite = suite or own_suite
     report(f"fetching a minimal {suite} from this machine's apt mirror (half a minute)")
     proxy = _apt_proxy()
     # It runs in its own mount namespace, so that the mounts of debootstrap in `target` always end with it.

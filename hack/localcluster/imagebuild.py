@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from localcluster import binaries, debian
@@ -57,9 +58,14 @@ def base_inputs() -> bytes:
 
 
 def base(root: Path, parent: Path | None, report: Report) -> None:
+    system(root, _BASE_PACKAGES, DEBIAN_WASTE, report)
+
+
+def system(root: Path, packages: Sequence[str], waste: Sequence[str], report: Report, suite: str = "") -> None:
+    """Fills `root` with a Debian of this machine's release, or of `suite`, and these packages, without `waste`."""
     _check_machine(report)
-    debian.bootstrap(root, _BASE_PACKAGES, report)
-    remove(root, DEBIAN_WASTE)
+    debian.bootstrap(root, packages, report, suite)
+    remove(root, waste)
     compile_debian(root)
     # Kubernetes mounts its own file; this one names the servers of this machine.
     (root / "etc/resolv.conf").write_text("")

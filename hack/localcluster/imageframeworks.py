@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from localcluster import imagebuild
 from localcluster.binaries import HACK
-from localcluster.imagepackages import DEBIAN_WASTE, PythonPackages, digest, install_debian, remove
+from localcluster.imagepackages import COMPILE, DEBIAN_WASTE, PythonPackages, digest, install_debian, remove
 from localcluster.report import Report
 
 _LOCKS = HACK / "requirements"
@@ -19,7 +20,6 @@ _TORCH = ("python3-torch",)
 _TORCH_WASTE = (
     "usr/lib/*/dri/*",
     "usr/lib/*/libLLVM*",
-    "usr/lib/*/libz3*",
     "usr/lib/*/libmfxhw*",
     "usr/lib/*/mfx/*",
     "usr/lib/*/qt5/*",
@@ -41,9 +41,14 @@ _TORCH_WASTE = (
     "usr/share/proj/*",
     "usr/share/xml/*",
 )
+_OLDER_TORCH_WASTE = (*_TORCH_WASTE, "usr/lib/*/libz3*")
 # Python 3.11 omits zero among the values of a flag, which this torch does not expect: torchrun would not start.
 _TORCHRUN = "/usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
 _TORCHRUN_FIX = f"sed -i 's/for s in Std:/for s in (Std.NONE, *Std):/' {_TORCHRUN}"
+# The first release of Debian whose torch is new enough for Hugging Face's transformers.
+_TRIXIE = "trixie"
+_TRIXIE_PACKAGES = ("python3", "ca-certificates", *_TORCH)
+_TRIXIE_WASTE = (*DEBIAN_WASTE, *_TORCH_WASTE)
 _MPI = ("openmpi-bin", "openssh-server", "openssh-client", "python3-mpi4py")
 # An image must not contain a host key, since all its containers would share it.
 _MPI_WASTE = ("etc/ssh/ssh_host_*",)
@@ -79,13 +84,33 @@ def xgboost(root: Path, parent: Path | None, report: Report) -> None:
 
 
 def torch_inputs() -> bytes:
-    return repr((_TORCH, _TORCH_WASTE, _TORCHRUN_FIX, DEBIAN_WASTE)).encode()
+    return repr((_TORCH, _OLDER_TORCH_WASTE, _TORCHRUN_FIX, DEBIAN_WASTE)).encode()
 
 
 def torch(root: Path, parent: Path | None, report: Report) -> None:
     """Adds Debian's torch with gloo and torchrun, since the wheels for Linux require gigabytes of CUDA."""
     report("fetching torch and its dependencies from this machine's apt mirror (about 240 MB)")
-    install_debian(root, parent, _TORCH, _TORCH_WASTE, _TORCHRUN_FIX)
+    install_debian(root, parent, _TORCH, _OLDER_TORCH_WASTE, _TORCHRUN_FIX)
+
+
+def trixie_inputs() -> bytes:
+    return repr((_TRIXIE, _TRIXIE_PACKAGES, _TRIXIE_WASTE, COMPILE)).encode()
+
+
+def trixie(root: Path, parent: Path | None, report: Report) -> None:
+    """Fills a newer Debian with its torch."""
+    report("fetching torch 2.6 and its dependencies from this machine's apt mirror (about 300 MB)")
+    imagebuild.system(root, _TRIXIE_PACKAGES, _TRIXIE_WASTE, report, _TRIXIE)
+
+
+def transformers_inputs() -> bytes:
+    return digest([_LOCKS / "transformers.txt"]) + repr(_PYTHON_WASTE).encode()
+
+
+def transformers(root: Path, parent: Path | None, report: Report) -> None:
+    """Adds Hugging Face's transformers, and Kubeflow's SDK. The lock omits what Debian's torch brings."""
+    report("fetching the wheels of transformers (about 40 MB)")
+    _python(root, parent, "transformers", _PYTHON_WASTE, "--no-deps")
 
 
 def mpi_inputs() -> bytes:
@@ -100,8 +125,8 @@ def mpi(root: Path, parent: Path | None, report: Report) -> None:
     (root / "run/sshd").mkdir(parents=True, mode=0o755)
 
 
-def _python(root: Path, parent: Path | None, name: str, waste: Sequence[str]) -> None:
+def _python(root: Path, parent: Path | None, name: str, waste: Sequence[str], *options: str) -> None:
     with PythonPackages(root, parent) as packages:
-        packages.install(["--require-hashes", "--requirement", str(_LOCKS / f"{name}.txt")])
+        packages.install([*options, "--require-hashes", "--requirement", str(_LOCKS / f"{name}.txt")])
         remove(packages.folder, waste)
         packages.compile()

@@ -51,14 +51,16 @@ _PYTHON = {"PATH": _PATH, "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDON
 PAUSE, BASE = "localhost/pause", "localhost/base"
 TENSORFLOW, TORCH, JAX = "localhost/tensorflow", "localhost/torch", "localhost/jax"
 XGBOOST, MPI = "localhost/xgboost", "localhost/mpi"
-FRAMEWORKS = (TENSORFLOW, TORCH, JAX, XGBOOST, MPI)
+TRANSFORMERS = "localhost/transformers"
+FRAMEWORKS = (TENSORFLOW, TORCH, JAX, XGBOOST, MPI, TRANSFORMERS)
 CONTROLLER, INITIALIZER = "localhost/tfjob-controller", "localhost/tfjob-initializer"
 KUBE_SCHEDULER = "localhost/kube-scheduler"
 _RUNTIME, _STORAGE = "localhost/tfjob-controller-runtime", "localhost/tfjob-initializer-runtime"
+_TRIXIE = "localhost/trixie"
 
 
-def _framework(build: _Build, inputs: _Inputs) -> Recipe:
-    return Recipe(build, inputs, archive.Settings(command=("python3",), environment=_PYTHON), parent=BASE)
+def _framework(build: _Build, inputs: _Inputs, parent: str = BASE) -> Recipe:
+    return Recipe(build, inputs, archive.Settings(command=("python3",), environment=_PYTHON), parent=parent)
 
 
 RECIPES = {
@@ -71,6 +73,8 @@ RECIPES = {
     JAX: _framework(imageframeworks.jax, imageframeworks.jax_inputs),
     XGBOOST: _framework(imageframeworks.xgboost, imageframeworks.xgboost_inputs),
     MPI: _framework(imageframeworks.mpi, imageframeworks.mpi_inputs),
+    _TRIXIE: Recipe(imageframeworks.trixie, imageframeworks.trixie_inputs, archive.Settings(environment=_PYTHON)),
+    TRANSFORMERS: _framework(imageframeworks.transformers, imageframeworks.transformers_inputs, _TRIXIE),
     _RUNTIME: Recipe(imagebuild.runtime, imagebuild.runtime_inputs, archive.Settings(environment=_PYTHON), parent=BASE),
     CONTROLLER: Recipe(
         imagebuild.controller,
