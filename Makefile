@@ -123,6 +123,10 @@ demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes e
 demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while it trains, and count the repeated steps
 	@$(PY) -m demo.elastic $(if $(KEEP),--keep)
 
+.PHONY: demo-transformers
+demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the progress, remaining time and loss that it reports
+	@$(PY) -m demo.transformers $(if $(KEEP),--keep)
+
 .PHONY: chaos
 chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run
 	@$(PY) -m chaos.jobs

@@ -44,13 +44,14 @@ class Farewell:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """One demo. `run` gets the image and returns whether all checks hold."""
+    """One demo. `run` gets the image and returns whether all checks hold. `reports`: programs report their progress."""
 
     program: str
     description: str
     image: Image
     run: Callable[[Stage, Screen, str], bool]
     farewell: Callable[[Stage], Farewell]
+    reports: bool = False
 
 
 def perform(play: Play) -> int:
@@ -60,7 +61,7 @@ def perform(play: Play) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # like Ctrl-C
     try:
-        with open_stage(ROOT, arguments.keep, screen, play.image.default) as stage:
+        with open_stage(ROOT, arguments.keep, screen, play.image.default, reports=play.reports) as stage:
             passed = play.run(stage, screen, arguments.image)
             _say_farewell(stage, screen, play.farewell(stage))
     except (DemoError, KubectlError) as error:

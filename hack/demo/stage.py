@@ -8,11 +8,13 @@ too.
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from demo.crds import CRDS, apply_crds
 from demo.follow import DemoError
@@ -20,6 +22,7 @@ from demo.kubectl import Kubectl, KubectlError
 from demo.ready import wait_ready
 from demo.screen import Screen
 from localcluster import binaries, images, nodes, ports, process, stack, state
+from localcluster.api import Api
 from localcluster.errors import LocalClusterError
 from localcluster.process import Identity
 
@@ -51,14 +54,19 @@ class Stage:
 
 
 @contextmanager
-def open_stage(root: Path, keep: bool, screen: Screen, image: str = images.TENSORFLOW) -> Iterator[Stage]:
-    """Yields a cluster with CRDs and controller, and with the image on its nodes. Raises `DemoError` in one line."""
+def open_stage(
+    root: Path, keep: bool, screen: Screen, image: str = images.TENSORFLOW, *, reports: bool = False
+) -> Iterator[Stage]:
+    """Yields a cluster with CRDs and controller, and with the image on its nodes. Raises `DemoError` in one line.
+
+    `reports` starts the controller's progress server.
+    """
     try:
         with _cluster(keep, screen, image) as cluster:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), cluster.kubeconfig, NAMESPACE)
             screen.step(f"kubectl apply -f {CRDS}")
             screen.output(apply_crds(kubectl, root))
-            with _controller(cluster, keep, screen) as (address, stays):
+            with _controller(cluster, keep, screen, reports=reports) as (address, stays):
                 yield Stage(kubectl, cluster.nodes, stays, address, _end_command(cluster))
     except LocalClusterError as error:
         raise DemoError(str(error)) from error
@@ -138,7 +146,7 @@ def _ending(end: Callable[[], None], keep: bool, was_there: bool) -> Iterator[No
 
 
 @contextmanager
-def _controller(cluster: Cluster, keep: bool, screen: Screen) -> Iterator[tuple[str, bool]]:
+def _controller(cluster: Cluster, keep: bool, screen: Screen, *, reports: bool) -> Iterator[tuple[str, bool]]:
     """Starts `tfjob-controller run` and waits until it is ready; yields its address and whether it remains.
 
     `cluster-down` finds it by its mark.
@@ -146,9 +154,11 @@ def _controller(cluster: Cluster, keep: bool, screen: Screen) -> Iterator[tuple[
     was_there = end_controllers(cluster.folder)
     log = cluster.folder / "logs" / "tfjob-controller.log"
     state.make_private(log.parent)
-    with ports.reserve(1) as (port,):
+    host = _address_for_pods(cluster.kubeconfig)
+    with ports.reserve(2, host) as (port, reports_port):
         address = f"127.0.0.1:{port}"
         flags = ["--kubeconfig", str(cluster.kubeconfig), *_serving(address)]
+        flags += _taking_reports(f"{host}:{reports_port}") if reports else []
         screen.step("tfjob-controller run" + ("   (replaces that of an earlier demo)" if was_there else ""))
         screen.detail(f"log: {log}")
         begin = log.stat().st_size if log.exists() else 0
@@ -163,6 +173,19 @@ def _controller(cluster: Cluster, keep: bool, screen: Screen) -> Iterator[tuple[
 
 def _serving(address: str) -> list[str]:
     return ["--metrics-bind-address", address, "--health-probe-bind-address", address]
+
+
+def _taking_reports(address: str) -> list[str]:
+    return ["--progress-server", "--progress-server-bind-address", address, f"--progress-server-url=https://{address}"]
+
+
+def _address_for_pods(kubeconfig: Path) -> str:
+    """Returns the address of this machine in the network of the API server, where pods can reach the controller."""
+    server = urlsplit(Api.from_kubeconfig(kubeconfig).server)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
+        # Nothing is sent: the kernel only chooses the address.
+        unconnected.connect((server.hostname, server.port or 443))
+        return str(unconnected.getsockname()[0])
 
 
 def _stop_controller(identity: Identity, screen: Screen) -> None:

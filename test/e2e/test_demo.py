@@ -111,6 +111,20 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
 
 
 @pytest.mark.long
+def test_the_trainer_of_transformers_reports_its_progress(start: Start) -> None:
+    output = start(module="demo.transformers").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
+    for words in (
+        "✓ the job ended Done/SUCCESS: node-0 succeeded",
+        "✓ it reported ",
+        " 100 %",
+        "✓ it reported a loss of ",
+    ):
+        assert words in output, output
+    assert re.search(r"^ +Progress +\[#+-+\] \d+ %, about \d+s left$", output, re.MULTILINE), output
+    assert "✗" not in output
+
+
+@pytest.mark.long
 def test_an_elastic_job_is_resized_while_it_trains(start: Start) -> None:
     output = start(module="demo.elastic").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
     for words in (

@@ -25,6 +25,7 @@ from tfjob_controller.trainer.state.restarts import next_restart_counts
 # Events are read for this many waiting replicas; the others usually have the same cause.
 MAX_REPLICAS_WITH_EVENTS = 3
 MAX_EVENTS = 20
+_BAR_LENGTH = 20
 
 
 class ReplicaRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,6 +67,8 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     ready: dict[str, str]
     workers: str
     progress: str
+    progress_percentage: int | None
+    metrics: dict[str, str]
     hints: list[str]
     replicas: list[ReplicaRow]
     conditions: list[JobCondition]
@@ -85,8 +88,17 @@ def summary(description: Description) -> dict[str, str]:
         "Reason": description.reason,
         "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
         "Workers": description.workers,
-        "Progress": description.progress,
+        "Progress": _bar(description.progress_percentage) + description.progress,
+        "Metrics": ", ".join(f"{name} {float(value):.6g}" for name, value in description.metrics.items()),
     }
+
+
+def _bar(percentage: int | None) -> str:
+    """Returns `[########------------] ` for 40; empty if the percentage is not known."""
+    if percentage is None:
+        return ""
+    done = _BAR_LENGTH * percentage // 100
+    return f"[{'#' * done}{'-' * (_BAR_LENGTH - done)}] "
 
 
 # Reads the events about the object with a UID, of one type unless that is empty.
@@ -111,6 +123,8 @@ def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) ->
         ready=status.ready,
         workers=_workers(job),
         progress=_progress(job),
+        progress_percentage=_percentage(job),
+        metrics={} if isinstance(job, TFJob) else {each.name: each.value for each in job.status.metrics},
         hints=job_hints(job),
         replicas=[_row(view, counts) for view in views],
         conditions=list(job.status.conditions),
@@ -140,6 +154,13 @@ def _progress(job: AnyJob) -> str:
         return ""
     of = f" of {progress.total}" if progress.total else ""
     return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
+
+
+def _percentage(job: AnyJob) -> int | None:
+    """Returns how much of the training is done, if the program reports it."""
+    if isinstance(job, TFJob) or job.status.trainer_status is None:
+        return None
+    return job.status.trainer_status.progress_percentage
 
 
 def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:

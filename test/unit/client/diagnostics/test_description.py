@@ -9,14 +9,19 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
+from helpers.trainmanifests import trainjob
+from helpers.trainworld import decoded_train
 from tfjob_controller.api.common.core import PodAnnotations
+from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.trainjob.types import Metric
 from tfjob_controller.client.diagnostics.description import (
     MAX_EVENTS,
     MAX_REPLICAS_WITH_EVENTS,
     Description,
     ReplicaRow,
     describe,
+    summary,
 )
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.reader import Event, EventSeries
@@ -152,6 +157,26 @@ def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() 
     cluster.job = replace(cluster.job, status=replace(cluster.job.status, scaling=scaling))
     assert described(cluster).workers == "3 (from 2 to 6, InPlace), 2 requested: capacity for b"
     assert described(running_world()).workers == described(running_world()).progress == ""
+
+
+@pytest.mark.parametrize(
+    ("percentage", "words"),
+    [
+        (None, "40 %, about 5m left"),
+        (0, "[--------------------] 40 %, about 5m left"),
+        (49, "[#########-----------] 40 %, about 5m left"),
+        (100, "[####################] 40 %, about 5m left"),
+    ],
+)
+def test_what_a_trainjob_has_reported_is_a_bar_and_its_metrics(percentage: int | None, words: str) -> None:
+    job = decoded_train(trainjob())
+    metrics = (Metric("loss", "0.00949336439371109"), Metric("step", "1200"), Metric("grad_norm", "NaN"))
+    report = TrainerStatus(progress_percentage=percentage)
+    status = replace(job.status, progress="40 %, about 5m left", metrics=metrics, trainer_status=report)
+    description = describe(replace(job, status=status), (), no_events)
+    assert summary(description)["Progress"] == words
+    assert summary(description)["Metrics"] == "loss 0.00949336, step 1200, grad_norm nan"
+    assert description.metrics["loss"] == "0.00949336439371109"
 
 
 def test_workers_that_are_left_after_others_have_gone_are_shown_under_their_own_names() -> None:
