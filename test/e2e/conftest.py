@@ -35,6 +35,7 @@ LONGEST = (
     "test_overlays.py",
     "test_trainjobs.py",
     "test_kubeflow_sdk.py",
+    "test_progress_reports.py",
 )
 
 
