@@ -53,6 +53,24 @@
     search.addEventListener("input", () => { for (const line of log.children) mark(line); });
     open();
   }
+  // The form of a new job may be edited while an answer is on its way. That answer would undo the edit, so it is
+  // dropped, and asked for again when the person leaves the field.
+  const FORM = "newjob";
+  const sent = new WeakMap();
+  const fieldsOf = (form) => new URLSearchParams(new FormData(form)).toString();
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const form = document.getElementById(FORM);
+    if (form && form.contains(event.detail.elt)) sent.set(event.detail.xhr, fieldsOf(form));
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const form = document.getElementById(FORM), before = sent.get(event.detail.xhr);
+    if (!form || before === undefined || before === fieldsOf(form)) return;
+    event.detail.shouldSwap = false;
+    const isText = document.activeElement === document.getElementById("new-yaml");
+    const button = form.querySelector(`button[value="${isText ? "read" : "write"}"]`);
+    form.addEventListener("focusout", () => button.click(), { once: true });
+  });
+
   const CHART_SECONDS = 5;
   const CHART_HEIGHT = 180;
 
