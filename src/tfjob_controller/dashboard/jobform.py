@@ -57,7 +57,7 @@ class JobForm:
         metadata, spec = _mapping(manifest, "metadata", "name"), _mapping(manifest, "spec", "")
         bounds, low, high = _BOUNDS[kind]
         elastic = _mapping(spec, bounds, "minimum")
-        form = {
+        form: dict[str, Any] = {
             "name": _string(metadata, "name", "name"),
             "namespace": _string(metadata, "namespace", "namespace"),
             "gang": _flag(_mapping(spec, "gang", "gang"), "enabled", "gang"),
@@ -141,7 +141,7 @@ def kind_of(manifest: Mapping[str, Any]) -> str:
 
 def new_manifest(kind: str) -> Manifest:
     """The manifest with which an empty form begins."""
-    spec: Manifest = {"trainer": {}}
+    spec: Manifest = {"numNodes": 1}
     if kind == "TFJob":
         spec = {"replicaSpecs": [{"tfReplicaType": "MASTER", "replicas": 1}]}
         _made_container(spec["replicaSpecs"][0])
@@ -241,8 +241,8 @@ def _made_container(replica: Manifest) -> Manifest:
     if not pod.get("containers"):
         pod["containers"] = []
     pod["containers"].append({"name": _CONTAINER})
-    found = pod["containers"][-1]
-    return found
+    made: Manifest = pod["containers"][-1]
+    return made
 
 
 def _put_workers(replicas: list[Any], count: int) -> None:

@@ -1,4 +1,4 @@
-"""The texts of the form for a new job: what a person types, what is wrong with it, and which field an error is about."""
+"""The texts of the form for a new job: what a person types, what is wrong with it, and which field an error names."""
 
 from __future__ import annotations
 

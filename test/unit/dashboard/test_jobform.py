@@ -28,7 +28,7 @@ from tfjob_controller.kube.errors import ApiError
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
 HOSTILE = "<script>'\"`"
 printable = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), max_size=20)
-words = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=12), max_size=4)
+words = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=12), max_size=4)
 
 
 def numbers(least: int = 1) -> st.SearchStrategy[int]:

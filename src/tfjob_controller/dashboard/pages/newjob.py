@@ -107,7 +107,7 @@ async def new_job(request: Request) -> Response:
 
 def _first_manifest(request: Request, user: User) -> Manifest:
     if original := request.query_params.get("from", ""):
-        kind, namespace, name = (original.split("/") + ["", "", ""])[:3]
+        kind, namespace, name = [*original.split("/"), "", ""][:3]
         kinds_named(kind)
         return cloned(user.client.job(name, kind, namespace).manifest)
     kind = request.query_params.get("kind", "")

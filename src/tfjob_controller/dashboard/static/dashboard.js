@@ -65,10 +65,11 @@
   document.addEventListener("htmx:beforeSwap", (event) => {
     const form = document.getElementById(FORM), before = sent.get(event.detail.xhr);
     if (!form || before === undefined || before === fieldsOf(form)) return;
+    const side = event.detail.requestConfig.elt;
+    const action = { "new-form": "write", "new-yaml": "read" }[side.id];
+    if (!action || !side.contains(document.activeElement)) return;
     event.detail.shouldSwap = false;
-    const isText = document.activeElement === document.getElementById("new-yaml");
-    const button = form.querySelector(`button[value="${isText ? "read" : "write"}"]`);
-    form.addEventListener("focusout", () => button.click(), { once: true });
+    form.addEventListener("focusout", () => form.querySelector(`button[value="${action}"]`).click(), { once: true });
   });
 
   const CHART_SECONDS = 5;
