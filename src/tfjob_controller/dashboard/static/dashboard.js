@@ -66,10 +66,10 @@
     const form = document.getElementById(FORM), before = sent.get(event.detail.xhr);
     if (!form || before === undefined || before === fieldsOf(form)) return;
     const side = event.detail.requestConfig.elt;
-    const action = { "new-form": "write", "new-yaml": "read" }[side.id];
-    if (!action || !side.contains(document.activeElement)) return;
+    const isWhole = side === form;  // a button was pressed, and its answer is out of date
+    if (!isWhole && !side.contains(document.activeElement)) return;
     event.detail.shouldSwap = false;
-    form.addEventListener("focusout", () => form.querySelector(`button[value="${action}"]`).click(), { once: true });
+    if (!isWhole) form.addEventListener("focusout", () => side.dispatchEvent(new Event("change")), { once: true });
   });
 
   const CHART_SECONDS = 5;
