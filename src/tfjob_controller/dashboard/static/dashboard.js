@@ -57,19 +57,20 @@
   // dropped, and asked for again when the person leaves the field.
   const FORM = "newjob";
   const sent = new WeakMap();
-  const fieldsOf = (form) => new URLSearchParams(new FormData(form)).toString();
+  // A side is the fieldset of the form, the text area of the YAML, or for a button the whole form.
+  const fieldsOf = (side) => JSON.stringify([...(side.elements || [side])].map((each) => [each.name, each.value]));
   document.addEventListener("htmx:beforeRequest", (event) => {
-    const form = document.getElementById(FORM);
-    if (form && form.contains(event.detail.elt)) sent.set(event.detail.xhr, fieldsOf(form));
+    const form = document.getElementById(FORM), side = event.detail.elt;
+    if (form && form.contains(side)) sent.set(event.detail.xhr, fieldsOf(side));
   });
   document.addEventListener("htmx:beforeSwap", (event) => {
     const form = document.getElementById(FORM), before = sent.get(event.detail.xhr);
-    if (!form || before === undefined || before === fieldsOf(form)) return;
     const side = event.detail.requestConfig.elt;
-    const isWhole = side === form;  // a button was pressed, and its answer is out of date
-    if (!isWhole && !side.contains(document.activeElement)) return;
+    if (!form || before === undefined || before === fieldsOf(side)) return;
     event.detail.shouldSwap = false;
-    if (!isWhole) form.addEventListener("focusout", () => side.dispatchEvent(new Event("change")), { once: true });
+    // A side that has lost the focus has already asked again.
+    if (side === form || !side.contains(document.activeElement)) return;
+    form.addEventListener("focusout", () => side.dispatchEvent(new Event("change")), { once: true });
   });
 
   const CHART_SECONDS = 5;
