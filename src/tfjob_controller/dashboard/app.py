@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.feeds import Feeds
 from tfjob_controller.dashboard.guard import Guard
-from tfjob_controller.dashboard.pages import cluster, job, jobs, queue, rendering
+from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -47,6 +47,8 @@ def create_app(logins: Logins, hosts: Sequence[str], clock: Clock, *, is_secure:
             Route("/metrics/{namespace}/{kind}/{name}", job.metrics),
             Route("/logs/{namespace}/{kind}/{name}", job.log_events),
             Route("/jobs/{namespace}/{kind}/{name}/{action}", job.change, methods=["POST"]),
+            Route("/new", newjob.new_job_page),
+            Route("/new", newjob.new_job, methods=["POST"]),
             Route("/queue", queue.queue_page),
             Route("/cluster", cluster.cluster_page),
             Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),

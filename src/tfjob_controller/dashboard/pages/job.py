@@ -147,6 +147,8 @@ def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     if user.may("patch", resource, job.namespace) and not ended:
         found.add("resume" if job.snapshot.job.spec.suspend else "suspend")
         found.add("scale")
+    if user.may("create", resource, job.namespace):
+        found.add("clone")
     if user.may("delete", resource, job.namespace):
         found.add("delete")
     return frozenset(found)

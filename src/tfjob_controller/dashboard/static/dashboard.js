@@ -53,6 +53,26 @@
     search.addEventListener("input", () => { for (const line of log.children) mark(line); });
     open();
   }
+  // The form of a new job may be edited while an answer is on its way. That answer would undo the edit, so it is
+  // dropped, and asked for again when the person leaves the field.
+  const FORM = "newjob";
+  const sent = new WeakMap();
+  // A side is the fieldset of the form, the text area of the YAML, or for a button the whole form.
+  const fieldsOf = (side) => JSON.stringify([...(side.elements || [side])].map((each) => [each.name, each.value]));
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const form = document.getElementById(FORM), side = event.detail.elt;
+    if (form && form.contains(side)) sent.set(event.detail.xhr, fieldsOf(side));
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const form = document.getElementById(FORM), before = sent.get(event.detail.xhr);
+    const side = event.detail.requestConfig.elt;
+    if (!form || before === undefined || before === fieldsOf(side)) return;
+    event.detail.shouldSwap = false;
+    // A side that has lost the focus has already asked again.
+    if (side === form || !side.contains(document.activeElement)) return;
+    form.addEventListener("focusout", () => side.dispatchEvent(new Event("change")), { once: true });
+  });
+
   const CHART_SECONDS = 5;
   const CHART_HEIGHT = 180;
 

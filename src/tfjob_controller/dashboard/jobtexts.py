@@ -1,0 +1,177 @@
+"""The texts of the form for a new job: what a person types, what is wrong with it, and which field an error names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import yaml
+
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.dashboard.jobform import KINDS, FormError, JobForm, Manifest, plain_copy
+from tfjob_controller.kube.config.plainconfig import load_yaml
+from tfjob_controller.kube.errors import ApiError
+
+MAX_YAML = 200_000
+FIELDS = tuple(each.name for each in fields(JobForm))
+LABELS = {
+    "kind": "Kind",
+    "name": "Name",
+    "namespace": "Namespace",
+    "image": "Image",
+    "command": "Command",
+    "framework": "Framework",
+    "nodes": "Nodes",
+    "gpus": "GPUs of each node",
+    "gang": "Gang",
+    "minimum": "At least",
+    "maximum": "At most",
+}
+# The longest text of each field. A number has at most as many digits.
+_MAX_TEXT = {"name": 253, "namespace": 63, "image": 1000, "command": 50_000, "framework": 63}
+_MAX_NODES = {"TFJob": 1000, "TrainJob": 5000}
+_MAX_GPUS = 1024
+_GANGS = {"": None, "yes": True, "no": False}
+_NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# The names by which messages of the API server and of this operator call the fields. The first in the text counts.
+_NAMED = (
+    ("namespace", r"metadata\.namespace|\bnamespaces?\b"),
+    ("name", r"metadata\.(?:name|generateName)|already exists|\bgenerateName\b"),
+    ("minimum", r"\bmin(?:Nodes|Workers)\b|\belasticPolicy\b|\bautoscaling\b"),
+    ("maximum", r"\b(?:spec\.)?(?:elasticPolicy\.|autoscaling\.)?max(?:Nodes|Workers)\b"),
+    ("gang", r"\b(?:spec\.)?gang\b"),
+    ("framework", r"\b(?:spec\.)?framework\b"),
+    ("nodes", r"\b(?:spec\.)?(?:trainer\.)?numNodes\b|\breplicas\b"),
+    ("gpus", r"nvidia\.com/gpu|\bresourcesPerNode\b|\bresources\b"),
+    ("image", r"(?:\.|\b)image\b(?!s)"),
+    ("command", r"\bcommand\b"),
+    ("kind", r"\bapiVersion\b"),
+)
+_QUOTED_NAME = re.compile(r'"[^"]*" (?=is invalid|already|is forbidden)')
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """Sentences by field; those of no field, which are shown above the YAML, have the key "yaml"."""
+
+    by_field: Mapping[str, str]
+
+    def of(self, field: str) -> str:
+        return self.by_field.get(field, "")
+
+
+NO_PROBLEMS = Problems({})
+
+
+class TextError(Exception):
+    """What was typed cannot be a job."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(problems.values()))
+        self.problems = Problems(problems)
+
+
+def texts_of(form: JobForm) -> dict[str, str]:
+    """The text of each field. `form_of` is the way back."""
+    found = {name: getattr(form, name) for name in FIELDS}
+    numbers = {name: str(each) for name, each in found.items() if isinstance(each, int) and name != "gang"}
+    gang = next(text for text, value in _GANGS.items() if value is form.gang)
+    texts = {name: each for name, each in found.items() if isinstance(each, str)}
+    return dict.fromkeys(FIELDS, "") | texts | numbers | {"gang": gang, "command": shlex.join(form.command)}
+
+
+def form_of(texts: Mapping[str, str]) -> JobForm:
+    """Raises `TextError` with a sentence for each field that is wrong."""
+    given = {name: texts.get(name, "").replace("\r\n", "\n") for name in FIELDS}
+    problems: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    if given["kind"] not in KINDS:
+        raise TextError({"kind": f"Kind: is unknown; choose {' or '.join(KINDS)}."})
+    for name, text in given.items():
+        try:
+            values[name] = _value(name, text, given["kind"])
+        except ValueError as error:
+            problems[name] = f"{LABELS[name]}: {error}"
+    if problems:
+        raise TextError(problems)
+    return JobForm(**values)
+
+
+def _value(name: str, text: str, kind: str) -> Any:
+    """The value of a field. Raises ValueError with what is wrong and the remedy."""
+    if len(text) > (limit := _MAX_TEXT.get(name, 20)):
+        raise ValueError(f"has more than {limit} characters; shorten it.")
+    if _NOT_TEXT.search(text):
+        raise ValueError("has control characters; remove them.")
+    if name == "gang":
+        if text not in _GANGS:
+            raise ValueError("is unknown; choose one of the list.")
+        return _GANGS[text]
+    if name == "command":
+        return _command(text)
+    if name in ("nodes", "gpus", "minimum", "maximum"):
+        least = 0 if name == "gpus" or (kind, name) == ("TFJob", "nodes") else 1
+        return _whole(text.strip(), least, _MAX_GPUS if name == "gpus" else _MAX_NODES[kind], (kind, name))
+    text = text.strip()
+    if name == "framework" and kind == "TFJob" and text:
+        raise ValueError("a TFJob always runs TensorFlow; leave it empty, or choose the kind TrainJob.")
+    if "\n" in text or (name in ("image", "framework") and " " in text):
+        raise ValueError("has spaces or line breaks; remove them.")
+    return text
+
+
+def _whole(text: str, least: int, most: int, field: tuple[str, str]) -> int | None:
+    if not text and field != ("TFJob", "nodes"):
+        return None
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        remedy = " (0 for a master alone)" if field == ("TFJob", "nodes") else ", or leave it empty"
+        raise ValueError(f"must be a whole number from {least} to {most}; give one{remedy}.")
+    return int(text)
+
+
+def _command(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        raise ValueError("has a quotation mark or backslash without its end; add it.") from None
+
+
+def manifest_of(text: str) -> Manifest:
+    """The manifest of a YAML text; empty for an empty one. Raises `FormError`."""
+    if len(text) > MAX_YAML:
+        raise FormError("yaml", f"The YAML has more than {MAX_YAML} characters; shorten it, or use kubectl.")
+    try:
+        found = load_yaml(text.encode())
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or "the text is not one YAML document"
+        raise FormError("yaml", f"The YAML cannot be read: {where}{problem}; correct it.") from None
+    if found is not None and not isinstance(found, dict):
+        raise FormError("yaml", "The YAML is not a mapping; it must begin with apiVersion and kind.")
+    return plain_copy(found or {})
+
+
+def yaml_of(manifest: Manifest) -> str:
+    return str(yaml.dump(manifest, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=100))
+
+
+def problems_of(error: ApiError | ClientError, words: str) -> Problems:
+    """The answer of a dry run at the fields that it names. `words` is its whole message."""
+    refusal = error.api_error if isinstance(error, ClientError) else error
+    found: dict[str, str] = {}
+    for path, message in refusal.causes if refusal is not None else ():
+        field = field_named(path) or field_named(message) or "yaml"
+        sentence = f"{path}: {message}" if path and path != "<nil>" else message
+        found[field] = f"{found[field]}; {sentence}" if field in found else sentence
+    return Problems(found or {field_named(words) or "yaml": words})
+
+
+def field_named(text: str) -> str:
+    """The field of the form that a path or a message names first; empty if it names none."""
+    text = _QUOTED_NAME.sub("", text[:5000])
+    matches = [(match.start(), field) for field, words in _NAMED if (match := re.search(words, text))]
+    return min(matches)[1] if matches else ""

@@ -1,0 +1,162 @@
+"""The page of a new job: a form beside its YAML, each written from the other, and the server's dry run.
+
+The YAML is what is created. A form whose values differ from it is not sent: the person says first which of them holds.
+The page works without scripts: then buttons do what otherwise happens at each change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.job import Job
+from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.dashboard.guard import CSRF_FIELD, CSRF_HEADER, is_token_of
+from tfjob_controller.dashboard.jobform import (
+    KINDS,
+    FormError,
+    JobForm,
+    Manifest,
+    cloned,
+    kind_of,
+    new_manifest,
+    plain_copy,
+)
+from tfjob_controller.dashboard.jobtexts import (
+    FIELDS,
+    NO_PROBLEMS,
+    Problems,
+    TextError,
+    form_of,
+    manifest_of,
+    problems_of,
+    texts_of,
+    yaml_of,
+)
+from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.users import User
+from tfjob_controller.kube.errors import ApiError
+
+_DIFFERENT = (
+    "The form and the YAML differ. Press Write to YAML to keep what the form says, or Read from YAML to keep what the "
+    "YAML says, and try again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What the page shows."""
+
+    texts: Mapping[str, str]
+    yaml: str
+    problems: Problems = NO_PROBLEMS
+    good: str = ""
+
+
+async def new_job_page(request: Request) -> Response:
+    """An empty form, or with `from=KIND/NAMESPACE/NAME` one that is filled from an existing job."""
+    user = rendering.user_of(request)
+    try:
+        manifest = await asyncio.to_thread(_first_manifest, request, user)
+        texts = texts_of(JobForm.from_manifest(manifest))
+    except (ApiError, ClientError) as error:
+        return rendering.problem_page(request, error, user.origin)
+    except FormError as error:
+        return _page(request, _State(dict.fromkeys(FIELDS, ""), "", _problem(error)))
+    return _page(request, _State(texts, yaml_of(manifest)))
+
+
+async def new_job(request: Request) -> Response:
+    """One of the buttons: write, read, check or create. Writing and reading also happen at each change."""
+    sent = {key: str(value) for key, value in (await request.form()).items()}
+    # A form that a browser sends without scripts has the token in a field; the guard leaves this page to check it.
+    token = request.headers.get(CSRF_HEADER) or sent.get(CSRF_FIELD, "")
+    if not is_token_of(rendering.session_of(request), token):
+        words = "The request has no valid token: reload the page and try again."
+        return rendering.page(request, "problem.html", 403, words=words, status=403)
+    shown = _State({name: sent.get(name, "") for name in FIELDS}, sent.get("yaml", "").replace("\r\n", "\n"))
+    action = sent.get("do", "")
+    try:
+        if action == "write":
+            return _page(request, _written(shown))
+        if action == "read":
+            return _page(request, _read(shown))
+        manifest = _agreed(shown)
+        job = await asyncio.to_thread(_submit, rendering.user_of(request), manifest, action != "create")
+    except FormError as error:
+        return _page(request, replace(shown, problems=_problem(error)))
+    except TextError as error:
+        return _page(request, replace(shown, problems=error.problems))
+    except (ApiError, ClientError) as error:
+        words = rendering.words_of(error, rendering.user_of(request).origin)
+        return _page(request, replace(shown, problems=problems_of(error, words)))
+    if action != "create":
+        return _page(
+            request, replace(shown, good=f"The API server would create {job.kind} {job.namespace}/{job.name}.")
+        )
+    target = f"/jobs/{job.namespace}/{job.kind}/{job.name}"
+    if request.headers.get("hx-request"):
+        return Response(status_code=204, headers={"HX-Redirect": target})
+    return RedirectResponse(target, 303)
+
+
+def _first_manifest(request: Request, user: User) -> Manifest:
+    if original := request.query_params.get("from", ""):
+        kind, namespace, name = [*original.split("/"), "", ""][:3]
+        kinds_named(kind)
+        return cloned(user.client.job(name, kind, namespace).manifest)
+    kind = request.query_params.get("kind", "")
+    manifest = new_manifest(kind if kind in KINDS else "TrainJob")
+    manifest["metadata"] = {"name": "", "namespace": user.namespace} if user.namespace else {"name": ""}
+    return manifest
+
+
+def _written(shown: _State) -> _State:
+    """The YAML with what the form says. Texts are shown again as they were typed."""
+    form = form_of(shown.texts)
+    return replace(shown, yaml=_yaml_with(form, shown.yaml))
+
+
+def _yaml_with(form: JobForm, text: str) -> str:
+    """The text itself if the form says nothing new, so that its comments survive."""
+    before = manifest_of(text)
+    after = form.apply(before)
+    return text if after == before else yaml_of(after)
+
+
+def _read(shown: _State) -> _State:
+    return replace(shown, texts=texts_of(JobForm.from_manifest(manifest_of(shown.yaml))))
+
+
+def _agreed(shown: _State) -> Manifest:
+    """The manifest of the YAML. Raises `FormError` if the form says something else."""
+    manifest = manifest_of(shown.yaml)
+    if form_of(shown.texts) != JobForm.from_manifest(manifest):
+        raise FormError("yaml", _DIFFERENT)
+    return manifest
+
+
+def _submit(user: User, manifest: Manifest, dry_run: bool) -> Job:
+    return user.client.submit(_without_empty_name(manifest), dry_run=dry_run)
+
+
+def _without_empty_name(manifest: Manifest) -> Manifest:
+    """The page begins with an empty name, which is none."""
+    kind_of(manifest)
+    found = plain_copy(manifest)
+    if isinstance(metadata := found.get("metadata"), dict) and not metadata.get("name"):
+        metadata.pop("name", None)
+    return found
+
+
+def _problem(error: FormError) -> Problems:
+    return Problems({error.field or "yaml": str(error)})
+
+
+def _page(request: Request, state: _State) -> Response:
+    return rendering.page(request, "newjob.html", state=state, kinds=KINDS)
