@@ -123,6 +123,10 @@ demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes e
 demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while it trains, and count the repeated steps
 	@$(PY) -m demo.elastic $(if $(KEEP),--keep)
 
+.PHONY: demo-dashboard
+demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the dashboard that shows them, until Ctrl-C; the cluster stays
+	@$(PY) -m demo.dashboard
+
 .PHONY: demo-transformers
 demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the progress, remaining time and loss that it reports
 	@$(PY) -m demo.transformers $(if $(KEEP),--keep)

@@ -57,7 +57,7 @@ def open_autoscale_stage(root: Path, screen: Screen) -> Iterator[AutoscaleStage]
             screen.detail(apply_crds(kubectl, root).replace("\n", "  "))
             api = Api.from_kubeconfig(plane.kubeconfig)
             give_gpus(api)
-            _start_programs(plane, screen)
+            start_programs(plane, screen)
             yield AutoscaleStage(kubectl, api, plane.logs)
     except LocalClusterError as error:
         raise DemoError(str(error)) from error
@@ -71,7 +71,8 @@ def give_gpus(api: Api) -> None:
         api.patch(f"/api/v1/nodes/{node['metadata']['name']}/status", status)
 
 
-def _start_programs(plane: ControlPlane, screen: Screen) -> None:
+def start_programs(plane: ControlPlane, screen: Screen) -> None:
+    """Starts the controller with autoscaling, and the gang scheduler with its kube-scheduler."""
     with ports.reserve(3) as (controller, extender, health):
         screen.step("tfjob-controller run --autoscaling=on")
         _start(plane, "run", ["--autoscaling=on"], controller)

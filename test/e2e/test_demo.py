@@ -5,9 +5,12 @@ Each test has a state folder of its own, so that a stack of the user who runs th
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     yield tmp_path / "tfjob-controller"
-    for name in (state.DEFAULT_NAME, "demo"):
+    for name in (state.DEFAULT_NAME, "demo", "demo-dashboard"):
         stack.down(state.stack_dir(name))
 
 
@@ -108,6 +111,50 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
     subprocess.run(down, cwd=ROOT / "hack", check=True, capture_output=True, timeout=60)
     assert process.marked(folder) == []
     assert machine.listing() == before
+
+
+# The state of each job of the dashboard's demo, as `kubectl tfjob list` says it.
+STATES = {
+    "resnet": "Running",
+    "mnist": "Running",
+    "llama-finetune": "Running",
+    "bert-elastic": "Running",
+    "done": "Succeeded",
+    "done-with-workers": "Succeeded",
+    "no-such-file": "Failed",
+    "killed-again-and-again": "Pending",
+    "no-such-image": "Pending",
+    "suspended": "Suspended",
+    "waits-for-gpus": "Pending",
+    "waits-behind-it": "Pending",
+    "larger-than-the-cluster": "Pending",
+}
+
+
+def test_the_dashboards_demo_has_jobs_in_all_states_and_leaves_them(start: Start, home: Path) -> None:
+    demo = start(module="demo.dashboard")
+    assert demo.stdout is not None
+    address = next(line.strip() for line in demo.stdout if line.startswith("http://127.0.0.1:"))
+    with urllib.request.urlopen(address, timeout=60) as page:
+        assert "tfjob" in page.read().decode()
+    folder = home / "demo-dashboard"
+    command = [sys.executable, "-m", "tfjob_controller.kubectl", "list"]
+    environment = {**os.environ, "KUBECONFIG": str(folder / "kubeconfig")}
+
+    def states() -> dict[str, str]:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        rows = [line.split() for line in done.stdout.splitlines()[1:]]
+        return {name: state for _, name, _, state, *_ in rows}
+
+    # This one changes between two states.
+    restarted = {"killed-again-and-again": "Pending"}
+    eventually(lambda: states() | restarted == STATES, TIMEOUT_SECONDS, 1)
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(60) == 128 + signal.SIGINT
+    assert state.condition(state.read(folder)) is state.Condition.RUNNING
+    again = start(module="demo.dashboard")
+    assert again.stdout is not None
+    assert "which are there already" in next(line for line in again.stdout if line.startswith("==> "))
 
 
 @pytest.mark.long

@@ -62,6 +62,7 @@ TARGETS = (
     Target("demo-trainjob", _DEMO, 'module="demo.trainjob"', "demo.trainjob"),
     Target("demo-elastic", "test/e2e/test_demo.py", 'module="demo.elastic"', "demo.elastic"),
     Target("demo-transformers", "test/e2e/test_demo.py", 'module="demo.transformers"', "demo.transformers"),
+    Target("demo-dashboard", "test/e2e/test_demo.py", 'module="demo.dashboard"', "demo.dashboard"),
     Target("demo-gang", "test/integration/test_demo_gang.py", 'start_demo("demo.gang"', "demo.gang"),
     Target("demo-autoscale", "test/e2e/test_demo_autoscale.py", 'start_demo("demo.autoscale"', "demo.autoscale"),
     Target("chaos", "test/integration/test_chaos.py", '"-m", "chaos.jobs"]', "chaos.jobs"),

@@ -1,0 +1,94 @@
+"""Starts a cluster with a dozen jobs in all states, and the dashboard that shows them.
+
+The jobs run, wait as gangs, fail, are elastic, suspended or finished. Ctrl-C ends the dashboard; the cluster stays, so
+that a second call shows the same jobs, until `make cluster-down NAME=demo-dashboard`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.autoscalestage import NODES, give_gpus, start_programs
+from demo.crds import apply_crds
+from demo.dashboardjobs import jobs
+from demo.follow import DemoError
+from demo.kubectl import Kubectl, KubectlError
+from demo.play import INTERRUPTED, ROOT
+from demo.screen import Screen
+from demo.trainjob import RUNTIMES
+from localcluster import binaries, images, nodes, stack, state
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
+from tfjob_controller.kubectl.cli import main as kubectl_tfjob
+
+NAME = "demo-dashboard"
+NAMESPACE = "default"
+_NAMESPACED = {
+    kind: f"/apis/kubeflow.org/{version}/namespaces/{NAMESPACE}/{kind.lower()}s"
+    for kind, version in (("TFJob", "v1alpha1"), ("TrainJob", "v2alpha1"))
+}
+
+
+def main() -> int:
+    """Runs the demo until Ctrl-C and returns the exit code."""
+    argparse.ArgumentParser(prog="make demo-dashboard", description=__doc__).parse_args()
+    screen = Screen(Console(highlight=False))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
+    try:
+        kubeconfig = prepare(screen)
+    except (DemoError, KubectlError, LocalClusterError) as error:
+        screen.error(str(error))
+        return 1
+    except KeyboardInterrupt:
+        screen.step("interrupted: everything that the demo started is stopped")
+        return INTERRUPTED
+    screen.step("kubectl tfjob dashboard --all-namespaces")
+    screen.detail(f"export KUBECONFIG={kubeconfig}     # for kubectl")
+    screen.detail(f"make cluster-down NAME={NAME}     # stops all of it")
+    os.environ["KUBECONFIG"] = str(kubeconfig)
+    return kubectl_tfjob(["dashboard", "--all-namespaces", "--no-browser"])
+
+
+def prepare(screen: Screen) -> Path:
+    """Returns the kubeconfig of a cluster with the jobs. After an error, nothing that was started remains."""
+    folder = state.stack_dir(NAME)
+    if state.condition(state.read(folder)) is state.Condition.RUNNING:
+        screen.step(f"a control plane, {NODES} nodes and the jobs, which are there already")
+        return stack.up(folder, NODES, report=screen.detail).kubeconfig
+    screen.step(f"a control plane and {NODES} real nodes with simulated GPUs")
+    # Images are prepared first, so that the nodes start with them.
+    nodes.prepare([images.BASE], screen.detail, screen.console, tools=["kubectl"])
+    try:
+        plane = stack.up(folder, NODES, report=screen.detail)
+        nodes.load_image(folder, images.BASE, screen.detail)
+        _fill(plane, screen)
+    except BaseException:
+        stack.down(folder, lambda _: None)
+        raise
+    return plane.kubeconfig
+
+
+def _fill(plane: ControlPlane, screen: Screen) -> None:
+    """Installs the kinds, starts the programs, and creates the jobs."""
+    kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)
+    screen.detail(apply_crds(kubectl, ROOT).replace("\n", "  "))
+    kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
+    api = Api.from_kubeconfig(plane.kubeconfig)
+    give_gpus(api)
+    start_programs(plane, screen)
+    created = list(jobs())
+    screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
+    for each in created:
+        api.create(_NAMESPACED[each["kind"]], each)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

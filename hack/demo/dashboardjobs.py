@@ -1,0 +1,82 @@
+"""The jobs of the dashboard's demo: a dozen, in all states that a job can be in. Pure.
+
+Their programs only print, so that the jobs need no large image: metrics as a training would print them, or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from demo.autoscalestage import GPU
+from localcluster.images import BASE
+
+Object = dict[str, Any]
+
+# It learns, more slowly towards its end, and prints what a log reader needs.
+TRAINS = """
+import math, random, time
+for step in range(1, {steps} + 1):
+    loss = 2.5 * math.exp(-step / 120) + 0.05 * random.random()
+    print(f"step={{step}} loss={{loss:.4f}} accuracy={{1 - loss / 3:.4f}}", flush=True)
+    time.sleep({pause})
+"""
+FOREVER = TRAINS.format(steps=1_000_000, pause=1)
+BRIEFLY = TRAINS.format(steps=40, pause=0.1)
+LOSES_ITS_DATA = "import time\nprint('reading /data/train.csv', flush=True)\ntime.sleep(2)\nopen('/data/train.csv')"
+# Exit code 137 is that of a program that was killed, so that it is tried again.
+IS_KILLED = "import sys, time\nprint('step=1 loss=2.3', flush=True)\ntime.sleep(5)\nsys.exit(137)"
+
+
+def jobs() -> Iterator[Object]:
+    """Yields the manifests in the order in which they are created: those that hold GPUs before those that wait."""
+    yield trainjob("resnet", FOREVER, numNodes=2)
+    yield tfjob("mnist", FOREVER, workers=2)
+    yield trainjob("llama-finetune", FOREVER, numNodes=2, gang={"enabled": True}, gpus=1)
+    yield trainjob("bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 3})
+    yield trainjob("done", BRIEFLY)
+    yield tfjob("done-with-workers", BRIEFLY, workers=1)
+    yield trainjob("no-such-file", LOSES_ITS_DATA)
+    yield trainjob("killed-again-and-again", IS_KILLED, maxRestarts=100)
+    yield trainjob("no-such-image", FOREVER, image="localhost/no-such-image:1")
+    yield trainjob("suspended", FOREVER, suspend=True)
+    yield trainjob("waits-for-gpus", FOREVER, numNodes=3, gang={"enabled": True}, gpus=1)
+    yield trainjob("waits-behind-it", FOREVER, numNodes=3, gang={"enabled": True, "priority": -1}, gpus=1)
+    yield trainjob("larger-than-the-cluster", FOREVER, numNodes=64, gang={"enabled": True}, gpus=1)
+
+
+def trainjob(name: str, program: str, *, gpus: int = 0, image: str = BASE, **spec: Any) -> Object:
+    trainer = {"image": image, "command": ["python3", "-c", program], "resourcesPerNode": _resources(gpus)}
+    return {
+        "apiVersion": "kubeflow.org/v2alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {"framework": "plain", **spec, "trainer": trainer},
+    }
+
+
+def tfjob(name: str, program: str, *, workers: int) -> Object:
+    container = {
+        "name": "tensorflow",
+        "image": BASE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-c", program],
+        "resources": _resources(0),
+    }
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
+    replicas = [
+        {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
+        {"tfReplicaType": "WORKER", "replicas": workers, "template": template},
+    ]
+    return {
+        "apiVersion": "kubeflow.org/v1alpha1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": replicas},
+    }
+
+
+def _resources(gpus: int) -> Object:
+    """Returns resources that leave the processors of a small machine to all jobs; GPUs are simulated."""
+    requests = {"cpu": "10m", "memory": "16Mi"}
+    return {"requests": requests, **({"limits": {GPU: str(gpus)}} if gpus else {})}
