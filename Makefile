@@ -127,6 +127,10 @@ demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while 
 demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the dashboard that shows them, until Ctrl-C; the cluster stays
 	@$(PY) -m demo.dashboard
 
+.PHONY: screenshots
+screenshots: $(READY) ## Take the pictures of docs/dashboard.md, from that demo in a real browser
+	@$(PY) -m demo.screenshots
+
 .PHONY: demo-transformers
 demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the progress, remaining time and loss that it reports
 	@$(PY) -m demo.transformers $(if $(KEEP),--keep)

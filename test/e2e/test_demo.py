@@ -158,6 +158,14 @@ def test_the_dashboards_demo_has_jobs_in_all_states_and_leaves_them(start: Start
 
 
 @pytest.mark.long
+def test_the_pictures_of_the_docs_are_taken_from_the_dashboards_demo(start: Start, tmp_path: Path) -> None:
+    output = start("--folder", str(tmp_path), module="demo.screenshots").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
+    taken = {path.name for path in tmp_path.glob("*.png")}
+    shown = set(re.findall(r"\(img/(dashboard-[\w.-]+)\)", (ROOT / "docs" / "dashboard.md").read_text()))
+    assert taken == shown, output
+
+
+@pytest.mark.long
 def test_the_trainer_of_transformers_reports_its_progress(start: Start) -> None:
     output = start(module="demo.transformers").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
     for words in (

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from localcluster.debian import ensure_packages
+import localcluster.chromium
 
-_PROGRAM = "chromium"
 # Machines are shared; waits end as soon as what they wait for is there.
 PATIENCE_MS = 60_000
-# Chromium's own sandbox does not work for root.
-_ROOT_FLAGS = ("--no-sandbox",) if os.geteuid() == 0 else ()
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Installs Chromium if it is missing, and starts it."""
-    ensure_packages({_PROGRAM: _PROGRAM}, lambda line: print(line, flush=True))
+    """Starts a browser that is as patient as tests have to be."""
     expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which(_PROGRAM), args=[*_ROOT_FLAGS])
+    with localcluster.chromium.chromium() as browser:
         yield browser
-        browser.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ TARGETS = (
     Target("demo-elastic", "test/e2e/test_demo.py", 'module="demo.elastic"', "demo.elastic"),
     Target("demo-transformers", "test/e2e/test_demo.py", 'module="demo.transformers"', "demo.transformers"),
     Target("demo-dashboard", "test/e2e/test_demo.py", 'module="demo.dashboard"', "demo.dashboard"),
+    Target("screenshots", "test/e2e/test_demo.py", 'module="demo.screenshots"', "demo.screenshots"),
     Target("demo-gang", "test/integration/test_demo_gang.py", 'start_demo("demo.gang"', "demo.gang"),
     Target("demo-autoscale", "test/e2e/test_demo_autoscale.py", 'start_demo("demo.autoscale"', "demo.autoscale"),
     Target("chaos", "test/integration/test_chaos.py", '"-m", "chaos.jobs"]', "chaos.jobs"),

@@ -15,7 +15,7 @@ import msgspec
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import UNSCHEDULABLE, WAITING
 from tfjob_controller.api.trainjob.defaults import is_managed_here
-from tfjob_controller.api.trainjob.types import TrainJob
+from tfjob_controller.api.trainjob.types import LAUNCHER, TrainJob
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.diagnostics.timeline import replica_of
@@ -193,7 +193,9 @@ def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
 def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
     ready = ", ".join(f"{role} {count}" for role, count in status.ready.items())
     if status.phase == "Running":
-        then = f"it ends when its chief does; {_limit(case.seen.job, status)}"
+        has_chief = not isinstance(case.seen.job, TrainJob) or LAUNCHER in status.ready
+        ends = "its chief does" if has_chief else "all of its nodes have ended"
+        then = f"it ends when {ends}; {_limit(case.seen.job, status)}"
         return Diagnosis(f"it runs: {ready or 'replicas are ready'}", then)
     if status.phase == "CleanUp":
         return Diagnosis("its program has ended, and its pods are cleaned up", "it is Done or Failed in moments")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tfjob_controller.api.common.quantity import amount_from
+from tfjob_controller.api.common.quantity import amount_from, is_bytes
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.usage import NodeUsage, read_usage
 from tfjob_controller.dashboard.pages import rendering
@@ -30,5 +30,11 @@ def _shares(node: NodeUsage) -> list[tuple[str, float, str]]:
         if ((total := amount_from(resource, text)) and resource in ("cpu", "memory", "pods")) or "/" in resource:
             free = node.free.get(resource, "0")
             used = 100 * (1 - amount_from(resource, free) / total) if total else 0.0
-            found.append((resource, round(used, 1), f"{free} of {text} free"))
+            words = f"{_readable(resource, free)} of {_readable(resource, text)} free"
+            found.append((resource, round(used, 1), words))
     return sorted(found, key=lambda each: ("/" not in each[0], each[0]))
+
+
+def _readable(resource: str, text: str) -> str:
+    """Returns the quantity; bytes as `11.4Gi`, since nodes count them in Ki."""
+    return f"{amount_from(resource, text) / 2**30:.1f}Gi" if is_bytes(resource) else text

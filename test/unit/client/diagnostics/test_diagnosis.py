@@ -69,6 +69,14 @@ def seen(**status: Any) -> Object:
     return {"phase": "Creating", "observedGeneration": 1, **status}
 
 
+def running_step(name: str, count: int) -> Object:
+    return {
+        "phase": "Running",
+        "observedGeneration": 1,
+        "jobsStatus": [{"name": name, "replicas": count, "ready": count}],
+    }
+
+
 def condition(type_: str, message: str) -> Object:
     return {"type": type_, "status": "True", "reason": "R", "message": message, "lastTransitionTime": CREATED}
 
@@ -172,6 +180,18 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "it runs: worker 2/2",
             "it ends when its chief does",
             id="runs",
+        ),
+        pytest.param(
+            case(running_step("node", 2), kind=TRAINJOB),
+            "it runs: node 2/2",
+            "it ends when all of its nodes have ended",
+            id="all nodes decide",
+        ),
+        pytest.param(
+            case(running_step("launcher", 1), kind=TRAINJOB),
+            "it runs: launcher 1/1",
+            "it ends when its chief does",
+            id="the launcher decides",
         ),
         pytest.param(case(seen(phase="CleanUp")), "its program has ended", "it is Done or Failed", id="cleaned up"),
     ],
