@@ -13,6 +13,7 @@ from helpers.cluster import Cluster
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
+from helpers.renderings import render_with
 from localcluster import images
 from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
@@ -25,14 +26,15 @@ Object = dict[str, Any]
 
 
 @contextlib.contextmanager
-def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
-    """Installs the CRDs and the overlay OVERLAY of manifests/overlays; yields kubectl in its namespace.
+def installed(cluster: Cluster, overlay: str, cache: Path, *components: str) -> Iterator[Kubectl]:
+    """Installs the CRDs and an overlay of manifests/overlays with components; yields kubectl in its namespace.
 
     Afterwards everything except the CRDs is being deleted. The roles are deleted at once, so that the next test does
     not have to wait for the end of the pods, unless it installs an overlay too.
     """
     kubectl = Kubectl(cluster.kubeconfig, cache, SYSTEM)
-    objects = rendered(kubectl, overlay)
+    cache.mkdir(parents=True, exist_ok=True)
+    objects = render_with(kubectl, cache, overlay, *components) if components else rendered(kubectl, overlay)
     for image in sorted({"localhost/base", *(part["image"] for part in _containers(objects))}):
         nodes_module.load_image(cluster.folder, image)
     await_removal(cluster)

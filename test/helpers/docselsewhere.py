@@ -120,6 +120,13 @@ ELSEWHERE = (
     Elsewhere(r"(?!docker)", "test/e2e/test_production.py", 'blocks("sh")', "real nodes", "docs/production.md"),
     Elsewhere(
         "",
+        "test/e2e/test_dashboard_deployment.py",
+        "section(PAGE, HEADING)",
+        "the component is installed first, on real nodes",
+        "docs/dashboard.md",
+    ),
+    Elsewhere(
+        "",
         "test/integration/test_trainer_migration.py",
         "section(PAGE, HEADING)",
         "Kubeflow Trainer is installed first, and its release is downloaded",

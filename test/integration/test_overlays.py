@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,14 @@ from helpers.renderings import (
 from localcluster import images
 from localcluster.api import Api
 from tfjob_controller.cli import build_parser
-from tfjob_controller.options import ExtenderOptions, RunOptions, resolve, resolve_extender
+from tfjob_controller.options import (
+    DashboardOptions,
+    ExtenderOptions,
+    RunOptions,
+    resolve,
+    resolve_dashboard,
+    resolve_extender,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -207,14 +214,21 @@ def test_every_container_says_what_memory_it_may_have_and_what_it_needs(deployme
         assert (set(resources["requests"]), set(resources["limits"])) == ({"cpu", "memory"}, {"memory"})
 
 
-def options_of(container: Object) -> RunOptions | ExtenderOptions:
+RESOLVERS: dict[str, Callable[[Object, Object], RunOptions | ExtenderOptions | DashboardOptions]] = {
+    "run": resolve,
+    "extender": resolve_extender,
+    "dashboard": resolve_dashboard,
+}
+
+
+def options_of(container: Object) -> RunOptions | ExtenderOptions | DashboardOptions:
     """What the shipped flags and variables say; an unknown one ends the test."""
     _, *argv = container["command"]
     flags = vars(build_parser().parse_args([*argv, *container["args"]]))
     command = flags["command"]
     given = {name: flags[name] for name in flags.keys() - {"command", "show_version"}}
     environment = {each["name"]: each["value"] for each in container.get("env", ())}
-    return resolve(given, environment) if command == "run" else resolve_extender(given, environment)
+    return RESOLVERS[command](given, environment)
 
 
 def our_containers(deployments: list[Object]) -> list[Object]:
@@ -225,7 +239,10 @@ def our_containers(deployments: list[Object]) -> list[Object]:
 def test_metrics_and_health_are_served_on_the_ports_that_the_manifest_names(deployments: list[Object]) -> None:
     for container in our_containers(deployments):
         options, ports = options_of(container), {port["name"]: port["containerPort"] for port in container["ports"]}
-        served = {"metrics": options.metrics_bind_address, "health": options.health_probe_bind_address}
+        if isinstance(options, DashboardOptions):
+            served = {"https": options.dashboard_bind_address}
+        else:
+            served = {"metrics": options.metrics_bind_address, "health": options.health_probe_bind_address}
         if isinstance(options, RunOptions) and options.progress_server:
             served["progress"] = options.progress_server_bind_address
         assert {name: address.port for name, address in served.items() if address} == ports
@@ -233,11 +250,19 @@ def test_metrics_and_health_are_served_on_the_ports_that_the_manifest_names(depl
         assert {address.host for address in served.values() if address} == {""}
 
 
+# Kubernetes makes the one in each namespace, and whoever installs the dashboard makes the other.
+BROUGHT = {("ConfigMap", "kube-root-ca.crt"), ("Secret", "tfjob-dashboard-tls")}
+
+
 def test_what_a_pod_names_is_there(rendered: list[Object], deployments: list[Object]) -> None:
     there = {(each["kind"], each["metadata"]["name"]) for each in rendered}
     for spec in (template_of(each)["spec"] for each in deployments):
         assert ("ServiceAccount", spec["serviceAccountName"]) in there
-        assert {("ConfigMap", each["configMap"]["name"]) for each in spec.get("volumes", ())} <= there
+        volumes = [each for each in spec.get("volumes", ()) if "emptyDir" not in each]
+        config_maps = {("ConfigMap", each["configMap"]["name"]) for each in volumes if "configMap" in each}
+        secrets = {("Secret", each["secret"]["secretName"]) for each in volumes if "secret" in each}
+        assert len(config_maps) + len(secrets) == len(volumes)
+        assert config_maps | secrets <= there | BROUGHT
         if "priorityClassName" in spec:
             assert ("PriorityClass", spec["priorityClassName"]) in there
 
@@ -259,7 +284,9 @@ def test_every_binding_gives_a_role_that_is_there_to_an_account_that_is_used(
 def test_a_policy_concerns_the_account_of_a_deployment_and_is_bound(
     rendered: list[Object], deployments: list[Object]
 ) -> None:
-    accounts = {template_of(each)["spec"]["serviceAccountName"] for each in deployments}
+    specs = [template_of(each)["spec"] for each in deployments]
+    # Without a token nobody can act as the account.
+    accounts = {each["serviceAccountName"] for each in specs if each.get("automountServiceAccountToken", True)}
     users = {
         condition["expression"]
         for policy in of_kind(rendered, "ValidatingAdmissionPolicy")
