@@ -204,9 +204,10 @@ def test_no_secret_is_in_arguments_or_variables_and_no_check_of_a_certificate_is
 
 
 @pytest.mark.parametrize("policy", objects("NetworkPolicy"))
-def test_a_network_policy_allows_only_metrics_and_probes(policy: Object) -> None:
+def test_a_network_policy_allows_only_metrics_and_probes_and_browsers_to_the_dashboard(policy: Object) -> None:
     ports = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
-    assert ports == {"metrics", "health", "scheduler"}
+    of_dashboard = policy["metadata"]["name"] == "tfjob-dashboard"
+    assert ports == ({"https"} if of_dashboard else {"metrics", "health", "scheduler"})
     assert all(rule.get("ports") for rule in policy["spec"]["egress"])
 
 
@@ -215,4 +216,7 @@ def test_nothing_of_ours_is_offered_beyond_its_pods() -> None:
     offered = [
         param.values[0] for param in objects("Service", "Ingress", "APIService", "ValidatingWebhookConfiguration")
     ]
-    assert [(each["kind"], each["metadata"]["name"]) for each in offered] == [("Service", "tfjob-controller-progress")]
+    assert [(each["kind"], each["metadata"]["name"]) for each in offered] == [
+        ("Service", "tfjob-dashboard"),
+        ("Service", "tfjob-controller-progress"),
+    ]
