@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import secrets
 import subprocess
 import sys
 import urllib.request
@@ -335,6 +336,24 @@ def test_pages_are_accessible_and_fit_a_narrow_screen(browser: Browser, address:
             assert found.violations_count == 0, f"{path}: {found.generate_report()}"
             assert guest.page.evaluate("document.scrollingElement.scrollWidth") <= 360, path
         assert guest.errors == []
+
+
+def test_nodes_are_shown_by_their_topology_zone(guest: Visitor, control_plane: Cluster) -> None:
+    names = {zone: f"zoned-{secrets.token_hex(4)}" for zone in ("east", "west")}
+    for zone, name in names.items():
+        labels = {"topology.kubernetes.io/zone": zone}
+        node = {"metadata": {"name": name, "labels": labels}, "spec": {"unschedulable": True}}
+        control_plane.api.create("/api/v1/nodes", node)
+    try:
+        guest.page.goto(guest.page.url.split("/jobs")[0] + "/cluster")
+        for zone, name in names.items():
+            expect(guest.page.get_by_role("heading", name=f"Zone {zone}", level=2)).to_be_visible()
+            expect(guest.page.get_by_role("heading", name=name, level=3)).to_be_visible()
+        found = Axe().run(guest.page)
+        assert found.violations_count == 0, found.generate_report()
+    finally:
+        for name in names.values():
+            control_plane.api.delete(f"/api/v1/nodes/{name}")
 
 
 def test_pages_are_used_by_the_keyboard_alone(guest: Visitor, trial: Trial) -> None:

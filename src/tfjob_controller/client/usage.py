@@ -29,6 +29,7 @@ from tfjob_controller.kube.requester import Requester
 from tfjob_controller.trainer.naming import CHILD_SELECTOR, TF_JOB_NAME, TRAIN_JOB_NAME, replica_id_of
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
+_ZONE = "topology.kubernetes.io/zone"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
 Amounts = Mapping[str, int]
@@ -45,12 +46,16 @@ class JobUsage(msgspec.Struct, frozen=True):
 
 
 class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """One node: its allocatable resources, the requests of pods of no job, and the free resources."""
+    """One node: its allocatable resources, the requests of pods of no job, and the free resources.
+
+    `zone` is the value of the label `topology.kubernetes.io/zone`, or empty.
+    """
 
     node: str
     allocatable: dict[str, str]
     others: dict[str, str]
     free: dict[str, str]
+    zone: str = ""
 
 
 class ClusterUsage(msgspec.Struct, frozen=True):
@@ -78,6 +83,19 @@ def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node
     )
 
 
+def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
+    """Returns each zone with the names of its nodes, those without a zone first.
+
+    Without the right to list nodes, those that jobs use are known, and no zones.
+    """
+    if usage.nodes is None:
+        return [("", sorted({each.node for each in usage.holdings}))]
+    found: dict[str, list[str]] = {}
+    for node in sorted(usage.nodes, key=lambda each: (each.zone, each.node)):
+        found.setdefault(node.zone, []).append(node.node)
+    return list(found.items())
+
+
 def job_of(pod: ScheduledPod) -> str:
     """`tfjob/NAME` or `trainjob/NAME`; empty for a pod of neither. A long name is shortened as in its label."""
     labels = pod.metadata.labels
@@ -99,6 +117,7 @@ def _node_usage(node: Node, placed: Sequence[ScheduledPod], others: Sequence[Sch
         _quantities(allocatable),
         _quantities(_sum(pod for pod in others if pod.spec.node_name == name)),
         _quantities(free),
+        node.metadata.labels.get(_ZONE, ""),
     )
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from tfjob_controller.api.common.quantity import amount_from, is_bytes
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.usage import NodeUsage, read_usage
+from tfjob_controller.client.usage import NodeUsage, by_zone, read_usage
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
 
@@ -20,7 +20,8 @@ def cluster_page(request: Request) -> Response:
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     shares = {node.node: _shares(node) for node in usage.nodes or ()}
-    return rendering.page(request, "cluster.html", usage=usage, why=why, shares=shares, namespace=namespace)
+    shown = {"usage": usage, "shares": shares, "zones": by_zone(usage)}
+    return rendering.page(request, "cluster.html", shown=shown, why=why, namespace=namespace)
 
 
 def _shares(node: NodeUsage) -> list[tuple[str, float, str]]:

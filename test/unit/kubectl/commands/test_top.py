@@ -14,7 +14,7 @@ from tfjob_controller.api.common.cluster import (
     ScheduledPodStatus,
 )
 from tfjob_controller.client.text import replica_ranges
-from tfjob_controller.client.usage import cluster_usage
+from tfjob_controller.client.usage import by_zone, cluster_usage
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kubectl.commands.top import rows_of
 
@@ -32,9 +32,10 @@ def pod(name: str, node: str, *, job: str = "", phase: str = "Running", namespac
     )
 
 
-def node(name: str) -> Node:
+def node(name: str, zone: str = "") -> Node:
     allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10", GPU: "2"}
-    return Node(ObjectMeta(name=name), status=NodeStatus(allocatable=allocatable))
+    labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+    return Node(ObjectMeta(name=name, labels=labels), status=NodeStatus(allocatable=allocatable))
 
 
 PODS = [
@@ -58,6 +59,12 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
         ["n2", "(other pods)", "0", "0", "0", "0 pods"],
         ["n2", "(free)", "3500m", "7168Mi", "1", "9 pods"],
     ]
+
+
+def test_nodes_are_grouped_by_zone_those_without_one_first() -> None:
+    nodes = [node("n3", "b"), node("n2", "a"), node("n4"), node("n1", "b")]
+    assert by_zone(cluster_usage(PODS, "", nodes)) == [("", ["n4"]), ("a", ["n2"]), ("b", ["n1", "n3"])]
+    assert by_zone(cluster_usage(PODS, "", None)) == [("", ["n1", "n2"])]
 
 
 def test_without_nodes_only_the_requested_jobs_are_shown() -> None:
