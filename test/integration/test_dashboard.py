@@ -28,6 +28,7 @@ from helpers.plugin import Run, program
 from helpers.poll import eventually
 from helpers.rights import RBAC
 from localcluster import ports
+from localcluster.faultproxy import FaultProxy
 
 pytestmark = pytest.mark.cluster
 
@@ -336,6 +337,33 @@ def test_pages_are_accessible_and_fit_a_narrow_screen(browser: Browser, address:
             assert found.violations_count == 0, f"{path}: {found.generate_report()}"
             assert guest.page.evaluate("document.scrollingElement.scrollWidth") <= 360, path
         assert guest.errors == []
+
+
+def test_a_page_says_that_the_api_server_is_away_and_recovers_by_itself(
+    browser: Browser, control_plane: Cluster, trial: Trial, tmp_path: Path
+) -> None:
+    trial.submit(master(), workers(1))
+    with FaultProxy(control_plane.own.server) as proxy:
+        kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
+        with dashboard(kubeconfig, "-n", trial.namespace) as address, visitor(browser) as guest:
+            guest.page.goto(address)
+            row(guest.page, trial)("Running")
+            base = guest.page.url.split("/jobs")[0]
+            proxy.is_refusing = True
+            proxy.cut_all()
+            for path in ("/cluster", f"/jobs/{trial.namespace}/tfjob/{trial.name}"):
+                answer = guest.page.goto(base + path)
+                assert answer is not None
+                assert answer.status == 503
+                expect(guest.page.get_by_role("heading", name="Not available")).to_be_visible()
+                expect(guest.page.get_by_text("This page tries again every three seconds.")).to_be_visible()
+            proxy.is_refusing = False
+            expect(guest.page.get_by_label("Diagnosis")).to_be_visible()
+            expect(guest.page.get_by_role("heading", name="Not available")).to_have_count(0)
+            # The list, whose watches were cut, has gone on too.
+            guest.page.goto(f"{base}/jobs?namespace={trial.namespace}")
+            trial.end("master-0")
+            row(guest.page, trial)("Succeeded")
 
 
 def test_nodes_are_shown_by_their_topology_zone(guest: Visitor, control_plane: Cluster) -> None:
