@@ -157,7 +157,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 	@$(PY) -m tfjob_controller simulate --grid --plots=build/simulate $(SIMULATE)
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs bench-scale
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs bench-scale bench-dashboard
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -179,6 +179,8 @@ bench-logs: $(READY) ## CPU for following the logs of 100 jobs
 	@$(PY) -m bench.logscontroller
 bench-scale: $(READY) ## 1,000 jobs of 10 on 5,000 nodes; the cost of a job beside 5,000 finished ones. SCALE_JOBS=100 for less
 	@$(PY) -m bench.scale
+bench-dashboard: $(READY) ## The dashboard with 1,000 jobs and 10,000 pods in a real browser
+	@$(PY) -m bench.dashboard
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

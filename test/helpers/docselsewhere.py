@@ -72,6 +72,7 @@ TARGETS = (
     Target("simulate", "test/unit/simulator/test_command.py", '"--grid"', "tfjob_controller simulate --grid"),
     *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang", "simulate", "logs")),
     _bench("scale"),
+    _bench("dashboard"),
     Target("soak", "test/integration/test_soak.py", '"-m", "soak"]', "soak"),
     Target("cluster-up", _LOCAL, "commands(PAGE)", "localcluster up"),
     Target("cluster-down", _LOCAL, "commands(PAGE)", "localcluster down"),

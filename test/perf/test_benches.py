@@ -61,6 +61,12 @@ FIGURES = {
         "simulate_default_1000_on_64": False,
         "simulate_10000_on_1000": False,
     },
+    "dashboard": {
+        "dashboard_first_paint": False,
+        "dashboard_change_seen": False,
+        "dashboard_change_seen_100": False,
+        "dashboard_rss": False,
+    },
     "logs": {"logs_followed_cpu": False, "logs_silent_cpu": False},
     "logscontroller": {"logs_controller_cpu": False},
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
@@ -138,6 +144,12 @@ def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
 @pytest.mark.parametrize("parts", GANG_FIGURES)
 def test_a_bench_with_control_planes_of_its_own_says_its_figures(parts: str) -> None:
     check(lines_of("gang", None, BENCH_PARTS=parts, SHAPES=""), GANG_FIGURES[parts])
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+def test_the_bench_of_the_dashboard_says_its_figures(spare_control_plane: Cluster) -> None:
+    check(lines_of("dashboard", spare_control_plane.kubeconfig), FIGURES["dashboard"])
 
 
 @pytest.mark.long
