@@ -366,6 +366,15 @@ def test_a_page_says_that_the_api_server_is_away_and_recovers_by_itself(
             row(guest.page, trial)("Succeeded")
 
 
+def test_an_age_grows_although_nothing_changes(guest: Visitor, trial: Trial) -> None:
+    trial.submit(master(), suspend=True)
+    row(guest.page, trial)("Suspended")
+    age = guest.page.locator("tr").filter(has_text=trial.name).locator("time")
+    first = age.inner_text()
+    expect(age).not_to_have_text(first)
+    assert re.fullmatch(r"\d+s", age.inner_text())
+
+
 def test_nodes_are_shown_by_their_topology_zone(guest: Visitor, control_plane: Cluster) -> None:
     names = {zone: f"zoned-{secrets.token_hex(4)}" for zone in ("east", "west")}
     for zone, name in names.items():

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from cachetools import TTLCache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, StreamingResponse
 
@@ -86,8 +87,16 @@ def figure(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def age_of(moment: str | None) -> str:
-    return age(moment, datetime.now(UTC))
+def age_of(moment: str | None) -> Markup:
+    """Returns the age as an element that dashboard.js keeps up to date."""
+    if not moment:
+        return Markup("")
+    return Markup('<time class="age" datetime="{}">{}</time>').format(moment, age(moment, datetime.now(UTC)))
+
+
+def clock() -> str:
+    """Returns the time of this machine, from which browsers count, whatever their own clocks say."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _url(path: str, parameters: Mapping[str, str]) -> str:
@@ -102,7 +111,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(line=one_line, age=age_of, figure=figure, sparkline=sparkline)
-_templates.globals.update(url=_url)
+_templates.globals.update(url=_url, clock=clock)
 
 
 def render(name: str, **values: Any) -> str:

@@ -10,6 +10,18 @@
   document.addEventListener("htmx:sendError", lost);
   document.addEventListener("htmx:afterOnLoad", found);
 
+  // Ages grow between the server's answers, in its units and by its clock.
+  const AGE_UNITS = [[120, 1, "s"], [7200, 60, "m"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
+  const ahead = Date.parse(document.documentElement.dataset.clock) - Date.now();
+  setInterval(() => {
+    for (const each of document.querySelectorAll("time.age")) {
+      const seconds = Math.max(0, Math.floor((Date.now() + ahead - Date.parse(each.dateTime)) / 1000));
+      const [, unit, letter] = AGE_UNITS.find(([below]) => seconds < below);
+      const text = `${Math.floor(seconds / unit)}${letter}`;
+      if (each.textContent !== text) each.textContent = text;
+    }
+  }, 1000);
+
   function showLog() {
     const log = document.getElementById("log");
     const choice = document.getElementById("log-replica");
