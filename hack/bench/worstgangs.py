@@ -129,7 +129,9 @@ class Table:
         gang["metadata"]["resourceVersion"] = str(next(self.versions))
         return msgspec.json.encode(gang)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> LineStream:
         raise NotImplementedError("nothing is watched")
 
 

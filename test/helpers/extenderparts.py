@@ -76,7 +76,9 @@ class Bindings:
             self.bodies.append(json.loads(body or b"null"))
         return b"{}"
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> LineStream:
         raise NotImplementedError
 
     @property

@@ -87,7 +87,9 @@ class _Pods:
         self.annotated[name] = msgspec.json.decode(body)["metadata"]["annotations"][f"{_PREFIX}/node"]
         return msgspec.json.encode(found)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> LineStream:
         raise NotImplementedError("nobody streams from this one")
 
 
@@ -123,7 +125,9 @@ class _Gate:
             if is_after:
                 self._wait()
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> LineStream:
         raise NotImplementedError("nobody streams from this one")
 
     def _wait(self) -> None:

@@ -107,7 +107,9 @@ class ScriptedRequester:
         assert isinstance(answer, bytes), f"the script has no body for this call: {answer}"
         return answer
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> ScriptedLines:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> ScriptedLines:
         answer = self._next(path, query)
         assert isinstance(answer, list), f"the script has no stream for this call: {answer!r}"
         return ScriptedLines(answer)
@@ -141,7 +143,9 @@ class FedRequester:
     def request(self, method: str, path: str, **options: object) -> bytes:
         raise ApiError(500, "InternalError", f"no {method} {path} is expected here")
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> _FedLines:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> _FedLines:
         self.opened += 1
         return _FedLines(self._lines)
 

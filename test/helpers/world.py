@@ -116,7 +116,9 @@ class World:
         more = f"{snapshot}/{rest[0].metadata.name}" if len(rest) > 1 else ""
         return page(int(snapshot), *rest[:1], continue_=more)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> _Lines:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> _Lines:
         self._act_until_request()
         if "sendInitialEvents" in query:
             if not self._streaming:

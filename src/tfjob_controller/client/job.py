@@ -155,18 +155,24 @@ class Job:
         return Table(rows, columns)
 
     def logs(
-        self, replica: str | None = None, follow: bool = False, tail: int | None = None, previous: bool = False
+        self,
+        replica: str | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        previous: bool = False,
+        max_line_bytes: int = 0,
     ) -> Iterator[LogLine]:
         """The lines that the training programs printed. `print` shows the replica in front of each line.
 
         `replica` is one (`worker-1`), a role (`worker`, `node`), or `all`; default: the chief. `follow` waits for the
         program to start, and continues until it ends; with several replicas their lines come as they are printed.
-        `tail` gives the last lines alone, `previous` the run before the last restart. For one thread; closing the
-        iterator closes its connections. A replica without a log is a warning where others have one.
+        `tail` gives the last lines alone, `previous` the run before the last restart. `max_line_bytes` cuts longer
+        lines, which otherwise are kept in memory until they end. For one thread; closing the iterator closes its
+        connections. A replica without a log is a warning where others have one.
         """
         from tfjob_controller.client.logs import LogOptions, LogReader, log_lines, stream_logs
 
-        options = LogOptions(replica or "", follow, previous, tail)
+        options = LogOptions(replica or "", follow, previous, tail, max_line_bytes=max_line_bytes)
         reader = LogReader(self._connection.requester, self._reader(), self.name, options)
         with self._connection.client_errors():
             chosen = [view.replica.id for view in reader.chosen()]

@@ -39,7 +39,8 @@ _PUT_TIMEOUT_SECONDS = 0.5
 class LogOptions:
     """`replica` is an id, a replica type in lower case, "all", or empty for the chief; `tail` None is all lines.
 
-    With `over_restarts` a followed log ends with the replica, and not with one run of it.
+    With `over_restarts` a followed log ends with the replica, and not with one run of it. Lines are cut after
+    `max_line_bytes`, unless that is 0.
     """
 
     replica: str = ""
@@ -47,6 +48,7 @@ class LogOptions:
     previous: bool = False
     tail: int | None = None
     over_restarts: bool = False
+    max_line_bytes: int = 0
 
     def query(self, container: str) -> dict[str, str]:
         flags = {"follow": self.follow, "previous": self.previous}
@@ -126,7 +128,9 @@ class LogReader:
             raise ClientError(f"{run.replica} has no previous run: its program was not restarted in the present pod")
         path = PODS.path(self._reader.namespace, run.pod.metadata.name, "log")
         silent = _SILENT_SECONDS if self._options.follow else _ANSWER_SECONDS
-        with self._requester.stream(path, query=query, read_timeout_seconds=silent) as lines, self._known(lines):
+        most = self._options.max_line_bytes
+        stream = self._requester.stream(path, query=query, read_timeout_seconds=silent, max_line_bytes=most)
+        with stream as lines, self._known(lines):
             yield from lines
 
     def close(self) -> None:

@@ -38,8 +38,13 @@ class Requester(Protocol):
         and with False there is no second attempt. Raises `ApiError` for everything but 2xx.
         """
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
-        """Open a long-lived GET. Raises `ApiError`; there is no second attempt except after a 401."""
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> LineStream:
+        """Open a long-lived GET. Raises `ApiError`; there is no second attempt except after a 401.
+
+        Longer lines than `max_line_bytes` are cut, so that they take no more memory; with 0 no line is.
+        """
 
 
 class LineStream(Protocol):

@@ -117,9 +117,21 @@ class _Once:
             sleep(rest_seconds)
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        read_timeout_seconds: float,
+        max_line_bytes: int = 0,
+        accept: str = JSON,
     ) -> LineStream:
-        return self._transport.stream(path, query=query, read_timeout_seconds=read_timeout_seconds, accept=accept)
+        return self._transport.stream(
+            path,
+            query=query,
+            read_timeout_seconds=read_timeout_seconds,
+            max_line_bytes=max_line_bytes,
+            accept=accept,
+        )
 
 
 def _log_to_standard_error() -> None:

@@ -23,7 +23,7 @@ class HttpLineStream:
 
     Iterating yields each line as bytes without the newline. It stops when the server ends the response, or after
     `close`, and raises `ApiError` (no response) when the connection breaks or is silent for longer than the
-    read time-out.
+    read time-out. Of a line with more than `max_line_bytes` only these first ones are kept; 0 keeps all.
     """
 
     def __init__(
@@ -31,10 +31,12 @@ class HttpLineStream:
         body: UnreadBody,
         read_timeout_seconds: float,
         on_closed: Callable[[HttpLineStream], None] | None = None,
+        max_line_bytes: int = 0,
     ) -> None:
         self._body = body
         self._read_timeout_seconds = read_timeout_seconds
         self._on_closed = on_closed
+        self._max_line_bytes = max_line_bytes
         self._reading = threading.Lock()
         self._closing = threading.Lock()
         self._closed = threading.Event()
@@ -46,7 +48,7 @@ class HttpLineStream:
         self.close()
 
     def __iter__(self) -> Iterator[bytes]:
-        for line in split_lines(iter(self._read, b"")):
+        for line in split_lines(iter(self._read, b""), self._max_line_bytes):
             if self._closed.is_set():
                 return
             yield line
@@ -84,20 +86,28 @@ class HttpLineStream:
             return b""
 
 
-def split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a text that arrives in pieces, without newlines."""
+def split_lines(pieces: Iterable[bytes], max_bytes: int = 0) -> Iterator[bytes]:
+    """Yields the lines of a text that arrives in pieces, without newlines.
+
+    With `max_bytes` each line is cut there, and little more than that is kept of a line that is still arriving.
+    """
+    end = max_bytes or None
     pending: list[bytes] = []
+    size = 0
     for data in pieces:
-        if b"\n" not in data:
-            pending.append(data)  # a line longer than one piece
+        if b"\n" not in data:  # a line longer than one piece
+            if end is None or size < end:
+                pending.append(data)
+                size += len(data)
             continue
         first, *lines = data.split(b"\n")
-        yield b"".join((*pending, first)) if pending else first
+        yield b"".join((*pending, first))[:end] if pending else first[:end]
         last = lines.pop()
-        pending = [last] if last else []
-        yield from lines
+        pending, size = ([last], len(last)) if last else ([], 0)
+        for line in lines:
+            yield line[:end]
     if any(pending):
-        yield b"".join(pending)
+        yield b"".join(pending)[:end]
 
 
 def _broken(error: OSError) -> ApiError:

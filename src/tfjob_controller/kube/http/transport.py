@@ -169,7 +169,13 @@ class Transport:
         return self._send(call, timeout_seconds, 0 if retry is not False else None)
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        read_timeout_seconds: float,
+        max_line_bytes: int = 0,
+        accept: str = JSON,
     ) -> HttpLineStream:
         """See `Requester.stream`. Never compressed: a compressor would hold events back."""
         headers = {"Accept": accept, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
@@ -177,7 +183,7 @@ class Transport:
         self._take_token(call)
         response = self._authenticated(call, read_timeout_seconds, is_stream=True)
         assert response.unread is not None  # noqa: S101 - every 2xx response to a stream's request has it
-        stream = HttpLineStream(response.unread, read_timeout_seconds, self._forget_stream)
+        stream = HttpLineStream(response.unread, read_timeout_seconds, self._forget_stream, max_line_bytes)
         with self._lock:
             self._streams.add(stream)
         if self._stop.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -37,6 +38,27 @@ def test_any_cut_gives_the_same_lines(text: list[bytes], data: st.DataObject) ->
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
     pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
     assert list(split_lines(pieces)) == text
+
+
+@given(text=st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"x")), max_size=8), data=st.data())
+def test_any_cut_gives_the_same_beginnings_of_long_lines(text: list[bytes], data: st.DataObject) -> None:
+    body = b"".join(line + b"\n" for line in text)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
+    pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    assert list(split_lines(pieces, 4)) == [line[:4] for line in text]
+
+
+def test_little_is_kept_of_a_line_that_does_not_end() -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(1000):
+            yield bytes(10_000)
+            assert tracemalloc.get_traced_memory()[1] < 100_000
+
+    tracemalloc.start()
+    try:
+        assert list(split_lines(pieces(), 20_000)) == [bytes(20_000)]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.fixture
