@@ -89,8 +89,16 @@ def summary(description: Description) -> dict[str, str]:
         "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
         "Workers": description.workers,
         "Progress": _bar(description.progress_percentage) + description.progress,
-        "Metrics": ", ".join(f"{name} {float(value):.6g}" for name, value in description.metrics.items()),
+        "Metrics": ", ".join(f"{name} {_figure(value)}" for name, value in description.metrics.items()),
     }
+
+
+def _figure(value: str) -> str:
+    """Returns the number with 6 digits; any other text, which the API accepts as well, as it is."""
+    try:
+        return f"{float(value):.6g}"
+    except ValueError:
+        return value
 
 
 def _bar(percentage: int | None) -> str:

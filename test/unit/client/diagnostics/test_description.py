@@ -170,12 +170,17 @@ def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() 
 )
 def test_what_a_trainjob_has_reported_is_a_bar_and_its_metrics(percentage: int | None, words: str) -> None:
     job = decoded_train(trainjob())
-    metrics = (Metric("loss", "0.00949336439371109"), Metric("step", "1200"), Metric("grad_norm", "NaN"))
+    metrics = (
+        Metric("loss", "0.00949336439371109"),
+        Metric("step", "1200"),
+        Metric("grad_norm", "NaN"),
+        Metric("words", "no number"),
+    )
     report = TrainerStatus(progress_percentage=percentage)
     status = replace(job.status, progress="40 %, about 5m left", metrics=metrics, trainer_status=report)
     description = describe(replace(job, status=status), (), no_events)
     assert summary(description)["Progress"] == words
-    assert summary(description)["Metrics"] == "loss 0.00949336, step 1200, grad_norm nan"
+    assert summary(description)["Metrics"] == "loss 0.00949336, step 1200, grad_norm nan, words no number"
     assert description.metrics["loss"] == "0.00949336439371109"
 
 
