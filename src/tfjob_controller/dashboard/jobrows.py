@@ -65,7 +65,7 @@ def row_of(kind: JobKind, job: AnyJob) -> JobRow:
     return JobRow(
         metadata=kept,
         kind=kind.word,
-        state=status.summary or ("Deleting" if meta.deletion_timestamp else "New"),
+        state=one_line(status.summary[:_MAX_TEXT]) or ("Deleting" if meta.deletion_timestamp else "New"),
         ready=ready_text(job)[:_MAX_TEXT],
         progress=progress,
         percent=percent,

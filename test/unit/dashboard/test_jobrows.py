@@ -48,6 +48,18 @@ def test_a_row_keeps_little_of_a_large_job() -> None:
     assert "\x1b" not in found.reason
 
 
+def test_the_state_of_a_row_is_short_and_printable() -> None:
+    body = {
+        "apiVersion": "kubeflow.org/v2alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u"},
+        "status": {"summary": "Run\x1b[31m\u202e" * 1000},
+    }
+    state = row_decoder(TRAINJOB)(json.dumps(body).encode()).state
+    assert state.isprintable()
+    assert len(state) < 2000
+
+
 def test_the_progress_of_a_tfjob_is_a_share_of_its_steps() -> None:
     body = {
         "metadata": {"name": "a", "namespace": "ns", "uid": "u"},
