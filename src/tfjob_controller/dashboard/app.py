@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.feeds import Feeds
-from tfjob_controller.dashboard.guard import Guard
+from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
@@ -22,11 +22,16 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
 
 
-def create_app(logins: Logins, hosts: Sequence[str], clock: Clock, *, is_secure: bool) -> Starlette:
-    """The application for requests with these Host headers. `is_secure`: whether cookies are only sent over TLS."""
+def create_app(
+    logins: Logins, hosts: Sequence[str], clock: Clock, *, is_secure: bool, cookie: str = COOKIE
+) -> Starlette:
+    """The application for requests with these Host headers.
+
+    `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS.
+    """
     sessions = BrowserSessions(clock)
     feeds = Feeds(clock)
-    entrance = LoginPages(sessions, logins, is_secure=is_secure)
+    entrance = LoginPages(sessions, logins, is_secure=is_secure, cookie=cookie)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -53,7 +58,7 @@ def create_app(logins: Logins, hosts: Sequence[str], clock: Clock, *, is_secure:
             Route("/cluster", cluster.cluster_page),
             Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),
         ],
-        middleware=[Middleware(Guard, sessions=sessions, hosts=hosts, token_header=logins.token_header)],
+        middleware=[Middleware(Guard, sessions=sessions, hosts=hosts, token_header=logins.token_header, cookie=cookie)],
         exception_handlers={ApiError: _problem, ClientError: _problem, 404: _not_found},
         lifespan=lifespan,
     )

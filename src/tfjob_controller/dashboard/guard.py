@@ -54,14 +54,24 @@ _HEADERS = {
 class Guard:
     """`hosts` are the values of the Host header that are accepted, with their ports; in lower case.
 
-    With `token_header` a session counts only together with its own token in that header of a proxy.
+    With `token_header` a session counts only together with its own token in that header of a proxy. `cookie` is the
+    name of the cookie.
     """
 
-    def __init__(self, app: App, *, sessions: BrowserSessions, hosts: Sequence[str], token_header: str = "") -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        sessions: BrowserSessions,
+        hosts: Sequence[str],
+        token_header: str = "",
+        cookie: str = COOKIE,
+    ) -> None:
         self._app = app
         self._sessions = sessions
         self._hosts = frozenset(hosts)
         self._token_header = token_header
+        self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,7 +107,7 @@ class Guard:
         return None
 
     def _session(self, request: Request) -> BrowserSession | None:
-        session = self._sessions.find(request.cookies.get(COOKIE, ""))
+        session = self._sessions.find(request.cookies.get(self._cookie, ""))
         if session is None or not self._token_header:
             return session
         return session if _is_of_proxy(session, request.headers.get(self._token_header, "")) else None

@@ -10,6 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from tfjob_controller.dashboard.app import create_app
+from tfjob_controller.dashboard.guard import COOKIE
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.dashboard.users import User
@@ -29,7 +30,9 @@ def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) ->
     with socket.create_server((_LOOPBACK, port)) as listener:
         number = listener.getsockname()[1]
         hosts = [f"{host}:{number}" for host in (_LOOPBACK, "localhost")]
-        app = create_app(Logins(link=OneTimeLink(user, token)), hosts, RealClock(), is_secure=False)
+        # Browsers send the cookies of a host to all its ports, and a person may have a dashboard of each cluster.
+        cookie = f"{COOKIE}-{number}"
+        app = create_app(Logins(link=OneTimeLink(user, token)), hosts, RealClock(), is_secure=False, cookie=cookie)
         announce(f"http://{_LOOPBACK}:{number}/login?token={token}")
         _serve(app, listener)
 

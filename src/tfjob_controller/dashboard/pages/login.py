@@ -55,12 +55,13 @@ class Logins:
 
 
 class LoginPages:
-    """`/login` and `/logout`. `is_secure`: whether cookies are only sent over TLS."""
+    """`/login` and `/logout`. `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS."""
 
-    def __init__(self, sessions: BrowserSessions, logins: Logins, *, is_secure: bool) -> None:
+    def __init__(self, sessions: BrowserSessions, logins: Logins, *, is_secure: bool, cookie: str = COOKIE) -> None:
         self._sessions = sessions
         self._logins = logins
         self._is_secure = is_secure
+        self._cookie = cookie
 
     def login(self, request: Request) -> Response:
         token = request.query_params.get("token", "")
@@ -91,10 +92,10 @@ class LoginPages:
         return self._with_session(user)
 
     def logout(self, request: Request) -> Response:
-        self._sessions.end(request.cookies.get(COOKIE, ""))
+        self._sessions.end(request.cookies.get(self._cookie, ""))
         # htmx follows a redirect itself, and the page would stay.
         response = Response(status_code=204, headers={"HX-Redirect": "/login"})
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=self._is_secure)
+        response.delete_cookie(self._cookie, httponly=True, samesite="strict", secure=self._is_secure)
         return response
 
     def _page(self, request: Request, status: int, words: str = "") -> Response:
@@ -103,7 +104,7 @@ class LoginPages:
     def _with_session(self, user: User) -> Response:
         response = RedirectResponse("/jobs", 303)
         response.set_cookie(
-            COOKIE,
+            self._cookie,
             self._sessions.start(user),
             max_age=int(LIFETIME_SECONDS),
             httponly=True,
