@@ -10,6 +10,9 @@
   document.addEventListener("htmx:sendError", lost);
   document.addEventListener("htmx:afterOnLoad", found);
 
+  // What a person has opened stays open when the server sends a new state, which does not contain that.
+  Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, each) => !(name === "open" && each.tagName === "DETAILS");
+
   // Ages grow between the server's answers, in its units and by its clock.
   const AGE_UNITS = [[120, 1, "s"], [7200, 60, "m"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
   const ahead = Date.parse(document.documentElement.dataset.clock) - Date.now();
