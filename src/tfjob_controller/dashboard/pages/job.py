@@ -24,6 +24,7 @@ from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.dashboard.metrichistory import MetricHistory, metric_history
 from tfjob_controller.dashboard.pages import rendering
@@ -80,14 +81,11 @@ async def log_events(request: Request) -> Response:
     return rendering.event_stream(stream_log(request, job, replica))
 
 
-def metrics(request: Request) -> Response:
+async def metrics(request: Request) -> Response:
     """The series of the charts, from the last lines of the chief's log; empty without a log."""
     user, histories = rendering.user_of(request), rendering.services(request).histories
     parameters = tuple(request.path_params[name] for name in ("namespace", "kind", "name"))
-    with histories.lock:  # one reading for all browsers; the others wait for it
-        key = (user.identity, *parameters)
-        if (found := histories.values.get(key)) is None:
-            found = histories.values[key] = _history(request)
+    found = await histories.get((user.identity, *parameters), lambda: _history(request))
     return JSONResponse(asdict(found))
 
 
@@ -125,7 +123,8 @@ def _history(request: Request) -> MetricHistory:
         job = _job(request)
         found = job.snapshot.job
         names = DEFAULT_METRICS if isinstance(found, TFJob) else metric_names_of(found.spec)
-        return metric_history((line.text for line in job.logs(tail=_METRIC_LINES)), names)
+        lines = job.logs(tail=_METRIC_LINES, max_line_bytes=MAX_LINE_BYTES)
+        return metric_history((line.text for line in lines), names)
     except (ApiError, ClientError):
         return metric_history((), ())
 

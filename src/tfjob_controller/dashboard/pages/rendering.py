@@ -7,13 +7,14 @@ are seen and not obeyed.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakValueDictionary
 
 from cachetools import TTLCache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -34,18 +35,30 @@ FOLDER = Path(__file__).parent.parent
 KEEPALIVE_SECONDS = 15.0
 _MAX_HISTORIES = 100
 _HISTORY_SECONDS = 4.0
+_HISTORY_THREADS = 8
 # The size of the line beside a loss, in units of its drawing.
 _SPARK_WIDTH, _SPARK_HEIGHT = 80, 18
 
 
 class Histories:
-    """The metrics of jobs as they were read a moment ago, by person and job. Hold `lock` to use `values`."""
+    """The metrics of jobs as they were read a moment ago, by person and job. For the event loop's thread."""
 
     def __init__(self, clock: Clock) -> None:
-        self.lock = threading.Lock()
-        self.values: TTLCache[tuple[str, ...], MetricHistory] = TTLCache(
+        self._values: TTLCache[tuple[str, ...], MetricHistory] = TTLCache(
             _MAX_HISTORIES, _HISTORY_SECONDS, timer=clock.monotonic
         )
+        self._locks: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
+        # A log may take long to answer, and must not take threads that other pages need.
+        self._threads = ThreadPoolExecutor(_HISTORY_THREADS, thread_name_prefix="metrics")
+
+    async def get(self, key: tuple[str, ...], read: Callable[[], MetricHistory]) -> MetricHistory:
+        """The result of `read`, which is called in a thread once for all browsers; others of its key wait for it."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            if (found := self._values.get(key)) is None:
+                found = await asyncio.get_running_loop().run_in_executor(self._threads, read)
+                self._values[key] = found
+            return found
 
 
 @dataclass(frozen=True, slots=True)
