@@ -7,6 +7,7 @@ are seen and not obeyed.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ KEEPALIVE_SECONDS = 15.0
 _MAX_HISTORIES = 100
 _HISTORY_SECONDS = 4.0
 _HISTORY_THREADS = 8
+# What ends a line in an event stream; an empty line is one, too.
+_LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
 _SPARK_WIDTH, _SPARK_HEIGHT = 80, 18
 
@@ -168,7 +171,7 @@ async def events(
 
 def event(name: str, body: str) -> bytes:
     """One server-sent event."""
-    lines = "".join(f"data: {line}\n" for line in body.splitlines())
+    lines = "".join(f"data: {line}\n" for line in _LINE_END.split(body))
     return f"event: {name}\n{lines}\n".encode()
 
 
