@@ -18,10 +18,10 @@ _ROOT_FLAGS = ("--no-sandbox",) if os.geteuid() == 0 else ()
 
 
 @contextmanager
-def chromium(report: Report = to_stderr) -> Iterator[Browser]:
-    """Installs Chromium if it is missing, and starts it. Raises LocalClusterError."""
+def chromium(report: Report = to_stderr, *flags: str) -> Iterator[Browser]:
+    """Installs Chromium if it is missing, and starts it with these flags. Raises LocalClusterError."""
     ensure_packages({_PROGRAM: _PROGRAM}, report)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which(_PROGRAM), args=[*_ROOT_FLAGS])
+        browser = playwright.chromium.launch(executable_path=shutil.which(_PROGRAM), args=[*_ROOT_FLAGS, *flags])
         yield browser
         browser.close()

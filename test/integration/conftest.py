@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from helpers import plugin as plugins
+from helpers.browser import chromium
 from helpers.certificates import self_signed
 from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
@@ -129,3 +131,10 @@ def plugin(control_plane: Cluster, playground: Playground, capfd: pytest.Capture
     """Runs `kubectl tfjob` in this process, in the playground's namespace unless told."""
     with plugins.quiet():
         yield plugins.runner(capfd, control_plane.kubeconfig, playground.jobs.namespace)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, in which the name evil.test leads to this machine, as after a DNS rebinding."""
+    with chromium("--host-resolver-rules=MAP evil.test 127.0.0.1") as running:
+        yield running

@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import os
 import re
 import secrets
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from helpers.browser import Visitor, chromium, visitor
+from helpers.browser import Visitor, visitor
 from helpers.cluster import Cluster, new_token, set_pod_running, set_pod_terminated, set_pod_waiting, write_kubeconfig
+from helpers.dashboards import HOSTILE, dashboard, log_in, shared_dashboard
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.manifests import container, master, pod_template, workers
 from helpers.playground import Playground, Trial, alone, ends
-from helpers.plugin import Run, program
+from helpers.plugin import Run
 from helpers.poll import eventually
 from helpers.rights import RBAC
-from localcluster import ports
 from localcluster.faultproxy import FaultProxy
 
 pytestmark = pytest.mark.cluster
-
-HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>\x1b[31m'\"`"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@contextmanager
-def dashboard(kubeconfig: Path, *arguments: str) -> Iterator[str]:
-    """Starts `kubectl tfjob dashboard`; its address with the one-time token."""
-    with program("dashboard", "--no-browser", "--kubeconfig", str(kubeconfig), *arguments) as running:
-        assert running.stdout is not None
-        yield running.stdout.readline().strip()
 
 
 @pytest.fixture
@@ -225,36 +202,8 @@ def test_who_may_only_view_gets_no_buttons(
 @pytest.fixture
 def shared(control_plane: Cluster, tmp_path: Path) -> Iterator[str]:
     """The program for many people, which has no credentials; its address."""
-    (cluster,) = yaml.safe_load(control_plane.kubeconfig.read_text())["clusters"]
-    authority = tmp_path / "ca.crt"
-    authority.write_bytes(base64.b64decode(cluster["cluster"]["certificate-authority-data"]))
-    with ports.reserve(1, "127.0.0.1") as (port,):
-        flags = {
-            "--dashboard-bind-address": f"127.0.0.1:{port}",
-            "--api-server": cluster["cluster"]["server"],
-            "--api-server-ca-file": str(authority),
-        }
-        command = [sys.executable, "-m", "tfjob_controller", "dashboard", *(f"{flag}={flags[flag]}" for flag in flags)]
-        with subprocess.Popen(command, env={**os.environ, "KUBECONFIG": "/nowhere"}) as running:
-            address = f"http://127.0.0.1:{port}"
-            eventually(lambda: is_served(address))
-            yield address
-            running.terminate()
-            assert running.wait(30) == 0
-
-
-def is_served(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/healthz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
-def log_in(page: Page, address: str, token: str) -> None:
-    page.goto(address)
-    page.get_by_label("Token").fill(token)
-    page.get_by_role("button", name="Log in").click()
+    with shared_dashboard(control_plane, tmp_path) as running:
+        yield running.address
 
 
 def test_people_log_in_to_one_dashboard_with_their_own_tokens_and_rights(

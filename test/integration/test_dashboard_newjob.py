@@ -12,13 +12,12 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from helpers.browser import PATIENCE_MS, Visitor, visitor
 from helpers.cluster import Cluster
+from helpers.dashboards import HOSTILE, dashboard
 from helpers.manifests import master, workers
 from helpers.playground import Playground, Trial
-from integration.test_dashboard import HOSTILE, browser, dashboard
 
 pytestmark = pytest.mark.cluster
 
-__all__ = ["browser"]
 PRINTABLE = HOSTILE.replace("\x1b", "")
 SCRIPT = "<script>alert()</script>"
 TEXTS = ("Name", "Namespace", "Image", "Command", "Framework", "Nodes", "GPUs of each node", "Elastic: at least")
