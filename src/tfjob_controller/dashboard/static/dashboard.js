@@ -97,6 +97,7 @@
     if (!section) return;
     const plots = document.getElementById("plots");
     const charts = new Map();
+    const width = () => Math.min(520, plots.clientWidth);
     const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
     const chartOf = (name, axis) => {
@@ -107,7 +108,7 @@
       plots.append(box);
       const axes = [0, 1].map(() => ({ stroke: color("--minor"), grid: { stroke: color("--line"), width: 1 } }));
       const options = {
-        width: Math.min(520, plots.clientWidth), height: CHART_HEIGHT, axes, legend: { show: false },
+        width: width(), height: CHART_HEIGHT, axes, legend: { show: false },
         scales: { x: { time: false } },
         series: [{}, { label: name, stroke: color("--running"), width: 2, spanGaps: true }],
       };
@@ -131,6 +132,9 @@
         chart.plot.setData([found.positions, values]);
       });
     };
+    window.addEventListener("resize", () => {
+      for (const { plot } of charts.values()) plot.setSize({ width: width(), height: CHART_HEIGHT });
+    });
     update();
     setInterval(update, CHART_SECONDS * 1000);
   }
