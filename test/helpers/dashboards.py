@@ -100,5 +100,18 @@ def log_in(page: Page, address: str, token: str) -> None:
     page.get_by_role("button", name="Log in").click()
 
 
+# What the browser reports of a page with the status of an error, and htmx of a request that ends with its page.
+_HARMLESS = (
+    "Failed to load resource: the server responded with a status of ",
+    "htmx:afterRequest, ",
+    "htmx:sendError, ",
+)
+
+
+def faults(errors: list[str]) -> list[str]:
+    """The reports of a browser's console that are faults of the page."""
+    return [each for each in errors if not each.startswith(_HARMLESS)]
+
+
 def expect_heading(page: Page, name: str) -> None:
     expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
