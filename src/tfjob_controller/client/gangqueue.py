@@ -1,12 +1,30 @@
-"""The queue of gangs: those that wait for capacity, in the order in which they will start, and what each lacks."""
+"""The queue of gangs: those that wait for capacity, in the order in which they will start, and what each lacks.
+
+Beside it: which running gangs were asked to shrink or to grow, and how much of the cluster the gangs of each namespace
+hold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, UNSCHEDULABLE, WAITING, Gang, Missing, decode_gang
+from tfjob_controller.api.common.cluster import NODES, Node, decode_node
+from tfjob_controller.api.common.quantity import PODS, amount_from, quantity_of
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    BOUND,
+    GANGS,
+    UNSCHEDULABLE,
+    WAITING,
+    Gang,
+    Missing,
+    decode_gang,
+    kind_of,
+)
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.usage import member_requests
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
@@ -37,12 +55,41 @@ class WaitingGang:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizedGang:
+    """A running gang that was asked to have another size, such as `worker 4 → 2`, and why."""
+
+    namespace: str
+    gang: str
+    owner: str
+    change: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceShare:
+    """What the gangs of a namespace hold together: their number, and the quantities that their pods request.
+
+    `share` is the largest share, in percent, that these are of a resource of all nodes, and `resource` is that resource
+    (dominant resource fairness, Ghodsi et al., NSDI 2011). Without the right to list nodes `share` is None.
+    """
+
+    namespace: str
+    running: int
+    waiting: int
+    held: Mapping[str, str]
+    resource: str = ""
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GangQueue:
     """The waiting gangs in order, the number of gangs with capacity, and that of waiting gangs not seen yet."""
 
     waiting: Sequence[WaitingGang]
     running: int
     unseen: int = 0
+    resizes: Sequence[ResizedGang] = ()
+    shares: Sequence[NamespaceShare] = ()
 
 
 def read_queue(requester: Requester, namespace: str) -> GangQueue:
@@ -54,15 +101,83 @@ def read_queue(requester: Requester, namespace: str) -> GangQueue:
         if error.is_not_found:
             raise ClientError(NO_GANGS_KIND) from None
         raise
-    return queue_of(gangs)
+    return queue_of(gangs, _read_nodes(requester))
 
 
-def queue_of(gangs: Sequence[Gang]) -> GangQueue:
+def _read_nodes(requester: Requester) -> Sequence[Node] | None:
+    try:
+        return ResourceClient(requester, NODES, decode_node, timeout_seconds=_TIMEOUT_SECONDS, retry=False).list()
+    except ApiError as error:
+        if error.is_forbidden:
+            return None
+        raise
+
+
+def queue_of(gangs: Sequence[Gang], nodes: Sequence[Node] | None = None) -> GangQueue:
     """Gangs with a position come first, then those that no gang scheduler has seen; unschedulable ones come last."""
     waiting = [gang for gang in gangs if gang.status.phase in ("", WAITING, UNSCHEDULABLE) and not gang.spec.suspend]
-    running = sum(gang.status.phase in (ADMITTED, BOUND) for gang in gangs)
+    running = [gang for gang in gangs if gang.status.phase in (ADMITTED, BOUND)]
     unseen = sum(not gang.status.phase for gang in waiting)
-    return GangQueue([_row(gang) for gang in sorted(waiting, key=_order)], running, unseen)
+    return GangQueue(
+        [_row(gang) for gang in sorted(waiting, key=_order)],
+        len(running),
+        unseen,
+        [_resize(gang) for gang in sorted(running, key=_name) if gang.status.target_members],
+        _shares(waiting, running, nodes),
+    )
+
+
+def _name(gang: Gang) -> tuple[str, str]:
+    return gang.metadata.namespace, gang.metadata.name
+
+
+def _resize(gang: Gang) -> ResizedGang:
+    targets, status = gang.status.target_members, gang.status
+    changes = (f"{each.name} {each.count} → {targets[each.name]}" for each in gang.spec.members if each.name in targets)
+    return ResizedGang(*_name(gang), _owner(gang), ", ".join(changes), status.target_reason)
+
+
+def _shares(waiting: Iterable[Gang], running: Sequence[Gang], nodes: Sequence[Node] | None) -> list[NamespaceShare]:
+    """The share of each namespace that has a gang; the largest share comes first."""
+    waits, runs = (Counter(gang.metadata.namespace for gang in gangs) for gangs in (waiting, running))
+    held: dict[str, dict[str, int]] = {}
+    for gang in running:
+        _add_held(held.setdefault(gang.metadata.namespace, {}), gang)
+    totals = _totals(nodes)
+    found = [_share(space, runs[space], waits[space], held.get(space, {}), totals) for space in {*waits, *runs}]
+    return sorted(found, key=lambda each: (-(each.share or 0), each.namespace))
+
+
+def _add_held(total: dict[str, int], gang: Gang) -> None:
+    """Adds what the members with a node request."""
+    placed = Counter(kind_of(member) for node in gang.status.placement for member in node.members)
+    for kind in gang.spec.members:
+        for resource, amount in member_requests(kind).items():
+            if resource != PODS:
+                total[resource] = total.get(resource, 0) + placed[kind.name] * amount
+
+
+def _totals(nodes: Sequence[Node] | None) -> Mapping[str, int] | None:
+    if nodes is None:
+        return None
+    total = Counter[str]()
+    for node in nodes:
+        for resource, text in node.status.allocatable.items():
+            total[resource] += amount_from(resource, text)
+    return total
+
+
+def _share(
+    namespace: str, running: int, waiting: int, held: Mapping[str, int], totals: Mapping[str, int] | None
+) -> NamespaceShare:
+    quantities = {resource: quantity_of(resource, amount) for resource, amount in sorted(held.items()) if amount}
+    if totals is None:
+        return NamespaceShare(namespace, running, waiting, quantities)
+    shares = [
+        (100 * held[resource] / total, resource) for resource, total in totals.items() if total and resource in held
+    ]
+    share, resource = max(shares, default=(0.0, ""))
+    return NamespaceShare(namespace, running, waiting, quantities, resource if share else "", round(share, 1))
 
 
 def _order(gang: Gang) -> tuple[bool, int, str, str]:
@@ -72,18 +187,22 @@ def _order(gang: Gang) -> tuple[bool, int, str, str]:
 
 def _row(gang: Gang) -> WaitingGang:
     meta, status = gang.metadata, gang.status
-    owner = controller_of(gang)
     return WaitingGang(
         position=status.position,
         namespace=meta.namespace,
         gang=meta.name,
-        owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
+        owner=_owner(gang),
         pods=sum(member.count for member in gang.spec.members),
         priority=gang.spec.priority,
         since=_waits_since(gang),
         message=status.message if status.phase else UNSEEN,
         missing=status.missing,
     )
+
+
+def _owner(gang: Gang) -> str:
+    owner = controller_of(gang)
+    return f"{owner.kind}/{owner.name}" if owner is not None else ""
 
 
 def _waits_since(gang: Gang) -> str:
@@ -93,3 +212,12 @@ def _waits_since(gang: Gang) -> str:
     """
     created, waits = gang.metadata.creation_timestamp or "", gang.status.queued_time or ""
     return waits if waits and gang.status.attempt else created or waits
+
+
+def share_text(share: NamespaceShare) -> str:
+    """Returns a text such as `62.5 % of nvidia.com/gpu`; `-` where the share is not known or nothing is held."""
+    return f"{share.share:g} % of {share.resource}" if share.share else "-"
+
+
+def held_text(share: NamespaceShare) -> str:
+    return ", ".join(f"{resource} {quantity}" for resource, quantity in share.held.items())

@@ -1,4 +1,4 @@
-"""The requests of jobs on each node, and what is free.
+"""The requests of jobs on each node, what is reserved for gangs, and what is free.
 
 Requests are computed by the function that the gang scheduler uses, as kube-scheduler counts them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -22,7 +23,18 @@ from tfjob_controller.api.common.cluster import (
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import requests_of
 from tfjob_controller.api.common.quantity import amount_from, quantity_of
-from tfjob_controller.api.gang import index_of, kind_of
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    BOUND,
+    GANGS,
+    Gang,
+    Member,
+    decode_gang,
+    gang_key_of,
+    index_of,
+    kind_of,
+    member_of,
+)
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
@@ -48,6 +60,7 @@ class JobUsage(msgspec.Struct, frozen=True):
 class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
     """One node: its allocatable resources, the requests of pods of no job, and the free resources.
 
+    `reserved` is for members of gangs that are assigned to the node and have no pod there yet; it is not free.
     `zone` is the value of the label `topology.kubernetes.io/zone`, or empty.
     """
 
@@ -56,6 +69,7 @@ class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
     others: dict[str, str]
     free: dict[str, str]
     zone: str = ""
+    reserved: dict[str, str] = {}
 
 
 class ClusterUsage(msgspec.Struct, frozen=True):
@@ -65,7 +79,9 @@ class ClusterUsage(msgspec.Struct, frozen=True):
     nodes: list[NodeUsage] | None
 
 
-def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node] | None) -> ClusterUsage:
+def cluster_usage(
+    pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node] | None, gangs: Iterable[Gang] = ()
+) -> ClusterUsage:
     """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all."""
     placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
     groups: dict[tuple[str, str, str], list[ScheduledPod]] = defaultdict(list)
@@ -78,9 +94,40 @@ def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node
         return ClusterUsage(holdings, None)
     held = {(pod.metadata.namespace, pod.metadata.name) for members in groups.values() for pod in members}
     others = [pod for pod in placed if (pod.metadata.namespace, pod.metadata.name) not in held]
+    reserved = _reservations(gangs, placed)
     return ClusterUsage(
-        holdings, [_node_usage(node, placed, others) for node in sorted(nodes, key=lambda node: node.metadata.name)]
+        holdings,
+        [
+            _node_usage(node, placed, others, reserved.get(node.metadata.name, {}))
+            for node in sorted(nodes, key=lambda node: node.metadata.name)
+        ],
     )
+
+
+def _reservations(gangs: Iterable[Gang], placed: Iterable[ScheduledPod]) -> Mapping[str, Amounts]:
+    """The requests, by node, of assigned members that have no pod on any node."""
+    there = {(gang_key_of(pod.metadata), member_of(pod.metadata)) for pod in placed}
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for gang in gangs:
+        if gang.status.phase not in (ADMITTED, BOUND):
+            continue
+        key = f"{gang.metadata.namespace}/{gang.metadata.name}"
+        requests = {kind.name: member_requests(kind) for kind in gang.spec.members}
+        for node in gang.status.placement:
+            for member in node.members:
+                if (key, member) not in there:
+                    for resource, amount in requests.get(kind_of(member), {}).items():
+                        found[node.node][resource] += amount
+    return found
+
+
+def member_requests(member: Member) -> Amounts:
+    """The requests of each pod of a member. Invalid quantities, which the CRD allows, count as nothing."""
+    found = {}
+    for resource, text in member.resources.items():
+        with suppress(ValueError):
+            found[resource] = amount_from(resource, text)
+    return found
 
 
 def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
@@ -107,17 +154,23 @@ def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
     return sorted(found, key=lambda replica: (kind_of(replica), index_of(replica) or 0))
 
 
-def _node_usage(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:
+def _node_usage(
+    node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod], reserved: Amounts
+) -> NodeUsage:
     name = node.metadata.name
     allocatable = {resource: amount_from(resource, text) for resource, text in node.status.allocatable.items()}
     taken = _sum(pod for pod in placed if pod.spec.node_name == name)
-    free = {resource: amount - taken.get(resource, 0) for resource, amount in allocatable.items()}
+    free = {
+        resource: amount - taken.get(resource, 0) - reserved.get(resource, 0)
+        for resource, amount in allocatable.items()
+    }
     return NodeUsage(
         name,
         _quantities(allocatable),
         _quantities(_sum(pod for pod in others if pod.spec.node_name == name)),
         _quantities(free),
         node.metadata.labels.get(_ZONE, ""),
+        _quantities(reserved),
     )
 
 
@@ -136,7 +189,18 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
 def read_usage(requester: Requester, namespace: str) -> tuple[ClusterUsage, str]:
     """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
     nodes, pods, why = _read(requester, namespace)
-    return cluster_usage(pods, namespace, nodes), why
+    gangs = _read_gangs(requester) if nodes is not None else ()
+    return cluster_usage(pods, namespace, nodes, gangs), why
+
+
+def _read_gangs(requester: Requester) -> Sequence[Gang]:
+    """The gangs of all namespaces; none without that kind, or without the right to list it."""
+    try:
+        return ResourceClient(requester, GANGS, decode_gang, **_PATIENCE).list()
+    except ApiError as error:
+        if error.is_forbidden or error.is_not_found:
+            return ()
+        raise
 
 
 def _read(requester: Requester, scope: str) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:

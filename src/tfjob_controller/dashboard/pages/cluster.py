@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,11 +14,13 @@ from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
 
 
-def cluster_page(request: Request) -> Response:
+async def cluster_page(request: Request) -> Response:
     user = rendering.user_of(request)
-    namespace = request.query_params.get("namespace", "")[:253]
     try:
-        usage, why = read_usage(user.requester, namespace)
+        namespace = rendering.namespace_of(request)
+        usage, why = await rendering.services(request).usages.get(
+            (user.identity, namespace), lambda: read_usage(user.requester, namespace)
+        )
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     shares = {node.node: _shares(node) for node in usage.nodes or ()}
@@ -24,16 +28,29 @@ def cluster_page(request: Request) -> Response:
     return rendering.page(request, "cluster.html", shown=shown, why=why, namespace=namespace)
 
 
-def _shares(node: NodeUsage) -> list[tuple[str, float, str]]:
-    """Resource, share that is used in percent, and what is free of how much; devices first."""
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One resource of a node: what is used and what is reserved for gangs, in percent, and all of it in words."""
+
+    resource: str
+    used: float
+    reserved: float
+    words: str
+
+
+def _shares(node: NodeUsage) -> list[Share]:
+    """Devices come first."""
     found = []
     for resource, text in node.allocatable.items():
-        if ((total := amount_from(resource, text)) and resource in ("cpu", "memory", "pods")) or "/" in resource:
-            free = node.free.get(resource, "0")
-            used = 100 * (1 - amount_from(resource, free) / total) if total else 0.0
+        if (total := amount_from(resource, text)) and (resource in ("cpu", "memory", "pods") or "/" in resource):
+            free, reserved = node.free.get(resource, "0"), node.reserved.get(resource, "")
+            kept = amount_from(resource, reserved) if reserved else 0
+            taken = total - amount_from(resource, free) - kept
             words = f"{_readable(resource, free)} of {_readable(resource, text)} free"
-            found.append((resource, round(used, 1), words))
-    return sorted(found, key=lambda each: ("/" not in each[0], each[0]))
+            if kept:
+                words += f", {_readable(resource, reserved)} reserved"
+            found.append(Share(resource, round(100 * taken / total, 1), round(100 * kept / total, 1), words))
+    return sorted(found, key=lambda each: ("/" not in each.resource, each.resource))
 
 
 def _readable(resource: str, text: str) -> str:

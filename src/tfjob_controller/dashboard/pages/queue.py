@@ -1,4 +1,4 @@
-"""The page of the queue: gangs that wait, in the order in which they will start, and what each lacks."""
+"""The page of the queue: gangs that wait, in the order in which they will start, what each lacks, and who makes way."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.gangqueue import read_queue
+from tfjob_controller.client.gangqueue import held_text, read_queue, share_text
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
 
 
-def queue_page(request: Request) -> Response:
+async def queue_page(request: Request) -> Response:
     user = rendering.user_of(request)
-    namespace = request.query_params.get("namespace", "")[:253]
     try:
-        queue = read_queue(user.requester, namespace)
+        namespace = rendering.namespace_of(request)
+        queue = await rendering.services(request).queues.get(
+            (user.identity, namespace), lambda: read_queue(user.requester, namespace)
+        )
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    return rendering.page(request, "queue.html", queue=queue, namespace=namespace)
+    return rendering.page(
+        request, "queue.html", queue=queue, namespace=namespace, share_text=share_text, held_text=held_text
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tfjob_controller.api.gang import Missing
-from tfjob_controller.client.gangqueue import GangQueue, read_queue
+from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, share_text
 from tfjob_controller.client.text import age
 from tfjob_controller.kubectl.arguments import WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
@@ -55,6 +55,25 @@ def rows_of(
     return headers, rows
 
 
+def resize_rows(queue: GangQueue, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells of the running gangs that were asked to have another size."""
+    space = ["Namespace"] if with_namespace else []
+    rows = [
+        [*([each.namespace] if with_namespace else []), each.gang, each.owner, each.change, each.reason]
+        for each in queue.resizes
+    ]
+    return [*space, "Gang", "Of", "Change", "Reason"], rows
+
+
+def share_rows(queue: GangQueue) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells of what the gangs of each namespace hold."""
+    rows = [
+        [each.namespace, str(each.running), str(each.waiting), share_text(each), held_text(each)]
+        for each in queue.shares
+    ]
+    return ["Namespace", "Running", "Waiting", "Share", "Held"], rows
+
+
 def _missing(missing: Sequence[Missing]) -> str:
     """Returns a text such as `cpu 4 of 16`: 4 are free, 16 are requested."""
     return ", ".join(f"{each.resource} {each.available or '0'} of {each.requested}" for each in missing)
@@ -64,10 +83,17 @@ def show_queue(session: Session, parsed: Namespace) -> int:
     queue = read_queue(session.requester, session.scope)
     if is_for_programs(parsed.output):
         return print_value(queue, parsed.output)
+    wide, screen, with_namespace = parsed.output == WIDE, Screen(), not session.scope
+    if queue.waiting:
+        screen.table(*rows_of(queue, datetime.now(UTC), with_namespace=with_namespace, wide=wide))
+    if queue.resizes:
+        screen.heading("Resize requests")
+        screen.table(*resize_rows(queue, with_namespace=with_namespace))
+    if wide and queue.shares:
+        screen.heading("Shares")
+        screen.table(*share_rows(queue))
     if not queue.waiting:
         print_notice(f"No gang waits; {summary(queue)}.")
-        return 0
-    wide = parsed.output == WIDE
-    Screen().table(*rows_of(queue, datetime.now(UTC), with_namespace=not session.scope, wide=wide))
-    print_notice(f"{summary(queue)}; why one waits: kubectl tfjob describe NAME")
+    else:
+        print_notice(f"{summary(queue)}; why one waits: kubectl tfjob describe NAME")
     return 0

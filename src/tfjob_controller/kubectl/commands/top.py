@@ -16,7 +16,7 @@ _MEBIBYTE = 2**20
 
 
 def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: for each node its jobs, then other pods, then what is free."""
+    """Headers and cells: for each node its jobs, then other pods, reservations, and what is free."""
     space = ["Namespace"] if with_namespace else []
     devices = _devices(found)
     headers = ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"]
@@ -29,6 +29,8 @@ def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], li
             rows.append([node, *own, each.job, *_cells(each.requests, devices), replica_ranges(each.replicas)])
         if (usage := usages.get(node)) is not None:
             rows.append([node, *blank, "(other pods)", *_cells(usage.others, devices), _pods(usage.others)])
+            if usage.reserved:
+                rows.append([node, *blank, "(reserved)", *_cells(usage.reserved, devices), "for gangs"])
             rows.append([node, *blank, "(free)", *_cells(usage.free, devices), _pods(usage.free)])
     return headers, rows
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from helpers.memoryapi import MemoryApi, refusal
-from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
+from helpers.scripted import ScriptedRequester
+from tfjob_controller.api.common.cluster import Node, NodeStatus
+from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member, NodePlacement
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.gangqueue import queue_of, read_queue
+from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kubectl.commands.queue import rows_of, summary
+from tfjob_controller.kubectl.commands.queue import resize_rows, rows_of, share_rows, summary
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -90,3 +94,39 @@ def test_a_cluster_without_the_kind_is_said_so() -> None:
     api.script.append(refusal(404, "NotFound"))
     with pytest.raises(ClientError, match="no gang scheduling"):
         read_queue(api, "team")
+
+
+def running(name: str, namespace: str, *, workers: int, target: int = 0) -> Gang:
+    """A bound gang whose workers request a CPU and a GPU each, and are asked to be `target`."""
+    resources = {"cpu": "1", "nvidia.com/gpu": "1", "memory": "not a quantity"}
+    status = GangStatus(
+        phase="Bound",
+        placement=(NodePlacement("n1", tuple(f"worker-{index}" for index in range(workers))),),
+        target_members={"worker": target} if target else {},
+        target_reason="capacity for team/first, waiting 31 s" if target else "",
+    )
+    spec = GangSpec(members=(Member("worker", workers, resources),))
+    return Gang(ObjectMeta(name=name, namespace=namespace), spec, status)
+
+
+def test_gangs_that_make_way_are_listed_with_the_reason() -> None:
+    queue = queue_of([running("large", "team", workers=4, target=2), running("small", "team", workers=1)])
+    headers, rows = resize_rows(queue, with_namespace=True)
+    assert headers == ["Namespace", "Gang", "Of", "Change", "Reason"]
+    assert rows == [["team", "large", "", "worker 4 → 2", "capacity for team/first, waiting 31 s"]]
+
+
+def test_the_share_of_a_namespace_is_that_of_the_resource_of_which_it_holds_most() -> None:
+    node = Node(ObjectMeta(name="n1"), status=NodeStatus(allocatable={"cpu": "32", "nvidia.com/gpu": "8"}))
+    gangs = [running("a", "team", workers=4), running("b", "team", workers=1), running("c", "other", workers=1)]
+    _, rows = share_rows(queue_of([*gangs, gang("first", "Waiting", 1)], [node]))
+    assert rows == [
+        ["team", "2", "1", "62.5 % of nvidia.com/gpu", "cpu 5, nvidia.com/gpu 5"],
+        ["other", "1", "0", "12.5 % of nvidia.com/gpu", "cpu 1, nvidia.com/gpu 1"],
+    ]
+
+
+def test_without_the_right_to_list_nodes_shares_are_not_known() -> None:
+    gangs = msgspec.json.encode({"metadata": {}, "items": [running("a", "team", workers=2)]})
+    (share,) = read_queue(ScriptedRequester(gangs, ApiError(403, "Forbidden", "no")), "team").shares
+    assert (share.share, share.held) == (None, {"cpu": "2", "nvidia.com/gpu": "2"})

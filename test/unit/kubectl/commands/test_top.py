@@ -13,6 +13,15 @@ from tfjob_controller.api.common.cluster import (
     ScheduledPodSpec,
     ScheduledPodStatus,
 )
+from tfjob_controller.api.gang import (
+    GANG_LABEL,
+    MEMBER_LABEL,
+    Gang,
+    GangSpec,
+    GangStatus,
+    Member,
+    NodePlacement,
+)
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.client.usage import by_zone, cluster_usage
 from tfjob_controller.kube.meta import ObjectMeta
@@ -59,6 +68,38 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
         ["n2", "(other pods)", "0", "0", "0", "0 pods"],
         ["n2", "(free)", "3500m", "7168Mi", "1", "9 pods"],
     ]
+
+
+def gang_pod(name: str, node: str) -> ScheduledPod:
+    labels = {GANG_LABEL: "train-ab12", MEMBER_LABEL: name}
+    return ScheduledPod(
+        ObjectMeta(name=name, namespace="team", labels=labels), ScheduledPodSpec(node_name=node), ScheduledPodStatus()
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "pods", "reserved", "free"),
+    [
+        pytest.param("Admitted", [], "2", "0", id="no pod yet"),
+        pytest.param("Bound", [gang_pod("worker-0", "n1")], "1", "1", id="a pod is there"),
+        pytest.param("Bound", [gang_pod("worker-0", "n1"), gang_pod("worker-1", "n2")], "0", "2", id="all are"),
+        pytest.param("Waiting", [], "0", "2", id="not admitted"),
+    ],
+)
+def test_capacity_of_members_without_a_pod_is_reserved_and_not_free(
+    phase: str, pods: list[ScheduledPod], reserved: str, free: str
+) -> None:
+    placement = (NodePlacement("n1", ("worker-0", "worker-1", "gone-7")),)
+    gang = Gang(
+        ObjectMeta(name="train-ab12", namespace="team"),
+        GangSpec(members=(Member("worker", 2, {GPU: "1", "cpu": "no quantity"}),)),
+        GangStatus(phase=phase, placement=placement),
+    )
+    found = cluster_usage(pods, "", [node("n1")], [gang])
+    (usage,) = found.nodes or ()
+    assert (usage.reserved.get(GPU, "0"), usage.free[GPU]) == (reserved, free)
+    _, rows = rows_of(found, with_namespace=False)
+    assert [row[1] for row in rows] == ["(other pods)", *(["(reserved)"] if reserved != "0" else []), "(free)"]
 
 
 def test_nodes_are_grouped_by_zone_those_without_one_first() -> None:
