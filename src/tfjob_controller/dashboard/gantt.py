@@ -1,21 +1,39 @@
-"""The chart of a job's replicas over time: what each pod did when, as far as its status still says. Pure.
+"""The chart of a job's replicas over time, from the same diagnostics as the timeline of `explain`. Pure.
 
-A pod waits until it is scheduled, is prepared (volumes, images, init containers) until its training container starts,
-and runs until that ends. Of earlier runs in the same pod the last one is known.
+A replica waits for capacity with its gang, and is then admitted; its pod waits until it is scheduled, is prepared
+(volumes, init containers, pulled images) until its training container starts, and runs until that ends. Of earlier
+runs in the same pod the last one is known; of pods that were deleted since, what events still say. A mark shows each
+restart.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tfjob_controller.api.gang import index_of, kind_of
+from tfjob_controller.api.gang import ADMITTED as GANG_ADMITTED
+from tfjob_controller.api.gang import BOUND, MAX_MEMBERS, index_of, kind_of
+from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.diagnostics.timeline import replica_of
+from tfjob_controller.client.kinds import runtime_id_of_job
 from tfjob_controller.util.timestamps import parse_time
 
-WAITING, PREPARING, RUNNING, FAILED = "waiting", "preparing", "running", "failed"
+PHASES = WAITING, ADMITTED, PREPARING, PULLING, RUNNING, SUCCEEDED, FAILED, EARLIER = (
+    "waiting",
+    "admitted",
+    "preparing",
+    "pulling",
+    "running",
+    "succeeded",
+    "failed",
+    "earlier",
+)
+# Not a phase: the begin of a run after an earlier one.
+RESTART = "restart"
 MAX_REPLICAS = 64
 _NEVER = "1970-01-01T00:00:00Z"
 
@@ -42,12 +60,13 @@ class ReplicaBars:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """The chart; `hidden` is the number of replicas that it leaves out."""
+    """The chart; `hidden` is the number of replicas that it leaves out, `phases` are those that occur in it."""
 
     rows: Sequence[ReplicaBars]
     begin: datetime | None
     end: datetime
     hidden: int = 0
+    phases: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +77,39 @@ class _Span:
     text: str
 
 
-def gantt(pods: Iterable[Mapping[str, Any]], now: datetime) -> Gantt:
-    """The chart of these pods, which are plain JSON objects."""
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """How long the replicas of a gang waited for capacity; `until` is None while they do."""
+
+    since: datetime
+    until: datetime | None
+
+
+def gantt(case: Diagnostics, now: datetime) -> Gantt:
+    """The chart of a job's replicas."""
+    gang = case.gangs[0] if case.gangs else None
+    wait = _wait(gang) if gang is not None else None
     spans: dict[str, list[_Span]] = {}
-    for pod in pods:
-        if replica := replica_of(dict(pod)):
-            spans.setdefault(replica, []).extend(_spans(pod, now))
-    names = sorted((name for name in spans if spans[name]), key=lambda name: (kind_of(name), index_of(name) or 0))
-    if not names:
+    for replica, told in _earlier_pods(case):
+        spans.setdefault(replica, []).extend(_spans_of_events(told, now))
+    events = _events_by_pod(case.events)
+    for pod in case.pods:
+        if replica := replica_of(pod):
+            found = _spans(pod, events.get(pod["metadata"].get("uid", ""), ()), wait, now)
+            spans.setdefault(replica, []).extend(found)
+    if gang is not None and wait is not None:
+        for replica in {*spans, *_members(gang)}:
+            queued = _Span(WAITING, wait.since, wait.until or now, "waits for capacity as a gang")
+            spans[replica] = [queued, *spans.get(replica, ())]
+    return _chart({replica: _with_restarts(found) for replica, found in spans.items() if found}, now)
+
+
+def _chart(spans: Mapping[str, Sequence[_Span]], now: datetime) -> Gantt:
+    if not spans:
         return Gantt((), None, now)
-    begin = min(span.start for name in names for span in spans[name])
-    end = max(span.end for name in names for span in spans[name])
+    names = sorted(spans, key=lambda name: (kind_of(name), index_of(name) or 0))
+    begin = min(span.start for found in spans.values() for span in found)
+    end = max(span.end for found in spans.values() for span in found)
     seconds = max(1.0, (end - begin).total_seconds())
 
     def share(moment: datetime) -> float:
@@ -78,25 +119,63 @@ def gantt(pods: Iterable[Mapping[str, Any]], now: datetime) -> Gantt:
         ReplicaBars(name, [Bar(span.phase, share(span.start), share(span.end), span.text) for span in spans[name]])
         for name in names[:MAX_REPLICAS]
     ]
-    return Gantt(rows, begin, end, len(names) - len(rows))
+    shown = {bar.phase for row in rows for bar in row.bars}
+    return Gantt(rows, begin, end, len(names) - len(rows), [each for each in (*PHASES, RESTART) if each in shown])
 
 
-def _spans(pod: Mapping[str, Any], now: datetime) -> Iterator[_Span]:
+def _with_restarts(spans: Sequence[_Span]) -> list[_Span]:
+    runs = sorted((span for span in spans if span.phase in (RUNNING, SUCCEEDED, FAILED, EARLIER)), key=_start)
+    marks = [_Span(RESTART, run.start, run.start, f"restart {number}") for number, run in enumerate(runs[1:], 1)]
+    return [*spans, *marks]
+
+
+def _start(span: _Span) -> datetime:
+    return span.start
+
+
+def _wait(gang: Object) -> _Wait | None:
+    status = gang.get("status") or {}
+    since = _time(gang["metadata"].get("creationTimestamp"))
+    admitted = _time(status.get("admittedTime")) if status.get("phase") in (GANG_ADMITTED, BOUND) else None
+    if admitted is not None:  # the creation of a pod, which follows, is known to the second only
+        admitted = admitted.replace(microsecond=0)
+    return _Wait(since, admitted) if since is not None else None
+
+
+def _members(gang: Object) -> Iterator[str]:
+    kinds = gang.get("spec", {}).get("members") or ()
+    names = (f"{kind['name']}-{index}" for kind in kinds for index in range(kind.get("count", 1)))
+    return itertools.islice(names, MAX_MEMBERS)
+
+
+def _spans(pod: Object, events: Sequence[Object], wait: _Wait | None, now: datetime) -> Iterator[_Span]:
     status = pod.get("status", {})
     created = _time(pod["metadata"].get("creationTimestamp"))
     if created is None:
         return
     conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
     scheduled = _time(conditions.get("PodScheduled", {}).get("lastTransitionTime"))
-    runs = sorted(_runs(status, now), key=lambda run: run.start)
+    runs = sorted(_runs(status, now), key=_start)
     until = runs[0].start if runs else _time(status.get("startTime")) if status.get("phase") == "Failed" else None
-    yield _Span(WAITING, created, scheduled or until or now, "waits for a node")
+    if wait is not None and wait.until is not None and wait.until <= created:
+        yield _Span(ADMITTED, wait.until, scheduled or until or now, "has capacity and waits for its node")
+    else:
+        yield _Span(WAITING, created, scheduled or until or now, "waits for a node")
     if scheduled is not None:
         yield _Span(PREPARING, scheduled, until or now, f"prepared on {pod['spec'].get('nodeName', 'its node')}")
+        yield from _pulls(events, until or now)
     yield from runs
 
 
-def _runs(status: Mapping[str, Any], now: datetime) -> Iterator[_Span]:
+def _pulls(events: Sequence[Object], until: datetime) -> Iterator[_Span]:
+    """The time in which the kubelet pulled images, as its events say."""
+    started = [moment for event in events if event.get("reason") == "Pulling" and (moment := _time(event_time(event)))]
+    ended = [moment for event in events if event.get("reason") == "Pulled" and (moment := _time(event_time(event)))]
+    if started:
+        yield _Span(PULLING, min(started), min(max(ended, default=until), until), "pulls images")
+
+
+def _runs(status: Object, now: datetime) -> Iterator[_Span]:
     """The known runs of the first container, which is the training container."""
     containers = status.get("containerStatuses") or ()
     for each in containers[:1]:
@@ -106,8 +185,42 @@ def _runs(status: Mapping[str, Any], now: datetime) -> Iterator[_Span]:
                 yield _Span(RUNNING, start, now, "runs")
             elif ended and ended.get("startedAt") != _NEVER and (start := _time(ended.get("startedAt"))):
                 code = ended.get("exitCode", 0)
-                phase = FAILED if code else RUNNING
+                phase = FAILED if code else SUCCEEDED
                 yield _Span(phase, start, _time(ended.get("finishedAt")) or now, f"ended with exit code {code}")
+
+
+def _earlier_pods(case: Diagnostics) -> Iterator[tuple[str, Sequence[Object]]]:
+    """The replica and the events of each pod that no longer exists."""
+    alive = {pod["metadata"].get("uid") for pod in case.pods}
+    runtime = runtime_id_of_job(case.seen.job)
+    name = re.compile(rf"-([a-z]+)-{re.escape(runtime)}-(\d{{1,9}})-[a-z0-9]+")
+    for uid, events in _events_by_pod(case.events).items():
+        found = name.search(events[0]["involvedObject"].get("name", "")) if runtime and uid not in alive else None
+        if found is not None:
+            yield f"{found[1]}-{found[2]}", events
+
+
+def _spans_of_events(events: Sequence[Object], now: datetime) -> Iterator[_Span]:
+    moments: dict[str, list[datetime]] = {}
+    for event in events:
+        if moment := _time(event_time(event)):
+            moments.setdefault(event.get("reason", ""), []).append(moment)
+    started = min(moments.get("Started", ()), default=None)
+    last = max((moment for found in moments.values() for moment in found), default=now)
+    if scheduled := min(moments.get("Scheduled", ()), default=None):
+        yield _Span(PREPARING, scheduled, started or last, "prepared in a pod that was deleted since")
+    yield from _pulls(events, started or last)
+    if started is not None:
+        yield _Span(EARLIER, started, last, "ran in a pod that was deleted since")
+
+
+def _events_by_pod(events: Iterable[Object]) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for event in events:
+        about = event.get("involvedObject") or {}
+        if about.get("kind") == "Pod" and about.get("uid"):
+            found.setdefault(about["uid"], []).append(event)
+    return found
 
 
 def _time(text: Any) -> datetime | None:

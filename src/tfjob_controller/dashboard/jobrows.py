@@ -6,12 +6,14 @@ A row has a bounded size whatever the job contains, since a dashboard keeps the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.client.diagnostics.description import percentage_of
 from tfjob_controller.client.job import ready_text
 from tfjob_controller.client.kinds import KINDS, AnyJob, JobKind, snapshot_decoder
 from tfjob_controller.client.text import one_line
@@ -31,7 +33,7 @@ class JobRow(msgspec.Struct, frozen=True):
     state: str
     ready: str
     progress: str
-    percent: float | None
+    percent: int | None
     loss: float | None
     restarts: int
     reason: str
@@ -61,40 +63,40 @@ def row_of(kind: JobKind, job: AnyJob) -> JobRow:
         creation_timestamp=meta.creation_timestamp,
         deletion_timestamp=meta.deletion_timestamp,
     )
-    progress, percent = _progress(job)
     return JobRow(
         metadata=kept,
         kind=kind.word,
         state=one_line(status.summary[:_MAX_TEXT]) or ("Deleting" if meta.deletion_timestamp else "New"),
         ready=ready_text(job)[:_MAX_TEXT],
-        progress=progress,
-        percent=percent,
+        progress=_progress(job),
+        percent=percentage_of(job),
         loss=_loss(job),
         restarts=status.restarts,
         reason=one_line(status.reason[:_MAX_TEXT]),
     )
 
 
-def _progress(job: AnyJob) -> tuple[str, float | None]:
+def _progress(job: AnyJob) -> str:
     if not isinstance(job, TFJob):
-        return one_line(job.status.progress[:_MAX_TEXT]), None
+        return one_line(job.status.progress[:_MAX_TEXT])
     progress = job.status.progress
     if progress is None:
-        return "", None
-    if not progress.total:
-        return f"{progress.done} steps", None
-    return f"{progress.done} of {progress.total} steps", min(100.0, 100 * progress.done / progress.total)
+        return ""
+    return f"{progress.done} of {progress.total} steps" if progress.total else f"{progress.done} steps"
+
+
+def metrics_of(job: AnyJob) -> dict[str, float]:
+    """The metrics in a job's status; values that are no numbers are left out, and TFJobs have none."""
+    found = {}
+    for each in () if isinstance(job, TFJob) else job.status.metrics:
+        with suppress(ValueError):
+            found[each.name] = float(each.value)
+    return found
 
 
 def _loss(job: AnyJob) -> float | None:
-    if isinstance(job, TFJob):
-        return None
-    values = {each.name: each.value for each in job.status.metrics}
-    text = next((values[name] for name in _LOSS if name in values), None)
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
+    values = metrics_of(job)
+    return next((values[name] for name in _LOSS if name in values), None)
 
 
 _SORTS: Mapping[str, Callable[[JobRow], Any]] = {

@@ -1,27 +1,47 @@
-"""The chart of replicas over time, from what pods say of themselves."""
+"""The chart of replicas over time, from what pods, gangs and events say."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-from tfjob_controller.dashboard.gantt import FAILED, MAX_REPLICAS, PREPARING, RUNNING, WAITING, gantt
+import msgspec
 
+from tfjob_controller.client.diagnostics.collection import Diagnostics
+from tfjob_controller.client.kinds import TFJOB, snapshot_decoder
+from tfjob_controller.dashboard.gantt import (
+    ADMITTED,
+    EARLIER,
+    FAILED,
+    MAX_REPLICAS,
+    PREPARING,
+    PULLING,
+    RESTART,
+    RUNNING,
+    SUCCEEDED,
+    WAITING,
+    Gantt,
+    gantt,
+)
+
+Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 0, 1, 40, tzinfo=UTC)
+JOB = {"metadata": {"name": "train", "namespace": "team", "uid": "u"}, "spec": {"RuntimeId": "ab12"}, "status": {}}
 
 
 def at(second: int) -> str:
     return f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z"
 
 
-def pod(index: int, *, scheduled: int | None = None, **container: Any) -> dict[str, Any]:
+def pod(index: int, *, created: int = 0, scheduled: int | None = None, **container: Any) -> Object:
     conditions = (
         [] if scheduled is None else [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled)}]
     )
     return {
         "metadata": {
-            "name": f"p-{index}",
-            "creationTimestamp": at(0),
+            "name": f"train-worker-ab12-{index}-xyz",
+            "uid": f"pod-{index}",
+            "creationTimestamp": at(created),
             "labels": {"job_type": "worker", "task_index": str(index)},
         },
         "spec": {"nodeName": "n"},
@@ -29,32 +49,101 @@ def pod(index: int, *, scheduled: int | None = None, **container: Any) -> dict[s
     }
 
 
-def phases(*pods: dict[str, Any]) -> list[tuple[str, list[tuple[str, float, float]]]]:
-    rows = gantt(pods, NOW).rows
-    return [(each.replica, [(bar.phase, bar.start, bar.end) for bar in each.bars]) for each in rows]
+def event(reason: str, second: int, uid: str = "pod-0", index: int = 0) -> Object:
+    about = {"kind": "Pod", "uid": uid, "name": f"train-worker-ab12-{index}-{uid}"}
+    return {"metadata": {}, "reason": reason, "involvedObject": about, "firstTimestamp": at(second)}
+
+
+def gang(phase: str, count: int, **status: str) -> Object:
+    members = [{"name": "worker", "count": count}]
+    return {
+        "metadata": {"creationTimestamp": at(0)},
+        "spec": {"members": members},
+        "status": {"phase": phase, **status},
+    }
+
+
+def chart(*pods: Object, gangs: list[Object] | None = None, events: list[Object] | None = None) -> Gantt:
+    seen = snapshot_decoder(TFJOB)(msgspec.json.encode(JOB))
+    return gantt(Diagnostics(seen, pods=list(pods), gangs=gangs or [], events=events or []), NOW)
+
+
+def phases(*pods: Object, **more: list[Object]) -> dict[str, list[tuple[str, float, float]]]:
+    rows = chart(*pods, **more).rows
+    return {each.replica: [(bar.phase, bar.start, bar.end) for bar in each.bars] for each in rows}
 
 
 def test_a_pod_that_waits_has_one_bar_until_now() -> None:
-    assert phases(pod(0)) == [("worker-0", [(WAITING, 0.0, 100.0)])]
+    assert phases(pod(0)) == {"worker-0": [(WAITING, 0.0, 100.0)]}
 
 
 def test_a_pod_is_prepared_and_then_runs() -> None:
     running = {"state": {"running": {"startedAt": at(50)}}}
-    assert phases(pod(0, scheduled=10, **running)) == [
-        ("worker-0", [(WAITING, 0.0, 10.0), (PREPARING, 10.0, 50.0), (RUNNING, 50.0, 100.0)])
+    assert phases(pod(0, scheduled=10, **running)) == {
+        "worker-0": [(WAITING, 0.0, 10.0), (PREPARING, 10.0, 50.0), (RUNNING, 50.0, 100.0)]
+    }
+
+
+def test_the_last_run_before_a_restart_is_shown_as_failed_with_a_mark_at_the_restart() -> None:
+    ended = {"terminated": {"startedAt": at(20), "finishedAt": at(40), "exitCode": 1}}
+    container = {"lastState": ended, "state": {"running": {"startedAt": at(60)}}}
+    bars = phases(pod(0, scheduled=10, **container))["worker-0"]
+    assert bars[1:] == [(PREPARING, 10.0, 20.0), (FAILED, 20.0, 40.0), (RUNNING, 60.0, 100.0), (RESTART, 60.0, 60.0)]
+
+
+def test_a_run_that_ended_well_has_succeeded() -> None:
+    ended = {"terminated": {"startedAt": at(20), "finishedAt": at(100), "exitCode": 0}}
+    assert phases(pod(0, scheduled=10, state=ended))["worker-0"][-1] == (SUCCEEDED, 20.0, 100.0)
+
+
+def test_replicas_of_a_gang_wait_before_they_have_pods() -> None:
+    found = chart(gangs=[gang("Waiting", 3)])
+    assert [row.replica for row in found.rows] == ["worker-0", "worker-1", "worker-2"]
+    assert [bar.end for row in found.rows for bar in row.bars] == [100.0] * 3
+    assert found.phases == [WAITING]
+
+
+def test_a_gang_is_admitted_before_its_pods_have_nodes() -> None:
+    found = phases(
+        pod(0, created=50, scheduled=60, state={"running": {"startedAt": at(80)}}),
+        gangs=[gang("Bound", 1, admittedTime=at(50).replace("Z", ".9Z"))],
+    )
+    assert found["worker-0"] == [
+        (WAITING, 0.0, 50.0),
+        (ADMITTED, 50.0, 60.0),
+        (PREPARING, 60.0, 80.0),
+        (RUNNING, 80.0, 100.0),
     ]
 
 
-def test_the_last_run_before_a_restart_is_shown_as_failed() -> None:
-    ended = {"terminated": {"startedAt": at(20), "finishedAt": at(40), "exitCode": 1}}
-    container = {"lastState": ended, "state": {"running": {"startedAt": at(60)}}}
-    ((_, bars),) = phases(pod(0, scheduled=10, **container))
-    assert bars[1:] == [(PREPARING, 10.0, 20.0), (FAILED, 20.0, 40.0), (RUNNING, 60.0, 100.0)]
+def test_pulling_an_image_is_a_part_of_the_preparation() -> None:
+    container = {"state": {"running": {"startedAt": at(50)}}}
+    events = [event("Pulling", 15), event("Pulled", 40)]
+    bars = phases(pod(0, scheduled=10, **container), events=events)["worker-0"]
+    assert bars[1:3] == [(PREPARING, 10.0, 50.0), (PULLING, 15.0, 40.0)]
+
+
+def test_a_pull_that_does_not_end_lasts_until_now() -> None:
+    bars = phases(pod(0, scheduled=10), events=[event("Pulling", 20)])["worker-0"]
+    assert bars[-1] == (PULLING, 20.0, 100.0)
+
+
+def test_pods_that_were_deleted_are_shown_as_their_events_tell() -> None:
+    earlier = [event("Scheduled", 5, "old"), event("Started", 10, "old"), event("Killing", 30, "old")]
+    bars = phases(pod(0, created=40, scheduled=50, state={"running": {"startedAt": at(60)}}), events=earlier)[
+        "worker-0"
+    ]
+    seconds = 95 / 100  # the chart begins with the first event
+    assert bars[:2] == [
+        (PREPARING, 0.0, round(5 / seconds, 2)),
+        (EARLIER, round(5 / seconds, 2), round(25 / seconds, 2)),
+    ]
+    assert bars[-1][0] == RESTART
 
 
 def test_replicas_beyond_the_limit_are_counted() -> None:
-    chart = gantt([pod(index) for index in range(MAX_REPLICAS + 3)], NOW)
-    assert (len(chart.rows), chart.hidden, chart.rows[10].replica) == (MAX_REPLICAS, 3, "worker-10")
+    found = chart(*(pod(index) for index in range(MAX_REPLICAS + 3)))
+    assert (len(found.rows), found.hidden, found.rows[10].replica) == (MAX_REPLICAS, 3, "worker-10")
 
 
 def test_broken_times_and_pods_of_no_replica_are_left_out() -> None:
@@ -62,4 +151,4 @@ def test_broken_times_and_pods_of_no_replica_are_left_out() -> None:
     broken["metadata"]["creationTimestamp"] = "yesterday"
     stranger = pod(1)
     stranger["metadata"]["labels"] = {}
-    assert gantt([broken, stranger], NOW).rows == ()
+    assert chart(broken, stranger).rows == ()

@@ -39,10 +39,12 @@ def test_a_row_keeps_little_of_a_large_job() -> None:
             "progress": "step 40",
             "nodes": "1/2",
             "metrics": [{"name": "loss", "value": "0.25"}],
+            "trainerStatus": {"progressPercentage": 40},
         },
     }
     found = row_decoder(TRAINJOB)(json.dumps(body).encode())
     assert (found.state, found.ready, found.progress, found.loss) == ("Running", "node 1/2", "step 40", 0.25)
+    assert found.percent == 40
     assert found.metadata.labels == {}
     assert len(found.reason) < 2000
     assert "\x1b" not in found.reason
@@ -67,7 +69,7 @@ def test_the_progress_of_a_tfjob_is_a_share_of_its_steps() -> None:
         "status": {"progress": {"done": 50, "total": 200}},
     }
     found = row_decoder(TFJOB)(json.dumps(body).encode())
-    assert (found.progress, found.percent, found.state) == ("50 of 200 steps", 25.0, "New")
+    assert (found.progress, found.percent, found.state) == ("50 of 200 steps", 25, "New")
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) ->
         ready=status.ready,
         workers=_workers(job),
         progress=_progress(job),
-        progress_percentage=_percentage(job),
+        progress_percentage=percentage_of(job),
         metrics={} if isinstance(job, TFJob) else {each.name: each.value for each in job.status.metrics},
         hints=job_hints(job),
         replicas=[_row(view, counts) for view in views],
@@ -164,11 +164,13 @@ def _progress(job: AnyJob) -> str:
     return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
 
 
-def _percentage(job: AnyJob) -> int | None:
-    """Returns how much of the training is done, if the program reports it."""
-    if isinstance(job, TFJob) or job.status.trainer_status is None:
-        return None
-    return job.status.trainer_status.progress_percentage
+def percentage_of(job: AnyJob) -> int | None:
+    """Returns how much of the training is done, from 0 to 100, if the job says how much there is to do."""
+    if isinstance(job, TFJob):
+        progress = job.status.progress
+        return min(100, 100 * progress.done // progress.total) if progress is not None and progress.total else None
+    reported = job.status.trainer_status
+    return reported.progress_percentage if reported is not None else None
 
 
 def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
