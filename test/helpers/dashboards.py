@@ -63,12 +63,13 @@ class SharedDashboard:
 
 
 @contextmanager
-def shared_dashboard(cluster: Cluster, folder: Path, *flags: str) -> Iterator[SharedDashboard]:
-    """The program for many people, which has no credentials. It must end in an orderly way."""
+def shared_dashboard(cluster: Cluster, folder: Path, *flags: str, port: int = 0) -> Iterator[SharedDashboard]:
+    """The program for many people, which has no credentials. It must end in an orderly way. Port 0 is a free one."""
     (named,) = yaml.safe_load(cluster.kubeconfig.read_text())["clusters"]
     authority, output = folder / "ca.crt", folder / "output"
     authority.write_bytes(base64.b64decode(named["cluster"]["certificate-authority-data"]))
-    with ports.reserve(1, "127.0.0.1") as (port,), output.open("wb") as sink:
+    with ports.reserve(1, "127.0.0.1") as (free,), output.open("wb") as sink:
+        port = port or free
         given = {
             "--dashboard-bind-address": f"127.0.0.1:{port}",
             "--api-server": named["cluster"]["server"],

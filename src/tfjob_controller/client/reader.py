@@ -25,6 +25,7 @@ from tfjob_controller.util.clock import Clock, RealClock
 
 # The core API returns the events of both APIs.
 EVENTS = Resource("", "v1", "events", "Event")
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 # The content type that kubectl accepts: the server chooses and fills the columns, ages too.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 # The timeout is short, because a user waits who can repeat the call or the command.
@@ -193,3 +194,20 @@ def _read_table(body: bytes) -> TablePage:
     if table.kind != "Table":
         raise ClientError("the server sent no table: check for a proxy in between, and try `kubectl get tfjobs`")
     return table
+
+
+def namespace_problem(requester: Requester, namespace: str) -> str:
+    """Why nothing can run in a namespace: it does not exist, or is being deleted.
+
+    Empty for any other one, and for a user who may not read it. Raises `ApiError`.
+    """
+    client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
+    try:
+        found = client.get("", namespace)
+    except ApiError as error:
+        if error.is_forbidden:
+            return ""
+        if error.is_not_found:
+            return f"There is no namespace {namespace}."
+        raise
+    return f"The namespace {namespace} is being deleted." if found["metadata"].get("deletionTimestamp") else ""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -20,6 +21,21 @@ from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
+
+
+class NameConvertor(Convertor[str]):
+    """A part of an address that is the name of an object, and so may become a part of another path."""
+
+    regex = "[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", NameConvertor())
 
 
 def create_app(
@@ -47,11 +63,11 @@ def create_app(
             Route("/logout", entrance.logout, methods=["POST"]),
             Route("/jobs", jobs.jobs_page),
             Route("/events/jobs", jobs.jobs_events),
-            Route("/jobs/{namespace}/{kind}/{name}", job.job_page),
-            Route("/events/jobs/{namespace}/{kind}/{name}", job.job_events),
-            Route("/metrics/{namespace}/{kind}/{name}", job.metrics),
-            Route("/logs/{namespace}/{kind}/{name}", job.log_events),
-            Route("/jobs/{namespace}/{kind}/{name}/{action}", job.change, methods=["POST"]),
+            Route("/jobs/{namespace:name}/{kind}/{name:name}", job.job_page),
+            Route("/events/jobs/{namespace:name}/{kind}/{name:name}", job.job_events),
+            Route("/metrics/{namespace:name}/{kind}/{name:name}", job.metrics),
+            Route("/logs/{namespace:name}/{kind}/{name:name}", job.log_events),
+            Route("/jobs/{namespace:name}/{kind}/{name:name}/{action}", job.change, methods=["POST"]),
             Route("/new", newjob.new_job_page),
             Route("/new", newjob.new_job, methods=["POST"]),
             Route("/queue", queue.queue_page),
@@ -62,7 +78,10 @@ def create_app(
         exception_handlers={ApiError: _problem, ClientError: _problem, 404: _not_found},
         lifespan=lifespan,
     )
-    app.state.services = rendering.Services(feeds, rendering.Histories(clock), clock)
+    log_in_again = entrance.log_in_again if logins.link is None else None
+    app.state.services = rendering.Services(
+        feeds, rendering.Readings(clock), rendering.Readings(clock), rendering.Readings(clock), log_in_again
+    )
     return app
 
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from tfjob_controller.api.common.core import PODS
-from tfjob_controller.client.kinds import KINDS, Snapshot, runtime_id_of_job
-from tfjob_controller.dashboard.jobrows import JobRow, row_decoder
+from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
+from tfjob_controller.dashboard.jobrows import JobRow, metrics_of, row_decoder
+from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.codec import decoder_for
@@ -105,7 +106,7 @@ class JobFeed:
     @property
     def problems(self) -> Sequence[str]:
         """Why rows are missing or may be old, in sentences for people."""
-        return [error for informer in self._informers if (error := informer.last_error)]
+        return _problems(self._informers)
 
     def rows(self) -> list[JobRow]:
         return [row for informer in self._informers for row in informer.store.list()]
@@ -138,27 +139,29 @@ class JobFeed:
 class JobWatch:
     """Wakes the readers of one job's page: its object or one of its pods has changed. Thread-safe.
 
-    What a page shows is read from the API server once for all its readers.
+    What a page shows is read from the API server once for all its readers. `reported` has the metrics of its status
+    since the watch began.
     """
 
     def __init__(self, user: User, snapshot: Snapshot, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
+        self.reported = ReportedMetrics()
         meta, kind = snapshot.metadata, snapshot.kind
         named = f"metadata.name={meta.name}"
-        informers: list[Informer[_AnyObject]] = [
-            Informer(
-                user.requester, kind.resource, _decode_any, namespace=meta.namespace, field_selector=named, clock=clock
-            )
+        decode = _status_decoder(kind)
+        informers: list[Informer[_Watched]] = [
+            Informer(user.requester, kind.resource, decode, namespace=meta.namespace, field_selector=named, clock=clock)
         ]
         if runtime_id := runtime_id_of_job(snapshot.job):
             labels = selector_string(job_labels(meta.name, runtime_id, kind.name_label))
             informers.append(
                 Informer(
-                    user.requester, PODS, _decode_any, namespace=meta.namespace, label_selector=labels, clock=clock
+                    user.requester, PODS, _decode_pod, namespace=meta.namespace, label_selector=labels, clock=clock
                 )
             )
         for informer in informers:
-            informer.add_handler(_AnyChange(notifier))
+            informer.add_handler(self)
+        self._informers = informers
         self._group = InformerGroup(informers, clock)
         self._lock = threading.Lock()
         self._read: tuple[int, str] | None = None
@@ -169,6 +172,26 @@ class JobWatch:
     def stop(self) -> None:
         self._group.stop(_STOP_SECONDS)
 
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why what is shown may be old, in sentences for people."""
+        return _problems(self._informers)
+
+    # Called by the threads of the informers.
+
+    def on_add(self, obj: _Watched, is_initial: bool) -> None:
+        self._record(obj)
+
+    def on_update(self, old: _Watched, new: _Watched) -> None:
+        self._record(new)
+
+    def on_delete(self, obj: _Watched, final: bool) -> None:
+        self.changes.notify()
+
+    def _record(self, obj: _Watched) -> None:
+        self.reported.record(obj.metrics)
+        self.changes.notify()
+
     def content(self, read: Callable[[], str]) -> str:
         """The result of `read` for the present version; other readers of the same version wait for it."""
         with self._lock:
@@ -178,25 +201,37 @@ class JobWatch:
             return self._read[1]
 
 
-class _AnyObject(msgspec.Struct, frozen=True):
+def _problems(informers: Iterable[Informer[Any]]) -> list[str]:
+    return [error for informer in informers if (error := informer.last_error)]
+
+
+class _Watched(msgspec.Struct, frozen=True):
+    """What is kept of an object: a job's metrics, and of a pod nothing but that it has changed."""
+
     metadata: ObjectMeta
+    metrics: Mapping[str, float] = {}
 
 
-_decode_any = decoder_for(_AnyObject)
+_decode_pod = decoder_for(_Watched)
 
 
-class _AnyChange:
-    def __init__(self, notifier: Notifier) -> None:
-        self._notifier = notifier
+def _status_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], _Watched]:
+    decode = snapshot_decoder(kind)
 
-    def on_add(self, obj: _AnyObject, is_initial: bool) -> None:
-        self._notifier.notify()
+    def decode_status(raw: bytes | msgspec.Raw) -> _Watched:
+        job = decode(raw).job
+        return _Watched(job.metadata, metrics_of(job))
 
-    def on_update(self, old: _AnyObject, new: _AnyObject) -> None:
-        self._notifier.notify()
+    return decode_status
 
-    def on_delete(self, obj: _AnyObject, final: bool) -> None:
-        self._notifier.notify()
+
+class Followed(Protocol):
+    """What streams follow: changes, and why what they show may be old, in sentences for people."""
+
+    @property
+    def changes(self) -> Notifier: ...
+    @property
+    def problems(self) -> Sequence[str]: ...
 
 
 class Feed(Protocol):

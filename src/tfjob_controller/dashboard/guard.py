@@ -8,9 +8,10 @@ Origin header. Written as plain ASGI, because responses that stream must pass un
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -36,6 +37,9 @@ _OPEN_PATHS = ("/login", "/healthz")
 # Pages that check the token themselves, since it may be a field of their form.
 _FORM_PATHS = ("/new",)
 _STATIC = "/static/"
+FIRST_PAGE = "/jobs"
+_PAGE = re.compile(r"/(?:jobs|new|queue|cluster)(?:[/?][!-\[\]-~]*)?")
+_MAX_TARGET = 2000
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -99,7 +103,7 @@ class Guard:
         if path in _OPEN_PATHS or path.startswith(_STATIC):
             return None
         if session is None:
-            return _to_login(headers)
+            return to_login(Request(scope))
         if path in _FORM_PATHS:
             return None
         if method not in _SAFE_METHODS and not is_token_of(session, headers.get(CSRF_HEADER, "")):
@@ -127,10 +131,23 @@ def _has_own_origin(headers: Headers, host: str) -> bool:
     return origin is None or urlsplit(origin).netloc.lower() == host
 
 
-def _to_login(headers: Headers) -> Response:
-    if headers.get("hx-request") or "text/event-stream" in headers.get("accept", ""):
-        return Response(status_code=401, headers={"HX-Redirect": "/login"})
-    return RedirectResponse("/login", 303)
+def to_login(request: Request, why: str = "") -> Response:
+    """Leads a browser to the login, and from there back to the page that it shows. `why` is a reason that it knows."""
+    is_fragment = bool(request.headers.get("hx-request"))
+    shown = urlsplit(request.headers.get("hx-current-url", "")) if is_fragment else urlsplit(str(request.url))
+    back = f"{shown.path}?{shown.query}" if shown.query else shown.path
+    wanted = {"why": why} if why else {}
+    if (is_fragment or request.method in _SAFE_METHODS) and back != FIRST_PAGE and is_page(back):
+        wanted["next"] = back
+    target = f"/login?{urlencode(wanted)}" if wanted else "/login"
+    if is_fragment or "text/event-stream" in request.headers.get("accept", ""):
+        return Response(status_code=401, headers={"HX-Redirect": target})
+    return RedirectResponse(target, 303)
+
+
+def is_page(target: str) -> bool:
+    """Whether a browser may be led to this address after its login: one of the dashboard's own pages."""
+    return len(target) <= _MAX_TARGET and _PAGE.fullmatch(target) is not None
 
 
 def _refusal(status: int, words: str) -> Response:

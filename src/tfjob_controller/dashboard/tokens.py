@@ -10,36 +10,20 @@ import hashlib
 import threading
 from collections.abc import Callable
 
-import msgspec
-
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.text import one_line
-from tfjob_controller.dashboard.users import MAX_SESSIONS, User
+from tfjob_controller.dashboard.users import MAX_SESSIONS, User, username_of
 from tfjob_controller.kube.config.credentials import AuthInfo, Credentials, KubeconfigError, bearer_header
 from tfjob_controller.kube.config.kubeconfig import Config
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.transport import Transport
-from tfjob_controller.kube.meta import Resource
 from tfjob_controller.util.clock import Clock
 
 MAX_TOKEN = 16_384
-_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 # Connections of one person; requests beyond them wait.
 _POOL_SIZE = 8
 _BEARER = "bearer "
-
-
-class _UserInfo(msgspec.Struct, frozen=True):
-    username: str = ""
-
-
-class _ReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
-    user_info: _UserInfo = _UserInfo()
-
-
-class _Review(msgspec.Struct, frozen=True):
-    status: _ReviewStatus = _ReviewStatus()
 
 
 def token_of_header(value: str) -> str:
@@ -77,7 +61,7 @@ class TokenUsers:
                 raise ClientError("too many people use the dashboard at the moment: try again later")
         transport = self._transport(token)
         try:
-            name = self._name(transport)
+            name = one_line(username_of(transport))
         except ApiError as error:
             transport.close()
             why = "the cluster does not accept this token" if error.is_unauthorized else one_line(error.message)
@@ -106,8 +90,3 @@ class TokenUsers:
             transport.close()
 
         return close
-
-    def _name(self, transport: Transport) -> str:
-        body = msgspec.json.encode({"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind})
-        answer = transport.request("POST", _REVIEWS.path(), body=body, timeout_seconds=10.0, retry=False)
-        return one_line(msgspec.json.decode(answer, type=_Review).status.user_info.username)

@@ -17,6 +17,8 @@ import msgspec
 from cachetools import TTLCache
 
 from tfjob_controller.client.client import Client
+from tfjob_controller.client.errors import CLOSED
+from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
@@ -27,6 +29,7 @@ MAX_SESSIONS = 200
 _ACCESS_SECONDS = 60.0
 _MAX_ACCESS_REVIEWS = 1000
 _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+_SELF_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
 
 class _ReviewStatus(msgspec.Struct, frozen=True):
@@ -35,6 +38,30 @@ class _ReviewStatus(msgspec.Struct, frozen=True):
 
 class _Review(msgspec.Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
+
+
+class _UserInfo(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _SelfReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
+    user_info: _UserInfo = _UserInfo()
+
+
+class _SelfReview(msgspec.Struct, frozen=True):
+    status: _SelfReviewStatus = _SelfReviewStatus()
+
+
+def username_of(requester: Requester) -> str:
+    """Returns the name by which the API server knows the credentials. Raises `ApiError`, 401 if it rejects them."""
+    body = msgspec.json.encode({"apiVersion": _SELF_REVIEWS.api_version, "kind": _SELF_REVIEWS.kind})
+    answer = requester.request("POST", _SELF_REVIEWS.path(), body=body, timeout_seconds=10.0, retry=False)
+    return msgspec.json.decode(answer, type=_SelfReview).status.user_info.username
+
+
+def must_log_in(error: ApiError) -> bool:
+    """Whether only a new login helps: the credentials are rejected, or the session's connection was closed."""
+    return error.is_unauthorized or error.reason == CLOSED
 
 
 class User:
@@ -89,6 +116,14 @@ class User:
             self._allowed[key] = allowed
         return allowed
 
+    def is_rejected(self) -> bool:
+        """Whether the API server rejects the credentials now, or the session has ended; False without an answer."""
+        try:
+            username_of(self.requester)
+        except ApiError as error:
+            return must_log_in(error)
+        return False
+
 
 @dataclass(slots=True)
 class BrowserSession:
@@ -136,6 +171,13 @@ class BrowserSessions:
             ended = self._sessions.pop(_key(secret), None)
         if ended is not None:
             self._close_unused([ended])
+
+    def end_all_of(self, user: User) -> None:
+        """Ends every session of a person whose credentials the API server no longer accepts."""
+        with self._lock:
+            keys = [key for key, session in self._sessions.items() if session.user is user]
+            ended = [self._sessions.pop(key) for key in keys]
+        self._close_unused(ended)
 
     def _take_expired(self, now: float) -> list[BrowserSession]:
         expired = [

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
-from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, Guard
+from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, Guard, is_page
 from tfjob_controller.dashboard.tokens import identity_of
 from tfjob_controller.dashboard.users import BrowserSessions, User
 
@@ -75,6 +75,34 @@ def test_a_page_without_a_session_leads_to_the_login(site: Site) -> None:
 def test_a_fragment_without_a_session_leads_the_browser_to_the_login(site: Site) -> None:
     answer = site.stranger.get("/jobs", headers={"hx-request": "true"})
     assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
+
+
+def test_the_login_leads_back_to_the_page_that_was_asked_for(site: Site) -> None:
+    answer = site.stranger.get("/jobs?namespace=a&text=b%20c")
+    assert answer.headers["location"] == "/login?next=%2Fjobs%3Fnamespace%3Da%26text%3Db%2520c"
+    shown = {"hx-request": "true", "hx-current-url": f"http://{HOST}/queue?namespace=a"}
+    assert site.stranger.get("/jobs", headers=shown).headers["hx-redirect"] == "/login?next=%2Fqueue%3Fnamespace%3Da"
+    elsewhere = shown | {"hx-current-url": "http://evil.example//evil.example/jobs"}
+    assert site.stranger.get("/jobs", headers=elsewhere).headers["hx-redirect"] == "/login"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "//evil.example",
+        "/\\evil.example",
+        "https://evil.example/jobs",
+        "/jobs\\..",
+        "/jobs\n",
+        "/jobsx",
+        "/logout",
+        "/",
+    ],
+)
+def test_nobody_is_led_to_another_site_after_a_login(target: str) -> None:
+    assert not is_page(target)
+    assert is_page("/jobs/ns/tfjob/train?text=a%20b")
+    assert not is_page("/jobs?" + "x" * 3000)
 
 
 def test_the_login_and_static_files_need_no_session(site: Site) -> None:

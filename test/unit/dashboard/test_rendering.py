@@ -1,4 +1,4 @@
-"""Server-sent events whatever the text, and metrics that are read once for all browsers."""
+"""Server-sent events whatever the text, and readings that browsers share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import asyncio
 import threading
 
 import pytest
+from starlette.testclient import TestClient
 
 from helpers.fakeclock import FakeClock
-from tfjob_controller.dashboard.metrichistory import MetricHistory
-from tfjob_controller.dashboard.pages.rendering import Histories, event
+from helpers.scripted import ScriptedRequester
+from tfjob_controller.dashboard.app import create_app
+from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
+from tfjob_controller.dashboard.pages.rendering import Readings, event
+from tfjob_controller.dashboard.users import User
 
 
 @pytest.mark.parametrize(
@@ -28,22 +32,66 @@ def test_each_line_of_an_event_is_data(body: str, data: list[str]) -> None:
     assert lines == [f"data: {each}" for each in data]
 
 
-def test_metrics_are_read_once_for_all_and_a_log_that_does_not_answer_keeps_no_other_waiting() -> None:
-    answers, reads = threading.Event(), list[str]()
+def test_callers_at_the_same_time_share_one_reading_and_no_others_wait_for_it() -> None:
+    readings, go, calls = Readings[int](FakeClock()), threading.Event(), list[str]()
 
-    def read(name: str) -> MetricHistory:
-        reads.append(name)
-        assert name != "slow" or answers.wait(60)
-        return MetricHistory(name, (), (), ())
+    def read() -> int:
+        calls.append("read")
+        assert go.wait(60)
+        return 7
 
-    async def use() -> None:
-        histories = Histories(FakeClock())
-        slow = [asyncio.create_task(histories.get(("slow",), lambda: read("slow"))) for _ in range(20)]
-        quick = [await histories.get(("quick",), lambda: read("quick")) for _ in range(3)]
-        assert {each.axis for each in quick} == {"quick"}
-        assert not any(each.done() for each in slow)
-        answers.set()
-        assert {each.axis for each in await asyncio.gather(*slow)} == {"slow"}
+    async def run() -> list[int]:
+        callers = [asyncio.ensure_future(readings.get("key", read)) for _ in range(4)]
+        assert await readings.get("other key", lambda: 8) == 8
+        callers[0].cancel()
+        go.set()
+        return await asyncio.gather(*callers[1:])
 
-    asyncio.run(use())
-    assert sorted(reads) == ["quick", "slow"]
+    assert asyncio.run(run()) == [7] * 3
+    assert calls == ["read"]
+
+
+def test_a_reading_is_repeated_after_a_moment() -> None:
+    clock = FakeClock()
+    readings, values = Readings[int](clock), iter((1, 2))
+
+    async def get() -> int:
+        return await readings.get("key", lambda: next(values))
+
+    assert [asyncio.run(get()) for _ in range(3)] == [1] * 3
+    clock.advance(2)
+    assert asyncio.run(get()) == 2
+
+
+def test_an_error_is_not_kept() -> None:
+    readings = Readings[int](FakeClock())
+
+    def fail() -> int:
+        raise ValueError("once")
+
+    with pytest.raises(ValueError, match="once"):
+        asyncio.run(readings.get("key", fail))
+    assert asyncio.run(readings.get("key", lambda: 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/jobs?namespace=../x", 200, "is no name of a namespace"),
+        ("/events/jobs?namespace=a/b", 400, "is no name of a namespace"),
+        ("/queue?namespace=a%2Fb", 400, "is no name of a namespace"),
+        ("/cluster?namespace=A", 400, "is no name of a namespace"),
+        ("/jobs/%2E%2E/tfjob/x", 404, "no such page"),
+        ("/metrics/ns/tfjob/..%2Fsecrets", 404, "no such page"),
+        ("/logs/ns/tfjob/a%3Fb", 404, "no such page"),
+    ],
+)
+def test_no_text_of_an_address_leads_to_another_path_of_the_api_server(path: str, status: int, words: str) -> None:
+    requester, host = ScriptedRequester(), "127.0.0.1:8001"
+    user = User("me", requester, "ns", "there", FakeClock())
+    app = create_app(Logins(link=OneTimeLink(user, "secret")), [host], FakeClock(), is_secure=False)
+    with TestClient(app, base_url=f"http://{host}") as browser:
+        browser.cookies.update(browser.get("/login?token=secret", follow_redirects=False).cookies)
+        answer = browser.get(path)
+    assert (answer.status_code, words in answer.text) == (status, True)
+    assert requester.paths == []

@@ -8,18 +8,20 @@ import pytest
 from starlette.testclient import TestClient
 
 from helpers.fakeclock import FakeClock
-from helpers.scripted import ScriptedRequester
+from helpers.scripted import Answer, ScriptedRequester
 from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.dashboard import users
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.guard import COOKIE
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.users import IDLE_SECONDS, LIFETIME_SECONDS, BrowserSessions, User
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 
 HOST = "127.0.0.1:8001"
 
 
-def user(*answers: bytes, clock: FakeClock | None = None) -> User:
+def user(*answers: Answer, clock: FakeClock | None = None) -> User:
     return User("me", ScriptedRequester(*answers), "ns", "there", clock or FakeClock())
 
 
@@ -58,6 +60,33 @@ def test_the_longest_idle_session_makes_way_and_closes_its_connection(monkeypatc
     sessions.find(secrets[0])
     sessions.start(closing("c"))
     assert (closed, sessions.find(secrets[1])) == (["b"], None)
+
+
+def test_all_sessions_of_rejected_credentials_end_at_once() -> None:
+    closed = list[str]()
+
+    def closing(name: str) -> User:
+        return User(name, ScriptedRequester(), "ns", "there", FakeClock(), lambda: closed.append(name))
+
+    sessions, rejected, other = BrowserSessions(FakeClock()), closing("rejected"), closing("other")
+    secrets = [sessions.start(each) for each in (rejected, rejected, other)]
+    sessions.end_all_of(rejected)
+    assert [sessions.find(each) is None for each in secrets] == [True, True, False]
+    assert set(closed) == {"rejected"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_rejected"),
+    [
+        (b"{}", False),
+        (ApiError(401, "Unauthorized", "no"), True),
+        (ApiError(NO_RESPONSE, CLOSED, "the transport is closed"), True),
+        (ApiError(NO_RESPONSE, "", "away"), False),
+        (ApiError(403, "Forbidden", "no"), False),
+    ],
+)
+def test_credentials_are_rejected_only_if_the_api_server_says_so(answer: Answer, is_rejected: bool) -> None:
+    assert user(answer).is_rejected() is is_rejected
 
 
 def test_what_a_person_may_do_is_asked_once_a_minute() -> None:

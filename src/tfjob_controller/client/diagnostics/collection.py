@@ -15,7 +15,7 @@ import msgspec
 from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.kinds import Snapshot, runtime_id_of_job
-from tfjob_controller.client.reader import EVENTS
+from tfjob_controller.client.reader import EVENTS, namespace_problem
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
@@ -34,7 +34,6 @@ _LOG_TIMEOUT_SECONDS = 30.0
 MAX_EVENTS = 10_000
 # Kinds of children whose events are shown, including deleted children.
 _CHILDREN = ("Pod", "Job", "Gang")
-_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 
@@ -58,7 +57,7 @@ class Diagnostics:
 
 def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
     """Raises `ApiError`, except for a missing permission or kind."""
-    case = Diagnostics(seen, _is_being_deleted(requester, seen.metadata.namespace))
+    case = Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace)))
     if name := runtime_id_of_job(seen.job):
         labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
         selector = selector_string(labels)
@@ -66,17 +65,6 @@ def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
             found.extend(_read(requester, case, resource, selector))
     case.events.extend(event for event in _read(requester, case, EVENTS, "") if _is_about(case, event))
     return case
-
-
-def _is_being_deleted(requester: Requester, namespace: str) -> bool:
-    """Whether the namespace is being deleted; also False for a user who may not read it."""
-    client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
-    try:
-        return bool(client.get("", namespace)["metadata"].get("deletionTimestamp"))
-    except ApiError as error:
-        if error.is_forbidden or error.is_not_found:
-            return False
-        raise
 
 
 def _read(requester: Requester, case: Diagnostics, resource: Resource, selector: str) -> Iterator[Object]:

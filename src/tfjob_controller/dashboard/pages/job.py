@@ -6,7 +6,7 @@ The diagnosis, the timeline and the description are those of `client.diagnostics
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -25,8 +25,9 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
+from tfjob_controller.dashboard.feeds import JobWatch
 from tfjob_controller.dashboard.gantt import gantt
-from tfjob_controller.dashboard.metrichistory import MetricHistory, metric_history
+from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logged_series
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.logstream import stream_log
 from tfjob_controller.dashboard.users import User
@@ -44,7 +45,7 @@ async def job_page(request: Request) -> Response:
     try:
         job = await asyncio.to_thread(_job, request)
         async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
-            view = await asyncio.to_thread(watch.content, lambda: _view(user, job))
+            view = await asyncio.to_thread(_content, watch, user, job)
         allowed = await asyncio.to_thread(_allowed_actions, user, job)
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
@@ -62,8 +63,7 @@ async def job_events(request: Request) -> Response:
 
     async def parts() -> AsyncIterator[bytes]:
         async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
-            read = _or_problem(lambda: watch.content(lambda: _view(user, job)), user.origin)
-            async for part in rendering.events(request, "job", watch.changes, read):
+            async for part in rendering.events(request, "job", watch, lambda: _content(watch, user, job)):
                 yield part
                 await asyncio.sleep(_REST_SECONDS)
 
@@ -82,11 +82,15 @@ async def log_events(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """The series of the charts, from the last lines of the chief's log; empty without a log."""
-    user, histories = rendering.user_of(request), rendering.services(request).histories
-    parameters = tuple(request.path_params[name] for name in ("namespace", "kind", "name"))
-    found = await histories.get((user.identity, *parameters), lambda: _history(request))
-    return JSONResponse(asdict(found))
+    """The series of the charts: those in the last lines of the chief's log, and those that the program reports."""
+    user = rendering.user_of(request)
+    try:
+        job = await asyncio.to_thread(_job, request)
+    except (ApiError, ClientError) as error:
+        return rendering.problem_page(request, error, user.origin)
+    async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
+        logged = await rendering.services(request).logged.get((user.identity, job.uid), lambda: _logged(job))
+        return JSONResponse([asdict(series) for series in charts(logged, watch.reported.series())])
 
 
 async def change(request: Request) -> Response:
@@ -118,15 +122,15 @@ def _change_of(action: str, job: Job, form: Mapping[str, str]) -> Callable[[], o
     return changes[action]
 
 
-def _history(request: Request) -> MetricHistory:
+def _logged(job: Job) -> Sequence[MetricSeries]:
+    """The series in the job's log; empty without a log."""
+    found = job.snapshot.job
+    names = DEFAULT_METRICS if isinstance(found, TFJob) else metric_names_of(found.spec)
     try:
-        job = _job(request)
-        found = job.snapshot.job
-        names = DEFAULT_METRICS if isinstance(found, TFJob) else metric_names_of(found.spec)
         lines = job.logs(tail=_METRIC_LINES, max_line_bytes=MAX_LINE_BYTES)
-        return metric_history((line.text for line in lines), names)
+        return logged_series((line.text for line in lines), names)
     except (ApiError, ClientError):
-        return metric_history((), ())
+        return ()
 
 
 def _job(request: Request) -> Job:
@@ -157,6 +161,12 @@ def _replicas(job: Job) -> list[str]:
     return [each.replica for each in job.describe().replicas]
 
 
+def _content(watch: JobWatch, user: User, job: Job) -> str:
+    """What the page shows of the job, and why it may be old."""
+    notice = rendering.render("notice.html", notice=rendering.stale_notice(watch.problems))
+    return notice + watch.content(lambda: _view(user, job))
+
+
 def _view(user: User, job: Job) -> str:
     now = datetime.now(UTC)
     description = job.describe()
@@ -169,21 +179,9 @@ def _view(user: User, job: Job) -> str:
         summary=summary(description),
         description=description,
         sections=sections_of(description, now),
-        chart=gantt(case.pods, now),
+        chart=gantt(case, now),
         entries=entries[-_MAX_TIMELINE:],
         hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
         unread=case.unread,
         manifest=yaml.dump(job.manifest, Dumper=yaml.CSafeDumper, sort_keys=False),
     )
-
-
-def _or_problem(read: Callable[[], str], origin: str) -> Callable[[], str]:
-    """`read`, or the words of its error in place of its result, so that a stream survives a failure."""
-
-    def guarded() -> str:
-        try:
-            return read()
-        except (ApiError, ClientError) as error:
-            return rendering.render("job_problem.html", words=rendering.words_of(error, origin))
-
-    return guarded

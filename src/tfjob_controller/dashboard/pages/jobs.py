@@ -11,7 +11,9 @@ from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.client.reader import namespace_problem
 from tfjob_controller.dashboard.feeds import JobFeed
 from tfjob_controller.dashboard.jobrows import SORTS, STATES, Selection, select
 from tfjob_controller.dashboard.pages import rendering
@@ -27,25 +29,32 @@ async def jobs_page(request: Request) -> Response:
     user = rendering.user_of(request)
     selection = Selection.of(request.query_params, user.namespace)
     try:
+        rendering.namespace_of(request)
         if not await asyncio.to_thread(_may_list, user, selection.namespace):
-            return _without_rights(request, user, selection)
+            return _without_rows(request, user, selection, _no_rights(selection))
+        async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
+            await _first_list(feed)
+            table = await asyncio.to_thread(_table, feed, user, selection)
+    except ClientError as error:
+        return _without_rows(request, user, selection, str(error))
     except ApiError as error:
         return rendering.problem_page(request, error, user.origin)
-    async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
-        await _first_list(feed)
-        body = await asyncio.to_thread(_table, feed, selection)
-        return _page(request, user, selection, table=body, is_live=True)
+    return _page(request, user, selection, table=table, is_live=True)
 
 
 async def jobs_events(request: Request) -> Response:
     """The table of a selection, again after each change."""
     user = rendering.user_of(request)
     selection = Selection.of(request.query_params, user.namespace)
+    try:
+        rendering.namespace_of(request)
+    except ClientError as error:
+        return rendering.problem_page(request, error, user.origin)
 
     async def parts() -> AsyncIterator[bytes]:
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
-            async for part in rendering.events(request, "jobs", feed.changes, lambda: _table(feed, selection)):
+            async for part in rendering.events(request, "jobs", feed, lambda: _table(feed, user, selection)):
                 yield part
 
     return rendering.event_stream(parts())
@@ -62,10 +71,13 @@ def _page(request: Request, user: User, selection: Selection, **values: Any) -> 
     )
 
 
-def _without_rights(request: Request, user: User, selection: Selection) -> HTMLResponse:
+def _no_rights(selection: Selection) -> str:
     where = f"namespace {selection.namespace}" if selection.namespace else "all namespaces"
-    words = f"You may not list jobs in {where}: choose another namespace, or ask for the role `view` there."
-    table = rendering.render("jobs_table.html", notice=words, shown=None)
+    return f"You may not list jobs in {where}: choose another namespace, or ask for the role `view` there."
+
+
+def _without_rows(request: Request, user: User, selection: Selection, notice: str) -> HTMLResponse:
+    table = rendering.render("jobs_table.html", notice=notice, shown=None)
     return _page(request, user, selection, table=table, is_live=False)
 
 
@@ -76,14 +88,14 @@ async def _first_list(feed: JobFeed) -> None:
         rest -= _POLL_SECONDS
 
 
-def _table(feed: JobFeed, selection: Selection) -> str:
-    shown = select(feed.rows(), selection)
-    problems = feed.problems
-    notice = ""
-    if problems:
-        notice = f"This may be out of date: {problems[0]}"
-    elif not feed.is_synced:
+def _table(feed: JobFeed, user: User, selection: Selection) -> str:
+    rows = feed.rows()
+    shown = select(rows, selection)
+    notice = rendering.stale_notice(feed.problems)
+    if not notice and not feed.is_synced:
         notice = "Loading the jobs of this namespace."
+    if not notice and not rows and selection.namespace:
+        notice = namespace_problem(user.requester, selection.namespace)
     return rendering.render(
         "jobs_table.html", notice=notice, shown=shown, selection=selection, losses=feed.losses, states=STATES
     )

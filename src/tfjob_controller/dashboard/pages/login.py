@@ -12,10 +12,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.guard import COOKIE
+from tfjob_controller.dashboard.guard import COOKIE, FIRST_PAGE, is_page, to_login
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.tokens import TokenUsers, token_of_header
 from tfjob_controller.dashboard.users import LIFETIME_SECONDS, BrowserSessions, User
+
+# The reason of a login, in its address.
+REJECTED = "rejected"
+_REJECTED = "The cluster no longer accepts your token: it has expired, or was withdrawn. Log in again."
 
 
 class OneTimeLink:
@@ -71,13 +75,19 @@ class LoginPages:
         except ClientError as error:
             return self._page(request, 401, str(error))
         if user is not None:
-            return self._with_session(user)
+            return self._with_session(user, request.query_params.get("next", ""))
         if request.state.session is not None and not self._logins.token_header:
-            return RedirectResponse("/jobs", 303)
+            return RedirectResponse(_target(request.query_params.get("next", "")), 303)
         if token:
             words = "This link was used before, or it is not the one that was printed. A link can be used once."
             return self._page(request, 401, words)
-        return self._page(request, 401 if self._logins.token_header else 200)
+        words = _REJECTED if request.query_params.get("why") == REJECTED else ""
+        return self._page(request, 401 if self._logins.token_header else 200, words)
+
+    def log_in_again(self, request: Request) -> Response:
+        """Ends the sessions of a person whose credentials the API server rejects, and leads to the login."""
+        self._sessions.end_all_of(rendering.user_of(request))
+        return to_login(request, REJECTED)
 
     async def submit(self, request: Request) -> Response:
         """The form with a token."""
@@ -85,11 +95,12 @@ class LoginPages:
         tokens = self._logins.tokens
         if tokens is None or not self._logins.has_form:
             return self._page(request, 404)
+        following = str(form.get("next", ""))
         try:
             user = await run_in_threadpool(tokens.user, str(form.get("token", "")).strip())
         except ClientError as error:
-            return self._page(request, 401, str(error))
-        return self._with_session(user)
+            return self._page(request, 401, str(error), following)
+        return self._with_session(user, following)
 
     def logout(self, request: Request) -> Response:
         self._sessions.end(request.cookies.get(self._cookie, ""))
@@ -98,11 +109,12 @@ class LoginPages:
         response.delete_cookie(self._cookie, httponly=True, samesite="strict", secure=self._is_secure)
         return response
 
-    def _page(self, request: Request, status: int, words: str = "") -> Response:
-        return rendering.page(request, "login.html", status, words=words, logins=self._logins)
+    def _page(self, request: Request, status: int, words: str = "", following: str = "") -> Response:
+        following = following or request.query_params.get("next", "")
+        return rendering.page(request, "login.html", status, words=words, logins=self._logins, following=following)
 
-    def _with_session(self, user: User) -> Response:
-        response = RedirectResponse("/jobs", 303)
+    def _with_session(self, user: User, following: str) -> Response:
+        response = RedirectResponse(_target(following), 303)
         response.set_cookie(
             self._cookie,
             self._sessions.start(user),
@@ -112,3 +124,8 @@ class LoginPages:
             secure=self._is_secure,
         )
         return response
+
+
+def _target(following: str) -> str:
+    """The page to show after the login: the one that was asked for, never an address of another site."""
+    return following if is_page(following) else FIRST_PAGE

@@ -7,61 +7,75 @@ are seen and not obeyed.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
-from weakref import WeakValueDictionary
 
 from cachetools import TTLCache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from tfjob_controller.client.errors import ClientError, error_text
+from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.text import age, one_line
-from tfjob_controller.dashboard.feeds import Feeds, Notifier
-from tfjob_controller.dashboard.metrichistory import MetricHistory
-from tfjob_controller.dashboard.users import BrowserSession, User
+from tfjob_controller.client.usage import ClusterUsage
+from tfjob_controller.dashboard.feeds import Feeds, Followed
+from tfjob_controller.dashboard.metrichistory import MetricSeries
+from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
 
 FOLDER = Path(__file__).parent.parent
 # A comment is sent after this time without an event, so that a proxy keeps the connection and a dead one is noticed.
 KEEPALIVE_SECONDS = 15.0
-_MAX_HISTORIES = 100
-_HISTORY_SECONDS = 4.0
-_HISTORY_THREADS = 8
+# So often a stream looks whether its feed has a problem, such as an API server that is away.
+CHECK_SECONDS = 1.5
+_MAX_READINGS = 100
+# Less than the time after which a page asks again.
+_READING_SECONDS = 1.5
+_READING_THREADS = 8
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 # The size of the line beside a loss, in units of its drawing.
 _SPARK_WIDTH, _SPARK_HEIGHT = 80, 18
 
 
-class Histories:
-    """The metrics of jobs as they were read a moment ago, by person and job. For the event loop's thread."""
+ReadT = TypeVar("ReadT")
+
+
+class Readings(Generic[ReadT]):
+    """What was read from the API server a moment ago: one reading for all browsers of a person.
+
+    For the event loop's thread. Readings have threads of their own, because the server may take long to answer.
+    """
 
     def __init__(self, clock: Clock) -> None:
-        self._values: TTLCache[tuple[str, ...], MetricHistory] = TTLCache(
-            _MAX_HISTORIES, _HISTORY_SECONDS, timer=clock.monotonic
-        )
-        self._locks: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
-        # A log may take long to answer, and must not take threads that other pages need.
-        self._threads = ThreadPoolExecutor(_HISTORY_THREADS, thread_name_prefix="metrics")
+        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, _READING_SECONDS, timer=clock.monotonic)
+        self._pending: dict[Hashable, asyncio.Future[ReadT]] = {}
+        self._threads = ThreadPoolExecutor(_READING_THREADS, thread_name_prefix="reading")
 
-    async def get(self, key: tuple[str, ...], read: Callable[[], MetricHistory]) -> MetricHistory:
-        """The result of `read`, which is called in a thread once for all browsers; others of its key wait for it."""
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        async with lock:
-            if (found := self._values.get(key)) is None:
-                found = await asyncio.get_running_loop().run_in_executor(self._threads, read)
-                self._values[key] = found
+    async def get(self, key: Hashable, read: Callable[[], ReadT]) -> ReadT:
+        """The result of `read`, or its exception; callers that come meanwhile wait for the same reading."""
+        if (found := self._values.get(key)) is not None:
             return found
+        if (reading := self._pending.get(key)) is None:
+            reading = self._pending[key] = asyncio.get_running_loop().run_in_executor(self._threads, read)
+            reading.add_done_callback(functools.partial(self._record, key))
+        return await asyncio.shield(reading)
+
+    def _record(self, key: Hashable, reading: asyncio.Future[ReadT]) -> None:
+        del self._pending[key]
+        if not reading.cancelled() and reading.exception() is None:
+            self._values[key] = reading.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +83,11 @@ class Services:
     """What the pages of one dashboard use, as `request.app.state.services`."""
 
     feeds: Feeds
-    histories: Histories
-    clock: Clock
+    logged: Readings[Sequence[MetricSeries]]
+    queues: Readings[GangQueue]
+    usages: Readings[tuple[ClusterUsage, str]]
+    # Answers people whose credentials the API server rejects; None if they cannot log in here.
+    log_in_again: Callable[[Request], Response] | None = None
 
 
 def services(request: Request) -> Services:
@@ -85,6 +102,16 @@ def session_of(request: Request) -> BrowserSession:
 
 def user_of(request: Request) -> User:
     return session_of(request).user
+
+
+def namespace_of(request: Request, default: str = "") -> str:
+    """The namespace that the address names; it becomes part of a path. Raises `ClientError` for anything else."""
+    found = request.query_params.get("namespace", default)
+    if found and _NAMESPACE.fullmatch(found) is None:
+        raise ClientError(
+            f"Namespace: {found[:80]!r} is no name of a namespace; use lower-case letters, digits and hyphens."
+        )
+    return found
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -140,11 +167,27 @@ def page(request: Request, name: str, status_code: int = 200, **values: Any) -> 
     return HTMLResponse(render(name, request=request, session=session, **values), status_code)
 
 
-def problem_page(request: Request, error: Exception, origin: str) -> HTMLResponse:
-    """The page of an error of the API server or the client; it loads itself again until the error has gone."""
-    refused = error.api_error if isinstance(error, ClientError) else error
-    status = refused.status or 503 if isinstance(refused, ApiError) else 400
+def problem_page(request: Request, error: Exception, origin: str) -> Response:
+    """The page of an error of the API server or the client; it loads itself again until the error has gone.
+
+    Whoever can log in here is led there if the API server rejects their credentials.
+    """
+    refused = api_error_of(error)
+    if refused is not None and must_log_in(refused) and (log_in_again := services(request).log_in_again):
+        return log_in_again(request)
+    status = (refused.status or 503) if refused is not None else 400
     return page(request, "problem.html", status, words=words_of(error, origin), status=status)
+
+
+def api_error_of(error: Exception) -> ApiError | None:
+    """Returns the API server's error, if that is the reason."""
+    found = error.api_error if isinstance(error, ClientError) else error
+    return found if isinstance(found, ApiError) else None
+
+
+def stale_notice(problems: Sequence[str]) -> str:
+    """The sentence above what may be old; empty without a problem."""
+    return f"This may be out of date: {problems[0]}" if problems else ""
 
 
 def words_of(error: Exception, origin: str) -> str:
@@ -152,21 +195,40 @@ def words_of(error: Exception, origin: str) -> str:
     return one_line(error_text(error, origin) if isinstance(error, ApiError) else str(error))
 
 
-async def events(
-    request: Request, name: str, changes: Notifier, content: Callable[[], str], first: str | None = None
-) -> AsyncIterator[bytes]:
-    """Server-sent events: `content` now and after each change, unless it is equal to what was sent last."""
-    sent, version = first, -1
+async def events(request: Request, name: str, feed: Followed, content: Callable[[], str]) -> AsyncIterator[bytes]:
+    """Server-sent events: `content` now, and after each change of the feed or of its problems that changes it.
+
+    `login` follows when the API server rejects the person's credentials. An error of `content` is shown in its place.
+    """
+    user, sent, idle_seconds = user_of(request), "", 0.0
+    version, problems = -1, tuple[str, ...]()
     while not await request.is_disconnected():
-        if version != changes.version:
-            version = changes.version
-            body = await asyncio.to_thread(content)
+        before = version, problems
+        version, problems = feed.changes.version, tuple(feed.problems)
+        if before != (version, problems):
+            has_new_problem = bool(problems) and problems != before[1]
+            body, is_rejected = await asyncio.to_thread(_content, content, user, has_new_problem)
+            if is_rejected:
+                yield event("login", "required")
             if body != sent:
-                sent = body
+                sent, idle_seconds = body, 0.0
                 yield event(name, body)
                 continue
-        if await changes.changed_after(version, KEEPALIVE_SECONDS) == version:
+        if await feed.changes.changed_after(version, CHECK_SECONDS) == version:
+            idle_seconds += CHECK_SECONDS
+        if idle_seconds >= KEEPALIVE_SECONDS:
+            idle_seconds = 0.0
             yield b": \n\n"
+
+
+def _content(content: Callable[[], str], user: User, has_new_problem: bool) -> tuple[str, bool]:
+    """The content, or the words of its error, and whether the API server rejects the person's credentials."""
+    try:
+        return content(), has_new_problem and user.is_rejected()
+    except (ApiError, ClientError) as error:
+        refused = api_error_of(error)
+        words = render("stream_problem.html", words=words_of(error, user.origin))
+        return words, refused is not None and must_log_in(refused)
 
 
 def event(name: str, body: str) -> bytes:

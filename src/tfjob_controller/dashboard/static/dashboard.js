@@ -3,12 +3,16 @@
 (() => {
   const MAX_LINES = 10000;
   const banner = () => document.getElementById("connection");
-  const lost = () => { const each = banner(); if (each) each.hidden = false; };
-  const found = () => { const each = banner(); if (each) each.hidden = true; };
+  const LOST = "The connection to the dashboard is lost. It is opened again as soon as possible.";
+  const OLD = "The cluster does not answer. What is shown may be out of date.";
+  const say = (text) => { const each = banner(); if (each && each.textContent !== text) each.textContent = text; };
+  const lost = () => say(LOST);
+  const found = () => say("");
   document.addEventListener("htmx:sseError", lost);
   document.addEventListener("htmx:sseOpen", found);
   document.addEventListener("htmx:sendError", lost);
-  document.addEventListener("htmx:afterOnLoad", found);
+  document.addEventListener("htmx:responseError", (event) => { if (event.detail.xhr.status >= 500) say(OLD); });
+  document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.successful) found(); });
 
   // What a person has opened stays open when the server sends a new state, which does not contain that.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, each) => !(name === "open" && each.tagName === "DETAILS");
@@ -91,7 +95,7 @@
   const CHART_SECONDS = 5;
   const CHART_HEIGHT = 180;
 
-  // A chart for each metric that the job has printed; they are read again while the page is open.
+  // A chart for each metric that the job has printed or reported; they are read again while the page is open.
   function showCharts() {
     const section = document.getElementById("charts");
     if (!section) return;
@@ -100,17 +104,16 @@
     const width = () => Math.min(520, plots.clientWidth);
     const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-    const chartOf = (name, axis) => {
+    const chartOf = (name) => {
       const box = document.createElement("figure");
       const caption = document.createElement("figcaption");
-      caption.textContent = name + " by " + axis;
       box.append(caption);
       plots.append(box);
       const axes = [0, 1].map(() => ({ stroke: color("--minor"), grid: { stroke: color("--line"), width: 1 } }));
       const options = {
         width: width(), height: CHART_HEIGHT, axes, legend: { show: false },
         scales: { x: { time: false } },
-        series: [{}, { label: name, stroke: color("--running"), width: 2, spanGaps: true }],
+        series: [{}, { label: name, stroke: color("--running"), width: 2 }],
       };
       return { caption, plot: new uPlot(options, [[], []], box) };
     };
@@ -122,15 +125,13 @@
         if (!answer.ok) return;
         found = await answer.json();
       } catch { return; }
-      section.hidden = found.names.length === 0;
-      found.names.forEach((name, index) => {
-        if (!charts.has(name)) charts.set(name, chartOf(name, found.axis));
+      section.hidden = found.length === 0;
+      for (const { name, axis, positions, values } of found) {
+        if (!charts.has(name)) charts.set(name, chartOf(name));
         const chart = charts.get(name);
-        const values = found.values[index];
-        const last = values.findLast((value) => value !== null);
-        chart.caption.textContent = name + " by " + found.axis + ": " + Number(last).toPrecision(4);
-        chart.plot.setData([found.positions, values]);
-      });
+        chart.caption.textContent = name + " by " + axis + ": " + values.at(-1).toPrecision(4);
+        chart.plot.setData([positions, values]);
+      }
     };
     window.addEventListener("resize", () => {
       for (const { plot } of charts.values()) plot.setSize({ width: width(), height: CHART_HEIGHT });
