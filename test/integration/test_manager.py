@@ -113,6 +113,19 @@ def test_a_missing_crd_is_named(own_control_plane: Cluster) -> None:
         eventually(lambda: ready(port) == (200, "ok\n"), 60)
 
 
+def test_a_server_without_gangs_of_its_own_is_told_what_it_lacks(control_plane: Cluster, kubectl: Kubectl) -> None:
+    """They are off by default in Kubernetes 1.36, and unknown to older versions."""
+    options = {"gang_backend": "kubernetes", "ready": False}
+    with running_controller(control_plane.kubeconfig, "default", **options) as manager:
+        port = manager.servers[0].port
+        eventually(lambda: "podgroups.scheduling.k8s.io" in ready(port)[1], 20)
+        status, words = ready(port)
+        assert status == 503
+        (line,) = [line for line in words.splitlines() if "podgroups" in line]
+        assert "does not serve PodGroup scheduling.k8s.io/v1alpha2; that needs Kubernetes 1.36 with the " in line
+        assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in line
+
+
 def test_an_api_server_that_is_not_there_yet_is_waited_for(
     control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
 ) -> None:

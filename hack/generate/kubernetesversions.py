@@ -1,0 +1,31 @@
+"""The table in docs/limits.md of the versions of Kubernetes on which the tests ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from generate.markdown import code, table
+from kubernetesruns import Run
+
+BEGIN = "<!-- Generated from hack/kubernetesruns.json by `make generate`. -->"
+END = "<!-- End of the generated part. -->"
+
+
+def render_versions(page: str, runs: Iterable[Run]) -> str:
+    """Returns the page with the table between its two comments. Raises ValueError if they are missing."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError("docs/limits.md lacks the comments around the table of Kubernetes versions")
+    return f"{before}{BEGIN}\n\n{_table(runs)}\n\n{END}{after}"
+
+
+def _table(runs: Iterable[Run]) -> str:
+    heads = ("Kubernetes", "integration tests", "passed", "failed", "not applicable", "date")
+    return table(heads, (_row(run) for run in runs))
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    tests = code(run.tests) or "all"
+    counts = tuple(f"{count:,}" for count in (run.passed, run.failed, run.not_applicable))
+    return run.version.removeprefix("v"), tests + (f", {run.skipped} skipped" if run.skipped else ""), *counts, run.date
