@@ -8,17 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-import kubernetesruns
-from generate import kinds, samples
+from generate import kinds, kubernetesversions, samples
 from generate.crd import CustomKind, render_crd
 from generate.kubeflowcases import render_kubeflow_cases
-from generate.kubernetesversions import render_versions
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
 from generate.trainreference import render_trainingruntime, render_trainjob
 from monitoring import component
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMITS = Path("docs/limits.md")
 
 
 def _crd_path(kind: CustomKind) -> str:
@@ -44,7 +41,7 @@ def generated(root: Path) -> dict[Path, str]:
         {Path(name): render() for name, render in PAGES.items()}
         | samples.generate(root)
         | {Path(name): text for name, text in component.files().items()}
-        | {LIMITS: render_versions((root / LIMITS).read_text("utf-8"), kubernetesruns.read())}
+        | kubernetesversions.generate(root)
     )
 
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
+import kubernetesruns
 from generate.markdown import code, table
 from kubernetesruns import Run
 
+PAGE = Path("docs/limits.md")
 BEGIN = "<!-- Generated from hack/kubernetesruns.json by `make generate`. -->"
 END = "<!-- End of the generated part. -->"
+
+
+def generate(root: Path) -> dict[Path, str]:
+    """Returns the page, of which only the table is generated; nothing if `root` has no such page."""
+    page = root / PAGE
+    return {PAGE: render_versions(page.read_text("utf-8"), kubernetesruns.read())} if page.exists() else {}
 
 
 def render_versions(page: str, runs: Iterable[Run]) -> str:
