@@ -20,6 +20,9 @@ from localcluster.kubernetesversions import chosen_minor, default_minor
 
 MARKER = "kubernetes"
 NOT_APPLICABLE = "not applicable: "
+# Reasons that several tests share.
+STREAMING = "streaming lists (sendInitialEvents) are on by default since then"
+RESTART_RULES = "container-level restart rules are on by default since then"
 
 
 @functools.cache
