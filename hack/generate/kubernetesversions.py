@@ -8,6 +8,7 @@ from pathlib import Path
 import kubernetesruns
 from generate.markdown import code, table
 from kubernetesruns import Run
+from localcluster.kubernetesversions import known_minors, minor_of
 
 PAGE = Path("docs/limits.md")
 BEGIN = "<!-- Generated from hack/kubernetesruns.json by `make generate`. -->"
@@ -31,7 +32,13 @@ def render_versions(page: str, runs: Iterable[Run]) -> str:
 
 def _table(runs: Iterable[Run]) -> str:
     heads = ("Kubernetes", "integration tests", "passed", "failed", "not applicable", "date")
-    return table(heads, (_row(run) for run in runs))
+    by_minor = {minor_of(run.version): _row(run) for run in runs}
+    return table(heads, (by_minor.get(minor, _missing(minor)) for minor in known_minors()))
+
+
+def _missing(minor: str) -> tuple[str, ...]:
+    """Returns the row of a version that can be built, and on which no run was recorded."""
+    return minor, "no run recorded", "", "", "", ""
 
 
 def _row(run: Run) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ def test_the_table_has_a_row_for_each_run() -> None:
     assert rendered.startswith("before\n")
     assert rendered.endswith("\nafter\n")
     assert "old" not in rendered
+    assert "| 1.34 | no run recorded |  |" in rendered
     assert "| 1.33.1 | `-k gang` | 1 | 0 | 0 | 2026-11-24 |" in rendered
     assert "| 1.36.3 | all, 3 skipped | 1,234 | 1 | 2 | 2026-11-24 |" in rendered
     assert (
