@@ -63,7 +63,7 @@ check: $(READY) ## The tests of modules in seconds: FILE="src/tfjob_controller/k
 	@$(PY) -m moduletests $(FILE)
 
 .PHONY: test
-test: $(READY) ## Prove every rule: unit, property, integration, end to end (real nodes need root on Linux)
+test: $(READY) ## Prove every rule: unit, property, integration, end to end (real nodes need root on Linux). KUBERNETES=1.34 runs integration on it
 	@hack/run-tests
 
 .PHONY: test-all
@@ -79,8 +79,12 @@ release: $(READY) ## Compare the CRDs with those of all releases; VERSION=0.2.0 
 STACK = $(if $(NAME),--name $(NAME))
 
 .PHONY: cluster-up
-cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes. The last line is the kubeconfig's path
+cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes, KUBERNETES=1.34 is another version. The last line is the kubeconfig's path
 	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(STACK)
+
+.PHONY: lock-kubernetes
+lock-kubernetes: $(LOCAL) ## Lock another version of Kubernetes for the local cluster: VERSION=1.34.4
+	@$(PY) -m localcluster.kubernetesmodule $(VERSION)
 
 .PHONY: cluster-down
 cluster-down: $(LOCAL) ## Stop it and remove everything but its logs

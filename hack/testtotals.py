@@ -12,8 +12,8 @@ def main() -> None:
     totals: Counter[str] = Counter()
     for line in Path(sys.argv[1]).read_text().splitlines():
         totals.update(json.loads(line))
-    kinds = ["passed", *(kind for kind in ("failed", "error", "skipped") if totals[kind])]
-    counts = ", ".join(f"{totals[kind]} {kind}" for kind in kinds)
+    kinds = ["passed", *(kind for kind in ("failed", "error", "skipped", "not_applicable") if totals[kind])]
+    counts = ", ".join(f"{totals[kind]} {kind.replace('_', ' ')}" for kind in kinds)
     print(f"\n==== in all: {counts} in {sys.argv[2]}s ====")
 
 

@@ -21,10 +21,12 @@ import pytest
 
 from helpers.cluster import Cluster, clear_namespace, delete_namespace, new_namespace
 from helpers.examples import DEFAULT_PROFILE, PROFILES
+from helpers.kubernetesversion import check_marker, is_not_applicable
 from localcluster import process, stack, state
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.kubernetesversions import chosen_minor
 
 if TYPE_CHECKING:
     from tfjob_controller.kube.http.transport import Transport
@@ -173,16 +175,26 @@ def _is_worker(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    try:
+        chosen_minor()
+    except LocalClusterError as error:
+        raise pytest.UsageError(str(error)) from None
     if not _is_worker(config) and sys.platform == "linux":
         stack.remove_ended_tests()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    check_marker(item)
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """With CI=true a skipped test is a failed run."""
+    """With CI=true a skipped test is a failed run, unless it does not apply to an older version of Kubernetes."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if _is_worker(session.config) or reporter is None:
         return
     counts = {kind: len(reporter.stats.get(kind, ())) for kind in ("passed", "failed", "error", "skipped")}
+    counts["not_applicable"] = sum(map(is_not_applicable, reporter.stats.get("skipped", ())))
+    counts["skipped"] -= counts["not_applicable"]
     if TOTALS in os.environ:
         with Path(os.environ[TOTALS]).open("a") as file:
             file.write(json.dumps(counts) + "\n")
@@ -192,7 +204,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-    skipped = terminalreporter.stats.get("skipped", ())
+    every = terminalreporter.stats.get("skipped", ())
+    skipped = [report for report in every if not is_not_applicable(report)]
+    older = [report for report in every if is_not_applicable(report)]
+    if older:
+        terminalreporter.section(f"{len(older)} NOT APPLICABLE to this version of Kubernetes", yellow=True, bold=True)
+        for reason, count in _reasons(older).items():
+            terminalreporter.line(f"{count} x {reason}", yellow=True)
     if skipped:
         verdict = "the run fails, as CI may skip nothing" if _is_ci() else "what they prove was not proven here"
         terminalreporter.section(f"{len(skipped)} SKIPPED: {verdict}", yellow=True, bold=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from generate import kinds, samples
+from generate import kinds, kubernetesversions, samples
 from generate.crd import CustomKind, render_crd
 from generate.kubeflowcases import render_kubeflow_cases
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
@@ -41,6 +41,7 @@ def generated(root: Path) -> dict[Path, str]:
         {Path(name): render() for name, render in PAGES.items()}
         | samples.generate(root)
         | {Path(name): text for name, text in component.files().items()}
+        | kubernetesversions.generate(root)
     )
 
 

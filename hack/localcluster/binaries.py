@@ -7,8 +7,9 @@ The order of the search:
 
 1. `$KUBEBUILDER_ASSETS/<name>`: used as it is, since that variable was set deliberately.
 2. PATH, only for the programs of Kubernetes and etcd, and only when `<name> --version` is of the pinned minor version
-   (1.36): a kubectl or kubelet of another version would fail in confusing ways. A node's programs
-   (containerd, runc, CNI, CoreDNS) are never taken from PATH: distributions ship other versions, built otherwise.
+   (1.36, or the one that `KUBERNETES=1.34` chooses, see `kubernetesversions`): a kubectl or kubelet of another version
+   would fail in confusing ways. A node's programs (containerd, runc, CNI, CoreDNS) are never taken from PATH:
+   distributions ship other versions, built otherwise.
 3. The cache: `${XDG_CACHE_HOME:-~/.cache}/tfjob-controller/bin/<version>/<name>`.
 4. Built with Go (`gotoolchain`) into that cache: `-trimpath`, stripped, stamped with the version. A lock lets one run
    build and the others wait; a program appears in the cache in one rename.
@@ -23,11 +24,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import CONTAINERD, KUBERNETES, build_missing
+from localcluster.gobuild import CONTAINERD, build_missing
 from localcluster.gotoolchain import parse_version
+from localcluster.kubernetesversions import KUBERNETES, chosen_minor, module_folder
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
 from localcluster.progress import Board
 from localcluster.report import Report, to_stderr
@@ -93,12 +96,16 @@ def ensure(name: str, report: Report = to_stderr) -> Path:
     return ensure_all([name], report)[name]
 
 
-def ensure_all(names: Iterable[str], report: Report = to_stderr, board: Board | None = None) -> dict[str, Path]:
+def ensure_all(
+    names: Iterable[str], report: Report = to_stderr, board: Board | None = None, *, minor: str | None = None
+) -> dict[str, Path]:
     """Returns the paths of several programs. Raises LocalClusterError for unknown names and for builds that fail.
 
-    `board` shows the progress of a build; without one, a board is created.
+    `board` shows the progress of a build; without one, a board is created. `minor` is the version of Kubernetes, such
+    as 1.34; by default the chosen one.
     """
-    programs = [_program(name) for name in dict.fromkeys(names)]
+    of_version = minor or chosen_minor()
+    programs = [_program(name, of_version) for name in dict.fromkeys(names)]
     found = {program.name: path for program in programs if (path := find(program)) is not None}
     return found | build_missing([program for program in programs if program.name not in found], report, board)
 
@@ -116,14 +123,15 @@ def find(program: Program) -> Path | None:
 
 
 def kubernetes_version() -> str:
-    """Returns the pinned version of Kubernetes, such as v1.36.3."""
-    return _program("kube-apiserver").version
+    """Returns the version of Kubernetes that runs here, such as v1.36.3."""
+    return _program("kube-apiserver", chosen_minor()).version
 
 
-def _program(name: str) -> Program:
+def _program(name: str, minor: str) -> Program:
     if name not in PROGRAMS:
         raise LocalClusterError(f"no such program: {name} (known programs: {', '.join(PROGRAMS)})")
-    return PROGRAMS[name]
+    program = PROGRAMS[name]
+    return replace(program, folder=module_folder(minor)) if program.requirement == KUBERNETES else program
 
 
 @functools.cache

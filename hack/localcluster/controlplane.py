@@ -37,6 +37,7 @@ from typing import Self
 
 from localcluster import binaries, ports, probe, process, programs, state
 from localcluster.errors import LocalClusterError
+from localcluster.kubernetesversions import default_minor, minor_of
 from localcluster.process import Identity
 from localcluster.programs import (
     ADMIN,
@@ -115,6 +116,12 @@ class ControlPlane:
     @property
     def condition(self) -> Condition:
         return state.condition(state.read(self._folder))
+
+    @property
+    def minor(self) -> str:
+        """The minor version of Kubernetes that runs, such as 1.36."""
+        version = self.state().kubernetes
+        return minor_of(version) if version else default_minor()
 
     def kubeconfig_of(self, user: User) -> Path:
         return self.kubeconfig if user == ADMIN else self._folder / "users" / user.file_name
@@ -201,7 +208,7 @@ class ControlPlane:
                 self._wait(found, name, deadline)
         found.ready = True
         state.write(self._folder, found)
-        self._report(f"control plane {binaries.kubernetes_version()} ready in {time.monotonic() - started:.1f} s")
+        self._report(f"control plane {found.kubernetes} ready in {time.monotonic() - started:.1f} s")
 
     def _make_folders(self) -> None:
         for folder in (self._folder, self.logs, self._folder / "pki", self._folder / "users"):
@@ -225,6 +232,7 @@ class ControlPlane:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             kubeconfig=str(self.kubeconfig),
             server=f"https://{address}:{layout.apiserver_port}",
+            kubernetes=binaries.kubernetes_version(),
             owner=self._owner,
             health={
                 APISERVER: f"{address}:{layout.apiserver_port}",

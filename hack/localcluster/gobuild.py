@@ -22,11 +22,11 @@ from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.gotoolchain import find_go, parse_version
+from localcluster.kubernetesversions import KUBERNETES
 from localcluster.program import Program, cache_path, cache_root, is_executable
 from localcluster.progress import Board, Task
 from localcluster.report import Report
 
-KUBERNETES = "k8s.io/kubernetes"
 CONTAINERD = "github.com/containerd/containerd/v2"
 # Linking a program takes about as long as compiling so many packages.
 _LINK_PACKAGES = 30
@@ -69,7 +69,7 @@ def _build_locked(batch: list[Program], report: Report, survey: _Survey) -> None
 def _build_lock(program: Program, report: Report) -> Iterator[None]:
     folder = cache_root() / "bin"
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / f".{program.folder}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(folder / f".{_file_name(program)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,6 +81,11 @@ def _build_lock(program: Program, report: Report) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _file_name(program: Program) -> str:
+    """Returns the name of the module's folder as a part of a file's name."""
+    return program.folder.replace("/", "-")
+
+
 def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
     first = batch[0]
     _check_platform(first)
@@ -89,7 +94,7 @@ def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
     report(f"building from source: {names}")
     started = time.monotonic()
     # Beside its destination, so that the rename stays in one file system. A build that was killed may have left it.
-    place, prefix = cache_root() / "bin", f".build-{first.folder}-"
+    place, prefix = cache_root() / "bin", f".build-{_file_name(first)}-"
     for left in place.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder:
@@ -157,9 +162,13 @@ def _output_name(program: Program) -> str:
     return elements[-1]
 
 
+def module_environment() -> dict[str, str]:
+    """Returns the environment of `go`, in which only the module in the current folder counts."""
+    return {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
 def _environment(program: Program) -> dict[str, str]:
-    settings = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    return {**os.environ, **settings, "CGO_ENABLED": "1" if program.cgo else "0"}
+    return {**module_environment(), "CGO_ENABLED": "1" if program.cgo else "0"}
 
 
 def _run_go(command: list[str], program: Program, names: str, survey: _Survey) -> None:

@@ -108,7 +108,8 @@ def start_node(folder: Path, number: int, report: Report = to_stderr) -> None:
     if node.processes(plan, number, folder):
         raise LocalClusterError(f"node {number} is running already")
     plane = ControlPlane.attach(folder, report)
-    programs = binaries.ensure_all(node.PROGRAMS, report)
+    # A node has the version of its control plane, whatever version is chosen now.
+    programs = binaries.ensure_all(node.PROGRAMS, report, minor=plane.minor)
     node.kill(plan, number, folder)  # the remains of a node that ended by itself
     count, started = _read(folder).count, datetime.now(UTC)
     node.start(_node_plan(plane, plan, number, count, programs), count, folder)

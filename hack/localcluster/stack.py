@@ -22,6 +22,7 @@ from types import ModuleType
 from localcluster import process, state
 from localcluster.controlplane import ControlPlane, check_platform, end_processes
 from localcluster.errors import LocalClusterError
+from localcluster.kubernetesversions import chosen_minor
 from localcluster.process import Identity
 from localcluster.programs import Options
 from localcluster.report import Report, to_stderr
@@ -162,13 +163,19 @@ def end_everything() -> list[Path]:
 
 
 def _running(folder: Path, node_count: int, report: Report) -> ControlPlane:
+    plane = ControlPlane.attach(folder, report)
     present = len(node_status(folder))
     if present != node_count and node_count:
         raise LocalClusterError(
             f"the stack is running already with {present} nodes, not {node_count}: run make cluster-down first"
         )
+    if plane.minor != chosen_minor():
+        raise LocalClusterError(
+            f"the stack is running already with Kubernetes {plane.minor}, not {chosen_minor()}: "
+            "run make cluster-down first, or start another one beside it with NAME=…"
+        )
     report("the stack is running already")
-    return ControlPlane.attach(folder, report)
+    return plane
 
 
 def _nodes_of(folder: Path) -> ModuleType:

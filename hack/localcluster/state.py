@@ -37,12 +37,16 @@ class ProgramRecord(msgspec.Struct):
 
 
 class StackState(msgspec.Struct):
-    """The whole record. `owner` is the process that the stack must not outlive; None: it runs until it is stopped."""
+    """The whole record. `owner` is the process that the stack must not outlive; None: it runs until it is stopped.
+
+    `kubernetes` is the version of the control plane, such as v1.36.3; older records lack it.
+    """
 
     boot_id: str
     created: str
     kubeconfig: str
     server: str
+    kubernetes: str = ""
     ready: bool = False
     owner: Identity | None = None
     health: dict[str, str] = {}

@@ -26,7 +26,8 @@ def collect(name: str, folder: Path) -> dict[str, Any]:
     status |= {"folder": str(folder), "logs": str(folder / "logs")}
     if found is None:
         return status
-    status |= {"server": found.server, "kubeconfig": found.kubeconfig, "created": found.created}
+    status |= {"server": found.server, "kubernetes": found.kubernetes}
+    status |= {"kubeconfig": found.kubeconfig, "created": found.created}
     status["programs"] = [_program(folder, found, program, condition) for program in found.programs]
     status["nodes"] = stack.node_status(folder) if condition in (Condition.RUNNING, Condition.BROKEN) else []
     return status
@@ -34,7 +35,11 @@ def collect(name: str, folder: Path) -> dict[str, Any]:
 
 def as_text(status: dict[str, Any]) -> str:
     lines = [f"{status['name']}: {status['meaning']}"]
-    lines += [f"  {key:<11} {status[key]}" for key in ("server", "kubeconfig", "created", "logs") if key in status]
+    lines += [
+        f"  {key:<11} {status[key]}"
+        for key in ("server", "kubernetes", "kubeconfig", "created", "logs")
+        if key in status
+    ]
     for program in status.get("programs", ()):
         pid = program["pid"] or "-"
         lines.append(f"  {program['name']:<24} {program['condition']:<10} pid {pid}")

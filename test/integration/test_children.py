@@ -9,9 +9,11 @@ import pytest
 
 from helpers.cluster import set_pod_running, set_pod_terminated
 from helpers.clusterinmemory import plan_of
+from helpers.kubernetesversion import RESTART_RULES, running_version
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.poll import eventually
 from localcluster.api import Api
+from tfjob_controller.programs.manager import RESTART_RULES_SINCE
 from tfjob_controller.trainer.actions.children import Body, build_config_map, build_job, build_service
 from tfjob_controller.trainer.plan.model import Plan
 
@@ -33,7 +35,8 @@ def template(restart_policy: str) -> dict[str, Any]:
 def plan(restart_policy: str = "OnFailure", **spec: Any) -> Plan:
     pods = template(restart_policy)
     entries = (master(template=pods), workers(1, template=pods), parameter_servers(1))
-    return plan_of(*entries, tfImage=IMAGE, **{"schedulerName": "nobody", **spec})
+    chosen = {"restart_rules": running_version() >= RESTART_RULES_SINCE, "schedulerName": "nobody", **spec}
+    return plan_of(*entries, tfImage=IMAGE, **chosen)
 
 
 def path_of(body: Body, namespace: str, name: str = "") -> str:
@@ -50,7 +53,9 @@ def create(api: Api, namespace: str, body: Body) -> Body:
 
 @pytest.mark.parametrize("restart_policy", ["OnFailure", "Never"])
 @pytest.mark.parametrize("failure_policy", ["Chief", "AnyReplica"])
-@pytest.mark.parametrize("restart_rules", [True, False])
+@pytest.mark.parametrize(
+    "restart_rules", [pytest.param(True, marks=pytest.mark.kubernetes("1.35", RESTART_RULES)), False]
+)
 def test_the_server_takes_every_child_as_it_is_built(
     api: Api, namespace: str, restart_policy: str, failure_policy: str, restart_rules: bool
 ) -> None:
@@ -106,7 +111,9 @@ def pending_pod(api: Api, namespace: str, job: Body) -> Body:
     return eventually(lambda: newest_unfinished(api, namespace, job) or {}, 20)
 
 
-@pytest.mark.parametrize("restart_policy", ["OnFailure", "Never"])
+@pytest.mark.parametrize(
+    "restart_policy", [pytest.param("OnFailure", marks=pytest.mark.kubernetes("1.35", RESTART_RULES)), "Never"]
+)
 def test_a_permanent_error_of_the_chief_fails_its_job_and_the_pod_stays(
     api: Api, namespace: str, restart_policy: str
 ) -> None:

@@ -18,16 +18,18 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, delete_service_account, new_service_account, write_kubeconfig
+from helpers.cluster import Cluster, delete_service_account, new_service_account, own_plane, write_kubeconfig
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from helpers.timing import shortest
+from localcluster import stack
 from localcluster.api import Api
 from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
+from localcluster.programs import Options
 
 pytestmark = pytest.mark.cluster
 
@@ -111,6 +113,40 @@ def test_a_missing_crd_is_named(own_control_plane: Cluster) -> None:
         assert words.startswith("not ready: tfjobs")
         install_crds(own_control_plane.api)
         eventually(lambda: ready(port) == (200, "ok\n"), 60)
+
+
+@pytest.mark.kubernetes("1.36", "emulated versions are three at most, and 1.33 is the oldest here")
+def test_a_server_that_emulates_an_older_version_gets_what_that_one_knows() -> None:
+    """It says `minor: 36`, and drops the fields of newer versions: a chief would not restart any more."""
+    if stack.existing_kubeconfig() is not None:
+        pytest.skip("needs a control plane with flags of its own: unset KUBECONFIG")
+    flags = ("--emulated-version=1.33",)
+    with own_plane("emulating", Options(apiserver_flags=flags, unsafe_no_fsync=True)) as cluster:
+        install_crds(cluster.api)
+        with running_controller(cluster.kubeconfig, "default") as manager:
+            jobs = Jobs(cluster.api, "default")
+            jobs.submit(tfjob(master()))
+            (child,) = eventually(lambda: [*jobs.children("jobs").values()], END_SECONDS)
+            informers = manager.caches.informers.statistics().values()
+    pod = child["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "OnFailure"
+    assert "podFailurePolicy" not in child["spec"]
+    # 1.33 has no streaming lists either. That is no failure.
+    assert {each.reflector.streaming_lists for each in informers} == {0}
+    assert {each.reflector.failures for each in informers} == {0}
+
+
+def test_a_server_without_gangs_of_its_own_is_told_what_it_lacks(control_plane: Cluster, kubectl: Kubectl) -> None:
+    """They are off by default in Kubernetes 1.36, and unknown to older versions."""
+    options = {"gang_backend": "kubernetes", "ready": False}
+    with running_controller(control_plane.kubeconfig, "default", **options) as manager:
+        port = manager.servers[0].port
+        eventually(lambda: "podgroups.scheduling.k8s.io" in ready(port)[1], 20)
+        status, words = ready(port)
+        assert status == 503
+        (line,) = [line for line in words.splitlines() if "podgroups" in line]
+        assert "does not serve PodGroup scheduling.k8s.io/v1alpha2; that needs Kubernetes 1.36 with the " in line
+        assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in line
 
 
 def test_an_api_server_that_is_not_there_yet_is_waited_for(

@@ -132,6 +132,9 @@ class ListWatcher(Generic[ObjectT]):
         except ApiError as error:
             if is_permanent(error) or (error.is_not_found and not opened):
                 raise
+            if self._state.lacks_streaming_lists(error):
+                self._state.record_failure(error)
+                return
             silent = opened and self._clock.monotonic() - begin >= _SILENT_SECONDS
             self._state.record_failure(error, opened=opened, silent=silent)
             if self._on_interruption is not None and not opened:

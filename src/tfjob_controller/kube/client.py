@@ -31,9 +31,12 @@ PAGE_SIZE = 500
 _VERSION_SECONDS = 5.0
 
 
-class _VersionInfo(msgspec.Struct):
+class _VersionInfo(msgspec.Struct, rename="camel"):
     major: str
     minor: str
+    # Since Kubernetes 1.33: the version whose API and features the server offers, with --emulated-version an older one.
+    emulation_major: str = ""
+    emulation_minor: str = ""
 
 
 class ResourceClient(Generic[ObjectT]):
@@ -158,13 +161,16 @@ class ResourceClient(Generic[ObjectT]):
 
 
 def server_version(requester: Requester) -> tuple[int, int]:
-    """Returns the API server's major and minor version; (0, 0) if it does not reveal them. Raises ApiError."""
+    """Returns the API server's major and minor version; (0, 0) if it does not reveal them. Raises ApiError.
+
+    Of a server that emulates an older version, as in the first step of a cautious upgrade, it is the older one.
+    """
     try:
         version = msgspec.json.decode(
             requester.request("GET", "/version", timeout_seconds=_VERSION_SECONDS, retry=False), type=_VersionInfo
         )
-        # Vendors write "36+".
-        return int(version.major), int("".join(filter(str.isdigit, version.minor)))
+        own = _parsed(version.major, version.minor)
+        return min(own, _parsed(version.emulation_major, version.emulation_minor)) if version.emulation_minor else own
     except (msgspec.DecodeError, ValueError):
         return (0, 0)
     except ApiError as error:
@@ -172,6 +178,11 @@ def server_version(requester: Requester) -> tuple[int, int]:
             log.warning("server version unknown, assuming an old one", error=str(error))
             return (0, 0)
         raise
+
+
+def _parsed(major: str, minor: str) -> tuple[int, int]:
+    """Returns the numbers of a version; vendors write "36+". Raises ValueError."""
+    return int(major), int("".join(filter(str.isdigit, minor)))
 
 
 def _invalid_answer(error: msgspec.MsgspecError, *, writes: bool) -> ApiError:

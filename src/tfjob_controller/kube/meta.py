@@ -43,13 +43,17 @@ ObjectT = TypeVar("ObjectT", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object and its place in the API's paths."""
+    """A kind of object and its place in the API's paths.
+
+    `requirement` is what makes the API server serve the kind; empty: its CRD.
+    """
 
     group: str
     version: str
     plural: str
     kind: str
     namespaced: bool = True
+    requirement: str = ""
 
     @property
     def api_version(self) -> str:

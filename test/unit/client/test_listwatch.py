@@ -35,6 +35,13 @@ def listed(*bodies: bytes) -> bytes:
     return b'{"metadata": {"resourceVersion": "5"}, "items": [%s]}' % b",".join(bodies)
 
 
+def test_a_server_without_streaming_lists_is_listed_at_once() -> None:
+    clock, requester = PatientClock(), ScriptedRequester(NO_STREAMING, listed(body("A")))
+    seen = watch_job(Connection(requester, "ns", "there", clock=clock), TFJOB, "ns", "a", deadline=1e6)
+    assert [each and each.phase for each in islice(seen, 1)] == ["A"]
+    assert clock.slept == []
+
+
 def played(*answers: Answer, count: int = 100) -> tuple[list[str | None], ScriptedRequester]:
     """The first phases that a watch tells, None for a job that is not there."""
     requester = ScriptedRequester(*answers)

@@ -46,6 +46,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GO_CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv("KUBERNETES", raising=False)
     return tmp_path
 
 
@@ -92,6 +93,23 @@ def test_missing_programs_of_one_module_are_built_together(machine: Path) -> Non
     found = binaries.ensure_all([*binaries.CONTROL_PLANE, "runc", "bridge", "portmap", "coredns"], silent)
     assert {path.name for path in found.values()} == {*binaries.CONTROL_PLANE, "runc", "bridge", "portmap", "coredns"}
     assert len(calls(machine)) == 3  # control plane with CoreDNS, plugins, and runc, which is built with C
+
+
+def test_another_version_of_kubernetes_is_built_from_its_own_module_with_the_same_etcd(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(machine / "path" / "kubectl", f"#!/bin/sh\necho Client Version: {PROGRAMS['kubectl'].version}\n")
+    monkeypatch.setenv("KUBERNETES", "1.34")
+    version = binaries.kubernetes_version()
+    assert version.startswith("v1.34.")
+    found = binaries.ensure_all(["etcd", "kubectl"], silent)
+    cache = machine / "cache" / "tfjob-controller" / "bin"
+    assert found == {"etcd": cache / ETCD_VERSION / "etcd", "kubectl": cache / version / "kubectl"}
+    etcd, kubectl = calls(machine)
+    assert "/etcd/" in etcd
+    assert f"component-base/version.gitVersion={version}" in kubectl
+    other = binaries.ensure_all(["kube-proxy"], silent, minor="1.33")["kube-proxy"]
+    assert other.parent.name.startswith("v1.33.")
 
 
 def test_a_program_that_is_requested_twice_is_built_once(machine: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from localcluster import process, stack, state
 from localcluster.errors import LocalClusterError
 from localcluster.process import Identity
+from localcluster.report import silent
 from localcluster.state import Condition, ProgramRecord, StackState
 
 
@@ -104,6 +105,29 @@ def test_only_stacks_with_a_record_have_names(root: Path) -> None:
     state.make_private(root / "b")
     state.write(root / "b", record(None))
     assert state.names() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "chosen", "refused"),
+    [
+        pytest.param("v1.34.4", "1.34", "", id="the chosen one"),
+        pytest.param("v1.34.1", "1.34", "", id="another patch version"),
+        pytest.param("v1.34.4", "", "with Kubernetes 1.34, not 1.36: run make cluster-down first", id="another one"),
+        pytest.param("", "", "", id="a record without a version is of the default one"),
+        pytest.param("", "1.33", "with Kubernetes 1.36, not 1.33", id="the default one"),
+    ],
+)
+def test_a_running_stack_is_taken_only_if_it_has_the_chosen_version(
+    root: Path, monkeypatch: pytest.MonkeyPatch, runs: str, chosen: str, refused: str
+) -> None:
+    monkeypatch.setenv("KUBERNETES", chosen)
+    state.make_private(root / "a")
+    state.write(root / "a", record(process.myself(), kubernetes=runs))
+    if not refused:
+        assert stack.up(root / "a", report=silent).state().kubernetes == runs
+        return
+    with pytest.raises(LocalClusterError, match=refused):
+        stack.up(root / "a", report=silent)
 
 
 def test_down_where_nothing_ever_was_makes_nothing(root: Path) -> None:

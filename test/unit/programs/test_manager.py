@@ -41,6 +41,10 @@ class Says:
     [
         pytest.param(b'{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}', (1, 36), id="plain"),
         pytest.param(b'{"major": "1", "minor": "35+"}', (1, 35), id="as vendors write it"),
+        pytest.param(
+            b'{"major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "34"}', (1, 34), id="emulating"
+        ),
+        pytest.param(b'{"major": "1", "minor": "36", "emulationMajor": "", "emulationMinor": ""}', (1, 36), id="not"),
         pytest.param(b'{"major": "", "minor": ""}', (0, 0), id="empty"),
         pytest.param(b"<html>", (0, 0), id="something else"),
         pytest.param(ApiError(403, "Forbidden", "no"), (0, 0), id="not told"),

@@ -94,7 +94,7 @@ class ListWatchState:
         """A request failed: after its response had begun if `opened`, by a read time-out without a line if `silent`."""
         if error.is_gone or _is_too_large_version(error):
             self._version_refused()
-        elif self.mode is RequestMode.STREAM and error.status in _NOT_UNDERSTOOD:
+        elif self.lacks_streaming_lists(error):
             self.mode = RequestMode.LIST
         elif self.mode is RequestMode.STREAM and opened:
             self._cut()
@@ -102,6 +102,13 @@ class ListWatchState:
             self.mode = RequestMode.STREAM
         elif self.mode is RequestMode.WATCH and silent:
             self._silent()
+
+    def lacks_streaming_lists(self, error: ApiError) -> bool:
+        """Reports whether the request failed because the server has no streaming lists: Kubernetes 1.33, for example.
+
+        That is no failure, and the list in pages that comes next needs no delay.
+        """
+        return self.mode is RequestMode.STREAM and error.status in _NOT_UNDERSTOOD
 
     def restart(self) -> None:
         """Events could not be applied for an unknown reason: list everything again."""

@@ -249,6 +249,10 @@ class Reflector(Generic[ObjectT]):
 
     def _failed(self, error: ApiError) -> None:
         """Record the failure, decide on the next request, and rest."""
+        if self._state.lacks_streaming_lists(error):
+            self._state.record_failure(error)
+            log.info("the server has no streaming lists, listing in pages", resource=self._name, answer=str(error))
+            return
         self._counts.failures += 1
         message = self._describe(error)
         is_news = message != self._last_error
@@ -281,5 +285,7 @@ class Reflector(Generic[ObjectT]):
         verb = "list" if self._state.mode is RequestMode.LIST else "watch"
         if error.is_not_found:
             kind = f"{self._resource.kind} {self._resource.api_version}"
-            return f"cannot {verb} {self._name}: the API server does not serve {kind}; is its CRD installed? {error}"
+            needs = self._resource.requirement
+            remedy = f"that needs {needs}:" if needs else "is its CRD installed?"
+            return f"cannot {verb} {self._name}: the API server does not serve {kind}; {remedy} {error}"
         return f"cannot {verb} {self._name}: {error}"

@@ -12,8 +12,9 @@ coscheduling is a plugin of kube-scheduler that counts the pods which a label as
 Source: sigs.k8s.io/scheduler-plugins apis/scheduling/v1alpha1/types.go, pkg/coscheduling/README.md.
 
 Kubernetes: kube-scheduler schedules the pods of a PodGroup as a whole if feature gates enable that. Alpha in 1.36: a
-PodGroup without a Workload, and pods that name it in spec.schedulingGroup. The spec is immutable, and a deleted group
-stays until its pods have ended. So a gang that grows keeps its group: pods beyond the minimum are scheduled one by one.
+PodGroup without a Workload, and pods that name it in spec.schedulingGroup; the API of 1.35, v1alpha1, has neither. The
+spec is immutable, and a deleted group stays until its pods have ended. So a gang that grows keeps its group: pods
+beyond the minimum are scheduled one by one.
 Source: k8s.io/api scheduling/v1alpha2/types.go, core/v1/types.go (PodSchedulingGroup).
 
 Kueue: a Workload represents the job in its queue; no pods exist before it is admitted, and none after it is evicted.
@@ -195,7 +196,14 @@ _SCHEDULED = "PodGroupScheduled"
 
 
 class Kubernetes:
-    resource: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
+    resource: Final = Resource(
+        "scheduling.k8s.io",
+        "v1alpha2",
+        "podgroups",
+        "PodGroup",
+        requirement="Kubernetes 1.36 with the feature gates GenericWorkload and GangScheduling, and the flag of "
+        "kube-apiserver --runtime-config=scheduling.k8s.io/v1alpha2=true",
+    )
     scheduler_name: Final = ""
     queue_label: Final = ""
     is_immutable: Final = True

@@ -1,6 +1,7 @@
 """The rules of kube/cache/reflector.py, against a scripted server; `run` is called in the test's own thread."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from helpers.things import THINGS, Thing, bookmark, decode_thing, error_line, li
 from tfjob_controller.kube.cache.reflector import READ_TIMEOUT_SECONDS, Reflector
 from tfjob_controller.kube.cache.watchdecoder import BookmarkDelta, DeleteDelta, Delta, ReplaceDelta, UpsertDelta
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import Resource
 
 A5, A7, B6 = thing("a", 5), thing("a", 7), thing("b", 6)
 END6 = bookmark(6, ends_list=True)
@@ -19,14 +21,16 @@ TIMED_OUT = ApiError(0, "Timeout", "the stream was silent for longer than its re
 class Played:
     """A reflector that has run through a script."""
 
-    def __init__(self, *answers: Answer, clock: PatientClock | None = None, **options: str) -> None:
+    def __init__(
+        self, *answers: Answer, clock: PatientClock | None = None, kind: Resource = THINGS, **options: str
+    ) -> None:
         self.clock = clock or PatientClock()
         self.clock.on_sleep = lambda: self.errors_at_rest.append(self.reflector.last_error)
         self.requester = ScriptedRequester(*answers)
         self.events: list[Delta[Thing]] = []
         self.errors_at_rest: list[str] = []
         self.reflector = Reflector(
-            self.requester, THINGS, decode_thing, self.events.append, clock=self.clock, rng=random.Random(1), **options
+            self.requester, kind, decode_thing, self.events.append, clock=self.clock, rng=random.Random(1), **options
         )
         self.requester.at_end = self.reflector.stop
         self.reflector.run()
@@ -58,6 +62,20 @@ def test_a_watch_requests_bookmarks_and_its_end_after_five_to_ten_minutes() -> N
     assert len(set(seconds)) > 1
 
 
+@pytest.mark.parametrize(
+    ("requirement", "words"),
+    [
+        pytest.param("", "is its CRD installed?", id="a CRD"),
+        pytest.param("Kubernetes 1.99", "that needs Kubernetes 1.99:", id="a part of Kubernetes"),
+    ],
+)
+def test_a_kind_that_is_not_served_is_named_with_the_remedy(requirement: str, words: str) -> None:
+    missing = ApiError(404, "NotFound", "the server could not find the requested resource")
+    played = Played(missing, kind=replace(THINGS, requirement=requirement))
+    (said,) = played.errors_at_rest
+    assert f"the API server does not serve Thing example.com/v1; {words} " in said
+
+
 def test_selectors_go_with_every_request() -> None:
     played = Played(REFUSED, page(6), [bookmark(7)], label_selector="a=b", field_selector="spec.x=y", namespace="ns")
     assert all(
@@ -78,6 +96,7 @@ def test_a_server_without_streaming_lists_is_listed_in_pages_as_one_event() -> N
     assert played.versions == ["", "0", "", "6"]
     statistics = played.reflector.statistics()
     assert (statistics.lists, statistics.list_pages, statistics.streaming_lists) == (1, 2, 0)
+    assert (statistics.failures, played.clock.slept) == (0, [])
 
 
 def test_a_page_that_expires_starts_the_list_again_and_nothing_of_the_old_one_is_seen() -> None:
