@@ -13,6 +13,7 @@ from generate.crd import CustomKind, render_crd
 from generate.kubeflowcases import render_kubeflow_cases
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
 from generate.trainreference import render_trainingruntime, render_trainjob
+from helmchart import chart
 from monitoring import component
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,11 +38,10 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 def generated(root: Path) -> dict[Path, str]:
     """Returns every generated file: its path from the project's root and its text."""
-    return (
-        {Path(name): render() for name, render in PAGES.items()}
-        | samples.generate(root)
-        | {Path(name): text for name, text in component.files().items()}
-    )
+    pages = {name: render() for name, render in PAGES.items()} | dict(component.files())
+    # The chart is made of the other manifests, in their newest form.
+    pages |= chart.files(ROOT, pages)
+    return {Path(name): text for name, text in pages.items()} | samples.generate(root)
 
 
 def outdated(root: Path) -> list[str]:
