@@ -24,7 +24,10 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """Runs helm in one namespace. `home` is a folder of the test's own; without a kubeconfig no cluster is reached."""
+    """Runs helm in one namespace, from the root of this tree.
+
+    `home` is a folder of the test's own. Without a kubeconfig no cluster is reached.
+    """
 
     home: Path
     namespace: str
@@ -37,6 +40,7 @@ class Helm:
         command = [str(binaries.ensure("helm")), *arguments, "--namespace", self.namespace]
         done = subprocess.run(
             command if values is None else [*command, "--values", "-"],
+            cwd=MANIFESTS.parent,
             input=None if values is None else json.dumps(values),
             env=environment,
             capture_output=True,

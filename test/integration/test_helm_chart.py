@@ -11,9 +11,22 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.helm import Helm, Values, merged
+from helpers.helm import CHART, Helm, Values, merged
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.renderings import COMPONENTS, CRDS_OVERLAY, JOBS, OVERLAYS, SYSTEM, render, render_overlay, render_with
+from helpers.renderings import (
+    COMPONENTS,
+    CRDS_OVERLAY,
+    JOBS,
+    OVERLAYS,
+    SYSTEM,
+    containers_of,
+    named,
+    of_kind,
+    render,
+    render_overlay,
+    render_with,
+    template_of,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -135,6 +148,96 @@ def test_the_chart_has_the_runtimes(kubectl: Kubectl, helm: Helm) -> None:
     values: Values = {"runtimes": {"install": True}}
     found = [each for each in helm.template(values) if each["kind"] == "ClusterTrainingRuntime"]
     assert comparable(found) == comparable(render(kubectl, MANIFESTS / "base" / "runtimes"))
+
+
+def test_helm_finds_nothing_wrong_with_the_chart(helm: Helm) -> None:
+    said = helm.must("lint", str(CHART), "--strict")
+    assert [line for line in said.splitlines() if line.startswith("[") and "icon is recommended" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        pytest.param({"controler": {}}, "- at '': additional properties 'controler' not allowed", id="a typo"),
+        pytest.param(
+            {"controller": {"replicas": "two"}}, "- at '/controller/replicas': got string, want", id="a wrong type"
+        ),
+        pytest.param(
+            {"gangBackend": "volcan"}, "- at '/gangBackend': value must be one of '', 'volcano'", id="a choice"
+        ),
+        pytest.param({"watchNamespace": "Team_A"}, "- at '/watchNamespace': 'Team_A' does not match", id="a name"),
+        pytest.param(
+            {"gangBackend": "volcano", **GANGS},
+            "gangBackend=volcano and gangScheduler.enabled=true exclude each other: set one of them",
+            id="two gang schedulers",
+        ),
+        pytest.param(
+            {"watchNamespace": "team", **GANGS}, "unset watchNamespace, or install", id="gangs of one namespace"
+        ),
+        pytest.param(
+            {"gangScheduler": {"enabled": True, "mode": "affinity", "replicas": 2}},
+            "gangScheduler.replicas must be 1 in the mode affinity",
+            id="two that reserve",
+        ),
+        pytest.param({"watchNamespace": "kube-system"}, "the controller runs no jobs in", id="a system namespace"),
+    ],
+)
+def test_a_wrong_value_is_named_in_one_line(helm: Helm, values: Values, words: str) -> None:
+    answer = helm.run("template", "release", str(CHART), values=values)
+    assert answer.code == 1
+    assert [line for line in answer.error.splitlines() if words in line] != []
+
+
+def test_values_reach_the_pods(helm: Helm) -> None:
+    """Those that have no counterpart in a component."""
+    pod: Values = {
+        "resources": {"limits": {"memory": "3Gi"}},
+        "extraArgs": ["--log-level=debug"],
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "podAnnotations": {"note": "x"},
+        "podLabels": {"team": "y"},
+        "nodeSelector": {"pool": "system"},
+        "tolerations": [{"key": "system", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+    }
+    common: Values = {
+        "image": {"repository": "example/op", "digest": "sha256:1", "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "dashboard": {"enabled": True, "hosts": ["jobs.example.com"], "tlsSecretName": "own"},
+    }
+    prefixes = ("controller", "gangScheduler", "dashboard")
+    rendered = helm.template(merged(common, GANGS, NO_CRDS, dict.fromkeys(prefixes, pod)))
+    for deployment in of_kind(rendered, "Deployment"):
+        template = template_of(deployment)
+        (container,) = [each for each in containers_of(deployment) if each["image"] == "example/op@sha256:1"]
+        assert container["resources"]["limits"] == {"memory": "3Gi"}
+        assert container["args"][-1] == "--log-level=debug"
+        assert container["env"][-1] == {"name": "A", "value": "b"}
+        assert template["metadata"]["annotations"]["note"] == "x"
+        assert template["metadata"]["labels"]["team"] == "y"
+        assert {key: template["spec"][key] for key in ("nodeSelector", "tolerations", "affinity")} == {
+            key: pod[key] for key in ("nodeSelector", "tolerations", "affinity")
+        }
+        assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+        assert {each["imagePullPolicy"] for each in containers_of(deployment)} == {"Always"}
+    dashboard = named(rendered, "Deployment", "tfjob-dashboard")
+    assert (
+        f"--hosts=tfjob-dashboard.{SYSTEM}.svc,localhost:8443,jobs.example.com" in containers_of(dashboard)[0]["args"]
+    )
+    assert {"secretName": "own", "defaultMode": 0o440} in [
+        each.get("secret") for each in template_of(dashboard)["spec"]["volumes"]
+    ]
+
+
+@pytest.mark.parametrize("values", [GANGS, OVERLAY_VALUES["namespaced"], OVERLAY_VALUES["kubeflow-trainer"]])
+def test_all_of_it_goes_to_the_namespace_of_the_release(tmp_path: Path, values: Values) -> None:
+    rendered = Helm(tmp_path, "elsewhere").template(merged(NO_CRDS, values))
+    namespaces = {each["metadata"].get("namespace") for each in rendered if each["kind"] not in CLUSTER_WIDE}
+    assert namespaces == {"elsewhere"} | ({JOBS} if "watchNamespace" in values else set())
+    # Rights and policies name its accounts.
+    without_names = re.sub(rf"(name|priorityClassName): {SYSTEM}\b", "", yaml.safe_dump(rendered))
+    assert SYSTEM not in without_names
+    assert "system:serviceaccount:elsewhere:tfjob-controller" in without_names
 
 
 def comparable(objects: list[Object]) -> dict[Key, Object]:
