@@ -13,7 +13,7 @@ from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
 
-_TOOLS = ("kubectl", "dockerfilelint")
+_TOOLS = ("kubectl", "dockerfilelint", "helm")
 
 
 def main(wanted: list[str]) -> None:

@@ -13,6 +13,7 @@ from generate.crd import CustomKind, render_crd
 from generate.kubeflowcases import render_kubeflow_cases
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
 from generate.trainreference import render_trainingruntime, render_trainjob
+from helmchart import chart
 from monitoring import component
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,12 +38,11 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 def generated(root: Path) -> dict[Path, str]:
     """Returns every generated file: its path from the project's root and its text."""
-    return (
-        {Path(name): render() for name, render in PAGES.items()}
-        | samples.generate(root)
-        | {Path(name): text for name, text in component.files().items()}
-        | kubernetesversions.generate(root)
-    )
+    pages = {name: render() for name, render in PAGES.items()} | dict(component.files())
+    # The chart is made of the other manifests, in their newest form.
+    pages |= chart.files(ROOT, pages)
+    others = samples.generate(root) | kubernetesversions.generate(root)
+    return {Path(name): text for name, text in pages.items()} | others
 
 
 def outdated(root: Path) -> list[str]:

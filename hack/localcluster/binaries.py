@@ -61,6 +61,7 @@ def _plugin(name: str, kind: str) -> Program:
 # How each program is built; `requirement` is what go.mod pins.
 _ETCD = "go.etcd.io/etcd/server/v3"
 _CONTROLLER_TOOLS = "sigs.k8s.io/controller-tools"
+_HELM = "helm.sh/helm/v4"
 _KWOK = "sigs.k8s.io/kwok"
 _RUNC = "github.com/opencontainers/runc"
 
@@ -85,6 +86,7 @@ PROGRAMS = {
         Program("coredns", "controlplane", "./coredns", "github.com/coredns/coredns"),
         Program("controller-gen", "gangcrds", f"{_CONTROLLER_TOOLS}/cmd/controller-gen", _CONTROLLER_TOOLS),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
+        Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),
         Program("kwok", "kwok", f"{_KWOK}/cmd/kwok", _KWOK),
     )
 }

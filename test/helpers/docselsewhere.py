@@ -95,6 +95,13 @@ TARGETS = (
 
 ELSEWHERE = (
     Elsewhere(
+        r"helm ",
+        "test/integration/test_helm_release.py",
+        "commands(PAGE)",
+        "they install what other commands of the page install",
+        "docs/install.md",
+    ),
+    Elsewhere(
         r"docker (build|push|pull|tag|inspect|run)\b",
         _IMAGE,
         "Builder(REPOSITORY,",

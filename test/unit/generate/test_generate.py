@@ -13,6 +13,7 @@ from generate.crd import CustomKind, crd_of
 from generate.kinds import CLUSTER_TRAINING_RUNTIME, KINDS, TRAINJOB
 from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
+from helmchart import chart
 from monitoring import component
 from tfjob_controller.api.common.schema import PATTERN_MESSAGE, describe
 
@@ -117,7 +118,7 @@ def test_generated_files_are_up_to_date() -> None:
 
 
 def test_a_file_that_is_missing_or_differs_is_out_of_date(tmp_path: Path) -> None:
-    assert outdated(tmp_path) == [*PAGES, *component.files()]
+    assert outdated(tmp_path) == [*PAGES, *component.files(), *chart.files(ROOT, {})]
     write(tmp_path)
     assert outdated(tmp_path) == []
     changed = next(iter(PAGES))

@@ -1,0 +1,280 @@
+"""All values of the chart: values.yaml, its schema and the table in the chart's README come from this list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+Schema = Mapping[str, Any]
+
+BOOLEAN: Schema = {"type": "boolean"}
+STRING: Schema = {"type": "string"}
+STRINGS: Schema = {"type": "array", "items": STRING}
+MAPPING: Schema = {"type": "object"}
+STRING_MAPPING: Schema = {"type": "object", "additionalProperties": STRING}
+OBJECTS: Schema = {"type": "array", "items": MAPPING}
+REPLICAS: Schema = {"type": ["integer", "null"], "minimum": 0}
+_QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+RESOURCES: Schema = {
+    "type": "object",
+    "properties": {"requests": _QUANTITIES, "limits": _QUANTITIES, "claims": OBJECTS},
+    "additionalProperties": False,
+}
+# A DNS label, or nothing.
+NAMESPACE: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", "maxLength": 63}
+GANG_BACKENDS = ("volcano", "coscheduling", "kubernetes", "kueue")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`path` has dots, as with `helm --set`."""
+
+    path: str
+    default: Any
+    description: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the manifests contain: the resources of containers, by the path of their value, and the config file."""
+
+    resources: Mapping[str, Any]
+    config: Mapping[str, Any]
+    memory_limit: str
+
+
+def values(defaults: Defaults) -> list[Value]:
+    return [
+        Value(
+            "image.repository", "localhost/tfjob-controller", "Image of all programs. No image is published.", STRING
+        ),
+        Value("image.tag", "", "Its tag. Default: the appVersion of the chart.", STRING),
+        Value("image.digest", "", "Such as sha256:…, which is used instead of the tag.", STRING),
+        Value(
+            "image.pullPolicy",
+            "IfNotPresent",
+            "When nodes pull the images.",
+            {"type": "string", "enum": ["Always", "IfNotPresent", "Never"]},
+        ),
+        Value("imagePullSecrets", [], "Such as [{name: registry}], for the pods of the release.", OBJECTS),
+        Value(
+            "watchNamespace",
+            "",
+            "The one namespace of the jobs, which must exist. Default: all namespaces. The controller then has a Role "
+            "there instead of a ClusterRole.",
+            NAMESPACE,
+        ),
+        *_crds(),
+        *_controller(defaults),
+        *_gangs(defaults),
+        *_switches(),
+        *_dashboard(defaults),
+    ]
+
+
+def _crds() -> Iterator[Value]:
+    yield Value(
+        "crds.install",
+        True,
+        "Install and upgrade the CRDs with this release. Set it to false in all releases of a cluster but one.",
+        BOOLEAN,
+    )
+    yield Value(
+        "crds.keep",
+        True,
+        "Keep the CRDs when the release is uninstalled. Warning: without it, helm uninstall deletes every job of the "
+        "cluster.",
+        BOOLEAN,
+    )
+    yield Value(
+        "runtimes.install",
+        False,
+        "Install the built-in runtimes of TrainJobs. Set it once the CRDs are there, in an upgrade after the install.",
+        BOOLEAN,
+    )
+    yield Value(
+        "userRoles.install",
+        None,
+        "Add jobs to the roles view, edit and admin of the cluster. Default: true, and false with watchNamespace, "
+        "since only one release of a cluster can have them.",
+        {"type": ["boolean", "null"]},
+    )
+    yield Value(
+        "admissionPolicies.enabled",
+        True,
+        "Restrict by ValidatingAdmissionPolicies which objects the programs may write.",
+        BOOLEAN,
+    )
+
+
+def _controller(defaults: Defaults) -> Iterator[Value]:
+    yield Value("controller.replicas", None, "Default: 2, and 3 with highAvailability.", REPLICAS)
+    yield from _pod("controller", defaults, "of tfjob-controller run: see docs/reference/flags.md")
+    yield Value(
+        "config.tfImage", defaults.config["tfImage"], "Image of parameter servers that have no template.", STRING
+    )
+    yield Value(
+        "config.initializerImage",
+        defaults.config["initializerImage"],
+        "Image of the initializers and exporters of TrainJobs.",
+        STRING,
+    )
+    yield Value(
+        "config.accelerators",
+        defaults.config["accelerators"],
+        "Additions to containers that request a resource: see docs/install.md.",
+        MAPPING,
+    )
+
+
+def _gangs(defaults: Defaults) -> Iterator[Value]:
+    yield Value("gangScheduler.enabled", False, "Run this project's gang scheduler.", BOOLEAN)
+    yield Value(
+        "gangScheduler.mode",
+        "scheduler",
+        "scheduler: with a kube-scheduler of its own. affinity: without one; pods are pinned to nodes.",
+        {"type": "string", "enum": ["scheduler", "affinity"]},
+    )
+    yield Value("gangScheduler.replicas", None, "Default: 2, and 1 in the mode affinity.", REPLICAS)
+    yield from _pod("gangScheduler", defaults, "of tfjob-controller extender")
+    yield Value("gangScheduler.kubeScheduler.image.repository", "localhost/kube-scheduler", "Its image.", STRING)
+    yield Value("gangScheduler.kubeScheduler.image.tag", "", "Default: the Kubernetes version of the cluster.", STRING)
+    yield Value("gangScheduler.kubeScheduler.image.digest", "", "Is used instead of the tag.", STRING)
+    yield Value(
+        "gangScheduler.kubeScheduler.resources",
+        defaults.resources["gangScheduler.kubeScheduler"],
+        "Resources of kube-scheduler.",
+        RESOURCES,
+    )
+    yield Value(
+        "gangScheduler.kubeScheduler.memoryLimit",
+        defaults.memory_limit,
+        "GOMEMLIMIT of kube-scheduler, below the memory limit of its container.",
+        STRING,
+    )
+    yield Value(
+        "gangBackend",
+        "",
+        "Whose scheduler runs gangs, instead of this project's: see docs/interop.md.",
+        {"type": "string", "enum": ["", *GANG_BACKENDS]},
+    )
+
+
+def _switches() -> Iterator[Value]:
+    yield Value("highAvailability.enabled", False, "Spread replicas over nodes and zones.", BOOLEAN)
+    yield Value("priorityClass.enabled", False, "A priority above that of jobs.", BOOLEAN)
+    yield Value("networkPolicies.enabled", False, "Restrict connections to and from the programs.", BOOLEAN)
+    yield Value(
+        "monitoring.enabled",
+        False,
+        "Alerts, dashboards and scraping, for the Prometheus operator, which must be installed.",
+        BOOLEAN,
+    )
+    yield Value(
+        "progressServer.enabled", False, "Programs of TrainJobs report their progress to the controller.", BOOLEAN
+    )
+    yield Value(
+        "kubeflowTrainer.enabled",
+        False,
+        "Run the TrainJobs of trainer.kubeflow.org. Their CRDs must be there: see docs/kubeflow-trainer.md.",
+        BOOLEAN,
+    )
+
+
+def _dashboard(defaults: Defaults) -> Iterator[Value]:
+    yield Value("dashboard.enabled", False, "One dashboard for a team: see docs/dashboard.md.", BOOLEAN)
+    yield Value("dashboard.hosts", [], "Names by which browsers reach it, such as dashboard.example.com.", STRINGS)
+    yield Value(
+        "dashboard.tlsSecretName", "tfjob-dashboard-tls", "Secret with its certificate, which you create.", STRING
+    )
+    yield from _pod("dashboard", defaults, "of tfjob-controller dashboard")
+
+
+def _pod(path: str, defaults: Defaults, flags: str) -> Iterator[Value]:
+    yield Value(f"{path}.resources", defaults.resources[path], "Resources of its container.", RESOURCES)
+    yield Value(f"{path}.extraArgs", [], f"More flags, {flags}. They have precedence.", STRINGS)
+    yield Value(f"{path}.extraEnv", [], "More environment variables.", OBJECTS)
+    yield Value(f"{path}.podAnnotations", {}, "Annotations of its pods.", STRING_MAPPING)
+    yield Value(f"{path}.podLabels", {}, "Labels of its pods.", STRING_MAPPING)
+    yield Value(f"{path}.nodeSelector", {}, "Nodes for its pods.", STRING_MAPPING)
+    yield Value(f"{path}.tolerations", [], "Taints that its pods tolerate.", OBJECTS)
+    yield Value(f"{path}.affinity", {}, "Replaces the affinity of its pods.", MAPPING)
+
+
+def render_values(found: Sequence[Value]) -> str:
+    """Returns values.yaml."""
+    lines = [
+        "# Generated from hack/helmchart by `make generate`. All values, and their defaults; docs/install.md describes",
+        "# how to use them.",
+    ]
+    return "\n".join([*lines, *_yaml_lines(_nested(found), "")]) + "\n"
+
+
+def _yaml_lines(tree: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, each in tree.items():
+        if isinstance(each, Value):
+            yield from (f"{indent}# {line}" for line in _wrapped(each.description, 118 - len(indent)))
+            text = yaml.safe_dump({key: each.default}, sort_keys=False, default_flow_style=not each.default)
+            # An empty default stays on the line of its key.
+            plain = text.strip()[1:-1] if not each.default else text.rstrip()
+            yield from (f"{indent}{line}" for line in plain.split("\n"))
+        else:
+            yield f"{indent}{key}:"
+            yield from _yaml_lines(each, indent + "  ")
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    line = ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    yield line
+
+
+def _nested(found: Iterable[Value]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for each in found:
+        *parents, last = each.path.split(".")
+        place = tree
+        for name in parents:
+            place = place.setdefault(name, {})
+        place[last] = each
+    return tree
+
+
+def render_schema(found: Sequence[Value]) -> str:
+    """Returns values.schema.json. Unknown values are errors, so that a misspelled one is not ignored."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_object(_nested(found))}
+    # Helm passes this one to every chart.
+    schema["properties"]["global"] = {"type": "object"}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _object(tree: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {
+        key: {"description": each.description, **each.schema} if isinstance(each, Value) else _object(each)
+        for key, each in tree.items()
+    }
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def render_table(found: Sequence[Value]) -> str:
+    """Returns a table in Markdown."""
+    rows = (f"| `{each.path}` | {_shown(each.default)} | {each.description} |" for each in found)
+    return "\n".join(["| value | default | |", "|---|---|---|", *rows])
+
+
+def _shown(default: Any) -> str:
+    if default in (None, ""):
+        return ""
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{json.dumps(default)}`" if isinstance(default, dict | list) else f"`{default}`"
