@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 from tfjob_controller.flags import OFF, Option
 from tfjob_controller.options import (
@@ -38,6 +39,8 @@ from tfjob_controller.util.commandline import Parser, UsageError
 
 PROGRAM = "tfjob-controller"
 EXIT_USAGE = 2
+# What the extra `operator` of setup.cfg installs, by the names under which it is imported.
+OPERATOR_MODULES = ("cryptography", "httptools", "prometheus_client", "re2", "uvloop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,26 @@ def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
         parser.add_argument(option.flag, dest=option.field, metavar=option.kind.name.upper(), help=text)
 
 
+def _require_operator(command: str) -> None:
+    """Checks that the extra `operator` is installed. Raises UsageError."""
+    missing = [name for name in OPERATOR_MODULES if not _can_import(name)]
+    if missing:
+        raise UsageError(
+            f"{command} needs packages that are not installed here ({', '.join(missing)}): "
+            "pip install 'tfjob-controller[operator]'"
+        )
+
+
+def _can_import(name: str) -> bool:
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
 def _run(options: RunOptions) -> int:
+    _require_operator("run")
     from tfjob_controller.programs import manager
     from tfjob_controller.programs.program import StartError
 
@@ -178,6 +200,7 @@ def _run(options: RunOptions) -> int:
 
 
 def _extend(options: ExtenderOptions) -> int:
+    _require_operator("extender")
     from tfjob_controller.programs import gangscheduler
     from tfjob_controller.programs.program import StartError
 

@@ -14,6 +14,7 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.jobform import KINDS, FormError, JobForm, Manifest, plain_copy
 from tfjob_controller.kube.config.plainconfig import load_yaml
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.util.yamlengine import safe_dumper
 
 MAX_YAML = 200_000
 FIELDS = tuple(each.name for each in fields(JobForm))
@@ -156,7 +157,7 @@ def manifest_of(text: str) -> Manifest:
 
 
 def yaml_of(manifest: Manifest) -> str:
-    return str(yaml.dump(manifest, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=100))
+    return str(yaml.dump(manifest, Dumper=safe_dumper(), sort_keys=False, allow_unicode=True, width=100))
 
 
 def problems_of(error: ApiError | ClientError, words: str) -> Problems:

@@ -21,13 +21,15 @@ from tfjob_controller.kubectl.arguments import (
     command_of,
     parse,
 )
-from tfjob_controller.kubectl.output import print_error
+from tfjob_controller.kubectl.output import print_error, write_utf8
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the plugin and returns the exit code."""
+    if argv is None:
+        write_utf8(sys.stdout, sys.stderr)
     try:
         return _main(sys.argv[1:] if argv is None else argv, is_process=argv is None)
     except UsageError as error:

@@ -5,16 +5,18 @@ msgspec and PyYAML are imported when they are used, so that importing this modul
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from tfjob_controller.client.text import TextTable, fold, one_line
 from tfjob_controller.kubectl.arguments import JSON, PROGRAM, YAML
 from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
+from tfjob_controller.util.yamlengine import safe_dumper
 
 if TYPE_CHECKING:
     from tfjob_controller.client.job import Job
@@ -65,7 +67,17 @@ def is_for_programs(output: str) -> bool:
 def to_yaml(value: Any) -> str:
     import yaml
 
-    return str(yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=False, width=120))
+    return str(yaml.dump(value, Dumper=safe_dumper(), sort_keys=False, default_flow_style=False, width=120))
+
+
+def write_utf8(*streams: TextIO) -> None:
+    """Make streams write UTF-8 with plain newlines, as kubectl does on every system.
+
+    Windows gives a pipe the code page of the machine, which lacks characters that messages of jobs contain.
+    """
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def print_notice(words: str) -> None:

@@ -4,15 +4,26 @@ Users control both the pattern and the lines, and the threads that match them se
 time is linear in the length of the line, with little memory for each pattern: the worst pattern takes less than a
 millisecond to compile and 20 µs for the longest line. The API server, which uses RE2 too, checks `SHAPE` and `REPEATS`
 (hack/generate/rules.py).
+
+RE2 belongs to the extra `operator`. In an installation of the plugin and the client alone, a pattern is only checked
+for its length, and the rest is left to the API server and to the controller. Nothing is matched there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import re2
+from functools import cache
+from typing import TYPE_CHECKING
 
 from tfjob_controller.api.tfjob.types import MAX_PATTERN, MAX_STEPS, TFJobSpec
+
+try:
+    import re2
+except ImportError:
+    re2 = None
+
+if TYPE_CHECKING:
+    from re2 import Options
 
 # Lines are truncated to this number of characters.
 MAX_LINE = 200
@@ -30,14 +41,12 @@ SHAPE = rf"^{_PART}*\({_PART}+\){_PART}*$"
 REPEATS = r"\\.|[*+?{]"
 
 
-def _options() -> re2.Options:
+@cache
+def _options() -> Options:
     options = re2.Options()
     options.max_mem = _MAX_MEMORY
     options.log_errors = False
     return options
-
-
-_OPTIONS = _options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class ProgressPattern:
 
     def match(self, line: str) -> str | None:
         """Returns the text of the group; None if the line does not match."""
-        found = re2.search(self.expression, line[:MAX_LINE], _OPTIONS)
+        found = re2.search(self.expression, line[:MAX_LINE], _options())
         return found[1] if found is not None else None
 
     def last_match(self, text: str) -> str | None:
@@ -59,13 +68,17 @@ class ProgressPattern:
 
 def parse_pattern(expression: str) -> ProgressPattern | None:
     """Returns the pattern; None if it is not allowed."""
-    if len(expression) > MAX_PATTERN or re2.fullmatch(SHAPE, expression) is None:
+    if len(expression) > MAX_PATTERN:
+        return None
+    if re2 is None:
+        return ProgressPattern(expression)
+    if re2.fullmatch(SHAPE, expression) is None:
         return None
     if repeats_of(expression) > MAX_REPEATS:
         return None
     try:
         # It is cached for `match`.
-        re2.compile(expression, _OPTIONS)
+        re2.compile(expression, _options())
     except re2.error:  # such as [z-a], {5,2} and what needs more than `_MAX_MEMORY`
         return None
     return ProgressPattern(expression)

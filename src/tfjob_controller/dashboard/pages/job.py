@@ -32,6 +32,7 @@ from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.logstream import stream_log
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.util.yamlengine import safe_dumper
 
 # The least time between two readings of a job for the readers of its page.
 _REST_SECONDS = 0.5
@@ -183,5 +184,5 @@ def _view(user: User, job: Job) -> str:
         entries=entries[-_MAX_TIMELINE:],
         hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
         unread=case.unread,
-        manifest=yaml.dump(job.manifest, Dumper=yaml.CSafeDumper, sort_keys=False),
+        manifest=yaml.dump(job.manifest, Dumper=safe_dumper(), sort_keys=False),
     )

@@ -32,6 +32,7 @@ from tfjob_controller.kube.config.credentials import (
     bearer_header,
 )
 from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.util.yamlengine import safe_loader
 
 _CLUSTER_FIELDS = {"server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify"}
 _CLUSTER_FIELDS |= {"tls-server-name", "extensions"}
@@ -64,7 +65,7 @@ def load_yaml(data: bytes) -> Any:
     if len(_LEVELS.findall(data)) > _MAX_LEVELS or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise yaml.YAMLError("too many levels of nesting, or UTF-16")
     try:
-        return yaml.load(data, Loader=yaml.CSafeLoader)
+        return yaml.load(data, Loader=safe_loader())  # noqa: S506 -- it is a safe one
     except RecursionError:
         raise yaml.YAMLError("too many levels of nesting") from None
 

@@ -2,7 +2,8 @@
 
 Theory of operation. A controller sends thousands of small requests. http.client takes 0.25 ms of CPU for each, most of
 it for headers that are never read; a `send`, a `recv` and a parser in C take a fifth of that. So requests are encoded
-here, and responses are parsed by httptools.
+here, and responses are parsed by httptools. A client may be installed without it, and then parses in Python
+(`pureparser.py`).
 
 The deadline of a call holds for all of it: before each wait the socket's time-out is set to the time that is left. A
 connection on which anything failed is closed, as is one whose server says so or that has sent more than the response.
@@ -17,15 +18,21 @@ import gzip
 import re
 import socket
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import quote
 
-import httptools
 from urllib3.connection import HTTPConnection
 
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.http.connectionpool import ConnectionPool, Deadline, NotConnectedError, PoolTimeoutError
+from tfjob_controller.kube.http.pureparser import PureParserError, PureResponseParser, ResponseEvents
+
+try:
+    import httptools
+except ImportError:
+    httptools = None  # type: ignore[assignment] # a client has the extra `operator` or not
 
 # TLS records hold 16 KiB; lists are megabytes.
 READ_BYTES = 65536
@@ -33,6 +40,30 @@ _SEND_BYTES = 65536
 # A target that needs no escapes, and has none that are broken.
 _PLAIN = re.compile(r"(?:http://[A-Za-z0-9.:\[\]-]+)?/(?:[A-Za-z0-9/._~:?&=@!$'()*+,;-]|%[0-9A-F]{2})*")
 _UNESCAPED = "/._~:?&=@!$'()*+,;-"
+
+
+class _Parser(Protocol):
+    """A parser that reports to the `ResponseEvents` that it was made with."""
+
+    def feed_data(self, data: bytes | memoryview) -> None: ...
+
+    def get_status_code(self) -> int: ...
+
+    def should_keep_alive(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ParserLibrary:
+    """What parses responses; `errors` are those of `feed_data`."""
+
+    new_parser: Callable[[ResponseEvents], _Parser]
+    errors: tuple[type[Exception], ...]
+
+
+PURE = ParserLibrary(PureResponseParser, (PureParserError,))
+LIBRARY = PURE
+if httptools is not None:
+    LIBRARY = ParserLibrary(httptools.HttpResponseParser, (httptools.HttpParserError, httptools.HttpParserUpgrade))
 
 
 class BrokenResponseError(ConnectionError):
@@ -112,17 +143,17 @@ def feed(parser: ResponseParser, data: bytes | memoryview) -> None:
     """Give the parser what was received. Raises BrokenResponseError if it is no HTTP."""
     try:
         parser.feed(data)
-    except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+    except LIBRARY.errors as error:
         raise BrokenResponseError(f"not an HTTP response: {error}") from error
 
 
 class ResponseParser:
-    """One response as it arrives; the parser in C calls the `on_` methods."""
+    """One response as it arrives; the parser of the library calls the `on_` methods."""
 
     def __init__(self) -> None:
         self.is_whole = False
         self.is_reusable = False
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = LIBRARY.new_parser(self)
         self._status = 0
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
@@ -135,7 +166,7 @@ class ResponseParser:
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except LIBRARY.errors:
             # Bytes after a complete response do not belong to it.
             if not self.is_whole:
                 raise

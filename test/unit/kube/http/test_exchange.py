@@ -1,4 +1,7 @@
-"""The rules of kube/http/exchange.py, against a server that sends just the bytes that it is told to."""
+"""The rules of kube/http/exchange.py, against a server that sends just the bytes that it is told to.
+
+All of them hold with both parsers: httptools, and the one in Python where that is not installed.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,28 @@ import pytest
 
 from helpers.apiconfig import config_for
 from helpers.poll import eventually
+from tfjob_controller.kube.http import exchange as exchange_module
 from tfjob_controller.kube.http.connectionpool import ConnectionPool
-from tfjob_controller.kube.http.exchange import BrokenResponseError, HttpResponse, encode_request, exchange
+from tfjob_controller.kube.http.exchange import (
+    LIBRARY,
+    PURE,
+    BrokenResponseError,
+    HttpResponse,
+    encode_request,
+    exchange,
+)
 
 WAIT_SECONDS = 60.0
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PRELUDE = b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.fixture(autouse=True, params=["httptools", "h11"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = LIBRARY if request.param == "httptools" else PURE
+    assert (chosen is PURE) == (request.param == "h11")
+    monkeypatch.setattr(exchange_module, "LIBRARY", chosen)
 
 
 class ClientGoneError(Exception):

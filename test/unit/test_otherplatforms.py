@@ -1,0 +1,150 @@
+"""The plugin and the client need only the base requirements, and nothing that Windows lacks.
+
+See helpers/otherplatform.py. `make platforms` shows that the requirements themselves can be installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers import otherplatform
+from helpers.httpserver import Answer, HttpServer, Request, status_answer
+from tfjob_controller.cli import OPERATOR_MODULES
+
+# Every module is imported; those of `tfjob_controller` in the arguments, and what they contain.
+IMPORT_ALL = """
+import importlib, pkgutil
+for root in {roots!r}:
+    package = importlib.import_module("tfjob_controller." + root)
+    for each in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not each.name.endswith("__main__"):
+            importlib.import_module(each.name)
+print("imported")
+"""
+MAIN = "import sys; from tfjob_controller.{module} import main; sys.argv[1:] = {arguments!r}; sys.exit(main())"
+# A character that no Windows code page for Western Europe has, as the autoscaler's events have it.
+ARROW = "scaled 1 → 2 workers"
+JOB = {
+    "apiVersion": "kubeflow.org/v1alpha1",
+    "kind": "TFJob",
+    "metadata": {"name": "train", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+    "spec": {"replicaSpecs": [{"tfReplicaType": "MASTER", "replicas": 1, "template": {"spec": {"containers": []}}}]},
+    "status": {"phase": "Running", "state": "Running", "reason": ARROW, "conditions": []},
+}
+TABLE = {
+    "kind": "Table",
+    "metadata": {},
+    "columnDefinitions": [{"name": "Name"}, {"name": "Reason"}],
+    "rows": [{"cells": ["train", ARROW], "object": {"metadata": {"namespace": "ns", "name": "train"}}}],
+}
+
+
+def run_elsewhere(settings: list[str], code: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, otherplatform.__file__, *settings, "--", code]
+    environment = {**os.environ, "PYTHONPATH": "", **variables}
+    return subprocess.run(command, capture_output=True, timeout=120, check=False, env=environment)
+
+
+def answer(request: Request) -> Answer:
+    """An API server with one job."""
+    if "Table" in request.headers["accept"]:
+        return Answer(body=json.dumps(TABLE).encode())
+    if request.path.endswith("/tfjobs/train"):
+        return Answer(body=json.dumps(JOB).encode())
+    if request.path.endswith("/trainjobs/train"):
+        return status_answer(404, "NotFound")
+    return Answer(body=b'{"metadata": {}, "items": []}')
+
+
+def kubeconfig(folder: Path, url: str) -> str:
+    path = folder / "kubeconfig"
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "s3cret"}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "roots"),
+    [
+        pytest.param(["base", "windows"], ["client", "kubectl"], id="base"),
+        pytest.param(["base", "extra=simulate", "windows"], ["simulator"], id="simulate"),
+        pytest.param(["base", "extra=dashboard", "windows"], ["client", "kubectl", "dashboard"], id="dashboard"),
+    ],
+)
+def test_every_module_of_the_plugin_can_be_imported_with_the_base_requirements_on_windows(
+    settings: list[str], roots: list[str]
+) -> None:
+    done = run_elsewhere(settings, IMPORT_ALL.format(roots=roots))
+    assert (done.stdout.decode(), done.stderr.decode()) == ("imported\n", "")
+
+
+@pytest.mark.parametrize(
+    "name", ["httptools", "uvloop", "re2", "cryptography", "prometheus_client", "uvicorn", "fcntl"]
+)
+def test_what_is_missing_there_is_missing_in_these_tests(name: str) -> None:
+    done = run_elsewhere(["base", "windows"], f"import {name}")
+    assert f"No module named '{name}'" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["--help"], "describe", id="help"),
+        pytest.param(["list", "--kind", "tfjob"], ARROW, id="list"),
+        pytest.param(["list", "-o", "json"], '"items"', id="JSON"),
+        pytest.param(["describe", "train"], ARROW, id="describe"),
+        pytest.param(["explain", "train"], "created", id="explain"),
+        pytest.param(["queue"], "No gang waits", id="queue"),
+        pytest.param(["submit", "x", "--image", "i", "--dry-run=client", "-o", "yaml"], "kind: TFJob", id="submit"),
+        pytest.param(["__complete", "sus"], "suspend", id="completion"),
+    ],
+)
+def test_commands_work_with_the_base_requirements_on_windows(arguments: list[str], words: str, tmp_path: Path) -> None:
+    with HttpServer(answer) as server:
+        config = kubeconfig(tmp_path, server.url)
+        # A pipe there has the code page of the machine.
+        code = MAIN.format(module="kubectl.cli", arguments=arguments)
+        done = run_elsewhere(["base", "windows"], code, KUBECONFIG=config, PYTHONIOENCODING="cp1252")
+    shown = done.stdout.decode() + done.stderr.decode()
+    assert (done.returncode, words in shown) == (0, True), shown
+
+
+def test_the_client_works_with_the_base_requirements_on_windows(tmp_path: Path) -> None:
+    with HttpServer(answer) as server:
+        code = "from tfjob_controller.client import Client\n"
+        code += f"with Client({kubeconfig(tmp_path, server.url)!r}) as client: print(client.job('train').phase)"
+        done = run_elsewhere(["base", "windows"], code)
+    assert (done.stdout.decode(), done.stderr.decode()) == ("Running\n", "")
+
+
+@pytest.mark.parametrize("command", ["run", "extender"])
+def test_a_program_of_the_operator_says_what_to_install(command: str) -> None:
+    done = run_elsewhere(["base"], MAIN.format(module="cli", arguments=[command]))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == (
+        f"tfjob-controller: {command} needs packages that are not installed here ({', '.join(OPERATOR_MODULES)}): "
+        "pip install 'tfjob-controller[operator]'\n"
+    )
+
+
+def test_the_extra_operator_has_all_that_its_programs_need() -> None:
+    """And that is what they look for at their start."""
+    code = f"{IMPORT_ALL.format(roots=['programs', 'controller', 'gangscheduler'])}"
+    done = run_elsewhere(["base", "extra=operator"], code)
+    assert (done.stdout.decode(), done.stderr.decode()) == ("imported\n", "")
+    added = otherplatform.modules_without(otherplatform.required()) - otherplatform.modules_without(
+        otherplatform.required(["operator"])
+    )
+    assert set(OPERATOR_MODULES) <= added
