@@ -23,7 +23,8 @@ class Suspender:
 
     def __init__(self, api: Api, namespace: str, owner: str) -> None:
         """`owner` is the UID of the job."""
-        self.suspensions: Counter[str] = Counter()
+        # A patch that changes nothing, because the watch is behind, leaves the generation as it is.
+        self._generations: set[tuple[str, int]] = set()
         self._api = api
         self._path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
         self._owner = owner
@@ -40,6 +41,10 @@ class Suspender:
         self._watch.close()
         self._thread.join()
 
+    @property
+    def suspensions(self) -> Counter[str]:
+        return Counter(name for name, _ in list(self._generations))
+
     def _run(self) -> None:
         with contextlib.suppress(HTTPError):  # The watch is closed.
             for event, obj in self._watch:
@@ -53,5 +58,5 @@ class Suspender:
     def _suspend(self, name: str) -> None:
         body, query = {"spec": {"suspend": True}}, {"fieldManager": MANAGER}
         with contextlib.suppress(RefusedError):  # It is deleted.
-            self._api.request("PATCH", f"{self._path}/{name}", body, query=query, content_type=MERGE_PATCH)
-            self.suspensions[name] += 1
+            job = self._api.request("PATCH", f"{self._path}/{name}", body, query=query, content_type=MERGE_PATCH)
+            self._generations.add((name, job["metadata"]["generation"]))
