@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from tfjob_controller.api.common.core import JOBS, PODS
+from tfjob_controller.api.common.core import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend
 
@@ -36,6 +36,9 @@ _FREE_WRITES = 2
 FIRST_DELAY_SECONDS = 60.0
 MAX_DELAY_SECONDS = 600.0
 ACCEPTED_SECONDS = 60.0
+
+# They are created again whenever the controller has forgotten them, not because somebody has deleted them.
+_UNWATCHED = frozenset((SECRETS, PERSISTENT_VOLUME_CLAIMS))
 
 _Key: TypeAlias = tuple[Resource, str, tuple[str, ...]]
 _SUSPEND = ("spec.suspend",)
@@ -186,7 +189,7 @@ class ChangeTracker:
     def _changes(self, actions: Actions, has_lost_children: bool) -> Iterator[tuple[_Key, Any]]:
         """Yields what each action changes: the key of an entry, and the value."""
         for create in actions.creates:
-            if has_lost_children or _key(create) in self._entries:
+            if create.resource not in _UNWATCHED and (has_lost_children or _key(create) in self._entries):
                 yield _key(create), True
         for suspend in actions.suspends:
             yield _key(suspend), suspend.suspend

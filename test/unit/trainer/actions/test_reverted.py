@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.api.common.core import JOBS, SERVICES
+from tfjob_controller.api.common.core import JOBS, SECRETS, SERVICES
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend
 from tfjob_controller.trainer.actions.reverted import (
     ACCEPTED_SECONDS,
@@ -69,6 +69,12 @@ def test_children_that_the_controller_deleted_itself_are_recreated_at_once() -> 
 def test_first_creates_are_not_counted() -> None:
     tracker = ChangeTracker()
     assert all(write(tracker, CREATE, float(now)) for now in range(10))
+
+
+def test_kinds_that_are_not_watched_may_be_created_again_at_any_time() -> None:
+    tracker = ChangeTracker()
+    secret = Actions(creates=(Create(SECRETS, "a", {}),))
+    assert all(write(tracker, secret, float(now), lost=True) for now in range(10))
 
 
 def test_while_one_resume_waits_no_other_job_is_resumed_but_all_else_is_written() -> None:
