@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import CONTAINERD, KUBERNETES, build_missing
+from localcluster.gobuild import CONTAINERD, KUBERNETES, KUEUE, build_missing
 from localcluster.gotoolchain import parse_version
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
 from localcluster.progress import Board
@@ -83,6 +83,7 @@ PROGRAMS = {
         Program("controller-gen", "gangcrds", f"{_CONTROLLER_TOOLS}/cmd/controller-gen", _CONTROLLER_TOOLS),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
         Program("kwok", "kwok", f"{_KWOK}/cmd/kwok", _KWOK),
+        Program("kueue", "kueue", f"{KUEUE}/cmd/kueue", KUEUE),
     )
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
