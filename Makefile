@@ -79,8 +79,8 @@ release: $(READY) ## Compare the CRDs with those of all releases; VERSION=0.2.0 
 STACK = $(if $(NAME),--name $(NAME))
 
 .PHONY: cluster-up
-cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes, KUBERNETES=1.34 is another version. The last line is the kubeconfig's path
-	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(STACK)
+cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes, KUBERNETES=1.34 is another version, WITH=kueue adds Kueue. The last line is the kubeconfig's path
+	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(if $(WITH),--with $(WITH)) $(STACK)
 
 .PHONY: lock-kubernetes
 lock-kubernetes: $(LOCAL) ## Lock another version of Kubernetes for the local cluster: VERSION=1.34.4
@@ -105,6 +105,10 @@ node-start: $(LOCAL) ## Start node N=2 again
 .PHONY: image
 image: $(LOCAL) ## Build a local image, IMAGE=localhost/tfjob-controller; load it into running nodes. Prints the tar's path
 	@$(PY) -m localcluster image $(IMAGE) $(STACK)
+
+.PHONY: interop
+interop: $(READY) ## Test with the real program of another project, WITH=kueue, and record what was seen (docs/interop.md)
+	@$(PY) -m interop $(WITH)
 
 ##@ Demos
 .PHONY: demo

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from generate import kinds, kubernetesversions, samples
 from generate.crd import CustomKind, render_crd
+from generate.interop import render_interop
 from generate.kubeflowcases import render_kubeflow_cases
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
 from generate.trainreference import render_trainingruntime, render_trainjob
@@ -33,6 +34,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/flags.md": render_flags,
     "docs/reference/metrics.md": render_metrics,
     "docs/kubeflow-trainer-cases.md": render_kubeflow_cases,
+    "docs/interop.md": render_interop,
 }
 
 

@@ -29,6 +29,8 @@ TFJOB_CONDITIONS: Conditions = {
     ("Restarting", "False"): (reasons.NONE_RESTARTING,),
     ("Suspended", "True"): (reasons.SUSPENDED,),
     ("Suspended", "False"): (reasons.RESUMED,),
+    ("ChangesReverted", "True"): (reasons.CHANGE_REVERTED,),
+    ("ChangesReverted", "False"): (reasons.CHANGES_ACCEPTED,),
     ("Succeeded", "True"): (reasons.CHIEF_SUCCEEDED,),
     ("Failed", "True"): (
         reasons.REPLICA_FAILED,

@@ -53,6 +53,7 @@ EVENTS: Mapping[str, str] = {
     reasons.RESIZE_RECOMMENDED: "Normal",
     reasons.OVERRIDDEN: "Warning",
     reasons.PROGRESS_IGNORED: "Warning",
+    reasons.CHANGE_REVERTED: "Warning",
     reasons.WAITING_FOR_CAPACITY: "Normal",
     reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",
     reasons.GANG_ADMITTED: "Normal",

@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import CONTAINERD, build_missing
+from localcluster.gobuild import CONTAINERD, KUEUE, build_missing
 from localcluster.gotoolchain import parse_version
 from localcluster.kubernetesversions import KUBERNETES, chosen_minor, module_folder
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
@@ -88,6 +88,7 @@ PROGRAMS = {
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
         Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),
         Program("kwok", "kwok", f"{_KWOK}/cmd/kwok", _KWOK),
+        Program("kueue", "kueue", f"{KUEUE}/cmd/kueue", KUEUE),
     )
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

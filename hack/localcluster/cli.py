@@ -47,6 +47,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     up = _command(commands, "up", _up, "start a stack; the last line on standard output is its kubeconfig's path")
     up.add_argument("--nodes", type=_node_count, default=0, metavar="N", help="with N real nodes (default: none)")
+    up.add_argument(
+        "--with",
+        dest="addons",
+        type=lambda text: [name for name in text.split(",") if name],
+        default=[],
+        metavar="NAME",
+        help="with programs of other projects, separated by commas: kueue",
+    )
     down = _command(commands, "down", _down, "stop it and remove everything but its logs")
     down.add_argument("--all", action="store_true", help="all stacks of this user, with or without a record")
     status = _command(commands, "status", _status, "what runs, and where its logs are")
@@ -90,7 +98,7 @@ def _up(chosen: argparse.Namespace) -> None:
         to_stderr(f"KUBECONFIG={existing} names an existing cluster: nothing is started (unset it for a local one)")
         print(existing)
         return
-    plane = stack.up(_folder(chosen), chosen.nodes)
+    plane = stack.up(_folder(chosen), chosen.nodes, addons=chosen.addons)
     to_stderr(f"next:   export KUBECONFIG={plane.kubeconfig}")
     to_stderr(f"        kubectl get namespaces     (logs: {plane.logs})")
     to_stderr(f"        {_make('cluster-down', chosen)}")

@@ -276,6 +276,8 @@ class ControlPlane:
             return lambda: probe.etcd_is_healthy(self._folder, ETCD_SOCKET)
         if name == GUARD:
             return lambda: True
+        if found.health[name].startswith("http://"):
+            return lambda: probe.is_answered(found.health[name])
         address, _, port = found.health[name].rpartition(":")
         if name != APISERVER:
             return lambda: probe.is_healthy(address, int(port), "/healthz")

@@ -28,6 +28,7 @@ from localcluster.progress import Board, Task
 from localcluster.report import Report
 
 CONTAINERD = "github.com/containerd/containerd/v2"
+KUEUE = "sigs.k8s.io/kueue"
 # Linking a program takes about as long as compiling so many packages.
 _LINK_PACKAGES = 30
 # The programs are stripped, so debug information would be unused.
@@ -151,6 +152,8 @@ def _link_flags(program: Program | None) -> str:
             flags += [f"-X {package}.{key}={value}" for key, value in stamps.items()]
     elif program is not None and program.requirement == CONTAINERD:
         flags.append(f"-X {CONTAINERD}/version.Version={program.version}")
+    elif program is not None and program.requirement == KUEUE:
+        flags.append(f"-X {KUEUE}/pkg/version.GitVersion={program.version}")
     return " ".join(flags)
 
 
@@ -162,13 +165,13 @@ def _output_name(program: Program) -> str:
     return elements[-1]
 
 
-def module_environment() -> dict[str, str]:
-    """Returns the environment of `go`, in which only the module in the current folder counts."""
+def go_environment() -> dict[str, str]:
+    """Returns the environment of a `go` command that depends on nothing but the module in its folder."""
     return {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
 def _environment(program: Program) -> dict[str, str]:
-    return {**module_environment(), "CGO_ENABLED": "1" if program.cgo else "0"}
+    return {**go_environment(), "CGO_ENABLED": "1" if program.cgo else "0"}
 
 
 def _run_go(command: list[str], program: Program, names: str, survey: _Survey) -> None:

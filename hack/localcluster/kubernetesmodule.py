@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import go_of, module_environment
+from localcluster.gobuild import go_of, go_environment
 from localcluster.kubernetesversions import CONTROL_PLANE_MODULE, KUBERNETES, KUBERNETES_PROGRAMS
 from localcluster.report import Report, to_stderr
 
@@ -75,7 +75,7 @@ def _version(text: str) -> str:
 
 
 def _run(command: Sequence[str | Path], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, env=module_environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=go_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["go printed nothing"])[-1]
         raise LocalClusterError(f"`{' '.join(map(str, command[1:]))}` in {folder} failed: {reason}")

@@ -10,6 +10,7 @@ import socket
 import ssl
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 _TIMEOUT_SECONDS = 5.0
 
@@ -25,6 +26,18 @@ def is_healthy(address: str, port: int, path: str, *, certificate: Path | None =
             http.client.HTTPSConnection(address, port, timeout=_TIMEOUT_SECONDS, context=context)
         ) as connection:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+            return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def is_answered(url: str) -> bool:
+    """Reports whether a server without TLS responds with 200."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
+    try:
+        with contextlib.closing(connection):
+            connection.request("GET", parts.path)
             return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -39,22 +40,27 @@ def up(
     report: Report = to_stderr,
     *,
     unsafe_no_fsync: bool = False,
+    addons: Sequence[str] = (),
 ) -> ControlPlane:
     """Starts a stack, unless it already runs with as many nodes. Raises LocalClusterError.
+
+    `addons` are programs of other projects (localcluster.addons), which are also added to a stack that runs.
 
     With `unsafe_no_fsync` etcd does not wait for the disk: its data survives the end of its process, but not a crash
     of the machine. After any error, Ctrl-C included, no process of the stack remains.
     """
     check_platform()
+    for name in addons:
+        _addons().addon(name)  # an unknown name is refused before anything starts
     with _alone(folder, report):
         condition = state.condition(state.read(folder))
         if condition is Condition.RUNNING:
-            return _running(folder, node_count, report)
+            return _with_addons(_running(folder, node_count, report), addons, report)
         if condition is not Condition.ABSENT:
             report(f"cleaning up an earlier stack ({condition.value})")
         _down(folder)
         try:
-            return _up(folder, node_count, owner, report, unsafe_no_fsync)
+            return _with_addons(_up(folder, node_count, owner, report, unsafe_no_fsync), addons, report)
         except BaseException:
             _down(folder)
             raise
@@ -75,6 +81,13 @@ def _up(folder: Path, node_count: int, owner: Identity | None, report: Report, u
         return with_nodes
     plane = ControlPlane(folder, Options(unsafe_no_fsync=unsafe_no_fsync), owner=owner, report=report)
     plane.start()
+    return plane
+
+
+def _with_addons(plane: ControlPlane, names: Sequence[str], report: Report) -> ControlPlane:
+    for name in names:
+        if not _addons().is_ready(plane, name):
+            _addons().start(plane, name, report=report)
     return plane
 
 
@@ -182,6 +195,10 @@ def _nodes_of(folder: Path) -> ModuleType:
     if not has_nodes(folder):
         raise LocalClusterError("this stack has no nodes: run make cluster-down, then make cluster-up NODES=2")
     return _nodes()
+
+
+def _addons() -> ModuleType:
+    return importlib.import_module("localcluster.addons")  # imported here, since most stacks have none
 
 
 def _nodes() -> ModuleType:

@@ -90,6 +90,7 @@ TARGETS = (
     Target("format", ".ci/run", "make verify", why="it writes to the tree; `make verify` runs the same programs"),
     Target("generate", "hack/verify", "-m generate --check", "generate", "it writes to the tree"),
     Target("docs", "hack/verify", "-m docsite", "docsite"),
+    Target("interop", "test/unit/interop/test_record.py", "rules_of(SEEN)", "interop", "it builds Kueue for minutes"),
     Target("lock", why="it looks up the newest versions, and writes to the tree"),
 )
 

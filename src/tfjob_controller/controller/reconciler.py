@@ -16,6 +16,9 @@ which children are suspended, cleaned up, deleted and created, `trainer.status.u
 failed or completed and whether it must be suspended or scaled. Both read one evaluation of the job. What differs
 between kinds of jobs is in the `KindAdapter`.
 
+Another client may revert what is written to a child, such as a queue that suspends child Jobs. Such writes are counted
+and delayed (trainer/actions/reverted.py), and the status names the child and the client.
+
 The response to each write is put into the cache at once, so the next sync sees it. A job with nothing to do costs no
 request. A status that differs only in counts is delayed (reporter.py).
 
@@ -61,8 +64,10 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectT, key_of
+from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.actions.model import Actions, build_delete
 from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
+from tfjob_controller.trainer.actions.reverted import ChangeTracker, reverted_message
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.state.evaluation import evaluate
 from tfjob_controller.trainer.state.observed import ObservedState, is_finished
@@ -91,6 +96,7 @@ class _JobRecord(Generic[ObjectT]):
     # Why this generation is invalid; None if it is valid.
     problem: str | None
     debounce: StatusDebounce
+    changes: ChangeTracker
     # The plan of this generation; None until it has been made.
     plan: Plan | None = None
     # Reports whether any generation has had children: a change may arrive before the status that says so.
@@ -190,8 +196,9 @@ class Reconciler(Generic[ObjectT]):
         current = record.debounce.with_pending(self._kind.work_of(job))
         observed = self._observe(job, plan)
         state = evaluate(current, plan, observed, now)
-        actions = plan_actions(state)
-        if actions.creates and record.has_lost_children(observed.count) and not self._still_exists(job):
+        has_lost_children, monotonic = record.has_lost_children(observed.count), self._clock.monotonic()
+        actions = record.changes.allowed(plan_actions(state), monotonic, has_lost_children=has_lost_children)
+        if actions.creates and has_lost_children and not self._still_exists(job):
             return DONE
         record.record_observed(observed.count, actions)
         faults: Sequence[Fault] = ()
@@ -199,18 +206,34 @@ class Reconciler(Generic[ObjectT]):
             result = self._apply(job, actions)
             faults = result.faults
             record.record_writes(result)
+            record.changes.record(
+                now=monotonic,
+                has_lost_children=has_lost_children,
+                created=(*result.created, *result.adopted),
+                deleted=result.deleted,
+                changed=result.changed,
+            )
             if self._must_yield(record):
                 return RequeueAfter(YIELD_SECONDS)
         try:
             if actions:
                 state = evaluate(current, plan, self._observe(job, plan), now)
-            due = next_status(state, obstacles_of(faults))
+            due = next_status(state, obstacles_of(faults), self._describe_reverted(job, record.changes))
             delay_seconds = self._write_status(job, record, due)
             if delay_seconds is None:
                 self._write_spec(job, due)
         finally:
             self._report_writes(job, record)
-        return outcome_after(faults, _earliest(due.wake_after_seconds, delay_seconds))
+        wake_after_seconds = _earliest(due.wake_after_seconds, delay_seconds)
+        return outcome_after(faults, _earliest(wake_after_seconds, record.changes.seconds_until_change(monotonic)))
+
+    def _describe_reverted(self, job: ObjectT, changes: ChangeTracker) -> str:
+        """Describes the changes that another client keeps reverting. That client is looked up once."""
+        reverted = changes.reverted()
+        if reverted and changes.needs_editor(reverted[0]):
+            changes.set_editor(reverted[0], self._writer.editor_of(job.metadata.namespace, reverted[0]))
+            reverted = changes.reverted()
+        return reverted_message(reverted)
 
     def _delete_if_expired(self, key: str, job: ObjectT) -> Outcome:
         """Deletes a finished job once its time to live is over.
@@ -367,14 +390,19 @@ class Reconciler(Generic[ObjectT]):
         """Returns the job's record. Each generation is validated once."""
         known = self._records.get(key)
         if known is None or known.job.metadata.uid != job.metadata.uid:
-            record = _JobRecord(job, self._kind.problem(job, None), StatusDebounce(self._kind.status_debounce_seconds))
-            record.child_count = None if self._kind.work_of(job).status.phase else 0
+            status = self._kind.work_of(job).status
+            was_reverted = conditions.has_true(status.conditions, conditions.CHANGES_REVERTED)
+            debounce = StatusDebounce(self._kind.status_debounce_seconds)
+            changes = ChangeTracker(was_reverted=was_reverted)
+            record = _JobRecord(job, self._kind.problem(job, None), debounce, changes)
+            record.child_count = None if status.phase else 0
         elif known.job.metadata.generation == job.metadata.generation:
             return known
         else:
             last_valid = known.job if known.problem is None else None
             problem = self._kind.problem(job, last_valid, has_children=known.has_children)
             record = replace(known, job=job, problem=problem, plan=None)
+            record.changes.retry_now()
         self._records[key] = record
         return record
 

@@ -36,14 +36,20 @@ from tfjob_controller.controller.outcome import Fault, fault_of
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.http.transport import default_user_agent
+from tfjob_controller.kube.managedfields import managers_of
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend
+from tfjob_controller.trainer.actions.reverted import KUEUE, RevertedChange
 from tfjob_controller.trainer.naming import CHILD_SELECTOR
 
 log = structlog.get_logger(__name__)
 
 Action = Create | Delete | SetSuspend | Patch
 
+_KUEUE_LABELS = "kueue.x-k8s.io/"
+# The API server takes the name of a field manager from the user agent.
+_OWN_MANAGER = default_user_agent().partition("/")[0]
 # Children without which a job runs as well.
 _OPTIONAL = frozenset((HORIZONTAL_POD_AUTOSCALERS,))
 
@@ -80,6 +86,17 @@ class ChildClient(Generic[ObjectT]):
         self.store.assume(found)
         return ""
 
+    def editor_of(self, namespace: str, name: str, path: str) -> str:
+        """Returns the field manager that wrote a field last; for a Job that Kueue has labelled, Kueue.
+
+        Empty if this is the controller itself, because an admission webhook changed what it wrote.
+        """
+        found = self._client.get_managed(namespace, name).metadata
+        if any(label.startswith(_KUEUE_LABELS) for label in found.labels):
+            return KUEUE
+        managers = managers_of(found.managed_fields, path)
+        return managers[0] if managers and managers[0] != _OWN_MANAGER else ""
+
     def patch(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
         self.store.assume(self._client.patch(namespace, name, patch))
 
@@ -95,7 +112,10 @@ class WriteResult:
     """The results of the writes of a sync, in the order of the actions."""
 
     created: list[Create] = field(default_factory=list)
+    # The creates whose child existed already and was adopted.
+    adopted: list[Create] = field(default_factory=list)
     deleted: list[Delete] = field(default_factory=list)
+    changed: list[SetSuspend | Patch] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     # The creates that failed, for events.
     failed_creates: list[tuple[Create, Fault]] = field(default_factory=list)
@@ -109,6 +129,7 @@ class _Result:
 
     done: bool = False
     fault: Fault | None = None
+    is_sent: bool = False
 
 
 class Writer:
@@ -135,6 +156,7 @@ class Writer:
                 if must_stop():
                     stopped.append(True)
                     return
+                result.is_sent = True
                 result.done, result.fault = self._attempt(owner, action)
                 if result.fault is not None and result.fault.halts:
                     halted.append(result.fault)
@@ -145,6 +167,16 @@ class Writer:
         report = _report(pending, results)
         report.is_partial = bool(stopped)
         return report
+
+    def editor_of(self, namespace: str, change: RevertedChange) -> str:
+        """Returns the client that reverts a change, as far as the API server tells; empty if it does not."""
+        if not change.fields:
+            return ""
+        try:
+            return self._children[change.resource].editor_of(namespace, change.name, change.fields[0])
+        except ApiError as error:
+            log.info("field manager not read", name=change.name, error=error.message)
+            return ""
 
     def _attempt(self, owner: Object, action: Action) -> tuple[bool, Fault | None]:
         """Whether this attempt did it, and the fault if it failed."""
@@ -229,8 +261,13 @@ def _report(actions: Sequence[Action], results: Sequence[_Result]) -> WriteResul
                 report.created.append(action)
             elif result.fault is not None:
                 report.failed_creates.append((action, result.fault))
-        elif isinstance(action, Delete) and result.done:
-            report.deleted.append(action)
+            elif result.is_sent:
+                report.adopted.append(action)
+        elif isinstance(action, Delete):
+            if result.done:
+                report.deleted.append(action)
+        elif result.done:
+            report.changed.append(action)
     return report
 
 

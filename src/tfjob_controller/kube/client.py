@@ -14,9 +14,10 @@ from typing import Any, Generic
 
 import msgspec
 
-from tfjob_controller.kube.codec import ListPage, decode_list, encode
+from tfjob_controller.kube.codec import ListPage, decode_list, decoder_for, encode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
+from tfjob_controller.kube.managedfields import ManagedObject
 from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.requester import JSON, MERGE_PATCH, Requester
 from tfjob_controller.util.lazylog import get_logger
@@ -27,6 +28,8 @@ Body = Mapping[str, Any] | msgspec.Struct | bytes
 
 # client-go's tools/pager: a page that the server can build from etcd in one go.
 PAGE_SIZE = 500
+_decode_managed = decoder_for(ManagedObject)
+
 # The program's start waits for this request: after this time it is logged as failing and sent again.
 _VERSION_SECONDS = 5.0
 
@@ -64,6 +67,13 @@ class ResourceClient(Generic[ObjectT]):
 
     def get(self, namespace: str, name: str) -> ObjectT:
         return self._object("GET", self._resource.path(namespace, name))
+
+    def get_managed(self, namespace: str, name: str) -> ManagedObject:
+        """Returns the labels of an object and who set which of its fields, which `get` does not decode."""
+        try:
+            return _decode_managed(self._send("GET", self._resource.path(namespace, name)))
+        except msgspec.MsgspecError as error:
+            raise _invalid_answer(error, writes=False) from error
 
     def create(self, namespace: str, body: Body) -> ObjectT:
         """Creates an object. Raises ApiError: `is_already_exists`, or with `outcome_unknown` if it may exist now."""

@@ -12,6 +12,7 @@ RUNNING = "Running"
 RESIZING = "Resizing"
 RESTARTING = "Restarting"
 SUSPENDED = "Suspended"
+CHANGES_REVERTED = "ChangesReverted"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 

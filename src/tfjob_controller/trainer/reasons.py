@@ -19,6 +19,8 @@ RESIZED = "Resized"
 RESIZE_RECOMMENDED = "ResizeRecommended"
 OVERRIDDEN = "AutoscalerOverridden"
 PROGRESS_IGNORED = "ProgressIgnored"
+# Also the reason of the condition ChangesReverted.
+CHANGE_REVERTED = "ChangeReverted"
 
 # Reasons of conditions.
 JOB_CREATED = "JobCreated"
@@ -34,6 +36,7 @@ REPLICA_FAILED = "ReplicaFailed"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 CREATE_REFUSED = "CreateRefused"
+CHANGES_ACCEPTED = "ChangesAccepted"
 
 # The names of JobCreated, InvalidSpec and ChiefSucceeded in a TrainJob.
 JOBS_CREATION_SUCCEEDED = "JobsCreationSucceeded"
@@ -65,6 +68,9 @@ DESCRIPTIONS: dict[str, str] = {
     RESIZE_RECOMMENDED: "The gang scheduler requests other workers, which --autoscaling=recommend only reports.",
     OVERRIDDEN: "Another writer overrode the autoscaler's number of workers: the last write wins.",
     PROGRESS_IGNORED: "A worker's report of its steps is ignored; the message says why. Only the first is reported.",
+    CHANGE_REVERTED: "Another client keeps reverting what the controller writes to a child, such as a queue that "
+    "suspends child Jobs. The message says which child, which field and, if it is known, which client.",
+    CHANGES_ACCEPTED: "No change of a child is reverted any more.",
     CHILDREN_FOLLOW: "Workers (or nodes) are added or removed: some do not have their Job yet, or still have it.",
     NONE_RECOMMENDED: "The gang scheduler no longer requests another number of workers.",
     JOB_CREATED: "The controller has seen the job.",

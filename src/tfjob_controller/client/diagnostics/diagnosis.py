@@ -21,6 +21,7 @@ from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.validation import spec_problem
+from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.state.observed import is_finished
 from tfjob_controller.trainer.state.pods import shortened
 
@@ -47,6 +48,7 @@ def diagnose(case: Diagnostics) -> Diagnosis:
         or _ended(job, status)
         or _invalid(job)
         or _unobserved(job, status)
+        or _hindered(status)
         or _suspended(case)
         or _waiting_for_gang(case)
         or _failing_pods(case, status)
@@ -118,6 +120,14 @@ def _unobserved(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
             f"it does so within moments; otherwise {check}",
         )
     return None
+
+
+def _hindered(status: TrainingStatus) -> Diagnosis | None:
+    found = conditions.find(status.conditions, conditions.CHANGES_REVERTED)
+    if found is None or found.status != conditions.TRUE:
+        return None
+    what, _, remedy = found.message.rpartition(". ")
+    return Diagnosis(what or found.message, f"it goes on once the changes are kept. {remedy}")
 
 
 def _suspended(case: Diagnostics) -> Diagnosis | None:

@@ -137,7 +137,7 @@ def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime
     was_scheduled = before is not None and before.reason == reasons.GANG_SCHEDULED
     if not plan.policy.is_held and placed >= (1 if was_scheduled else least):
         return GangWait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
-    words = _words(terms, step)
+    words = _words(terms, step) or _admitted_words(terms, step)
     if not words:
         name = f"{terms.backend.resource.kind} {terms.terms.name}"
         message = f"{name} has no status from its scheduler yet: check that it runs"
@@ -153,6 +153,14 @@ def _words(terms: PodGroupTerms, step: Step) -> str:
     # The group may repeat the message of one of its pods.
     of_pod = next((words for words in of_pods if words not in of_group), "")
     return "; ".join(each for each in (of_group, of_pod) if each)
+
+
+def _admitted_words(terms: PodGroupTerms, step: Step) -> str:
+    """What a gang waits for once its queue has admitted it: admission is a status, and the rest is kube-scheduler's."""
+    admission, group = terms.backend.admission, step.observed.pod_group
+    if admission is None or group is None or admission.holds(group):
+        return ""
+    return f"{terms.backend.resource.kind} {terms.terms.name} is admitted, and its pods wait for nodes"
 
 
 def _has_node(view: ReplicaState) -> bool:

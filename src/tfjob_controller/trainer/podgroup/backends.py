@@ -269,6 +269,8 @@ class Kueue:
         """Does nothing: pods exist only while the Workload is admitted, so none has to be marked."""
 
     def pending_message(self, group: PodGroup) -> str:
+        if not self.admission.holds(group):
+            return ""
         if group.spec.get("active") is False:
             return _STOPPED
         if not group.spec.get("queueName"):

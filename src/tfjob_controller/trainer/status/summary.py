@@ -131,6 +131,24 @@ def _state_of(plan: Plan, phase: str, chief: ReplicaState) -> str:
     return replica_state.RUNNING if phase == PHASE_RUNNING else replica_state.UNKNOWN
 
 
+def set_reverted(next_conditions: Conditions, reverted: str) -> None:
+    """Sets the condition ChangesReverted, which only jobs have that another client has hindered."""
+    if reverted:
+        next_conditions.set(conditions.CHANGES_REVERTED, True, reasons.CHANGE_REVERTED, reverted)
+    else:
+        words = "No change of a child is reverted any more"
+        next_conditions.clear(conditions.CHANGES_REVERTED, reasons.CHANGES_ACCEPTED, words)
+
+
+def reverted_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
+    """Yields one event when changes begin to be reverted, not one for each of them."""
+    if conditions.has_true(new.conditions, conditions.CHANGES_REVERTED) and not conditions.has_true(
+        old.conditions, conditions.CHANGES_REVERTED
+    ):
+        found = conditions.find(new.conditions, conditions.CHANGES_REVERTED)
+        yield StatusEvent(WARNING, reasons.CHANGE_REVERTED, found.message if found is not None else "")
+
+
 def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
     over = {state.replica.id for state in job_state.restart_causes}
     restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
@@ -209,6 +227,7 @@ def status_events(job_state: JobState, new: TrainingStatus) -> Iterator[StatusEv
     if new.progress is not None and new.progress.ignored and not (old.progress and old.progress.ignored):
         yield StatusEvent(WARNING, reasons.PROGRESS_IGNORED, f"Progress is not counted: {new.progress.ignored}")
     if new.phase not in (PHASE_CLEAN_UP, PHASE_DONE, PHASE_FAILED):
+        yield from reverted_event(old, new)
         yield from _scheduling_event(old, new)
     # Other events say that a job was suspended, and what a job that waits for nothing has created.
     if new.phase != old.phase and (new.phase != PHASE_CREATING or (new.reason and not is_suspended)):

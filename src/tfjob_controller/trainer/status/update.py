@@ -49,6 +49,8 @@ from tfjob_controller.trainer.status.summary import (
     ended_status,
     last_phase,
     phase_event,
+    reverted_event,
+    set_reverted,
     status_events,
     suspended_status,
 )
@@ -77,16 +79,19 @@ class StatusResult:
     is_urgent: bool = False
 
 
-def next_status(job_state: JobState, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
-    """Returns the status that follows from the state. Given the status that it returned, it returns the same object."""
+def next_status(job_state: JobState, obstacles: Sequence[Obstacle] = (), reverted: str = "") -> StatusResult:
+    """Returns the status that follows from the state. Given the status that it returned, it returns the same object.
+
+    `reverted` says which changes of children another client keeps reverting; empty if none.
+    """
     job = job_state.job
     if is_finished(job.status):
         return finished_status(job, job_state.now)
     if job.status.phase == PHASE_CLEAN_UP:
         # The job has ended, and only its clean-up is left.
         is_over = is_cleaned_up(job_state.plan, job_state.observed, job_state.replica_states)
-        return _finished(job, job_state.now) if is_over else StatusResult(job.status)
-    return _active(job_state, obstacles)
+        return _finished(job, job_state.now) if is_over else _cleaning_up(job_state, reverted)
+    return _active(job_state, obstacles, reverted)
 
 
 def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
@@ -149,16 +154,26 @@ def _finished(job: TrainingJob, now: datetime) -> StatusResult:
     return _result_of_end(job, status, (phase_event(status),), now)
 
 
+def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
+    """Returns the status of a job that has ended and is not cleaned up yet: what ended it stays its reason."""
+    old = job_state.status
+    next_conditions = Conditions(old.conditions, format_time(job_state.now), job_state.job.metadata.generation)
+    set_reverted(next_conditions, reverted)
+    status = replace(old, conditions=next_conditions.all())
+    return StatusResult(old) if status == old else StatusResult(status, tuple(reverted_event(old, status)))
+
+
 def _conditions_when_observed(job: TrainingJob, now: datetime) -> Conditions:
     next_conditions = Conditions(job.status.conditions, format_time(now), job.metadata.generation)
     next_conditions.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
     return next_conditions
 
 
-def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
+def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -> StatusResult:
     """Returns the next status of a job that had not ended."""
     plan, wait, old = job_state.plan, job_state.wait, job_state.status
     next_conditions = _conditions_when_observed(job_state.job, job_state.now)
+    set_reverted(next_conditions, reverted)
     if wait is not None and not plan.policy.is_suspended_by_user:
         next_conditions.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
     figures = with_counts(job_state)
@@ -175,7 +190,8 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
     figures = with_restart(job_state, replace(figures, scaling=resizing.scaling))
     if plan.policy.is_suspended_by_user:
         return _result_of(job_state, suspended_status(figures, next_conditions), resizing)
-    status = active_status(job_state, figures, next_conditions, obstacles)
+    others = (Obstacle(reverted),) if reverted else ()
+    status = active_status(job_state, figures, next_conditions, (*obstacles, *others))
     return _result_of(job_state, status, resizing, suspends=wait is not None and wait.suspends)
 
 

@@ -120,6 +120,12 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             case(meta={"generation": 2}), "the controller has not seen the last change", "it does so", id="stale"
         ),
         pytest.param(
+            case(seen(conditions=[condition("ChangesReverted", "x keeps suspending Job a; it waits. Stop x")])),
+            "x keeps suspending Job a; it waits",
+            "it goes on once the changes are kept. Stop x",
+            id="reverted changes",
+        ),
+        pytest.param(
             case(spec={"suspend": True}),
             "it is suspended",
             "it runs once somebody resumes it: kubectl tfjob resume tfjob/train -n team",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.trainworld import ends, jobs, train_world, world_in_steps
-from tfjob_controller.api.common.core import Condition, PodGroup, PodStatus
+from tfjob_controller.api.common.core import Condition, Pod, PodGroup, PodStatus
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.gang.terms import ALWAYS, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.podgroup.backends import BACKENDS
@@ -204,6 +204,27 @@ def test_nothing_exists_before_kueue_has_admitted_the_job() -> None:
     assert "Suspended" not in {each.type for each in cluster.job.status.conditions}
     says(cluster, conditions=[condition("Admitted", "True")])
     assert len(cluster.jobs) == 3
+
+
+def test_an_admitted_job_says_what_its_pods_wait_for() -> None:
+    cluster = grouped("kueue")
+    says(cluster, conditions=[condition("QuotaReserved", "True"), condition("Admitted", "True")])
+    assert scheduled(cluster) == (
+        "False",
+        "WaitingForCapacity",
+        f"Workload {NAME} is admitted, and its pods wait for nodes",
+    )
+    cluster.all_run()
+    for pods in cluster.pods.values():
+        pods[:] = [unschedulable(pod) for pod in pods]
+    cluster.settle()
+    assert scheduled(cluster) == ("False", "WaitingForCapacity", "0/3 nodes are available: Insufficient cpu")
+
+
+def unschedulable(pod: Pod) -> Pod:
+    message = "0/3 nodes are available: Insufficient cpu"
+    why = Condition(type="PodScheduled", status="False", reason="Unschedulable", message=message)
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=replace(pod.status, conditions=(why,)))
 
 
 def test_a_job_that_kueue_evicts_is_stopped_and_queues_again_once_its_pods_are_gone() -> None:

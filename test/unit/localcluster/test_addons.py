@@ -1,0 +1,112 @@
+"""Manifests and certificates of programs of other projects that run beside the control plane."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+
+from localcluster import addons, cli
+from localcluster.addons import ADDONS, Addon, Place
+from localcluster.binaries import PROGRAMS
+from localcluster.errors import LocalClusterError
+from localcluster.webhooks import at_address, make_certificates
+
+KUEUE = ADDONS["kueue"]
+CA = b"-----BEGIN CERTIFICATE-----"
+
+Object = dict[str, Any]
+
+
+def webhook(group: str) -> Object:
+    return {
+        "name": f"m{group}",
+        "clientConfig": {"service": {"name": "webhook-service", "namespace": "system", "path": f"/mutate-{group}"}},
+        "rules": [{"apiGroups": [group], "resources": ["jobs"]}],
+    }
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    """A module with the manifests of Kueue in a small size."""
+    crds = tmp_path / KUEUE.crds
+    crds.mkdir(parents=True)
+    for plural in ("workloads", "topologies"):
+        body = {"metadata": {"name": f"{plural}.kueue.x-k8s.io"}, "spec": {}}
+        (crds / f"kueue.x-k8s.io_{plural}.yaml").write_text(yaml.safe_dump(body))
+    file = tmp_path / KUEUE.webhooks
+    file.parent.mkdir(parents=True)
+    hooks = [webhook("batch"), webhook("kueue.x-k8s.io")]
+    metadata = {"name": "mutating-webhook-configuration"}
+    file.write_text(yaml.safe_dump({"kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": hooks}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("addon", ADDONS.values(), ids=list(ADDONS))
+def test_every_addon_is_a_program_of_a_pinned_module(addon: Addon) -> None:
+    assert PROGRAMS[addon.name].version == addon.version
+    assert PROGRAMS[addon.name].requirement == addon.module
+
+
+def test_an_unknown_addon_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(LocalClusterError, match=r"no such addon: keueu \(known addons: .*kueue"):
+        addons.addon("keueu")
+
+
+def test_crds_that_are_converted_call_the_program_on_this_machine(module: Path) -> None:
+    found = {crd["metadata"]["name"]: crd["spec"] for crd in addons.crds(KUEUE, module, 9443, CA)}
+    client = {"url": "https://127.0.0.1:9443/convert", "caBundle": base64.b64encode(CA).decode()}
+    conversion = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
+    assert found == {"workloads.kueue.x-k8s.io": {"conversion": conversion}, "topologies.kueue.x-k8s.io": {}}
+
+
+def test_webhooks_call_this_machine_and_leave_system_namespaces_alone(module: Path) -> None:
+    (config,) = addons.webhook_configurations(KUEUE, module, 9443, CA)
+    assert config["metadata"]["name"] == "kueue-mutating-webhook-configuration"
+    of_jobs, of_kueue = config["webhooks"]
+    assert of_jobs["clientConfig"]["url"] == "https://127.0.0.1:9443/mutate-batch"
+    assert "kueue-system" in str(of_jobs["namespaceSelector"])
+    assert "namespaceSelector" not in of_kueue
+
+
+def test_a_service_without_path_is_called_at_the_root() -> None:
+    assert at_address({"service": {}}, 1, CA)["url"] == "https://127.0.0.1:1/"
+
+
+def test_the_servers_certificate_is_signed_by_the_authority_and_names_loopback() -> None:
+    made = make_certificates("an-authority", ["webhook.system.svc"])
+    ca, server = x509.load_pem_x509_certificate(made.ca), x509.load_pem_x509_certificate(made.server)
+    server.verify_directly_issued_by(ca)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    assert names.get_values_for_type(x509.DNSName) == ["webhook.system.svc"]
+    assert ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    of_ca = ca.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert of_ca.get_values_for_type(x509.DNSName) == ["an-authority"]
+    assert made.ca_key.startswith(b"-----BEGIN RSA PRIVATE KEY-----")
+    secret = made.secret("system", "cert")
+    assert base64.b64decode(secret["data"]["tls.crt"]) == made.server
+
+
+def test_kueue_listens_on_loopback_and_takes_settings(tmp_path: Path) -> None:
+    place = Place(tmp_path, 8081, 9443, tmp_path / "kubeconfig")
+    arguments = KUEUE.command(place, {"manageJobsWithoutQueueName": True})
+    config = yaml.safe_load((tmp_path / "config.json").read_text())
+    assert f"--config={tmp_path / 'config.json'}" in arguments
+    assert config["manageJobsWithoutQueueName"] is True
+    assert config["health"]["healthProbeBindAddress"] == "127.0.0.1:8081"
+    assert (config["webhook"]["host"], config["webhook"]["port"]) == ("127.0.0.1", 9443)
+
+
+def test_a_stack_with_an_unknown_addon_is_not_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert cli.main(["up", "--with", "kueue,keueu"]) == 2
+    assert "no such addon: keueu" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
