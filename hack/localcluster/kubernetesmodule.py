@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import go_of, go_environment
+from localcluster.gobuild import go_environment, go_of
 from localcluster.kubernetesversions import CONTROL_PLANE_MODULE, KUBERNETES, KUBERNETES_PROGRAMS
 from localcluster.report import Report, to_stderr
 
