@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from helpers.kubernetesversion import running_version
 from localcluster.api import Api, RefusedError
+from localcluster.gotoolchain import parse_version
+from localcluster.kubernetesversions import default_minor
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from tfjob_controller.api.trainjob.types import TRAINJOBS
@@ -51,8 +54,17 @@ def _problems(api: Api, method: str, path: str, body: Object, query: Object) -> 
         causes = error.body.get("details", {}).get("causes") or ()
         # kubectl prints each of them once in this form.
         found = dict.fromkeys(f"{each.get('field', '')}: {each['message']}" for each in causes)
-        return tuple(found) or (str(error),)
+        return tuple(map(_in_present_words, found)) or (str(error),)
     return ()
+
+
+def _in_present_words(problem: str) -> str:
+    """Returns a problem in the words of the default version: older ones write the type of an object for its value."""
+    if running_version() >= parse_version(default_minor())[:2]:
+        return problem
+    for shown in ("object", "array"):
+        problem = problem.replace(f'Invalid value: "{shown}": ', "Invalid value: ")
+    return problem.replace('Invalid value: "null": ', "Invalid value: null: ")
 
 
 def _path(manifest: Object, namespace: str) -> str:

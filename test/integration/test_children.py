@@ -73,7 +73,7 @@ def test_the_server_takes_every_child_as_it_is_built(
 
 @pytest.mark.parametrize("job_name", ["0.is-first.and-has-dots", "a" * 253, "a" * 39 + "-b"])
 def test_the_server_takes_children_of_a_job_of_any_name(api: Api, namespace: str, job_name: str) -> None:
-    made = plan_of(name=job_name)
+    made = plan_of(name=job_name, restart_rules=running_version() >= RESTART_RULES_SINCE)
     create(api, namespace, build_service(made, made.replicas.chief))
     create(api, namespace, build_job(made, made.replicas.chief))
 

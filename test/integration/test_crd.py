@@ -214,6 +214,7 @@ def test_the_chief_is_not_scaled_away(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize(
     ("kind", "listed"), [("PodSpec", POD_SPEC_FIELDS), ("Container", CONTAINER_FIELDS)], ids=["PodSpec", "Container"]
 )
+@pytest.mark.kubernetes("1.36", "the lists are those of its API")
 def test_every_field_of_this_kubernetes_is_listed_so_that_no_change_of_a_template_goes_unseen(
     api: Api, kind: str, listed: tuple[str, ...]
 ) -> None:

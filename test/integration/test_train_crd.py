@@ -219,6 +219,7 @@ def test_a_runtime_for_all_has_no_namespace_and_keeps_what_nobody_knows(administ
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
+@pytest.mark.kubernetes("1.36", "the lists are those of its API")
 def test_every_field_of_this_kubernetes_is_listed_so_that_no_change_goes_unseen(
     api: Api, kind: str, listed: tuple[str, ...]
 ) -> None:

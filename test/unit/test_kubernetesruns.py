@@ -78,7 +78,6 @@ def test_a_page_without_a_place_for_the_table_is_an_error() -> None:
 def test_the_page_shows_what_is_recorded_of_versions_that_can_be_built() -> None:
     page, runs = (DOCS / "limits.md").read_text("utf-8"), read()
     assert render_versions(page, runs) == page
-    assert runs
     assert {minor_of(each.version) for each in runs} <= set(known_minors())
     for each in runs:
         assert f"| {each.version.removeprefix('v')} | " in page

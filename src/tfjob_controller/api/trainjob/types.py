@@ -60,6 +60,9 @@ MAX_OVERRIDES = 16
 MAX_CONTAINERS = 16
 MAX_MOUNTS = 64
 MAX_LABELS = 64
+# Kubernetes 1.33 estimates the CEL rule on quantities by the longest string that a request can hold, whatever maxLength
+# says, and accepts no CRD with a higher bound.
+MAX_RESOURCES = 15
 
 METRIC_NAME = "^[A-Za-z_][A-Za-z0-9_./-]*$"
 MAX_METRIC_NAME = 63
@@ -76,11 +79,11 @@ class ResourcesPerNode(_Value, frozen=True):
     """The resources of the training container of one node."""
 
     requests: Annotated[
-        dict[str, int | str], describe("The requests, as quantities by resource name.", maxProperties=MAX_LABELS)
+        dict[str, int | str], describe("The requests, as quantities by resource name.", maxProperties=MAX_RESOURCES)
     ] = {}
     limits: Annotated[
         dict[str, int | str],
-        describe("The limits, as quantities by resource name.", maxProperties=MAX_LABELS),
+        describe("The limits, as quantities by resource name.", maxProperties=MAX_RESOURCES),
     ] = {}
 
 
