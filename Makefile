@@ -102,6 +102,11 @@ node-start: $(LOCAL) ## Start node N=2 again
 image: $(LOCAL) ## Build a local image, IMAGE=localhost/tfjob-controller; load it into running nodes. Prints the tar's path
 	@$(PY) -m localcluster image $(IMAGE) $(STACK)
 
+.PHONY: sbom
+sbom: $(READY) ## Write the bills of materials (SPDX) of both images to build/sbom, or of IMAGES=tar; ADVISORIES_DATABASE=zip checks them
+	@$(PY) -m supplychain.sbom build/sbom $(or $(IMAGES),$$($(PY) -m localcluster image localhost/tfjob-controller $(STACK)) \
+	  $$($(PY) -m localcluster image localhost/tfjob-initializer $(STACK)))
+
 ##@ Demos
 .PHONY: demo
 demo: $(LOCAL) ## Run the example job on two real nodes and show its progress; KEEP=1 keeps everything running
