@@ -80,6 +80,7 @@ TARGETS = (
     Target("node-kill", _LOCAL, "inline_commands(PAGE)", "localcluster node-kill"),
     Target("node-start", _LOCAL, "inline_commands(PAGE)", "localcluster node-start"),
     Target("image", _LOCAL, "commands(PAGE)", "localcluster image"),
+    Target("sbom", "test/unit/supplychain/test_sbom.py", "sbom.main(words)", "supplychain.sbom"),
     Target("release", "test/unit/release/test_records.py", "verdict_on(", "release", "it would record a release"),
     Target("format", ".ci/run", "make verify", why="it writes to the tree; `make verify` runs the same programs"),
     Target("generate", "hack/verify", "-m generate --check", "generate", "it writes to the tree"),
@@ -89,21 +90,28 @@ TARGETS = (
 
 ELSEWHERE = (
     Elsewhere(
-        r"docker (build|push|pull|tag|inspect|run)\b",
+        r"docker (build|push|pull|tag|inspect|run|save)\b",
         _IMAGE,
-        "Builder(REPOSITORY,",
-        "no container engine here; the image is built by its own steps",
+        "images.ensure(images.CONTROLLER",
+        "no Docker here; buildah builds the Dockerfile",
     ),
     Elsewhere(
         r"for n in |kill \$loops",
         why="it loads the machine on purpose, to search for a race",
         pages="docs/testing.md",
     ),
+    Elsewhere(
+        r"curl -O ",
+        "test/unit/supplychain/test_osv.py",
+        '"all.zip"',
+        "it needs the server of the OSV project; tests have advisories of their own",
+        "docs/security.md",
+    ),
     Elsewhere(r"kind create cluster", why="no container engine here, and it is an example of a cluster"),
     Elsewhere(
         r"python3 -m venv |~/\S*/pip install \.|pip wheel |ln -sf ",
         _IMAGE,
-        '.build("wheel")',
+        "images.ensure(images.CONTROLLER",
         "it installs packages; the wheel is built, and installed in the image",
         "docs/kubectl.md",
     ),
