@@ -114,6 +114,7 @@ def _configuration(stack: Sequence[Layer], settings: Settings) -> bytes:
         "created": _CREATED,
         "config": settings.document(),
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in stack]},
+        "history": [{"created": _CREATED} for _ in stack],
     }
     return json.dumps(document, sort_keys=True).encode()
 

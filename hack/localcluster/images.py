@@ -16,10 +16,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from localcluster import archive, imagebuild, imageframeworks
+from localcluster import archive, dockerimage, imagebuild, imageframeworks
 from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report, to_stderr
@@ -36,14 +36,16 @@ _Inputs = Callable[[], bytes]
 class Recipe:
     """Describes an image: its parent's layers, and another one from `build(folder, parent's tar, report)`.
 
-    `version` is the tag that the manifests name; without one they name `latest`.
+    With a `stage` it is that stage of the Dockerfile on the image `localhost/python`; `parent` then is the image whose
+    layers are below its last one. `version` is the tag that the manifests name; without one they name `latest`.
     """
 
-    build: _Build
     inputs: _Inputs
-    settings: archive.Settings
+    build: _Build | None = None
+    settings: archive.Settings = field(default_factory=archive.Settings)
     parent: str | None = None
     version: str = ""
+    stage: str = ""
 
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,44 +58,33 @@ FRAMEWORKS = (TENSORFLOW, TORCH, JAX, XGBOOST, MPI, TRANSFORMERS)
 CONTROLLER, INITIALIZER = "localhost/tfjob-controller", "localhost/tfjob-initializer"
 KUBE_SCHEDULER = "localhost/kube-scheduler"
 _RUNTIME, _STORAGE = "localhost/tfjob-controller-runtime", "localhost/tfjob-initializer-runtime"
-_TRIXIE = "localhost/trixie"
+_TRIXIE, _DOCKERFILE_BASE = "localhost/trixie", "localhost/python"
 
 
 def _framework(build: _Build, inputs: _Inputs, parent: str = BASE) -> Recipe:
-    return Recipe(build, inputs, archive.Settings(command=("python3",), environment=_PYTHON), parent=parent)
+    return Recipe(inputs, build, archive.Settings(command=("python3",), environment=_PYTHON), parent=parent)
 
 
 RECIPES = {
     PAUSE: Recipe(
-        imagebuild.pause, imagebuild.pause_inputs, archive.Settings(entrypoint=("/pause",), user="65535:65535")
+        imagebuild.pause_inputs, imagebuild.pause, archive.Settings(entrypoint=("/pause",), user="65535:65535")
     ),
-    BASE: Recipe(imagebuild.base, imagebuild.base_inputs, archive.Settings(command=("/bin/sh",), environment=_PYTHON)),
+    BASE: Recipe(imagebuild.base_inputs, imagebuild.base, archive.Settings(command=("/bin/sh",), environment=_PYTHON)),
     TENSORFLOW: _framework(imageframeworks.tensorflow, imageframeworks.tensorflow_inputs),
     TORCH: _framework(imageframeworks.torch, imageframeworks.torch_inputs),
     JAX: _framework(imageframeworks.jax, imageframeworks.jax_inputs),
     XGBOOST: _framework(imageframeworks.xgboost, imageframeworks.xgboost_inputs),
     MPI: _framework(imageframeworks.mpi, imageframeworks.mpi_inputs),
-    _TRIXIE: Recipe(imageframeworks.trixie, imageframeworks.trixie_inputs, archive.Settings(environment=_PYTHON)),
+    _TRIXIE: Recipe(imageframeworks.trixie_inputs, imageframeworks.trixie, archive.Settings(environment=_PYTHON)),
     TRANSFORMERS: _framework(imageframeworks.transformers, imageframeworks.transformers_inputs, _TRIXIE),
-    _RUNTIME: Recipe(imagebuild.runtime, imagebuild.runtime_inputs, archive.Settings(environment=_PYTHON), parent=BASE),
-    CONTROLLER: Recipe(
-        imagebuild.controller,
-        imagebuild.controller_inputs,
-        archive.Settings(("run",), ("tfjob-controller",), _PYTHON, user="65532:65532"),
-        parent=_RUNTIME,
-    ),
-    _STORAGE: Recipe(
-        imagebuild.storage, imagebuild.storage_inputs, archive.Settings(environment=_PYTHON), parent=_RUNTIME
-    ),
-    INITIALIZER: Recipe(
-        imagebuild.controller,
-        imagebuild.controller_inputs,
-        archive.Settings(("initialize", "--help"), ("tfjob-controller",), _PYTHON, user="65532:65532"),
-        parent=_STORAGE,
-    ),
+    _DOCKERFILE_BASE: Recipe(dockerimage.base_inputs, dockerimage.base, archive.Settings(environment={"PATH": _PATH})),
+    _RUNTIME: Recipe(dockerimage.dependencies_inputs, stage="base", parent=_DOCKERFILE_BASE),
+    CONTROLLER: Recipe(dockerimage.inputs, stage="controller", parent=_RUNTIME),
+    _STORAGE: Recipe(dockerimage.dependencies_inputs, stage="base-initializer", parent=_RUNTIME),
+    INITIALIZER: Recipe(dockerimage.inputs, stage="initializer", parent=_STORAGE),
     KUBE_SCHEDULER: Recipe(
-        imagebuild.kube_scheduler,
         imagebuild.kube_scheduler_inputs,
+        imagebuild.kube_scheduler,
         archive.Settings(entrypoint=("kube-scheduler",)),
         parent=BASE,
         version=kubernetes_version(),
@@ -149,6 +140,19 @@ def _make(name: str, target: Path, report: Report) -> None:
     if recipe.parent and parent is not None and not parent.exists():
         _make(recipe.parent, parent, report)
     report(f"building image {name}")
+    if recipe.stage:
+        dockerimage.build(recipe.stage, path(_DOCKERFILE_BASE), target, tagged(name)[0], report)
+    else:
+        _pack(name, target, parent, report)
+    _forget_old(target)
+    size, seconds = target.stat().st_size / 1e6, time.monotonic() - started
+    report(f"built image {name}: {size:,.0f} MB in {seconds:.0f} s, kept in {target}")
+
+
+def _pack(name: str, target: Path, parent: Path | None, report: Report) -> None:
+    """Writes the parent's layers, and one of the files that the recipe makes."""
+    recipe = RECIPES[name]
+    assert recipe.build is not None  # noqa: S101 - it has no stage
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder()) as scratch:
         root = Path(scratch) / "root"
         root.mkdir()
@@ -156,9 +160,6 @@ def _make(name: str, target: Path, report: Report) -> None:
         layer = archive.pack(root, Path(scratch) / "layer.tar")
         below = archive.layers(parent) if parent else []
         archive.write(target, tagged(name), [*below, layer], recipe.settings)
-    _forget_old(target)
-    size, seconds = target.stat().st_size / 1e6, time.monotonic() - started
-    report(f"built image {name}: {size:,.0f} MB in {seconds:.0f} s, kept in {target}")
 
 
 def _forget_old(newest: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from supplychain import advisories, licences, lock, secretscan
+from supplychain import advisories, licences, lock, osv, secretscan
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "hack" / "requirements"
@@ -23,19 +23,29 @@ def main() -> int:
         *licences.problems((pin.name for pin in pins[lock.WHOLE]), shipped),
         *secretscan.in_tree(ROOT),
     ]
-    every = [pin for found in pins.values() for pin in found]
-    try:
-        known = advisories.ask(every)
-        if os.environ.get("CI"):  # the same commit must have the same verdict, whatever was published meanwhile
-            print("".join(f"advisory, which fails elsewhere: {each}\n" for each in known), end="")
-        else:
-            problems += known
-        print(f"advisories: {len({(pin.name, pin.version) for pin in every})} locked versions looked up")
-    except advisories.NotReachedError as why:
-        print(f"advisories: not reached ({why}), so known vulnerabilities were not looked for", file=sys.stderr)
+    problems += _advisories([pin for found in pins.values() for pin in found])
     for problem in problems:
         print(problem)
     return 1 if problems else 0
+
+
+def _advisories(pins: list[lock.Pin]) -> list[str]:
+    database = advisories.database()
+    if database is not None:
+        try:
+            return advisories.compare([osv.Component(osv.PYPI, pin.name, pin.version) for pin in pins], database)
+        except osv.DatabaseError as error:
+            return [f"{advisories.DATABASE_VARIABLE}: {error}"]
+    try:
+        known = advisories.ask(pins)
+    except advisories.NotReachedError as why:
+        print(f"advisories: not reached ({why}), so known vulnerabilities were not looked for", file=sys.stderr)
+        return []
+    print(f"advisories: {len({(pin.name, pin.version) for pin in pins})} locked versions looked up")
+    if os.environ.get("CI"):  # the same commit must have the same verdict, whatever was published meanwhile
+        print("".join(f"advisory, which fails elsewhere: {each}\n" for each in known), end="")
+        return []
+    return known
 
 
 raise SystemExit(main())

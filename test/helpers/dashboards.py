@@ -106,6 +106,7 @@ _HARMLESS = (
     "Failed to load resource: the server responded with a status of ",
     "htmx:afterRequest, ",
     "htmx:sendError, ",
+    "htmx:sendAbort, ",
 )
 
 

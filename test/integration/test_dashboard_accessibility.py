@@ -82,7 +82,7 @@ def test_the_page_of_jobs_with_reasons_progress_and_losses(guest: Visitor, scene
         scene.write_statuses(loss=loss)
         expect(page.locator('td[data-label="Loss"]', has_text=str(loss))).to_have_count(1)
     expect(page.locator("svg.spark")).to_be_visible()
-    expect(page.locator("progress")).to_be_visible()
+    expect(page.locator("progress")).to_have_count(2)
     expect(page.locator("td.reason").first).to_contain_text("a-very-long-name")
     expect_accessible(page)
 
@@ -146,7 +146,8 @@ def open_logged_job(guest: Visitor, trial: Trial, node: Kubelet) -> Page:
 def test_the_queue_and_the_cluster(guest: Visitor, scene: Scene) -> None:
     page, origin = guest.page, origin_of(guest.page.url)
     page.goto(f"{origin}/queue?namespace={scene.namespace}")
-    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_role("region", name="Waiting gangs").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_role("region", name="Shares of namespaces").locator("tbody tr")).to_have_count(1)
     expect_accessible(page)
     page.goto(f"{origin}/cluster?namespace={scene.namespace}")
     expect(page.get_by_role("heading", name=f"Zone {scene.zone}")).to_be_visible()
@@ -282,6 +283,8 @@ def test_a_log_is_chosen_searched_and_scrolled_by_keys(guest: Visitor, trial: Tr
     expect(log.get_by_text("step 1 loss=0.5")).to_be_visible()
     press(page, page.get_by_label("Follow"), "Space")
     expect(page.get_by_label("Follow")).not_to_be_checked()
+    # The chart, which moves the log, is there.
+    expect(page.locator("figure canvas")).to_be_visible()
     tab_to(page, log)
     page.keyboard.press("Home")
     expect(log.get_by_text("step 1 loss=0.5")).to_be_in_viewport()
@@ -309,7 +312,7 @@ def test_jobs_are_filtered_sorted_and_paged_by_keys(guest: Visitor, kubectl: Kub
     page.keyboard.type("trainjob")
     expect(page).to_have_url(re.compile("kind=trainjob"))
     expect(page.locator("tbody tr")).to_have_count(0)
-    page.keyboard.type("all")
+    page.keyboard.press("Home")
     expect(page.locator("tbody tr")).to_have_count(100)
     tab_to(page, page.get_by_label("Sort", exact=True))
     page.keyboard.type("name")

@@ -1,50 +1,37 @@
-"""The image of the Dockerfile, built from its steps without Docker: its content, and that it runs."""
+"""The images that buildah builds from the Dockerfile: their content, and that they are the same from any checkout."""
 
 from __future__ import annotations
 
-import base64
 import configparser
+import gzip
+import json
 import os
 import shutil
-import signal
 import stat
 import subprocess
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
-from helpers import dockerbuild, dockerfile
-from helpers.cluster import Cluster
-from helpers.controller import Jobs
-from helpers.dockerbuild import Builder, Image
-from helpers.manifests import tfjob
-from helpers.poll import eventually
-from localcluster import binaries
-from localcluster.crds import install_crds
+from helpers import dockerfile
+from localcluster import archive, binaries, dockerimage, images
+from localcluster.report import silent
+from localcluster.shell import CommandError
+from supplychain import imagecontent, sbom
 
 pytestmark = [
     pytest.mark.cluster,
-    # All of the locked dependencies are installed and compiled, on a machine that may be busy otherwise.
-    pytest.mark.timeout(600),
+    # Without a cache all of the locked dependencies are installed and compiled, on a machine that may be busy.
+    pytest.mark.timeout(900),
 ]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOCKS = REPOSITORY / "hack" / "requirements"
 HOME = Path("opt/tfjob-controller")
-BUILDERS = {"cc", "gcc", "ld", "make", "pip", "pip3", "setuptools", "wheel", "uv", "conftest.py"}
-ARGUMENTS = {"REVISION": "0123abc", "SOURCE": "https://example.com/source", "CREATED": "2026-01-01T00:00:00Z"}
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="builds in chroots: needs root on Linux")
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Image:
-    return dockerbuild.base_image(tmp_path)
-
-
-def fetched(folder: Path, *locks: str) -> Path:
-    dockerbuild.fetch([LOCKS / lock for lock in locks], folder / "wheels")
-    return folder / "wheels"
+BUILDERS = {"cc", "gcc", "ld", "make", "pip", "pip3", "setuptools", "wheel", "uv", "conftest.py", "tests"}
+LARGEST_PULL_BYTES = 120e6
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="images are built and unpacked as root on Linux")
 
 
 def version() -> str:
@@ -53,74 +40,57 @@ def version() -> str:
     return settings["metadata"]["version"]
 
 
-@pytest.mark.long
+def settings_of(image: Path) -> dict[str, Any]:
+    """Returns the part of the image's configuration that a container is started with."""
+    with tarfile.open(image) as tar:
+        (manifest,) = json.load(tar.extractfile("manifest.json"))  # type: ignore[arg-type]  # it is a file
+        configuration = json.load(tar.extractfile(manifest["Config"]))  # type: ignore[arg-type]  # it is a file
+    found: dict[str, Any] = configuration["config"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def controller() -> Path:
+    return images.ensure(images.CONTROLLER, silent)
+
+
 @needs_root
-def test_the_wheel_has_the_same_bytes_whatever_times_and_modes_the_checkout_has(base: Image, tmp_path: Path) -> None:
-    wheels = fetched(tmp_path, "build.txt")
-    first = Builder(REPOSITORY, base, wheels, tmp_path / "first", {}).build("wheel")
-    checkout = other_checkout(tmp_path / "checkout")
-    second = Builder(checkout, base, wheels, tmp_path / "second", {}).build("wheel")
-    (one,), (other,) = (list((image.layers[0] / "dist").iterdir()) for image in (first, second))
-    assert one.name == other.name == f"tfjob_controller-{version()}-py3-none-any.whl"
-    assert one.read_bytes() == other.read_bytes()
+def test_the_image_carries_its_version_runs_as_nobody_and_knows_no_time_of_its_build(controller: Path) -> None:
+    found = settings_of(controller)
+    said = {key.removeprefix("org.opencontainers.image."): value for key, value in found["Labels"].items()}
+    assert (said["title"], said["version"], said["licenses"]) == ("tfjob-controller", version(), "Apache-2.0")
+    assert (found["User"], found["Entrypoint"], found["Cmd"]) == ("65532:65532", ["tfjob-controller"], ["run"])
 
 
-def other_checkout(folder: Path) -> Path:
-    """The same files by somebody with another umask, on another day, who has run them."""
-    for name in ("Dockerfile", ".dockerignore", "hack/requirements/build.txt"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(REPOSITORY / name, folder / name)
-    file = dockerfile.read(REPOSITORY / "Dockerfile")
-    for step in file.stages["wheel"].of("COPY"):
-        for source in step.words({})[:-1]:
-            for path in dockerfile.context_files(REPOSITORY, source, []):
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(REPOSITORY / path, folder / path)
-                (folder / path).chmod(0o664)
-                os.utime(folder / path, (1, 1))
-    left = folder / "src/tfjob_controller/__pycache__/left.pyc"
-    left.parent.mkdir(exist_ok=True)
-    left.write_bytes(b"")
-    return folder
-
-
-@pytest.mark.long
 @needs_root
-def test_the_image_runs_all_programs_without_rights_and_holds_nothing_to_build_with(
-    base: Image, tmp_path: Path, control_plane: Cluster, namespace: str
+def test_only_the_last_layer_changes_with_the_source(controller: Path) -> None:
+    """Nodes and registries keep the others."""
+    below = images.ensure(images.RECIPES[images.CONTROLLER].parent or "", silent)
+    digests = [[layer.digest for layer in archive.layers(image)] for image in (controller, below)]
+    assert digests[0][:-1] == digests[1]
+    base = images.ensure("localhost/python", silent)
+    assert [layer.digest for layer in archive.layers(base)] == digests[1][:-1]
+
+
+@needs_root
+def test_the_image_is_small_to_pull(controller: Path) -> None:
+    """Base and own layers, each compressed, and less than by registries, which take more time for it."""
+    compressed = 0
+    for layer in archive.layers(controller):
+        with layer.path.open("rb") as content:
+            content.seek(layer.offset)
+            compressed += len(gzip.compress(content.read(layer.size), compresslevel=1))
+    assert compressed <= LARGEST_PULL_BYTES
+
+
+@needs_root
+def test_the_image_adds_one_folder_that_nobody_can_change_and_nothing_to_build_with(
+    controller: Path, tmp_path: Path
 ) -> None:
-    if control_plane.plane is None:
-        pytest.skip("the container reads the kubeconfig of the tests' own control plane: unset KUBECONFIG")
-    wheels = fetched(tmp_path, "build.txt", "runtime.txt")
-    builder = Builder(REPOSITORY, base, wheels, tmp_path / "stages", ARGUMENTS)
-    image = builder.build("controller")
-    check_labels(image)
-    check_files(image, base)
-    for program in ("tfjob-controller", "kubectl-tfjob"):
-        assert version() in output(image, tmp_path, program, "--version")
-    for command in ("run", "extender", "simulate", "initialize"):
-        assert output(image, tmp_path, *image.entrypoint, command, "--help").startswith("usage: tfjob-controller ")
-    assert output(image, tmp_path, "sh", "-c", "id -u; id -g; touch /opt/x 2>&1 || true") == (
-        "65532\n65532\ntouch: cannot touch '/opt/x': Read-only file system\n"
-    )
-    check_work(image, tmp_path, control_plane, namespace)
-
-
-def check_labels(image: Image) -> None:
-    told = {key.removeprefix("org.opencontainers.image."): value for key, value in image.labels.items()}
-    assert told.pop("description")
-    assert told == {
-        "title": "tfjob-controller",
-        "licenses": "Apache-2.0",
-        "version": version(),
-        **{name.lower(): value for name, value in ARGUMENTS.items()},
-    }
-
-
-def check_files(image: Image, base: Image) -> None:
-    """The last stage adds the environment alone; nobody but root can change it; all of it is compiled for good."""
-    own, *below = image.layers
-    assert tuple(below) == base.layers
+    own = tmp_path / "own"
+    own.mkdir()
+    for layer in archive.layers(controller)[1:]:
+        archive.unpack(layer, own)
     files = {path.relative_to(own): path.lstat() for path in own.rglob("*") if not path.is_dir()}
     assert [path for path in files if not path.is_relative_to(HOME)] == []
     assert [path for path, seen in files.items() if seen.st_uid or seen.st_gid] == []
@@ -134,45 +104,74 @@ def check_files(image: Image, base: Image) -> None:
     assert {(own / path).read_bytes()[4:8] for path in compiled} == {b"\x01\0\0\0"}
 
 
-def output(image: Image, scratch: Path, *command: str) -> str:
-    with dockerbuild.container(image, scratch, *command) as running:
-        told = running.communicate()[0]
-    assert running.returncode == 0, told
-    return told
+@needs_root
+@pytest.mark.parametrize("name", [images.CONTROLLER, images.INITIALIZER])
+def test_all_programs_start_in_the_image_with_its_own_user(name: str, tmp_path: Path) -> None:
+    image = images.ensure(name, silent)
+    root = tmp_path / "root"
+    root.mkdir()
+    for layer in archive.layers(image):
+        archive.unpack(layer, root)
+    for program in ("tfjob-controller", "kubectl-tfjob"):
+        assert version() in output(root, image, program, "--version")
+    for command in ("run", "extender", "simulate", "initialize", "export"):
+        assert output(root, image, "tfjob-controller", command, "--help").startswith("usage: tfjob-controller ")
 
 
-def check_work(image: Image, scratch: Path, cluster: Cluster, namespace: str) -> None:
-    """`run` looks after a job, and ends as it should when it is told to."""
-    install_crds(cluster.api)
-    shared = scratch / "shared"
-    write_kubeconfig(cluster, shared)
-    flags = ["--kubeconfig=/mnt/kubeconfig", f"--namespace={namespace}", "--metrics-bind-address=0"]
-    command = [*image.entrypoint, *image.command, *flags, "--health-probe-bind-address=0"]
-    jobs = Jobs(cluster.api, namespace)
-    jobs.submit(tfjob())
-    with dockerbuild.container(image, scratch, *command, shared=shared) as running:
-        try:
-            eventually(lambda: running.poll() is not None or len(jobs.children("jobs")) == 4, 60, 0.1)
-            if running.poll() is None:
-                os.kill(dockerbuild.first_process(running), signal.SIGTERM)
-        except BaseException:
-            running.kill()
-            raise
-        log = running.communicate(timeout=60)[0]
-    assert running.returncode == 0, log
-    assert '"event": "workers started"' in log
+def output(root: Path, image: Path, *command: str) -> str:
+    found = settings_of(image)
+    user, _, group = found["User"].partition(":")
+    rights = [f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs", "--bounding-set=-all"]
+    argv = ["chroot", root, "setpriv", *rights, "env", "-i", *found["Env"], *command]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
-def write_kubeconfig(cluster: Cluster, folder: Path) -> None:
-    """With its certificate in a file, as in a pod: there is nowhere to write one to."""
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    authority = base64.b64decode(config["clusters"][0]["cluster"].pop("certificate-authority-data"))
-    config["clusters"][0]["cluster"]["certificate-authority"] = "/mnt/ca.crt"
-    folder.mkdir()
-    (folder / "ca.crt").write_bytes(authority)
-    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-    for path in (folder, *folder.iterdir()):
-        path.chmod(0o755)
+@needs_root
+def test_the_bill_of_materials_has_all_packages_and_each_is_locked(controller: Path) -> None:
+    content = imagecontent.read(controller)
+    names = {package.name for package in content.packages}
+    assert {"tfjob-controller", "kubernetes", "uvloop", "libc6", "libssl3t64"} <= names
+    assert sbom.unlocked(content, sbom.LOCKS) == []
+    assert {package.ecosystem for package in content.packages} == {"PyPI", "Debian:13"}
+
+
+@pytest.mark.long
+@needs_root
+def test_the_image_has_the_same_bytes_whatever_times_and_modes_the_checkout_has(
+    controller: Path, tmp_path: Path
+) -> None:
+    """Built in a store of its own, so that nothing is taken from the first build."""
+    target = tmp_path / "other" / "controller.tar"
+    target.parent.mkdir()
+    checkout = other_checkout(tmp_path / "checkout")
+    base = images.ensure("localhost/python", silent)
+    dockerimage.build("controller", base, target, "localhost/other:latest", silent, checkout)
+    digests = [[layer.digest for layer in archive.layers(image)] for image in (controller, target)]
+    assert digests[0] == digests[1]
+    broken = checkout / "setup.cfg"
+    broken.write_text(broken.read_text().replace(f"version = {version()}", "version = 0.0.1"))
+    with pytest.raises(CommandError, match="exit code"):
+        dockerimage.build("controller", base, target, "localhost/other:latest", silent, checkout)
+
+
+def other_checkout(folder: Path) -> Path:
+    """The same files by somebody with another umask, on another day, who has run them."""
+    for name in ("Dockerfile", ".dockerignore"):
+        folder.mkdir(exist_ok=True)
+        shutil.copyfile(REPOSITORY / name, folder / name)
+    file = dockerfile.read(REPOSITORY / "Dockerfile")
+    for step in (step for stage in file.stages.values() for step in stage.of("COPY")):
+        words = step.words({})
+        for source in [] if words[0].startswith("--from=") else words[:-1]:
+            for path in dockerfile.context_files(REPOSITORY, source, []):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(REPOSITORY / path, folder / path)
+                (folder / path).chmod(0o664)
+                os.utime(folder / path, (1, 1))
+    left = folder / "src/tfjob_controller/__pycache__/left.pyc"
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"")
+    return folder
 
 
 def test_docker_s_own_linter_finds_nothing() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import dockerfile
-from localcluster import imagebuild
+from localcluster import dockerimage
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILE = dockerfile.read(REPOSITORY / "Dockerfile")
@@ -41,8 +41,8 @@ def test_what_a_stage_copies_is_in_the_context(stage: str) -> None:
         assert dockerfile.context_files(REPOSITORY, source, IGNORED), source
 
 
-def test_the_wheel_is_built_from_the_same_files_as_for_the_local_image() -> None:
-    assert {*copied("wheel")} == {*imagebuild.PROJECT_FILES, "src", "hack/requirements/build.txt"}
+def test_the_local_image_is_built_again_when_any_file_of_the_context_changes() -> None:
+    assert {source for stage in FILE.stages for source in copied(stage)} == {*dockerimage.CONTEXT, *dockerimage.LOCKS}
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,13 @@ def test_the_tools_that_build_the_wheel_are_those_of_the_tests() -> None:
 
 @pytest.mark.parametrize("name", LAST)
 def test_an_image_runs_as_nobody_and_installs_nothing(name: str) -> None:
-    stage = FILE.stages[name]
-    assert FILE.stages[stage.base].of("USER")[0].words({}) == ["65532:65532"]
-    assert stage.of("RUN") == FILE.stages[stage.base].of("RUN") == []
-    assert [step.words({})[1:] for step in stage.of("COPY")] == [["/opt/tfjob-controller", "/opt/tfjob-controller"]]
+    stages = [FILE.stages[name]]
+    while stages[-1].base in FILE.stages:
+        stages.append(FILE.stages[stages[-1].base])
+    assert [step.words({}) for stage in stages for step in stage.of("USER")] == [["65532:65532"]]
+    assert [step for stage in stages for step in stage.of("RUN")] == []
+    copies = [step.words({}) for stage in stages for step in stage.of("COPY")]
+    assert {(words[0].partition("=")[0], words[-1]) for words in copies} == {("--from", "/opt/tfjob-controller")}
 
 
 def test_the_controller_is_what_a_build_without_a_target_makes() -> None:

@@ -86,11 +86,14 @@ def _progress(job: AnyJob) -> str:
 
 
 def metrics_of(job: AnyJob) -> dict[str, float]:
-    """The metrics in a job's status; values that are no numbers are left out, and TFJobs have none."""
+    """The metrics in a job's status by their printable names; values that are no numbers are left out.
+
+    TFJobs have none.
+    """
     found = {}
     for each in () if isinstance(job, TFJob) else job.status.metrics:
         with suppress(ValueError):
-            found[each.name] = float(each.value)
+            found[one_line(each.name[:_MAX_TEXT])] = float(each.value)
     return found
 
 

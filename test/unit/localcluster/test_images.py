@@ -22,7 +22,7 @@ def fill(content: str) -> images.Recipe:
     def build(root: Path, parent: Path | None, report: Report) -> None:
         (root / "file").write_text(content)
 
-    return images.Recipe(build, content.encode, Settings(command=("sh",)))
+    return images.Recipe(content.encode, build, Settings(command=("sh",)))
 
 
 @pytest.fixture
