@@ -10,7 +10,7 @@ import base64
 import contextlib
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -27,6 +27,9 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+_STREAMING_LIST = {"watch": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+# The annotation of the bookmark at the end of the existing objects.
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 # A watch that is silent for longer is considered dead, since bookmarks arrive every minute.
 _WATCH_TIMEOUT_SECONDS = 90.0
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
@@ -159,10 +162,27 @@ class Api:
 
     def watch(self, path: str, query: Mapping[str, str] | None = None) -> Watch:
         """Opens one watch that begins with the existing objects. Raises RefusedError, and urllib3's HTTPError."""
-        streaming = {"watch": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        wanted = {"allowWatchBookmarks": "true", **(query or {})}
+        try:
+            return Watch(self._stream(path, {**_STREAMING_LIST, **wanted}))
+        except RefusedError as error:
+            if "sendInitialEvents" not in str(error):
+                raise
+        # Kubernetes 1.33 has no streaming lists: a list comes first.
+        wanted = {name: value for name, value in wanted.items() if name not in _STREAMING_LIST}
+        if "resourceVersion" in wanted:
+            return Watch(self._stream(path, {"watch": "true", **wanted}))
+        selectors = {name: value for name, value in wanted.items() if name.endswith("Selector")}
+        found = self.request("GET", path, query=selectors)
+        version = found["metadata"]["resourceVersion"]
+        end = {"resourceVersion": version, "annotations": {INITIAL_EVENTS_END: "true"}}
+        listed = [*(("ADDED", item) for item in found["items"]), ("BOOKMARK", {"metadata": end})]
+        return Watch(self._stream(path, {"watch": "true", **wanted, "resourceVersion": version}), listed)
+
+    def _stream(self, path: str, query: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         answer = self._pool.request(
             "GET",
-            self._url(path, {**streaming, "allowWatchBookmarks": "true", **(query or {})}),
+            self._url(path, query),
             headers=self._headers,
             preload_content=False,
             timeout=urllib3.Timeout(connect=5.0, read=_WATCH_TIMEOUT_SECONDS),
@@ -170,7 +190,7 @@ class Api:
         if answer.status >= 300:
             with contextlib.closing(answer):
                 raise RefusedError(answer.status, _decode(answer.data))
-        return Watch(answer)
+        return answer
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
         return f"{self._server}{path}" + (f"?{urlencode(query)}" if query else "")
@@ -190,15 +210,18 @@ class Api:
 class Watch:
     """Iterates over (ADDED | MODIFIED | DELETED | BOOKMARK | ERROR, object) until the server ends it.
 
-    Raises urllib3's HTTPError if the watch breaks, is silent for too long, or is closed by another thread.
+    `listed` comes before the server's events. Raises urllib3's HTTPError if the watch breaks, is silent for too long,
+    or is closed by another thread.
     """
 
-    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+    def __init__(self, answer: urllib3.BaseHTTPResponse, listed: Iterable[tuple[str, Object]] = ()) -> None:
         self._answer = answer
+        self._listed = listed
 
     def __iter__(self) -> Iterator[tuple[str, Object]]:
         rest = b""
         with contextlib.closing(self._answer):
+            yield from self._listed
             for chunk in self._answer.stream(None):
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:

@@ -11,12 +11,11 @@ from typing import Protocol
 
 import urllib3
 
-from localcluster.api import Api, Object, RefusedError, Watch
+from localcluster.api import INITIAL_EVENTS_END, Api, Object, RefusedError, Watch
 
 _RETRY_SECONDS = 0.1
 _JOIN_SECONDS = 10.0
 _GONE = 410
-_LIST_ENDS = "k8s.io/initial-events-end"
 
 
 class Reader(Protocol):
@@ -92,7 +91,7 @@ class Follower:
         meta = obj["metadata"]
         if change != "BOOKMARK":
             self._reader.take(change, obj)
-        elif self._is_listing and _LIST_ENDS in (meta.get("annotations") or {}):
+        elif self._is_listing and INITIAL_EVENTS_END in (meta.get("annotations") or {}):
             self._is_listing = False
             self._reader.list_ends(obj)
             self.is_listed.set()
