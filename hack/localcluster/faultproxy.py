@@ -194,7 +194,9 @@ class FaultProxy:
             self._links.add(link)
         self._start(functools.partial(self._pump_answers, link), "faultproxy-answer")
         try:
-            self._pump_requests(link)
+            # A connection that was being opened during `cut_all` must not survive it.
+            if not self.is_refusing:
+                self._pump_requests(link)
         except OSError:
             pass
         finally:
