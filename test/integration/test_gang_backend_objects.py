@@ -267,9 +267,10 @@ def test_a_backend_that_is_not_installed_is_named_in_one_line(gang_plane: Cluste
     # This server has no alpha kinds turned on.
     namespace = new_namespace(gang_plane.api)
     with running_controller(gang_plane.kubeconfig, namespace, ready=False, gang_backend="kubernetes") as manager:
-        found = eventually(lambda: [each for each in manager.problems() if "podgroups" in each and "CRD" in each])
+        found = eventually(lambda: [each for each in manager.problems() if "PodGroup" in each])
         assert len(found) == 1
         assert "does not serve PodGroup scheduling.k8s.io/v1alpha2" in found[0]
+        assert "feature gates GenericWorkload and GangScheduling" in found[0]
         assert "\n" not in found[0]
 
 

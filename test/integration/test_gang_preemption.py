@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.gangowner import Owner, pod
+from helpers.gangowner import GANGS, Owner, pod
 from helpers.poll import eventually, never
+from localcluster.api import Api
 from localcluster.gangscheduler import NAME
 
 pytestmark = pytest.mark.cluster
@@ -23,6 +26,7 @@ def test_a_pod_of_high_priority_whose_gang_waits_evicts_nobody(gang_scheduling: 
     low["spec"]["nodeName"] = "node-b"
     api.create(PODS, low)
     owner = Owner(api, "gangs")
+    _await_taken(api, owner)
     owner.submit("eager", cpu="2", worker=3)
     owner.await_phase("eager", "Waiting")
     group = "scheduling.kubeflow.org"
@@ -33,3 +37,17 @@ def test_a_pod_of_high_priority_whose_gang_waits_evicts_nobody(gang_scheduling: 
     eventually(lambda: "waits for capacity" in str(api.get(f"{PODS}/early")["status"].get("conditions")))
     never(lambda: api.find(f"{PODS}/low") is None, 2)
     assert owner.status("eager")["phase"] == "Waiting"
+
+
+def _await_taken(api: Api, owner: Owner) -> None:
+    """Waits until the gang scheduler knows the pod on node-b: two whole nodes are no longer free."""
+    names = (f"probe-{number}" for number in itertools.count())
+
+    def is_known() -> bool:
+        name = next(names)
+        owner.submit(name, cpu="4", worker=2)
+        phase = eventually(lambda: owner.status(name).get("phase"))
+        api.delete(f"{GANGS.format('gangs')}/{name}")
+        return bool(phase == "Waiting")
+
+    eventually(is_known)
