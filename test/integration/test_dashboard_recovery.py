@@ -56,7 +56,8 @@ def test_pages_that_are_open_say_that_the_api_server_is_away_and_recover_by_them
                 page.goto(origin + path)
                 expect(page.get_by_role("heading", level=1)).to_be_visible()
             job = guest.context.new_page()
-            job.goto(f"{origin}/jobs/{trial.namespace}/tfjob/{trial.name}")
+            with job.expect_response(lambda answer: "/events/" in answer.url):
+                job.goto(f"{origin}/jobs/{trial.namespace}/tfjob/{trial.name}")
             expect(job.get_by_label("Diagnosis")).to_contain_text("it runs")
             for page in (guest.page, job, *pages.values()):
                 page.evaluate("window.isTheSamePage = true")
@@ -126,7 +127,7 @@ def test_a_token_that_has_ended_leads_to_the_login_and_from_there_back(
         # The API server keeps what it knows of a token for ten seconds.
         for page in (guest.page, other):
             expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-        expect(other.get_by_role("alert")).to_contain_text("no longer accepts your token")
+            expect(page.get_by_role("alert")).to_contain_text("no longer accepts your token")
         log_in(guest.page, guest.page.url, first)
         expect(guest.page.get_by_role("alert")).to_contain_text("does not accept this token")
         guest.page.get_by_label("Token").fill(second)

@@ -200,6 +200,12 @@ class JobWatch:
                 self._read = (version, read())
             return self._read[1]
 
+    @property
+    def last_content(self) -> str:
+        """The last result of `content`, which may be old; empty before there is one."""
+        read = self._read
+        return read[1] if read is not None else ""
+
 
 def _problems(informers: Iterable[Informer[Any]]) -> list[str]:
     return [error for informer in informers if (error := informer.last_error)]

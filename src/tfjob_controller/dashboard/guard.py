@@ -131,15 +131,13 @@ def _has_own_origin(headers: Headers, host: str) -> bool:
     return origin is None or urlsplit(origin).netloc.lower() == host
 
 
-def to_login(request: Request, why: str = "") -> Response:
-    """Leads a browser to the login, and from there back to the page that it shows. `why` is a reason that it knows."""
+def to_login(request: Request) -> Response:
+    """Leads a browser to the login, and from there back to the page that it shows."""
     is_fragment = bool(request.headers.get("hx-request"))
     shown = urlsplit(request.headers.get("hx-current-url", "")) if is_fragment else urlsplit(str(request.url))
     back = f"{shown.path}?{shown.query}" if shown.query else shown.path
-    wanted = {"why": why} if why else {}
-    if (is_fragment or request.method in _SAFE_METHODS) and back != FIRST_PAGE and is_page(back):
-        wanted["next"] = back
-    target = f"/login?{urlencode(wanted)}" if wanted else "/login"
+    leads_back = (is_fragment or request.method in _SAFE_METHODS) and back != FIRST_PAGE and is_page(back)
+    target = f"/login?{urlencode({'next': back})}" if leads_back else "/login"
     if is_fragment or "text/event-stream" in request.headers.get("accept", ""):
         return Response(status_code=401, headers={"HX-Redirect": target})
     return RedirectResponse(target, 303)

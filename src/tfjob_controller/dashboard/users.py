@@ -142,6 +142,7 @@ class BrowserSessions:
         self._clock = clock
         self._lock = threading.Lock()
         self._sessions: dict[str, BrowserSession] = {}
+        self._rejected: TTLCache[str, bool] = TTLCache(MAX_SESSIONS, LIFETIME_SECONDS, timer=clock.monotonic)
 
     def start(self, user: User) -> str:
         """Returns the secret for the cookie."""
@@ -177,7 +178,13 @@ class BrowserSessions:
         with self._lock:
             keys = [key for key, session in self._sessions.items() if session.user is user]
             ended = [self._sessions.pop(key) for key in keys]
+            self._rejected.update(dict.fromkeys(keys, True))
         self._close_unused(ended)
+
+    def was_rejected(self, secret: str) -> bool:
+        """Whether the session of this secret was ended by `end_all_of`."""
+        with self._lock:
+            return _key(secret) in self._rejected
 
     def _take_expired(self, now: float) -> list[BrowserSession]:
         expired = [

@@ -73,6 +73,7 @@ def test_all_sessions_of_rejected_credentials_end_at_once() -> None:
     sessions.end_all_of(rejected)
     assert [sessions.find(each) is None for each in secrets] == [True, True, False]
     assert set(closed) == {"rejected"}
+    assert [sessions.was_rejected(each) for each in (*secrets, "")] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

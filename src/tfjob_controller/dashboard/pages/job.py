@@ -46,7 +46,7 @@ async def job_page(request: Request) -> Response:
     try:
         job = await asyncio.to_thread(_job, request)
         async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
-            view = await asyncio.to_thread(_content, watch, user, job)
+            view = (await asyncio.to_thread(_content, watch, user, job)).html
         allowed = await asyncio.to_thread(_allowed_actions, user, job)
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
@@ -55,16 +55,24 @@ async def job_page(request: Request) -> Response:
 
 
 async def job_events(request: Request) -> Response:
-    """What the page shows of the job, again after each change."""
-    user = rendering.user_of(request)
+    """What the page shows of the job, again after each change; why it cannot be read while the API server is away."""
+    user, job = rendering.user_of(request), None
     try:
         job = await asyncio.to_thread(_job, request)
     except (ApiError, ClientError) as error:
-        return rendering.problem_page(request, error, user.origin)
+        if not rendering.is_temporary(error):
+            return rendering.problem_page(request, error, user.origin)
 
     async def parts() -> AsyncIterator[bytes]:
-        async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
-            async for part in rendering.events(request, "job", watch, lambda: _content(watch, user, job)):
+        found = job
+        while found is None:
+            try:
+                found = await asyncio.to_thread(_job, request)
+            except (ApiError, ClientError) as error:
+                yield rendering.event("job", rendering.problem(error, user.origin))
+                await asyncio.sleep(rendering.CHECK_SECONDS)
+        async with rendering.services(request).feeds.job(user, found.snapshot) as watch:
+            async for part in rendering.events(request, "job", watch, lambda: _content(watch, user, found)):
                 yield part
                 await asyncio.sleep(_REST_SECONDS)
 
@@ -162,10 +170,17 @@ def _replicas(job: Job) -> list[str]:
     return [each.replica for each in job.describe().replicas]
 
 
-def _content(watch: JobWatch, user: User, job: Job) -> str:
+def _content(watch: JobWatch, user: User, job: Job) -> rendering.Content:
     """What the page shows of the job, and why it may be old."""
-    notice = rendering.render("notice.html", notice=rendering.stale_notice(watch.problems))
-    return notice + watch.content(lambda: _view(user, job))
+    problems, view = watch.problems, ""
+    try:
+        view = watch.content(lambda: _view(user, job))
+    except (ApiError, ClientError) as error:
+        if not (rendering.is_temporary(error) and watch.last_content):
+            raise
+        problems = [rendering.words_of(error, user.origin)]
+    notice = rendering.render("notice.html", notice=rendering.stale_notice(problems))
+    return rendering.Content(notice + (view or watch.last_content), is_complete=bool(view))
 
 
 def _view(user: User, job: Job) -> str:

@@ -54,7 +54,9 @@ async def jobs_events(request: Request) -> Response:
     async def parts() -> AsyncIterator[bytes]:
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
-            async for part in rendering.events(request, "jobs", feed, lambda: _table(feed, user, selection)):
+            async for part in rendering.events(
+                request, "jobs", feed, lambda: rendering.Content(_table(feed, user, selection))
+            ):
                 yield part
 
     return rendering.event_stream(parts())

@@ -17,8 +17,6 @@ from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.tokens import TokenUsers, token_of_header
 from tfjob_controller.dashboard.users import LIFETIME_SECONDS, BrowserSessions, User
 
-# The reason of a login, in its address.
-REJECTED = "rejected"
 _REJECTED = "The cluster no longer accepts your token: it has expired, or was withdrawn. Log in again."
 
 
@@ -81,13 +79,13 @@ class LoginPages:
         if token:
             words = "This link was used before, or it is not the one that was printed. A link can be used once."
             return self._page(request, 401, words)
-        words = _REJECTED if request.query_params.get("why") == REJECTED else ""
+        words = _REJECTED if self._sessions.was_rejected(request.cookies.get(self._cookie, "")) else ""
         return self._page(request, 401 if self._logins.token_header else 200, words)
 
     def log_in_again(self, request: Request) -> Response:
         """Ends the sessions of a person whose credentials the API server rejects, and leads to the login."""
         self._sessions.end_all_of(rendering.user_of(request))
-        return to_login(request, REJECTED)
+        return to_login(request)
 
     async def submit(self, request: Request) -> Response:
         """The form with a token."""

@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -185,6 +185,17 @@ def api_error_of(error: Exception) -> ApiError | None:
     return found if isinstance(found, ApiError) else None
 
 
+def is_temporary(error: Exception) -> bool:
+    """Whether the same request may succeed a moment later: the API server is away, or has a fault of its own."""
+    refused = api_error_of(error)
+    return refused is not None and (refused.is_no_response or refused.status >= 500) and not must_log_in(refused)
+
+
+def problem(error: Exception, origin: str) -> str:
+    """What a stream shows in the place of what cannot be read."""
+    return render("stream_problem.html", words=words_of(error, origin))
+
+
 def stale_notice(problems: Sequence[str]) -> str:
     """The sentence above what may be old; empty without a problem."""
     return f"This may be out of date: {problems[0]}" if problems else ""
@@ -195,10 +206,20 @@ def words_of(error: Exception, origin: str) -> str:
     return one_line(error_text(error, origin) if isinstance(error, ApiError) else str(error))
 
 
-async def events(request: Request, name: str, feed: Followed, content: Callable[[], str]) -> AsyncIterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A part of a page. `is_complete` is false if some of it could not be read, so that it is tried again."""
+
+    html: str
+    is_complete: bool = True
+    is_rejected: bool = False
+
+
+async def events(request: Request, name: str, feed: Followed, content: Callable[[], Content]) -> AsyncIterator[bytes]:
     """Server-sent events: `content` now, and after each change of the feed or of its problems that changes it.
 
-    `login` follows when the API server rejects the person's credentials. An error of `content` is shown in its place.
+    `login` follows when the API server rejects the person's credentials. An error of `content` is shown in its place,
+    and content that is not complete is tried again.
     """
     user, sent, idle_seconds = user_of(request), "", 0.0
     version, problems = -1, tuple[str, ...]()
@@ -207,12 +228,15 @@ async def events(request: Request, name: str, feed: Followed, content: Callable[
         version, problems = feed.changes.version, tuple(feed.problems)
         if before != (version, problems):
             has_new_problem = bool(problems) and problems != before[1]
-            body, is_rejected = await asyncio.to_thread(_content, content, user, has_new_problem)
-            if is_rejected:
+            found = await asyncio.to_thread(_read, content, user, has_new_problem)
+            if found.is_rejected:
                 yield event("login", "required")
-            if body != sent:
-                sent, idle_seconds = body, 0.0
-                yield event(name, body)
+            if found.html != sent:
+                sent, idle_seconds = found.html, 0.0
+                yield event(name, found.html)
+            if not found.is_complete:
+                await asyncio.sleep(CHECK_SECONDS)
+                version = -1
                 continue
         if await feed.changes.changed_after(version, CHECK_SECONDS) == version:
             idle_seconds += CHECK_SECONDS
@@ -221,14 +245,15 @@ async def events(request: Request, name: str, feed: Followed, content: Callable[
             yield b": \n\n"
 
 
-def _content(content: Callable[[], str], user: User, has_new_problem: bool) -> tuple[str, bool]:
-    """The content, or the words of its error, and whether the API server rejects the person's credentials."""
+def _read(content: Callable[[], Content], user: User, has_new_problem: bool) -> Content:
+    """The content, or the words of its error."""
     try:
-        return content(), has_new_problem and user.is_rejected()
+        found = content()
+        return replace(found, is_rejected=has_new_problem and user.is_rejected())
     except (ApiError, ClientError) as error:
         refused = api_error_of(error)
-        words = render("stream_problem.html", words=words_of(error, user.origin))
-        return words, refused is not None and must_log_in(refused)
+        is_rejected = refused is not None and must_log_in(refused)
+        return Content(problem(error, user.origin), is_complete=not is_temporary(error), is_rejected=is_rejected)
 
 
 def event(name: str, body: str) -> bytes:
