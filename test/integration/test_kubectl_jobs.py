@@ -257,8 +257,9 @@ def test_queue_shows_the_next_gang_and_the_missing_resources(
         api.patch(f"{path}/{name}/status", {"status": status})
     code, out, error = plugin("queue", "-n", namespace, "-o", "wide")
     assert code == 0
-    rows = [line.split() for line in out.splitlines()]
-    assert [row[:2] for row in rows[1:]] == [["1", "first"], ["2", "second"]]
+    waiting, shares = out.split("\n\n")
+    assert [line.split()[:2] for line in waiting.splitlines()[1:]] == [["1", "first"], ["2", "second"]]
+    assert [line.split()[:3] for line in shares.splitlines()[2:]] == [[namespace, "0", "2"]]
     assert "cpu 4 of 16" in out
     assert "needs 12 CPUs more" in out
     assert error.startswith("0 gangs with capacity")
