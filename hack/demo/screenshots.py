@@ -37,7 +37,7 @@ PICTURES = (
     ("dashboard-jobs", 1000, "/jobs", ".spark"),
     ("dashboard-job", 1700, f"/jobs/default/TrainJob/{SHOWN_JOB}", "canvas"),
     ("dashboard-new", 1200, f"/new?from=TrainJob/default/{SHOWN_JOB}", "#new-yaml"),
-    ("dashboard-queue", 500, "/queue", "td"),
+    ("dashboard-queue", 640, "/queue", "td"),
     ("dashboard-cluster", 400, "/cluster", ".usage"),
 )
 
