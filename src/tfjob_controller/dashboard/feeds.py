@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
+from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
@@ -34,6 +35,9 @@ MAX_FEEDS = 50
 # Values of a loss that are kept for the line beside it.
 _LOSSES = 40
 _STOP_SECONDS = 5.0
+# Tables of different selections that are kept, and for how long, since they contain ages.
+_MAX_CONTENTS = 8
+_CONTENT_SECONDS = 5.0
 
 
 class Notifier:
@@ -84,6 +88,8 @@ class JobFeed:
         self.changes = notifier
         self._losses: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
+        self._contents: TTLCache[Hashable, str] = TTLCache(_MAX_CONTENTS, _CONTENT_SECONDS, timer=clock.monotonic)
+        self._contents_lock = threading.Lock()
         informers = [
             Informer(user.requester, kind.resource, row_decoder(kind), namespace=namespace, clock=clock)
             for kind in KINDS
@@ -110,6 +116,14 @@ class JobFeed:
 
     def rows(self) -> list[JobRow]:
         return [row for informer in self._informers for row in informer.store.list()]
+
+    def content(self, selection: Hashable, read: Callable[[], str]) -> str:
+        """The result of `read` for the present rows; other readers of the same selection wait for it and share it."""
+        with self._contents_lock:
+            key = selection, self.changes.version, tuple(self.problems), self.is_synced
+            if (found := self._contents.get(key)) is None:
+                found = self._contents[key] = read()
+            return found
 
     def losses(self, uid: str) -> Sequence[float]:
         """The last values of the job's loss, oldest first."""
