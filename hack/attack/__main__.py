@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from typing import Any
 
 from attack import connections, filterclient, tenant
@@ -41,7 +42,7 @@ NODES = 100
 _LEAST_NODES = 6
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 15.0
-# Time for the jobs that still run when the attack ends.
+# Time for the jobs that still run when the attack ends, and for attackers that a busy machine has kept from writing.
 _PATIENCE_SECONDS = 60.0
 
 
@@ -102,14 +103,15 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         certificates = stage.certificates
         arguments = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
         attackers.start("filter", filterclient.measure, *arguments, is_nice=False)
-        attackers.start("tenant", tenant.attack, stage.plane.kubeconfig_of(TENANTS[HOSTILE]), settings.amounts)
+        kubeconfig, is_complete = stage.plane.kubeconfig_of(TENANTS[HOSTILE]), attackers.event()
+        attackers.start("tenant", tenant.attack, kubeconfig, settings.amounts, is_complete)
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
         attackers.start("connections", connections.attack, _targets(stage), *counts)
         monitor.start()
         victim.start()
         begin = time.monotonic()
         apiserver_seconds = _apiserver_seconds(stage)
-        _drive(victim, monitor, settings, begin)
+        _drive(victim, monitor, is_complete, settings, begin)
         seconds = time.monotonic() - begin
         apiserver_seconds = _apiserver_seconds(stage) - apiserver_seconds
         load = os.getloadavg()
@@ -148,10 +150,11 @@ def _apiserver_seconds(stage: Stage) -> float:
     return cpu_seconds(identity.pid) if identity is not None else 0.0
 
 
-def _drive(victim: Victim, monitor: ProgramMonitor, settings: Settings, begin: float) -> None:
-    """Creates jobs on schedule; returns early when a program has ended."""
+def _drive(victim: Victim, monitor: ProgramMonitor, is_complete: Event, settings: Settings, begin: float) -> None:
+    """Creates jobs on schedule, for longer if the attack is not complete; returns early when a program has ended."""
     number, shown_at = 0, 0.0
-    while (seconds := time.monotonic() - begin) < settings.seconds:
+    longest = settings.seconds + _PATIENCE_SECONDS
+    while (seconds := time.monotonic() - begin) < (settings.seconds if is_complete.is_set() else longest):
         if not all(seen.lives for seen in monitor.seen.values()):
             return
         if seconds >= number * settings.every_seconds:

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from typing import Any
 
 _JOIN_SECONDS = 60.0
@@ -23,6 +24,10 @@ class Helpers:
         self._context = multiprocessing.get_context("spawn")
         self.over = self._context.Event()
         self._started: dict[str, tuple[multiprocessing.process.BaseProcess, Connection]] = {}
+
+    def event(self) -> Event:
+        """Returns an event that can be given to a helper."""
+        return self._context.Event()
 
     def start(self, name: str, run: Callable[..., None], *arguments: object, is_nice: bool = True) -> None:
         ours, theirs = self._context.Pipe(duplex=False)

@@ -63,11 +63,18 @@ _POD_SECONDS = 1.0
 _LASTING = 4
 
 
+# What each kind of write is counted as.
+KINDS = ("bomb", "large", "gang", "gang_job", "job", "pod")
+
+
 class Tenant:
-    def __init__(self, api: Api, amounts: Amounts, over: Event) -> None:
+    """Writes of all kinds. `is_complete` is set when one of each kind has been accepted."""
+
+    def __init__(self, api: Api, amounts: Amounts, is_complete: Event, over: Event) -> None:
         self.counts: Counter[str] = Counter()
         self._api = api
         self._amounts = amounts
+        self._is_complete = is_complete
         self._over = over
 
     def run(self) -> None:
@@ -91,6 +98,8 @@ class Tenant:
         try:
             write(*arguments, **options)
             self.counts[kind] += 1
+            if all(self.counts[each] for each in KINDS):
+                self._is_complete.set()
         except RefusedError as error:
             self.counts[f"{kind}_{error.status}"] += 1
         except (urllib3.exceptions.HTTPError, OSError):
@@ -175,9 +184,9 @@ class Tenant:
             yield _POD_SECONDS
 
 
-def attack(kubeconfig: Path, amounts: Amounts, over: Event, results: Connection) -> None:
+def attack(kubeconfig: Path, amounts: Amounts, is_complete: Event, over: Event, results: Connection) -> None:
     """Writes until `over`; then sends the number of writes of each kind. Runs in a separate process."""
-    tenant = Tenant(Api.from_kubeconfig(kubeconfig), amounts, over)
+    tenant = Tenant(Api.from_kubeconfig(kubeconfig), amounts, is_complete, over)
     with contextlib.suppress(KeyboardInterrupt):
         tenant.run()
     results.send(dict(tenant.counts))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from attack.tenant import KINDS
 from localcluster import stack
 
 pytestmark = pytest.mark.cluster
@@ -20,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 # Machines are shared and noisy: a job that starts after this time is delayed by more than they explain.
 SMALL = {"ATTACK_SECONDS": "20", "ATTACK_EVERY": "4", "ATTACK_SIZE": "0.05", "ATTACK_START": "60"}
 PROGRAMS = ("controller", "extender")
-WRITTEN = ("bomb", "large", "gang", "gang_job", "job", "pod")
 
 
 def attack(settings: Mapping[str, str], seconds: float) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def check(figures: dict[str, Any]) -> None:
     assert other["admitted"]["max"] > 0, "one of them was a gang"
     assert (figures["filter"]["calls"] > 0, figures["filter"]["failed"]) == (True, 0)
     assert figures["hostile"]["connections"] > 0
-    assert all(figures["hostile"].get(kind, 0) > 0 for kind in WRITTEN), figures["hostile"]
+    assert all(figures["hostile"].get(kind, 0) > 0 for kind in KINDS), figures["hostile"]
 
 
 def test_all_attacks_at_once_end_no_program_and_delay_no_other_tenant() -> None:
