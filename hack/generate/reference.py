@@ -36,7 +36,7 @@ _OF_SPECS = ("MISSING_CHIEF", "CHIEF_OUTSIDE", "CHIEF_NEVER_ENDS", "WORKER_REPLI
              "MIN_WORKERS_ABOVE_WORKERS", "AUTOSCALING_WITHOUT_WORKER", "MIN_ABOVE_MAX", "WORKERS_OUTSIDE",
              "MIN_WORKERS_TWICE", "CHIEF_MAY_LEAVE", "BAD_PATTERN",
              "MASTER_REPLICAS", "TEMPLATE_MISSING", "CONTAINER_MISSING")  # fmt: skip
-_OF_CHANGES = ("RUNTIME_ID_FIXED", "TYPES_FIXED", "TEMPLATE_FIXED", "PORT_FIXED", "REPLICAS_FIXED",
+_OF_CHANGES = ("MANAGED_BY_FIXED", "RUNTIME_ID_FIXED", "TYPES_FIXED", "TEMPLATE_FIXED", "PORT_FIXED", "REPLICAS_FIXED",
                "TERMINATION_POLICY_FIXED", "GANG_FIXED", "RESIZE_FIXED", "TOTAL_STEPS_FIXED")  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def render_tfjob() -> str:
         "## Rules",
         "The API server refuses a job that breaks one of these, beside the types and limits above:",
         _sentences(_OF_SPECS),
-        "and, once `RuntimeId` is set, a change that does:",
+        "At any time it refuses a change of managedBy; once `RuntimeId` is set, others too:",
         _sentences(_OF_CHANGES),
         _TEMPLATES,
         "## Columns of `kubectl get`",

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from tfjob_controller.api import gang
+from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.tfjob import progress
 from tfjob_controller.api.tfjob import validation as says
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, IN_PLACE, MASTER, PS, WORKER
@@ -162,7 +163,14 @@ def _gang_enabled(spec: str) -> str:
     return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
 
 
+def same(field: str, new: str = "self", old: str = "oldSelf") -> str:
+    """Returns the condition that an optional field has not changed."""
+    before, after = f"{old}.{field}", f"{new}.{field}"
+    return f"has({after}) == has({before}) && (!has({after}) || {after} == {before})"
+
+
 _CHANGE_RULES = [
+    rule_of(same("managedBy"), MANAGED_BY_FIXED, at=".managedBy", reason=FORBIDDEN),
     _once_started("has(self.RuntimeId) && self.RuntimeId == oldSelf.RuntimeId", says.RUNTIME_ID_FIXED, ".RuntimeId"),
     _once_started(
         "size(self.replicaSpecs) == size(oldSelf.replicaSpecs) && "

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from generate.rules import FORBIDDEN, REQUIRED, Rule, quoted, rule_of
+from generate.rules import FORBIDDEN, REQUIRED, Rule, quoted, rule_of, same
+from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
 from tfjob_controller.api.trainjob import validation as says
@@ -90,11 +91,6 @@ def _uncovered(setting: str, path: str, message: str) -> Rule:
     )
 
 
-def _same(field: str, new: str = "self", old: str = "oldSelf") -> str:
-    before, after = f"{old}.{field}", f"{new}.{field}"
-    return f"has({after}) == has({before}) && (!has({after}) || {after} == {before})"
-
-
 _ELASTIC = "has(self.elasticPolicy)"
 ELASTIC_RULES: list[Rule] = [rule_of("self.minNodes <= self.maxNodes", says.ELASTIC_BOUNDS)]
 
@@ -113,8 +109,8 @@ SPEC_RULES: list[Rule] = [
     rule_of(f"!{_ELASTIC} || !has(self.framework) || self.framework in ['', {quoted(TORCH)}]", says.ELASTIC_TORCH_ONLY),
     _uncovered("datasetConfig", DATASET_PATH, says.DATASET_COVERED),
     _uncovered("modelConfig", MODEL_PATH, says.MODEL_COVERED),
-    rule_of(_same("runtimeRef"), says.RUNTIME_REF_FIXED, at=".runtimeRef", reason=FORBIDDEN),
-    rule_of(_same("managedBy"), says.MANAGED_BY_FIXED, at=".managedBy", reason=FORBIDDEN),
+    rule_of(same("runtimeRef"), says.RUNTIME_REF_FIXED, at=".runtimeRef", reason=FORBIDDEN),
+    rule_of(same("managedBy"), MANAGED_BY_FIXED, at=".managedBy", reason=FORBIDDEN),
 ]
 
 
@@ -135,7 +131,7 @@ def _bounds(spec: str) -> str:
 
 
 def _fixed(name: str, unless: str = "") -> Rule:
-    rule = _same(name, "self.spec", "oldSelf.spec")
+    rule = same(name, "self.spec", "oldSelf.spec")
     return _once_started(f"{unless} || ({rule})" if unless else rule, says.STARTED_FIXED, f".spec.{name}")
 
 

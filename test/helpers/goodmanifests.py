@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, replica, tfjob, workers
+from tfjob_controller.api.common.managedby import MANAGED_HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ GOOD_MANIFESTS = (
             activeDeadlineSeconds=2**31 - 1,
             backoffLimit=0,
             suspend=True,
+            managedBy=MANAGED_HERE,
             failurePolicy="AnyReplica",
             priorityClassName="high",
             terminationPolicy={"chief": {}},
@@ -120,5 +122,6 @@ GOOD_MANIFESTS = (
             },
         ),
     ),
+    Good("another-controllers", tfjob(managedBy="kueue.x-k8s.io/multikueue")),
     Good("no-types-in-order", tfjob(parameter_servers(), replica("WORKER"), master())),
 )

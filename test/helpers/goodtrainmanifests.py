@@ -6,7 +6,8 @@ from typing import Any
 
 from helpers.goodmanifests import Good
 from helpers.trainmanifests import Manifest, override, role_template, runtime, trainjob
-from tfjob_controller.api.trainjob.types import MANAGED_HERE, ROLES
+from tfjob_controller.api.common.managedby import MANAGED_HERE
+from tfjob_controller.api.trainjob.types import ROLES
 
 
 def _seed_job() -> Manifest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, tfjob, workers
+from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.tfjob import validation as says
 
 TEMPLATE = pod_template(container(command=["train"]), nodeSelector={"disk": "fast"})
@@ -41,6 +42,8 @@ def _scaled(**autoscaling: object) -> Manifest:
 CHANGES = (
     Change("nothing", started()),
     Change("entries-in-another-order", started(*reversed(ENTRIES))),
+    Change("a-manager", started(managedBy="example.com/x"), MANAGED_BY_FIXED, "spec.managedBy"),
+    Change("no-manager", started(), MANAGED_BY_FIXED, "spec.managedBy", started(managedBy="example.com/x")),
     Change("runtime-id", started(RuntimeId="77no"), says.RUNTIME_ID_FIXED, "spec.RuntimeId"),
     Change("a-type-more", started(), says.TYPES_FIXED, before=started(master(), workers(2, template=TEMPLATE))),
     Change("a-type-less", started(master(), workers(2, template=TEMPLATE)), says.TYPES_FIXED),

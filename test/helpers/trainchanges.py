@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from helpers.trainmanifests import Manifest, override, trainjob
+from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
 from tfjob_controller.api.trainjob import validation as says
 
@@ -45,7 +46,7 @@ def _at_any_time(started: bool, when: str) -> tuple[TrainChange, ...]:
         TrainChange(f"a-runtime {when}", with_runtime, *of_runtime, started=started),
         TrainChange(f"another-runtime {when}", with_other, *of_runtime, with_runtime, started),
         TrainChange(f"no-runtime {when}", trainjob(), *of_runtime, with_runtime, started),
-        TrainChange(f"another-manager {when}", manager, "spec.managedBy", says.MANAGED_BY_FIXED, started=started),
+        TrainChange(f"another-manager {when}", manager, "spec.managedBy", MANAGED_BY_FIXED, started=started),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.cluster import pod_path, set_pod_running
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.playground import FOREVER, NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
-from helpers.poll import eventually
+from helpers.poll import eventually, never
 from localcluster import podstatus
 from localcluster.api import STRATEGIC_MERGE_PATCH
 from localcluster.podstatus import Outcome
@@ -364,3 +364,11 @@ def test_the_program_decides_even_if_a_container_beside_it_runs_on(trial: Trial,
     for replica in ("master-0", "worker-0"):
         eventually(lambda: trial.child_job(replica)["spec"]["suspend"], PATIENCE_SECONDS, PERIOD_SECONDS)  # noqa: B023
     assert trial.await_end()["state"] == state
+
+
+def test_a_job_of_another_controller_is_never_touched(trial: Trial) -> None:
+    """Neither now, nor when it changes, nor when it is deleted."""
+    trial.submit(master(), managedBy="kueue.x-k8s.io/multikueue")
+    trial.change(suspend=True)
+    never(lambda: trial.get().get("status") or trial.jobs.children("jobs") or trial.jobs.events(), 3, 0.2)
+    trial.delete()

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.api.trainjob.defaults import framework_of, is_managed_here, model_output_of
+from tfjob_controller.api.trainjob.defaults import framework_of, model_output_of
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from tfjob_controller.api.trainjob.types import FRAMEWORKS, NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.client.errors import ClientError, is_unknown_kind
@@ -88,7 +89,7 @@ def check_runtime(requester: Requester, namespace: str, job: TrainJob) -> None:
     Nothing is checked for a user who may not read runtimes. Raises `ApiError` if the server does not respond.
     """
     ref, framework = job.spec.runtime_ref, framework_of(job)
-    if not is_managed_here(job.spec):
+    if not is_managed_here(job.spec.managed_by):
         return
     if ref is not None:
         _check_workspace(job, _referenced(requester, namespace, ref))

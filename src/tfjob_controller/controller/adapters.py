@@ -14,12 +14,13 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob import validation as tfjob_validation
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import validation as trainjob_validation
-from tfjob_controller.api.trainjob.defaults import is_managed_here, metric_names_of
+from tfjob_controller.api.trainjob.defaults import metric_names_of
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.controller.logs.metricparser import MetricValue
@@ -136,7 +137,7 @@ class TFJobAdapter:
         return True
 
     def is_managed(self, job: TFJob) -> bool:
-        return True
+        return is_managed_here(job.spec.managed_by)
 
     def work_of(self, job: TFJob) -> TrainingJob:
         return job
@@ -252,7 +253,7 @@ class TrainJobAdapter:
         return True
 
     def is_managed(self, job: TrainJob) -> bool:
-        return is_managed_here(job.spec)
+        return is_managed_here(job.spec.managed_by)
 
     def work_of(self, job: TrainJob) -> TrainingJob:
         return trainjob_work(job)

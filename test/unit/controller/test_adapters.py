@@ -14,8 +14,9 @@ from helpers.fakeclock import FakeClock
 from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
+from tfjob_controller.api.common.managedby import MANAGED_HERE
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
-from tfjob_controller.api.trainjob.types import MANAGED_HERE, TRAINJOBS, Metric, TrainJob, TrainJobStatus
+from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
 from tfjob_controller.controller.adapters import (
     TRAINJOB_DEBOUNCE_SECONDS,
     TrainJobAdapter,

@@ -486,3 +486,9 @@ def test_another_job_of_the_same_name_is_planned_again_though_nobody_saw_the_fir
     bench.create(workers(3))
     bench.settle()
     assert len(bench.api.paths("/jobs/")) == 3
+
+
+def test_the_job_of_another_controller_is_not_touched(bench: ControllerBench) -> None:
+    bench.create(master(), managedBy="kueue.x-k8s.io/multikueue")
+    assert bench.sync() == Done()
+    assert bench.api.sent == []

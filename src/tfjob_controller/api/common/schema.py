@@ -20,6 +20,8 @@ from msgspec import Meta, inspect
 
 # The largest value of the API's int32 fields.
 INT32_MAX = 2**31 - 1
+# The largest value of each format of integers.
+_INTEGERS = {"int32": INT32_MAX, "int64": 2**63 - 1}
 # The message for a value that does not match the pattern. It is not part of the schema, but a CEL rule uses it.
 PATTERN_MESSAGE = "patternMessage"
 
@@ -88,7 +90,7 @@ def _limits(info: inspect.Type) -> Mapping[str, Any]:
 
 
 def _problems(value: object, limits: Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(value, int) and limits.get("format") == "int32":
+    if isinstance(value, int) and limits.get("format") in _INTEGERS:
         yield from _number(value, limits)
     elif isinstance(value, str):
         yield from _text(value, limits)
@@ -97,7 +99,8 @@ def _problems(value: object, limits: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _number(value: int, limits: Mapping[str, Any]) -> Iterator[str]:
-    least, most = limits.get("minimum", -INT32_MAX - 1), limits.get("maximum", INT32_MAX)
+    limit = _INTEGERS[limits["format"]]
+    least, most = limits.get("minimum", -limit - 1), limits.get("maximum", limit)
     if not least <= value <= most:
         yield f"must be from {least} to {most}, is {value}"
 

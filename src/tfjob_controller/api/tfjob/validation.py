@@ -7,13 +7,12 @@ None, or a sentence that begins with the field and names the remedy.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
-from tfjob_controller.api.common.schema import INT32_MAX
-from tfjob_controller.api.gang import ON_TIMEOUT
+from tfjob_controller.api.common.schema import limit_violations
 from tfjob_controller.api.tfjob.defaults import (
     chief_of,
     gang_enabled,
@@ -27,18 +26,10 @@ from tfjob_controller.api.tfjob.defaults import (
 )
 from tfjob_controller.api.tfjob.progress import parse_pattern
 from tfjob_controller.api.tfjob.types import (
-    CLEAN_POD_POLICIES,
     CONTAINER_NAME,
-    FAILURE_POLICIES,
     MASTER,
-    MAX_PORT,
-    MAX_REPLICAS,
-    MAX_STEPS,
     PS,
-    REPLICA_TYPES,
-    RESIZES,
     RESTART_POLICIES,
-    RUNTIME_ID_PATTERN,
     WORKER,
     Autoscaling,
     GangScheduling,
@@ -97,16 +88,22 @@ def validate(job: TFJob) -> str | None:
 
 
 def validate_change(old: TFJobSpec, new: TFJobSpec) -> str | None:
-    """The first field that may not change; None for an allowed change. Before RuntimeId is set, all may change."""
+    """The first field that may not change; None for an allowed change.
+
+    Before RuntimeId is set, all but managedBy may change.
+    """
+    if old.managed_by != new.managed_by:
+        return f"spec: {MANAGED_BY_FIXED}"
     return next(_forbidden_changes(old, new), None) if old.runtime_id else None
 
 
 def _problems(spec: TFJobSpec) -> Iterator[str]:
     yield from _listing_problems(spec)
+    yield from limit_violations(spec, "spec")
     for index, entry in enumerate(spec.replica_specs):
         yield from (f"spec.replicaSpecs[{index}]{problem}" for problem in _entry_problems(entry))
-    yield from _number_problems(spec)
-    yield from _choice_problems(spec)
+    if spec.worker_replicas is not None and replica_spec(spec, WORKER) is None:
+        yield f"spec: {WORKER_REPLICAS_WITHOUT_WORKER}"
     yield from _chief_problems(spec)
     if spec.gang is not None:
         yield from _gang_problems(spec, spec.gang)
@@ -120,10 +117,8 @@ def _listing_problems(spec: TFJobSpec) -> Iterator[str]:
         yield "spec.replicaSpecs: at least one entry is required"
     seen: set[str] = set()
     for index, entry in enumerate(spec.replica_specs):
-        at = f"spec.replicaSpecs[{index}].tfReplicaType"
-        if entry.tf_replica_type not in REPLICA_TYPES:
-            yield _choice(at, entry.tf_replica_type, REPLICA_TYPES)
         if entry.tf_replica_type in seen:
+            at = f"spec.replicaSpecs[{index}].tfReplicaType"
             yield f"{at}: {entry.tf_replica_type} is listed twice: give one entry more replicas instead"
         seen.add(entry.tf_replica_type)
 
@@ -132,8 +127,6 @@ def _entry_problems(entry: ReplicaSpec) -> Iterator[str]:
     """Problems of one entry, without the path of the entry."""
     if entry.tf_replica_type == MASTER and entry.replicas not in (None, 1):
         yield f".replicas: {MASTER_REPLICAS}"
-    yield from _range(".replicas", entry.replicas, 0, MAX_REPLICAS)
-    yield from _range(".tfPort", entry.tf_port, 1, MAX_PORT)
     if entry.template is not None:
         yield from _template_problems(entry.template, needs_container=entry.tf_replica_type != PS)
     elif entry.tf_replica_type != PS:
@@ -148,7 +141,8 @@ def _template_problems(template: dict[str, Any], *, needs_container: bool) -> It
         return
     restart_policy = (template.get("spec") or {}).get("restartPolicy")
     if restart_policy is not None and restart_policy not in RESTART_POLICIES:
-        yield _choice(".template.spec.restartPolicy", restart_policy, RESTART_POLICIES)
+        choices = ", ".join(RESTART_POLICIES)
+        yield f".template.spec.restartPolicy: must be one of {choices}, is {restart_policy}"
     if needs_container and not has_training_container(template):
         yield f".template: {CONTAINER_MISSING}"
 
@@ -158,34 +152,13 @@ def has_training_container(template: dict[str, Any] | None) -> bool:
     return has_container_named(template, CONTAINER_NAME)
 
 
-def _number_problems(spec: TFJobSpec) -> Iterator[str]:
-    yield from _range("spec.workerReplicas", spec.worker_replicas, 0, MAX_REPLICAS)
-    yield from _range("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0, INT32_MAX)
-    yield from _range("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 0, INT32_MAX)
-    yield from _range("spec.backoffLimit", spec.backoff_limit, 0, INT32_MAX)
-    if spec.worker_replicas is not None and replica_spec(spec, WORKER) is None:
-        yield f"spec: {WORKER_REPLICAS_WITHOUT_WORKER}"
-
-
-def _choice_problems(spec: TFJobSpec) -> Iterator[str]:
-    if spec.runtime_id and not re.fullmatch(RUNTIME_ID_PATTERN, spec.runtime_id):
-        yield "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller"
-    if spec.clean_pod_policy and spec.clean_pod_policy not in CLEAN_POD_POLICIES:
-        yield _choice("spec.cleanPodPolicy", spec.clean_pod_policy, CLEAN_POD_POLICIES)
-    if spec.failure_policy and spec.failure_policy not in FAILURE_POLICIES:
-        yield _choice("spec.failurePolicy", spec.failure_policy, FAILURE_POLICIES)
-
-
 def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
     chief = chief_of(spec)
-    if chief.replica_name not in REPLICA_TYPES:
-        yield _choice("spec.terminationPolicy.chief.replicaName", chief.replica_name, REPLICA_TYPES)
     entry = replica_spec(spec, chief.replica_name)
     if entry is None:
         yield MISSING_CHIEF.format(chief.replica_name)
         return
     replicas = replicas_of(spec, chief.replica_name)
-    yield from _range("spec.terminationPolicy.chief.replicaIndex", chief.replica_index, 0, INT32_MAX)
     if chief.replica_index >= replicas:
         yield f"spec: {CHIEF_OUTSIDE.format(chief.replica_name)}"
     if chief.replica_name == PS and not has_training_container(entry.template):
@@ -193,21 +166,11 @@ def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
 
 
 def _gang_problems(spec: TFJobSpec, gang: GangScheduling) -> Iterator[str]:
-    yield from _range("spec.gang.minWorkers", gang.min_workers, 0, MAX_REPLICAS)
-    yield from _range("spec.gang.timeoutSeconds", gang.timeout_seconds, 1, INT32_MAX)
-    yield from _range("spec.gang.priority", gang.priority, -INT32_MAX - 1, INT32_MAX)
-    if gang.on_timeout and gang.on_timeout not in ON_TIMEOUT:
-        yield _choice("spec.gang.onTimeout", gang.on_timeout, ON_TIMEOUT)
     if gang.min_workers is not None and gang.min_workers > replicas_of(spec, WORKER):
         yield f"spec: {MIN_WORKERS_ABOVE_WORKERS}"
 
 
 def _autoscaling_problems(spec: TFJobSpec, autoscaling: Autoscaling) -> Iterator[str]:
-    yield from _range("spec.autoscaling.minWorkers", autoscaling.min_workers, 1, MAX_REPLICAS)
-    yield from _range("spec.autoscaling.maxWorkers", autoscaling.max_workers, 1, MAX_REPLICAS)
-    yield from _range("spec.autoscaling.totalSteps", autoscaling.total_steps, 1, MAX_STEPS)
-    if autoscaling.resize and autoscaling.resize not in RESIZES:
-        yield _choice("spec.autoscaling.resize", autoscaling.resize, RESIZES)
     if autoscaling.progress is not None and parse_pattern(autoscaling.progress.pattern) is None:
         yield f"spec.autoscaling.progress: {BAD_PATTERN}"
     if replica_spec(spec, WORKER) is None:
@@ -227,15 +190,6 @@ def _bounds_problems(spec: TFJobSpec, autoscaling: Autoscaling) -> Iterator[str]
     chief = chief_of(spec)
     if chief.replica_name == WORKER and chief.replica_index > 0:
         yield f"spec: {CHIEF_MAY_LEAVE}"
-
-
-def _range(at: str, value: int | None, least: int, most: int) -> Iterator[str]:
-    if value is not None and not least <= value <= most:
-        yield f"{at}: must be from {least} to {most}, is {value}"
-
-
-def _choice(at: str, value: object, choices: tuple[str, ...]) -> str:
-    return f"{at}: must be one of {', '.join(choices)}, is {value}"
 
 
 # The parts of one entry that cannot change, with their messages.

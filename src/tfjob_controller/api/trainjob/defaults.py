@@ -10,18 +10,12 @@ from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.storage import StorageInput, StorageOutput
 from tfjob_controller.api.trainjob.types import (
     DEFAULT_METRICS,
-    MANAGED_HERE,
     NODE,
     PROC_AUTO,
     TrainJob,
     TrainJobSpec,
     TrainJobStatus,
 )
-
-
-def is_managed_here(spec: TrainJobSpec) -> bool:
-    """False if another controller runs the job; it is then ignored."""
-    return spec.managed_by in ("", MANAGED_HERE)
 
 
 def num_nodes_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> int | None:

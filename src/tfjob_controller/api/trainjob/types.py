@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from tfjob_controller.api.common.managedby import ManagedBy
 from tfjob_controller.api.common.schema import (
     A_FRAMEWORK,
     A_NAME,
-    A_PREFIXED_NAME,
     INT32_MAX,
     MAX_LABEL_VALUE,
     MAX_NAME,
@@ -42,8 +42,6 @@ FRAMEWORK_ANNOTATION = "kubeflow.org/framework"
 FRAMEWORKS = TORCH, TENSORFLOW, JAX, XGBOOST, MPI, PLAIN = ("torch", "tensorflow", "jax", "xgboost", "mpi", "plain")
 
 API_GROUP = "kubeflow.org"
-# The value of `managedBy` of a job that this controller runs; the empty string means the same.
-MANAGED_HERE = "kubeflow.org/tfjob-controller"
 RUNTIME_KINDS = NAMESPACED_RUNTIME, CLUSTER_RUNTIME = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 # Values of `numProcPerNode` other than numbers.
@@ -312,14 +310,7 @@ class TrainJobSpec(_Value, frozen=True):
     suspend: Annotated[
         bool, describe("True: the job has no pods; those of a running job are deleted. Default: false.")
     ] = False
-    managed_by: Annotated[
-        str,
-        describe(
-            "Another controller that runs this job, such as kueue.x-k8s.io/multikueue; this controller then ignores "
-            "the job. It cannot change. Default: this controller.",
-            **A_PREFIXED_NAME,
-        ),
-    ] = ""
+    managed_by: ManagedBy = ""
     ttl_seconds_after_finished: Annotated[
         int | None,
         describe(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
 from tfjob_controller.api.common.quantity import milli_of
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE, limit_violations, matches
@@ -87,7 +88,6 @@ IMAGE_MISSING = "spec.trainer.image: is required, since the runtime gives none"
 
 # Messages about a change.
 RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it anew"
-MANAGED_BY_FIXED = "managedBy cannot change: delete the job and create it anew"
 STARTED_FIXED = (
     "this cannot change in a started job, but for suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
     "maxRestarts, metrics, gang (not gang.enabled), and with elasticPolicy numNodes: delete the job and create it anew"

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import UNSCHEDULABLE, WAITING
-from tfjob_controller.api.trainjob.defaults import is_managed_here
 from tfjob_controller.api.trainjob.types import LAUNCHER, TrainJob
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.replicas import status_of
@@ -88,7 +88,7 @@ def _in_deleted_namespace(case: Diagnostics) -> Diagnosis | None:
 
 
 def _managed_elsewhere(job: AnyJob) -> Diagnosis | None:
-    if not isinstance(job, TrainJob) or is_managed_here(job.spec):
+    if is_managed_here(job.spec.managed_by):
         return None
     return Diagnosis(f"another controller runs it: {job.spec.managed_by}", "that controller decides; see its log")
 

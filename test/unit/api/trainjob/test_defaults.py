@@ -104,15 +104,6 @@ def test_the_dataset_and_the_trained_model_are_where_the_job_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manager", "here"),
-    [("", True), ("kubeflow.org/tfjob-controller", True), ("kueue.x-k8s.io/multikueue", False)],
-    ids=str,
-)
-def test_the_job_of_another_controller_is_not_managed_here(manager: str, here: bool) -> None:
-    assert defaults.is_managed_here(spec_of(managedBy=manager)) is here
-
-
-@pytest.mark.parametrize(
     ("metrics", "names"),
     [
         pytest.param(None, ("loss", "accuracy", "throughput", "step", "epoch"), id="default"),

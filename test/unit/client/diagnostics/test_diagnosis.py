@@ -102,6 +102,12 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "that controller decides",
             id="managed",
         ),
+        pytest.param(
+            case(spec={"managedBy": "example.com/other"}),
+            "another controller runs it: example.com/other",
+            "that controller decides",
+            id="a managed TFJob",
+        ),
         pytest.param(case({"phase": "Done"}), "it has succeeded", "nothing: it stays", id="succeeded"),
         pytest.param(
             case(
