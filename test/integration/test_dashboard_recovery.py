@@ -107,6 +107,41 @@ def test_a_cut_connection_to_the_dashboard_is_shown_and_opened_again(
         assert guest.page.evaluate("window.isTheSamePage")
 
 
+# A browser opens no more connections to one host, for all of its pages.
+MOST_CONNECTIONS = 6
+_HIDE = """is_hidden => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => is_hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_hidden_pages_of_jobs_leave_the_browsers_connections_to_the_page_that_is_looked_at(
+    browser: Browser, control_plane: Cluster, trial: Trial
+) -> None:
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    with dashboard(control_plane.kubeconfig, "-n", trial.namespace) as address, visitor(browser) as guest:
+        guest.page.goto(address)
+        path = f"{origin_of(guest.page.url)}/jobs/{trial.namespace}/tfjob/{trial.name}"
+        guest.page.goto(f"{origin_of(guest.page.url)}/cluster")
+        pages = []
+        for _ in range(MOST_CONNECTIONS):
+            page = guest.context.new_page()
+            page.clock.install()
+            page.goto(path)
+            expect(page.get_by_label("Diagnosis")).to_contain_text("it runs")
+            page.evaluate(_HIDE, True)
+            page.clock.fast_forward(31_000)
+            pages.append(page)
+        looked_at = pages[0]
+        looked_at.evaluate(_HIDE, False)
+        trial.end("master-0")
+        expect(looked_at.get_by_label("Diagnosis")).to_contain_text("succeeded")
+        expect(pages[1].get_by_label("Diagnosis")).to_contain_text("it runs")
+        pages[1].evaluate(_HIDE, False)
+        expect(pages[1].get_by_label("Diagnosis")).to_contain_text("succeeded")
+
+
 def test_a_token_that_has_ended_leads_to_the_login_and_from_there_back(
     browser: Browser, control_plane: Cluster, kubectl: Kubectl, trial: Trial, tmp_path: Path
 ) -> None:

@@ -1,5 +1,5 @@
 "use strict";
-// What htmx does not do: says when the connection is lost, and shows a log with search and following.
+// What htmx does not do: says when the connection is lost, pauses a page that is hidden, and shows logs and charts.
 (() => {
   const MAX_LINES = 10000;
   const banner = () => document.getElementById("connection");
@@ -13,6 +13,54 @@
   document.addEventListener("htmx:sendError", lost);
   document.addEventListener("htmx:responseError", (event) => { if (event.detail.xhr.status >= 500) say(OLD); });
   document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.successful) found(); });
+
+  // A browser opens six connections to one host for all of its tabs. A page that has been hidden for so long therefore
+  // gives its own back, and gets the current state when it is shown again.
+  const HIDDEN_MS = 30000;
+
+  // The part of EventSource's interface that htmx and the log use.
+  class Stream {
+    constructor(url) {
+      this.url = url;
+      this.listeners = [];
+      this.source = null;
+      this.watch = () => {
+        clearTimeout(this.timer);
+        if (document.hidden) this.timer = setTimeout(() => this.pause(), HIDDEN_MS);
+        else this.resume();
+      };
+      document.addEventListener("visibilitychange", this.watch);
+      this.watch();
+    }
+    get readyState() { return this.source ? this.source.readyState : EventSource.CONNECTING; }
+    addEventListener(type, listener) {
+      this.listeners.push([type, listener]);
+      if (this.source) this.source.addEventListener(type, listener);
+    }
+    removeEventListener(type, listener) {
+      this.listeners = this.listeners.filter(([each, other]) => each !== type || other !== listener);
+      if (this.source) this.source.removeEventListener(type, listener);
+    }
+    resume() {
+      if (this.source) return;
+      this.source = new EventSource(this.url);
+      this.source.onopen = (event) => { if (this.onopen) this.onopen(event); };
+      this.source.onerror = (event) => { if (this.onerror) this.onerror(event); };
+      for (const [type, listener] of this.listeners) this.source.addEventListener(type, listener);
+    }
+    pause() {
+      // One that has failed for good stays so: htmx has replaced it by another one.
+      if (!this.source || this.source.readyState === EventSource.CLOSED) return;
+      this.source.close();
+      this.source = null;
+    }
+    close() {
+      document.removeEventListener("visibilitychange", this.watch);
+      clearTimeout(this.timer);
+      if (this.source) this.source.close();
+    }
+  }
+  htmx.createEventSource = (url) => new Stream(url);
 
   // What a person has opened stays open when the server sends a new state, which does not contain that.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, each) => !(name === "open" && each.tagName === "DETAILS");
@@ -61,7 +109,7 @@
       if (source) source.close();
       log.replaceChildren();
       state.textContent = "";
-      source = new EventSource(choice.dataset.source + "?replica=" + encodeURIComponent(choice.value));
+      source = new Stream(choice.dataset.source + "?replica=" + encodeURIComponent(choice.value));
       source.addEventListener("lines", (event) => { add(event.data); found(); });
       source.addEventListener("end", (event) => { state.textContent = event.data; source.close(); });
       // A new connection sends the last lines again.
