@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 import yaml
 from playwright.sync_api import Page, expect
 
-from helpers.cluster import Cluster
+from helpers.cluster import Cluster, new_token
+from helpers.kubectl import Kubectl
 from helpers.plugin import program
 from helpers.poll import eventually
 from localcluster import ports
+from localcluster.api import Api
 
 HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>\x1b[31m'\"`"
 
@@ -99,6 +101,16 @@ def log_in(page: Page, address: str, token: str) -> None:
     page.goto(address)
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Log in").click()
+
+
+def account(kubectl: Kubectl, api: Api, name: str, namespace: str = "", role: str = "") -> str:
+    """A token of a new service account, which has the role in the namespace if there is one."""
+    kubectl.must("create", "serviceaccount", name)
+    if role:
+        subject = f"--serviceaccount={kubectl.namespace}:{name}"
+        binding = f"{kubectl.namespace}-{name}"
+        kubectl.must("create", "rolebinding", binding, "-n", namespace, f"--clusterrole={role}", subject)
+    return new_token(api, kubectl.namespace, name)
 
 
 # What the browser reports of a page with the status of an error, and htmx of a request that ends with its page.

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from helpers.browser import visitor
-from helpers.cluster import Cluster, new_namespace, new_token
-from helpers.dashboards import dashboard, log_in, origin_of, shared_dashboard
+from helpers.cluster import Cluster, new_namespace
+from helpers.dashboards import account, dashboard, log_in, origin_of, shared_dashboard
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.playground import Trial
@@ -30,10 +30,7 @@ OLD = "The cluster does not answer"
 def editor_token(kubectl: Kubectl, cluster: Cluster, namespace: str, name: str) -> str:
     """A token of a new service account that may edit jobs in the namespace."""
     kubectl.must("apply", "--server-side", "--force-conflicts", "-f", str(RBAC / "user-roles.yaml"))
-    kubectl.must("create", "serviceaccount", name)
-    account, binding = f"--serviceaccount={kubectl.namespace}:{name}", f"{kubectl.namespace}-{name}"
-    kubectl.must("create", "rolebinding", binding, "-n", namespace, "--clusterrole=edit", account)
-    return new_token(cluster.api, kubectl.namespace, name)
+    return account(kubectl, cluster.api, name, namespace, "edit")
 
 
 def hosts_of(port: int, proxy: FaultProxy) -> str:

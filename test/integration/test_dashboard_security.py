@@ -20,9 +20,10 @@ from playwright.sync_api import Browser, Dialog, Page, expect
 
 from bench.usage import peak_resident_bytes
 from helpers.browser import Visitor, visitor
-from helpers.cluster import Cluster, clear_namespace, new_namespace, new_token, set_pod_running
+from helpers.cluster import Cluster, clear_namespace, new_namespace, set_pod_running
 from helpers.dashboards import (
     SharedDashboard,
+    account,
     dashboard,
     expect_heading,
     faults,
@@ -335,16 +336,6 @@ def test_no_page_can_be_framed_by_another_site(guest: Visitor) -> None:
 
 
 # People and their tokens
-
-
-def account(kubectl: Kubectl, api: Api, name: str, namespace: str = "", role: str = "") -> str:
-    """A new service account, with a role in that namespace if there is one; returns a token of it."""
-    kubectl.must("create", "serviceaccount", name)
-    if role:
-        subject = f"--serviceaccount={kubectl.namespace}:{name}"
-        binding = f"{kubectl.namespace}-{name}"
-        kubectl.must("create", "rolebinding", binding, "-n", namespace, f"--clusterrole={role}", subject)
-    return new_token(api, kubectl.namespace, name)
 
 
 def is_shown_as(page: Page, name: str) -> None:
