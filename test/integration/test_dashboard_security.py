@@ -40,7 +40,6 @@ from helpers.manifests import container, master, pod_template
 from helpers.playground import Playground, Trial
 from helpers.poll import eventually
 from helpers.rights import RBAC
-from localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 
