@@ -23,6 +23,7 @@ from helmchart.merge import merged
 from helmchart.readme import render_readme
 from helmchart.tree import Condition, Manifest, Template, Tree
 from helmchart.values import Defaults, render_schema, render_values, values
+from localcluster.kubernetesversions import known_minors
 
 CHART = "manifests/helm/tfjob-controller"
 NAMESPACED = Condition(".Values.watchNamespace")
@@ -185,7 +186,7 @@ def _chart(root: Path) -> str:
         "type": "application",
         "version": metadata["version"],
         "appVersion": metadata["version"],
-        "kubeVersion": ">=1.31.0-0",
+        "kubeVersion": f">={known_minors()[0]}.0-0",
         "keywords": ["kubeflow", "tensorflow", "pytorch", "training", "gang-scheduling"],
     }
     return "# Generated from setup.cfg by `make generate`.\n" + yaml.safe_dump(content, sort_keys=False, width=120)

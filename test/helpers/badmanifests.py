@@ -16,12 +16,17 @@ from tfjob_controller.api.tfjob.validation import BAD_PATTERN
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """`words` is the controller's message, `answers` has the API server's messages, one for each problem."""
+    """`words` is the controller's message, `answers` has the API server's messages, one for each problem.
+
+    Kubernetes compares numbers with their format only since 1.36; `without_formats` are the messages before, if they
+    are others.
+    """
 
     name: str
     manifest: Manifest
     words: str
     answers: tuple[str, ...]
+    without_formats: tuple[str, ...] = ()
 
 
 # The API server adds this message if the schema is violated, because it cannot evaluate the rules then.
@@ -266,6 +271,10 @@ BAD_MANIFESTS = (
             '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.replicaSpecs[1].replicas',
             SKIPPED,
         ),
+        without_formats=(
+            'spec.replicaSpecs[1].replicas: Invalid value: "number": spec.replicaSpecs[1].replicas in body must be of type integer: "number"',
+            SKIPPED,
+        ),
     ),
     Bad(
         "port-zero",
@@ -420,6 +429,9 @@ BAD_MANIFESTS = (
         "spec.ttlSecondsAfterFinished: must be from 0 to 2147483647, is 2147483648",
         (
             '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.ttlSecondsAfterFinished',
+            "spec.ttlSecondsAfterFinished: Invalid value: 2147483648: spec.ttlSecondsAfterFinished in body should be less than or equal to 2147483647",
+        ),
+        without_formats=(
             "spec.ttlSecondsAfterFinished: Invalid value: 2147483648: spec.ttlSecondsAfterFinished in body should be less than or equal to 2147483647",
         ),
     ),

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from helpers.kubernetesversion import STREAMING
+from helpers.kubernetesversion import STREAMING, STREAMING_SINCE
 from helpers.mutation import MutationDetector
 from helpers.poll import eventually
 from helpers.things import Thing
@@ -111,7 +111,7 @@ class InformerContract:
         )
         assert {obj.metadata.name: obj.size for obj in informer.store.list()} == {"new": 3}
 
-    @pytest.mark.kubernetes("1.34", STREAMING)
+    @pytest.mark.kubernetes(STREAMING_SINCE, STREAMING)
     def test_it_lists_by_streaming_and_only_once(
         self, informer: Informer[Thing], collection: Collection, diary: Diary
     ) -> None:

@@ -30,6 +30,10 @@ PODS = 2
 META = ("name", "uid", "generation", "creationTimestamp", "labels", "annotations", "ownerReferences")
 STATUS = ("phase", "startTime", "completionTime", "restarts", "restartCounts", "attempt", "placement")
 
+# For tests that install the recorded 0.1.0.
+RELEASED_CRDS_SINCE = "1.34"
+RELEASED_CRDS = "1.33 refuses the CRD of TrainJobs of release 0.1.0, of which it estimates the cost of a rule higher"
+
 Object = dict[str, Any]
 # Controller and gang scheduler.
 Programs = tuple[Program, Program]

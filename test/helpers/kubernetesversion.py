@@ -21,6 +21,7 @@ from localcluster.kubernetesversions import chosen_minor, default_minor
 MARKER = "kubernetes"
 NOT_APPLICABLE = "not applicable: "
 # Reasons that several tests share.
+STREAMING_SINCE = "1.34"
 STREAMING = "streaming lists (sendInitialEvents) are on by default since then"
 RESTART_RULES = "container-level restart rules are on by default since then"
 
@@ -38,13 +39,18 @@ def running_version() -> Version:
         api.close()
 
 
+def is_older_than(version: str) -> bool:
+    """Reports whether the API server is older than a minor version such as 1.36."""
+    return running_version() < parse_version(version)[:2]
+
+
 def check_marker(item: pytest.Item) -> None:
     """Skips the test if the version that runs is older than a marker's."""
     for marker in item.iter_markers(MARKER):
         since, reason = marker.args
         if parse_version(since)[:2] > parse_version(default_minor())[:2]:
             pytest.fail(f"needs Kubernetes {since}, but the default version is {default_minor()}", pytrace=False)
-        if running_version() < parse_version(since)[:2]:
+        if is_older_than(since):
             runs = ".".join(map(str, running_version()))
             pytest.skip(f"{NOT_APPLICABLE}needs Kubernetes {since}, this is {runs}: {reason}")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from helpers.kubernetesversion import running_version
+from helpers.kubernetesversion import is_older_than
 from localcluster.api import Api, RefusedError
-from localcluster.gotoolchain import parse_version
-from localcluster.kubernetesversions import default_minor
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from tfjob_controller.api.trainjob.types import TRAINJOBS
@@ -24,10 +23,15 @@ _RESOURCES = {
 # The options of kubectl: unknown fields are refused, and nothing is stored.
 _STRICT = {"fieldValidation": "Strict"}
 _DRY_RUN = {**_STRICT, "dryRun": "All"}
+# A value that an error shows: a text, a number or null.
+_VALUE_SHOWN = re.compile(r'(Invalid value: )(?:"(?:[^"\\]|\\.)*"|-?[0-9.]+|null): ')
 
 
 def problems_of_creation(api: Api, namespace: str, manifest: Object) -> tuple[str, ...]:
-    """Returns the server's errors for this object, one sentence for each problem; none if it accepts the object."""
+    """Returns the server's errors for this object, one sentence for each problem; none if it accepts the object.
+
+    Compare them with `comparable` expectations.
+    """
     return _problems(api, "POST", _path(manifest, namespace), manifest, _DRY_RUN)
 
 
@@ -54,17 +58,21 @@ def _problems(api: Api, method: str, path: str, body: Object, query: Object) -> 
         causes = error.body.get("details", {}).get("causes") or ()
         # kubectl prints each of them once in this form.
         found = dict.fromkeys(f"{each.get('field', '')}: {each['message']}" for each in causes)
-        return tuple(map(_in_present_words, found)) or (str(error),)
+        return tuple(map(comparable, found)) or (str(error),)
     return ()
 
 
-def _in_present_words(problem: str) -> str:
-    """Returns a problem in the words of the default version: older ones write the type of an object for its value."""
-    if running_version() >= parse_version(default_minor())[:2]:
-        return problem
-    for shown in ("object", "array"):
-        problem = problem.replace(f'Invalid value: "{shown}": ', "Invalid value: ")
-    return problem.replace('Invalid value: "null": ', "Invalid value: null: ")
+def comparable(text: str) -> str:
+    """Returns an error of the API server, or an expected one, without what an older version writes in another way.
+
+    Since 1.35 it is the error itself. Before, a broken rule shows a type instead of the value, so shown values are left
+    out; before 1.34 keys of lists are shown as Go writes them. The field and our own message always remain.
+    """
+    if is_older_than("1.35"):
+        text = _VALUE_SHOWN.sub(r"\1", text)
+    if is_older_than("1.34"):
+        text = text.replace("map[string]interface {}{", "{")
+    return text
 
 
 def _path(manifest: Object, namespace: str) -> str:

@@ -11,9 +11,10 @@ from helpers.anyspec import specs
 from helpers.badmanifests import BAD_MANIFESTS, Bad
 from helpers.goodmanifests import GOOD_MANIFESTS, Good
 from helpers.kubectl import MANIFESTS, Kubectl, refusal
+from helpers.kubernetesversion import is_older_than
 from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
-from helpers.serverwords import problems_of_change, problems_of_creation
+from helpers.serverwords import comparable, problems_of_change, problems_of_creation
 from helpers.specchanges import CHANGES, Change
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.decode import decode_tfjob
@@ -48,14 +49,16 @@ STATUS = {
 
 @pytest.mark.parametrize("bad", BAD_MANIFESTS, ids=lambda bad: bad.name)
 def test_an_invalid_job_is_refused_with_these_messages(api: Api, crd_namespace: str, bad: Bad) -> None:
-    assert problems_of_creation(api, crd_namespace, bad.manifest) == bad.answers
+    expected = (is_older_than("1.36") and bad.without_formats) or bad.answers
+    assert problems_of_creation(api, crd_namespace, bad.manifest) == tuple(map(comparable, expected))
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_kubectl_says_what_the_server_has_against_a_job(kubectl: Kubectl, count: int) -> None:
     bad = next(each for each in BAD_MANIFESTS if len(each.answers) == count)
     answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
-    assert (answer.code, answer.error.rstrip("\n")) == (1, refusal("TFJob", "example-job", *bad.answers))
+    said = comparable(answer.error.rstrip("\n"))
+    assert (answer.code, said) == (1, comparable(refusal("TFJob", "example-job", *bad.answers)))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -201,14 +204,14 @@ def test_scale_sets_the_workers(running: Kubectl) -> None:
 def test_a_bad_scale_is_refused(kubectl: Kubectl, job: dict[str, Any], replicas: int, problem: str) -> None:
     kubectl.must("create", "-f", "-", manifest=job)
     answer = kubectl.run("scale", "tfjob/example-job", f"--replicas={replicas}")
-    assert answer.error.rstrip("\n") == refusal("TFJob", "example-job", problem)
+    assert comparable(answer.error.rstrip("\n")) == comparable(refusal("TFJob", "example-job", problem))
 
 
 def test_the_chief_is_not_scaled_away(kubectl: Kubectl) -> None:
     kubectl.must("create", "-f", "-", manifest=tfjob(workers(3)))
     answer = kubectl.run("scale", "tfjob/example-job", "--replicas=0")
     problem = "the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief"
-    assert answer.error.rstrip("\n") == refusal("TFJob", "example-job", f"spec: Invalid value: {problem}")
+    assert comparable(answer.error.rstrip("\n")) == refusal("TFJob", "example-job", f"spec: Invalid value: {problem}")
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,28 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.fleet import fleet_kubelet
-from helpers.installation import PODS, Installation, essence, install, is_deliberate, lost, runs_forever
+from helpers.installation import (
+    PODS,
+    RELEASED_CRDS,
+    RELEASED_CRDS_SINCE,
+    Installation,
+    essence,
+    install,
+    is_deliberate,
+    lost,
+    runs_forever,
+)
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from release.records import Release, releases
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(400),
+    pytest.mark.kubernetes(RELEASED_CRDS_SINCE, RELEASED_CRDS),
+]
 
 # Jobs that are created after the upgrade.
 NEW_TFJOB, NEW_GANG, NEW_TRAINJOB, NEW_ELASTIC = "new-tfjob", "new-gang", "new-trainjob", "new-elastic"

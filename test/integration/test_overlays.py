@@ -30,7 +30,7 @@ from helpers.renderings import (
     selects,
     template_of,
 )
-from localcluster import images
+from localcluster import binaries, images
 from localcluster.api import Api
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import (
@@ -126,9 +126,15 @@ def test_what_was_applied_by_the_client_can_be_upgraded_by_the_server(
     assert (answer.code, answer.error) == (0, "")
 
 
+def of_this_kubernetes(image: str) -> str:
+    """Returns the image in the version of the cluster, which an administrator sets for kube-scheduler."""
+    return image.replace(binaries.PROGRAMS["kube-scheduler"].version, binaries.kubernetes_version())
+
+
 def test_nodes_that_were_given_the_images_need_no_registry(deployments: list[Object]) -> None:
     for container in itertools.chain.from_iterable(map(containers_of, deployments)):
-        assert container["image"] in images.tagged(images.plain(container["image"]))
+        image = of_this_kubernetes(container["image"])
+        assert image in images.tagged(images.plain(image))
         assert container["imagePullPolicy"] == "IfNotPresent"
 
 

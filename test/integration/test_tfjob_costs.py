@@ -16,10 +16,11 @@ from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
+from helpers.sentrequests import requests
 from helpers.timing import shortest
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
-from localcluster.faultproxy import FaultProxy, Reply, Seen
+from localcluster.faultproxy import FaultProxy, Reply
 from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
@@ -40,12 +41,6 @@ def proxy(control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet) -> Ite
 @pytest.fixture
 def jobs(api: Api, namespace: str) -> Jobs:
     return Jobs(api, namespace)
-
-
-def requests(seen: list[Seen]) -> list[str]:
-    """Those for jobs and their children; lists and watches, the version and events are apart."""
-    apart = ("watch=1", "/version", "/events")
-    return [f"{each.method} {each.path}" for each in seen if not any(part in each.path for part in apart)]
 
 
 def syncs(manager: Manager) -> float:

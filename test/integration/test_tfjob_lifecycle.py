@@ -17,10 +17,11 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.poll import eventually
+from helpers.sentrequests import requests
 from helpers.timing import shortest
 from localcluster.api import Api
 from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
-from localcluster.faultproxy import FaultProxy, Seen
+from localcluster.faultproxy import FaultProxy
 from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
@@ -46,12 +47,6 @@ def template(seconds: float, exit_code: int = 0, message: str = "", **pod_spec: 
 def example_job(**spec: Any) -> dict[str, Any]:
     """The tutorial's: 1 MASTER, 1 WORKER, 2 PS with the default server. All run until the test ends them."""
     return tfjob(master(), workers(1), parameter_servers(2), **spec)
-
-
-def written(seen: list[Seen]) -> list[str]:
-    """What was sent for jobs and their children: neither watches nor the version nor events."""
-    apart = ("watch=1", "/version", "/events")
-    return [f"{each.method} {each.path}" for each in seen if not any(part in each.path for part in apart)]
 
 
 def syncs_of(manager: Manager) -> float:
@@ -118,11 +113,11 @@ def test_a_job_takes_no_more_requests_than_two_for_each_replica_and_six(
             names = (f"job-{number}" for number in itertools.count())
 
             def cost() -> int:
-                before, name = len(written(proxy.seen)), next(names)
+                before, name = len(requests(proxy.seen)), next(names)
                 roles = master(template=template(5.0)), workers(replicas - 1, template=template(0.5))
                 jobs.submit(tfjob(*roles, name=name))
                 jobs.await_phase("Done", name)
-                return len(written(proxy.seen)) - before
+                return len(requests(proxy.seen)) - before
 
             # Where a machine is busy, replicas come up one by one, and how many are ready is written in between.
             assert shortest(cost, 2 * replicas + 7) <= 2 * replicas + 6
@@ -138,7 +133,7 @@ def test_a_finished_job_costs_no_request_also_for_the_next_controller(
         with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
             eventually(lambda: syncs_of(manager) > 0)
             await_rest(manager, tfjobs=[jobs.get()])
-        assert written(proxy.seen) == []
+        assert requests(proxy.seen) == []
 
 
 def test_a_chief_that_fails_ends_the_job_with_its_message(

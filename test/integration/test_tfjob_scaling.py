@@ -21,6 +21,7 @@ from helpers.manifests import master, parameter_servers, workers
 from helpers.playedgang import GangOf
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, condition
 from helpers.poll import eventually
+from helpers.serverwords import comparable
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 
@@ -126,7 +127,7 @@ def test_kubectl_scale_adds_and_takes_workers_while_nobody_else_notices(trial: T
 def test_kubectl_scale_beyond_the_bounds_is_refused_with_the_remedy(trial: Trial, administrator: Kubectl) -> None:
     trial.submit(master(), workers(2), autoscaling=BOUNDS)
     answer = kubectl_of(trial, administrator).run("scale", f"tfjob/{trial.name}", "--replicas=9")
-    assert answer.error.rstrip("\n") == (
+    assert comparable(answer.error.rstrip("\n")) == (
         f'The TFJob "{trial.name}" is invalid: spec: Invalid value: the workers (workerReplicas, or else replicas of '
         "WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling"
     )

@@ -15,11 +15,12 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
+from helpers.sentrequests import requests
 from helpers.trainjobs import step_of
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
-from localcluster.faultproxy import FaultProxy, Seen
+from localcluster.faultproxy import FaultProxy
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.programs.manager import Manager
 
@@ -39,12 +40,6 @@ def proxy(control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet) -> Ite
 @pytest.fixture
 def jobs(api: Api, namespace: str) -> Jobs:
     return Jobs(api, namespace, TRAINJOBS)
-
-
-def requests(seen: list[Seen]) -> list[str]:
-    """Those for jobs and their children; lists and watches, the version and events are apart."""
-    apart = ("watch=1", "/version", "/events")
-    return [f"{each.method} {each.path}" for each in seen if not any(part in each.path for part in apart)]
 
 
 def syncs(manager: Manager) -> float:

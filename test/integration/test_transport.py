@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace, new_service_account, write_kubeconfig
-from helpers.kubernetesversion import STREAMING
+from helpers.kubernetesversion import STREAMING, STREAMING_SINCE
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
@@ -185,7 +185,7 @@ def _refusal(parcels: Parcels, namespace: str) -> ApiError:
 
 
 class TestStreams:
-    @pytest.mark.kubernetes("1.34", STREAMING)
+    @pytest.mark.kubernetes(STREAMING_SINCE, STREAMING)
     def test_a_streaming_list_ends_with_its_bookmark_and_is_followed_by_changes(
         self, requester: Transport, parcels: Parcels, namespace: str
     ) -> None:

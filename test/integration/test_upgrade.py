@@ -12,6 +12,8 @@ from helpers.controller import Jobs
 from helpers.fleet import fleet_kubelet
 from helpers.installation import (
     PODS,
+    RELEASED_CRDS,
+    RELEASED_CRDS_SINCE,
     Installation,
     Object,
     essence,
@@ -26,7 +28,11 @@ from localcluster.api import Api
 from release.records import Release, releases
 from tfjob_controller.trainer.naming import runtime_id_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(400),
+    pytest.mark.kubernetes(RELEASED_CRDS_SINCE, RELEASED_CRDS),
+]
 
 LAST = releases()[-1]
 

@@ -50,7 +50,9 @@ def to_html(line: str) -> str:
 def _span(text: str, style: _Style) -> str:
     if not text:
         return ""
-    shown = str(escape("".join(each if each.isprintable() or each == "\t" else one_line(each) for each in text)))
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() or each == "\t" else one_line(each) for each in text)
+    shown = str(escape(text))
     return f'<span class="{style.classes}">{shown}</span>' if style.classes else shown
 
 

@@ -21,8 +21,9 @@ DataT = TypeVar("DataT", bytes, bytes | msgspec.Raw)
 
 # A pod template has about 20. Functions that walk through one need up to three of a thousand stack frames per level.
 MAX_LEVELS = 200
-# A truncated text must still be recognized as too deep.
-_KEPT_LEVELS = MAX_LEVELS + 2
+# What is too deep must still be recognized as such once it is truncated, also within a list, which adds two levels to
+# its objects, or within an event of a watch, which adds one.
+_KEPT_LEVELS = MAX_LEVELS + 3
 # Possessive, and the last quote may be missing, so that no input makes it backtrack.
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{\]}]', re.DOTALL)
 _OPEN = b"[{"

@@ -87,6 +87,9 @@ def test_a_list_and_a_watch_go_on_over_an_object_that_is_nested_too_deep(where: 
     event = codec.decode_watch_event(b'{"type":"ADDED","object":%s}' % deep)
     assert decode(event.object).metadata == ObjectMeta("deep", "x", resource_version="7")
     assert decode(deep).metadata.namespace == "x"
+    # What surrounds the object counts as levels when the whole response is cut.
+    found = [decode_tfjob(each).invalid for each in (page.items[0], event.object, deep)]
+    assert found == [f"nested more than {MAX_LEVELS} levels deep"] * 3
 
 
 def test_a_servers_refusal_may_be_nested_too_deep() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from localcluster import cli, kubernetesversions
 from localcluster.errors import LocalClusterError
 from localcluster.kubernetesversions import chosen_minor, default_minor, known_minors, minor_of, module_folder
+
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def test_without_a_choice_the_default_version_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,6 +38,14 @@ def test_another_choice_is_one_line_that_names_the_versions(
         chosen_minor()
     assert cli.main(["up"]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: KUBERNETES={text}: ")
+
+
+def test_what_installs_the_operator_asks_for_the_oldest_version_that_tests_can_run_on() -> None:
+    oldest = known_minors()[0]
+    for page in ("README.md", "docs/install.md", "docs/production.md"):
+        assert f"Kubernetes {oldest} or later" in (REPOSITORY / page).read_text(), page
+    chart = yaml.safe_load((REPOSITORY / "manifests" / "helm" / "tfjob-controller" / "Chart.yaml").read_text())
+    assert chart["kubeVersion"] == f">={oldest}.0-0"
 
 
 def test_the_known_versions_are_ordered_and_end_with_the_default() -> None:

@@ -2,6 +2,10 @@
 // What htmx does not do: says when the connection is lost, pauses a page that is hidden, and shows logs and charts.
 (() => {
   const MAX_LINES = 10000;
+  // How long lines of a log are gathered. After lines that took long to show it is longer, so that a log that is printed
+  // faster than it can be shown leaves the browser most of its time.
+  const GATHER_MS = 100;
+  const GATHER_PER_COST = 3;
   const banner = () => document.getElementById("connection");
   const LOST = "The connection to the dashboard is lost. It is opened again as soon as possible.";
   const OLD = "The cluster does not answer. What is shown may be out of date.";
@@ -85,6 +89,9 @@
     const follow = document.getElementById("log-follow");
     const state = document.getElementById("log-state");
     let source = null;
+    let waiting = [];
+    let timer = null;
+    let cost = 0;
 
     const mark = (line) => {
       const text = search.value.toLowerCase();
@@ -92,28 +99,43 @@
       line.classList.toggle("hit", hit);
       line.classList.toggle("away", text !== "" && !hit);
     };
-    const add = (html) => {
+    const show = () => {
+      const begin = performance.now();
       const lines = document.createDocumentFragment();
-      for (const each of html.split("\n")) {
+      for (const each of waiting) {
         const line = document.createElement("div");
         // The server has escaped the line; only its own spans with classes remain, and no script may run (CSP).
         line.innerHTML = each;
         mark(line);
         lines.append(line);
       }
+      if (waiting.length >= MAX_LINES) log.replaceChildren();
+      while (log.childElementCount + waiting.length > MAX_LINES) log.firstElementChild.remove();
       log.append(lines);
-      while (log.childElementCount > MAX_LINES) log.firstElementChild.remove();
+      waiting = [];
+      timer = null;
       if (follow.checked) log.scrollTop = log.scrollHeight;
+      cost = performance.now() - begin;
+    };
+    // Lines that would be removed before anybody has seen them are not shown at all.
+    const add = (html) => {
+      waiting.push(...html.split("\n"));
+      if (waiting.length > MAX_LINES) waiting = waiting.slice(-MAX_LINES);
+      timer ??= setTimeout(show, Math.max(GATHER_MS, GATHER_PER_COST * cost));
+    };
+    const clear = () => {
+      waiting = [];
+      log.replaceChildren();
     };
     const open = () => {
       if (source) source.close();
-      log.replaceChildren();
+      clear();
       state.textContent = "";
       source = new Stream(choice.dataset.source + "?replica=" + encodeURIComponent(choice.value));
       source.addEventListener("lines", (event) => { add(event.data); found(); });
       source.addEventListener("end", (event) => { state.textContent = event.data; source.close(); });
       // A new connection sends the last lines again.
-      source.addEventListener("open", () => { log.replaceChildren(); found(); });
+      source.addEventListener("open", () => { clear(); found(); });
       source.addEventListener("error", lost);
     };
     choice.addEventListener("change", open);
