@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import urllib3
 import yaml
@@ -38,6 +39,8 @@ OVERLAY = "manifests/overlays/gang-scheduling"
 _SYSTEM = "tfjob-system"
 _IMAGES = (images.BASE, images.CONTROLLER, images.KUBE_SCHEDULER)
 _DEPLOYMENTS = ("tfjob-controller", "gang-scheduler")
+# Two replicas each.
+_TARGETS = 4
 _READY_SECONDS, _POLL_SECONDS = 120, 1.0
 
 
@@ -98,11 +101,13 @@ def _fill(plane: ControlPlane, screen: Screen) -> str:
     system.run("apply", "-f", str(ROOT / COMPONENT / "prometheus" / "rbac.yaml"))
     for name in _DEPLOYMENTS:
         system.run("rollout", "status", f"deployment/{name}", "--timeout=50s")
+    url = _await_ready(api)
+    _await_targets(url)
     created = list(jobs())
     screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
     for each in created:
         api.create(RESOURCE_PATHS[each["kind"]], each)
-    return _await_ready(api)
+    return url
 
 
 def _await_ready(api: Api) -> str:
@@ -116,6 +121,24 @@ def _await_ready(api: Api) -> str:
     raise DemoError(
         f"Prometheus was not ready within {_READY_SECONDS} s: kubectl -n monitoring describe pod prometheus"
     )
+
+
+def _await_targets(url: str) -> None:
+    """Waits until all replicas are scraped, so that no event of a job is missed. Raises `DemoError`."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        if len(_asked(url, "up == 1")) == _TARGETS:
+            return
+        time.sleep(_POLL_SECONDS)
+    raise DemoError(f"not all {_TARGETS} replicas were scraped within {_READY_SECONDS} s: curl -s {url}/api/v1/targets")
+
+
+def _asked(url: str, query: str) -> list[dict[str, Any]]:
+    """Returns the series that a query selects."""
+    fields = {"query": query}
+    answer = urllib3.request("GET", f"{url}/api/v1/query", fields=fields, timeout=30.0, retries=False)
+    found: list[dict[str, Any]] = answer.json()["data"]["result"]
+    return found
 
 
 def _say_what_to_do(url: str, screen: Screen) -> None:
@@ -139,12 +162,10 @@ def _draw(url: str, folder: Path, seconds: int, screen: Screen) -> None:
 
 def _await_history(url: str, seconds: int, screen: Screen) -> None:
     screen.step(f"Prometheus observes the jobs for {seconds} s")
-    query = {"query": f"count_over_time(up[{2 * seconds}s])"}
     scrapes = seconds / float(pod.INTERVAL.removesuffix("s"))
     deadline = time.monotonic() + 2 * seconds + _READY_SECONDS
     while time.monotonic() < deadline:
-        answer = urllib3.request("GET", f"{url}/api/v1/query", fields=query, timeout=30.0, retries=False).json()
-        counts = [int(each["value"][1]) for each in answer["data"]["result"]]
+        counts = [int(each["value"][1]) for each in _asked(url, f"count_over_time(up[{2 * seconds}s])")]
         if counts and max(counts) >= scrapes:
             return
         time.sleep(_POLL_SECONDS)

@@ -7,6 +7,7 @@ does. A panel without series is drawn as one that has no data, so that a broken 
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ _LEGEND = re.compile(r"\{\{(\w+)\}\}")
 # More lines than this make a legend that covers its panel.
 _SHOWN_LEGENDS = 8
 _POINTS = 150
+# As Grafana's unit `short` has them.
+_LARGE = ((1e9, "Bil"), (1e6, "Mil"), (1e3, "K"))
 _TIMEOUT_SECONDS = 30.0
 # With what Grafana puts in: four scrapes at least, and all namespaces.
 _RATE_SECONDS = 60
@@ -50,26 +53,27 @@ class Line:
 
 def draw_all(url: str, dashboards: Sequence[Path], folder: Path, seconds: int) -> list[Path]:
     """Draws the last `seconds` of each dashboard's JSON; returns the pictures. Raises LocalClusterError."""
-    ask = _asker(url, seconds)
+    end = time.time()
+    ask = _asker(url, end, seconds)
     written = []
     for path in dashboards:
         dashboard = json.loads(path.read_text(encoding="utf-8"))
         written.append(folder / f"grafana-{dashboard['uid']}.png")
-        figure = draw(dashboard, ask)
+        figure = draw(dashboard, ask, (end - seconds, end))
         figure.savefig(written[-1], dpi=80, metadata={"Software": None})
     return written
 
 
-def draw(dashboard: Mapping[str, Any], ask: Ask) -> Figure:
-    """Returns the dashboard as a figure."""
+def draw(dashboard: Mapping[str, Any], ask: Ask, times: tuple[float, float]) -> Figure:
+    """Returns the dashboard as a figure, from one Unix time to another one."""
     panels = dashboard["panels"]
     height = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in panels)
     figure = Figure(figsize=(_COLUMNS * _COLUMN, height * _LINE))
     figure.suptitle(dashboard["title"], x=0.01, y=0.995, ha="left", fontsize=13, weight="bold")
-    margins = {"left": 0.05, "right": 0.99, "top": 1 - 0.9 / figure.get_figheight(), "bottom": 0.3 / height}
+    margins = {"left": 0.05, "right": 0.99, "top": 1 - 0.3 / figure.get_figheight(), "bottom": 0.3 / height}
     grid = figure.add_gridspec(height, _COLUMNS, **margins, hspace=0, wspace=0)
     for panel in panels:
-        _draw_panel(figure, grid, panel, ask)
+        _draw_panel(figure, grid, panel, ask, times)
     return figure
 
 
@@ -87,7 +91,7 @@ def _legend(template: str, labels: Mapping[str, str]) -> str:
     return _LEGEND.sub(lambda found: labels.get(found[1], ""), template).strip()
 
 
-def _draw_panel(figure: Figure, grid: GridSpec, panel: Mapping[str, Any], ask: Ask) -> None:
+def _draw_panel(figure: Figure, grid: GridSpec, panel: Mapping[str, Any], ask: Ask, times: tuple[float, float]) -> None:
     place = panel["gridPos"]
     if panel["type"] == "row":
         axes = figure.add_subplot(grid[place["y"], :])
@@ -98,7 +102,9 @@ def _draw_panel(figure: Figure, grid: GridSpec, panel: Mapping[str, Any], ask: A
     top, bottom = place["y"] + 1, place["y"] + place["h"] - 1
     axes = figure.add_subplot(grid[top:bottom, place["x"] + (place["x"] > 0) : place["x"] + place["w"]])
     axes.set_title(panel["title"], fontsize=9, loc="left")
-    lines = list(lines_of(panel, ask))
+    axes.set_xlim(times)
+    # A quantile of nothing is NaN, which Grafana shows as a gap.
+    lines = [line for line in lines_of(panel, ask) if not all(map(math.isnan, line.values))]
     for line in lines:
         axes.plot(line.times, line.values, label=line.legend, linewidth=1.2)
     _dress(axes, panel["fieldConfig"]["defaults"]["unit"], len(lines))
@@ -128,13 +134,12 @@ def formatted(value: float, unit: str) -> str:
     if unit == SECONDS:
         return f"{value * 1000:.3g} ms" if 0 < value < 1 else f"{value:.3g} s"
     if unit == BYTES:
-        return f"{value / 2**20:.4g} MiB"
-    text = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+        return f"{value / 2**20:.3g} MiB"
+    text = next((f"{value / size:.3g} {name}" for size, name in _LARGE if value >= size), f"{value:.3g}")
     return f"{text}/s" if unit == PER_SECOND else text
 
 
-def _asker(url: str, seconds: int) -> Ask:
-    end = time.time()
+def _asker(url: str, end: float, seconds: int) -> Ask:
     fields = {"start": f"{end - seconds:.0f}", "end": f"{end:.0f}", "step": f"{max(seconds // _POINTS, 1)}"}
 
     def ask(expr: str) -> list[Object]:

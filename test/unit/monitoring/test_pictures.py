@@ -27,8 +27,9 @@ def two_series(_: str) -> list[Object]:
 @pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS.keys())
 def test_every_panel_is_drawn_and_without_series_says_so(dashboard: Object) -> None:
     titles = [panel["title"] for panel in dashboard["panels"]]
-    for ask, words in ((two_series, set()), (lambda _: [], {"no data"})):
-        figure = draw(dashboard, ask)
+    nothing: list[Object] = [{"metric": {}, "values": [[100, "NaN"]]}]
+    for ask, words in ((two_series, set()), (lambda _: [], {"no data"}), (lambda _: nothing, {"no data"})):
+        figure = draw(dashboard, ask, (0, 200))
         drawn = [axes.get_title(loc="left") or axes.texts[0].get_text() for axes in figure.axes]
         assert drawn == titles
         texts = {text.get_text() for axes in figure.axes for text in axes.texts if axes.get_title(loc="left")}
@@ -56,7 +57,7 @@ def test_grafana_s_variables_are_replaced_and_legends_filled_in() -> None:
         (0, SECONDS, "0 s"),
         (12, SECONDS, "12 s"),
         (3 << 20, BYTES, "3 MiB"),
-        (1500, COUNT, "1,500"),
+        (1500, COUNT, "1.5 K"),
         (0.5, PER_SECOND, "0.5/s"),
     ],
 )
