@@ -153,6 +153,14 @@ demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the das
 screenshots: $(READY) ## Take the pictures of docs/dashboard.md, from that demo in a real browser
 	@$(PY) -m demo.screenshots
 
+.PHONY: demo-monitoring
+demo-monitoring: $(LOCAL) ## Prometheus on two nodes, which discovers the shipped Deployments and evaluates the alerts; the cluster stays
+	@$(PY) -m demo.monitoring
+
+.PHONY: pictures
+pictures: $(READY) ## Draw the panels of the Grafana dashboards, from ten minutes of that demo, for docs/monitoring.md
+	@$(PY) -m demo.monitoring --pictures docs/img
+
 .PHONY: demo-transformers
 demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the progress, remaining time and loss that it reports
 	@$(PY) -m demo.transformers $(if $(KEEP),--keep)

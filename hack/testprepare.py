@@ -14,23 +14,26 @@ from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
 
 _TOOLS = ("kubectl", "dockerfilelint", "helm")
+# Of tests that are marked `long`.
+_TOOLS_OF_ALL = ("prometheus",)
 
 
 def main(wanted: list[str]) -> None:
     if stack.existing_kubeconfig() is not None:
         return
     check_platform()
+    tools = _TOOLS + (_TOOLS_OF_ALL if os.environ.get("ALL") else ())
     if "nodes" in wanted and os.geteuid() == 0:
         from localcluster import images, nodes
 
         own = (images.CONTROLLER, images.INITIALIZER)
         # Of these two only the last layer changes with each change of the source: nodes start with those below it.
         stable = [parent for image in own if (parent := images.RECIPES[image].parent)]
-        nodes.prepare([*images.FRAMEWORKS, images.KUBE_SCHEDULER, *stable], to_stderr, tools=_TOOLS)
+        nodes.prepare([*images.FRAMEWORKS, images.KUBE_SCHEDULER, *stable], to_stderr, tools=tools)
         for image in own:
             images.ensure(image, to_stderr)
         kubeflowsdk.kubeflow_sdk_python()
-    binaries.ensure_all([*binaries.CONTROL_PLANE, *_TOOLS], to_stderr)
+    binaries.ensure_all([*binaries.CONTROL_PLANE, *tools], to_stderr)
     prometheus.ensure(to_stderr)
     foreigncrds.prepare(to_stderr)
     kubeflowtrainer.kubeflow_module()

@@ -30,7 +30,7 @@ from tfjob_controller.kubectl.cli import main as kubectl_tfjob
 
 NAME = "demo-dashboard"
 NAMESPACE = "default"
-_NAMESPACED = {
+RESOURCE_PATHS = {
     kind: f"/apis/kubeflow.org/{version}/namespaces/{NAMESPACE}/{kind.lower()}s"
     for kind, version in (("TFJob", "v1alpha1"), ("TrainJob", "v2alpha1"))
 }
@@ -87,7 +87,7 @@ def _fill(plane: ControlPlane, screen: Screen) -> None:
     created = list(jobs())
     screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
     for each in created:
-        api.create(_NAMESPACED[each["kind"]], each)
+        api.create(RESOURCE_PATHS[each["kind"]], each)
 
 
 if __name__ == "__main__":

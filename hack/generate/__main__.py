@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from generate import kinds, kubernetesversions, samples
+from generate import kinds, kubernetesversions, pythonversions, samples
 from generate.crd import CustomKind, render_crd
 from generate.interop import render_interop
 from generate.kubeflowcases import render_kubeflow_cases
@@ -43,7 +43,7 @@ def generated(root: Path) -> dict[Path, str]:
     pages = {name: render() for name, render in PAGES.items()} | dict(component.files())
     # The chart is made of the other manifests, in their newest form.
     pages |= chart.files(ROOT, pages)
-    others = samples.generate(root) | kubernetesversions.generate(root)
+    others = samples.generate(root) | kubernetesversions.generate(root) | pythonversions.generate(root)
     return {Path(name): text for name, text in pages.items()} | others
 
 

@@ -63,6 +63,7 @@ _ETCD = "go.etcd.io/etcd/server/v3"
 _CONTROLLER_TOOLS = "sigs.k8s.io/controller-tools"
 _HELM = "helm.sh/helm/v4"
 _KWOK = "sigs.k8s.io/kwok"
+_PROMETHEUS = "github.com/prometheus/prometheus"
 _RUNC = "github.com/opencontainers/runc"
 
 PROGRAMS = {
@@ -89,6 +90,14 @@ PROGRAMS = {
         Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),
         Program("kwok", "kwok", f"{_KWOK}/cmd/kwok", _KWOK),
         Program("kueue", "kueue", f"{KUEUE}/cmd/kueue", KUEUE),
+        # Of its service discoveries only that of Kubernetes, without the clients of all clouds.
+        Program(
+            "prometheus",
+            "prometheus",
+            f"{_PROMETHEUS}/cmd/prometheus",
+            _PROMETHEUS,
+            tags="remove_all_sd,enable_kubernetes_sd",
+        ),
     )
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

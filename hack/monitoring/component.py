@@ -9,7 +9,7 @@ from monitoring import runbooks
 from monitoring.dashboards import DASHBOARDS
 from monitoring.panel import render_dashboard
 from monitoring.rules import render_prometheus_rule, render_rules
-from monitoring.scrape import RULES_FILE, render_pod_monitors, render_prometheus
+from monitoring.scrape import RULES_FILE, render_pod_monitors, render_prometheus, render_rights
 from monitoring.text import LABELS, to_yaml
 
 COMPONENT = "manifests/components/monitoring"
@@ -25,6 +25,7 @@ def files() -> Mapping[str, str]:
         "podmonitor.yaml": render_pod_monitors(),
         "prometheusrule.yaml": render_prometheus_rule(),
         "prometheus/prometheus.yaml": render_prometheus(),
+        "prometheus/rbac.yaml": render_rights(),
         f"prometheus/{RULES_FILE}": render_rules(),
         **{f"dashboards/{each.uid}.json": render_dashboard(each) for each in DASHBOARDS},
     }

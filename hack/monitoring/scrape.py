@@ -18,6 +18,8 @@ _INTERVAL, _TIMEOUT = "30s", "10s"
 # Where the overlays put both programs.
 _NAMESPACE = "tfjob-system"
 RULES_FILE = "rules.yaml"
+# Whom the right to discover pods is given to; the docs say where to change it.
+PROMETHEUS, PROMETHEUS_NAMESPACE = "prometheus", "monitoring"
 
 
 def render_pod_monitors() -> str:
@@ -60,6 +62,26 @@ def render_prometheus() -> str:
         ],
     }
     return to_yaml(_SOURCE, config)
+
+
+def render_rights() -> str:
+    """The right to discover the programs' pods, for the ServiceAccount of a Prometheus without the operator."""
+    group = "rbac.authorization.k8s.io"
+    metadata = {"name": "tfjob-controller-discovery", "namespace": _NAMESPACE, "labels": LABELS}
+    role = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Role",
+        "metadata": metadata,
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}],
+    }
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": metadata["name"]},
+        "subjects": [{"kind": "ServiceAccount", "name": PROMETHEUS, "namespace": PROMETHEUS_NAMESPACE}],
+    }
+    return to_yaml(_SOURCE, role, binding)
 
 
 def _relabelings() -> list[dict[str, Any]]:

@@ -7,10 +7,12 @@ install` compiles nothing. The wheels are not downloaded, and nothing is run: th
 from __future__ import annotations
 
 import configparser
+import itertools
 import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,7 @@ _MISSING = re.compile(r"(?:Wheels are required for|found wheels for) `([A-Za-z0-
 # A local folder of wheels would answer for the index, with what was built on this machine.
 _LOCAL_WHEELS = ("PIP_FIND_LINKS", "UV_FIND_LINKS")
 _TIMEOUT_SECONDS = 300
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,17 @@ def requirements(setup: Path, extra: str = BASE) -> list[str]:
 
 
 def resolve_all(setup: Path, platforms: Sequence[str], pythons: Sequence[str]) -> Iterator[Outcome]:
-    """Yields one outcome for each platform (a key of PLATFORMS), Python and extra. Asks the package index."""
-    for platform in platforms:
-        for python in pythons:
-            for extra in EXTRAS:
-                yield Outcome(platform, python, extra, resolve(requirements(setup, extra), PLATFORMS[platform], python))
+    """Yields an outcome per platform (a key of PLATFORMS), Python and extra, in this order; asks the package index.
+
+    Some run at a time, since each mostly waits for the index.
+    """
+
+    def outcome(cell: tuple[str, str, str]) -> Outcome:
+        platform, python, extra = cell
+        return Outcome(platform, python, extra, resolve(requirements(setup, extra), PLATFORMS[platform], python))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(outcome, itertools.product(platforms, pythons, EXTRAS))
 
 
 def resolve(wanted: Sequence[str], triple: str, python: str) -> str:

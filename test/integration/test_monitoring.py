@@ -7,12 +7,11 @@ Prometheus lacks: it gets the targets that the discovery would find for the Depl
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,11 @@ from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, 
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
 from helpers.gangscheduler import extender_url, hold_lease, running_gang_scheduler
-from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.kubectl import Kubectl
+from helpers.monitoringqueries import ALL, FILES, await_every_panel, await_every_series
 from helpers.playground import job_name_of
 from helpers.poll import eventually
-from helpers.prometheusserver import Prometheus, QueryError, discovered, running_prometheus
+from helpers.prometheusserver import Prometheus, discovered, running_prometheus
 from helpers.prometheustools import tools
 from helpers.renderings import named, render_overlay
 from helpers.trainmanifests import trainjob
@@ -36,13 +36,11 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet, make_node
 from localcluster.gangscheduler import GangScheduler
 from localcluster.podstatus import Outcome
-from monitoring.dashboards import DASHBOARDS
 from monitoring.rules import ALERTS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 
-FILES = MANIFESTS / "components" / "monitoring"
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 NODES = ("watched-a", "watched-b")
 LEASE = "gang-scheduler"
@@ -53,44 +51,7 @@ PROGRAMS = 3
 # No job prints metrics here, and nothing is reserved once all of a gang is bound.
 MAY_BE_EMPTY = {"tfjob_training_metric_jobs", "gang_reserved_amount"}
 
-
-_SELECTOR = re.compile(r"([a-z_]+)\{([^}]*)\}")
-_GROUPED = re.compile(r"\bby \(([^)]*)\)")
-_LEGEND = re.compile(r"\{\{(\w+)\}\}")
-_CODE = re.compile(r',? *code[=!]~?"[^"]*"')
-
 Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One that somebody relies on; `where` says who."""
-
-    where: str
-    expr: str
-    legend: str = ""
-
-    @property
-    def asked(self) -> str:
-        """With what Grafana puts in."""
-        return self.expr.replace("$__rate_interval", "1m").replace("$namespace", ".*")
-
-    @property
-    def selectors(self) -> list[tuple[str, str]]:
-        """Each series' name, and its selector. No healthy server gives certain codes, so those are not asked for."""
-        found = _SELECTOR.findall(self.asked)
-        return [(name, f"{name}{{{_CODE.sub('', matchers)}}}") for name, matchers in found]
-
-
-OF_ALERTS = [Query(each.name, expr) for each in ALERTS for expr in each.exprs]
-OF_RUNBOOKS = [Query(f"{each.name}: {asks}", expr) for each in ALERTS for asks, expr in each.queries]
-OF_PANELS = [
-    Query(f"{board.title}: {panel['title']}", target["expr"], target["legendFormat"])
-    for board in DASHBOARDS
-    for panel in json.loads((FILES / "dashboards" / f"{board.uid}.json").read_text())["panels"]
-    for target in panel.get("targets", ())
-]
-ALL = [*OF_ALERTS, *OF_RUNBOOKS, *OF_PANELS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,58 +230,11 @@ def test_every_alert_is_evaluated_and_none_fires_where_all_is_well(watched: Watc
 
 def test_every_query_is_valid_and_every_series_that_it_names_exists(watched: Watched) -> None:
     assert len(ALL) > 100
-    _await_none(lambda: [(query.where, fault) for query in ALL for fault in _faults(watched.prometheus, query)])
-
-
-def _await_none(faults: Callable[[], Sequence[tuple[str, str]]]) -> None:
-    """A program that a busy machine lets answer too late is gone for Prometheus until it is scraped again."""
-    found: list[tuple[str, str]] = []
-
-    def are_none() -> bool:
-        found[:] = faults()
-        return not found
-
-    try:
-        eventually(are_none, period=1.0)
-    except AssertionError:
-        raise AssertionError(found) from None
-
-
-def _faults(prometheus: Prometheus, query: Query) -> Iterator[str]:
-    try:
-        prometheus.query(query.asked)
-    except QueryError as error:
-        yield str(error)
-        return
-    series = [(name, selector, prometheus.series(selector)) for name, selector in query.selectors]
-    if not series:
-        yield "it names no series"
-    yield from (f"nothing is {selector}" for name, selector, found in series if not found and name not in MAY_BE_EMPTY)
-    there = {label for _, _, found in series for each in found for label in each} | {"le"}
-    if all(found for _, _, found in series):
-        yield from (f"nothing has the label {label}" for label in sorted(_grouped_by(query) - there))
-
-
-def _grouped_by(query: Query) -> set[str]:
-    return {label.strip() for labels in _GROUPED.findall(query.asked) for label in labels.split(",")}
+    await_every_series(watched.prometheus, MAY_BE_EMPTY)
 
 
 def test_every_panel_shows_something_with_the_labels_of_its_legend(watched: Watched) -> None:
-    _await_none(
-        lambda: [(query.where, fault) for query in OF_PANELS for fault in _panel_faults(watched.prometheus, query)]
-    )
-
-
-def _panel_faults(prometheus: Prometheus, query: Query) -> Iterable[str]:
-    found = prometheus.query(query.asked)
-    if not found and not query.asked.endswith("> 0") and MAY_BE_EMPTY.isdisjoint(dict(query.selectors)):
-        return [f"no data: {query.asked}"]
-    labels = set(_LEGEND.findall(query.legend))
-    return [
-        f"{sorted(labels)} of the legend: only {each['metric']}"
-        for each in found
-        if not labels <= each["metric"].keys()
-    ]
+    await_every_panel(watched.prometheus, MAY_BE_EMPTY)
 
 
 def test_a_gang_that_waits_for_another_is_shown_as_one_that_does_not_fit(watched: Watched) -> None:

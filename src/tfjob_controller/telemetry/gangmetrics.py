@@ -22,9 +22,11 @@ _FILTER_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.
 _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 # Directions by value of `gangscheduler.status.writer.StatusChange`.
 _DIRECTIONS = {"shrink_requested": "shrink", "grow_requested": "grow"}
-# Series that start with 0, so that an alert notices the first increase too: status writes that repair a gang, and all
-# results that `gangscheduler.binding.binder.ObserveBinding` names.
-_REPAIRS = ("reassigned", "requeued", "failed")
+# Series that start with 0, so that `increase` notices the first one too: all changes of
+# `gangscheduler.status.writer.StatusChange` and refused writes, and all results that
+# `gangscheduler.binding.binder.ObserveBinding` names.
+_CHANGES = ("admitted", "waiting", "unschedulable", "bound", "reassigned", "resized", "released", "requeued")
+_WRITE_RESULTS = (*_CHANGES, *_DIRECTIONS, "request_withdrawn", "failed")
 _BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
 # The meanings of `gangscheduler.admission.queue.FITS`.
 _FITS = {
@@ -56,7 +58,7 @@ class GangMetrics:
             ["result"],
             registry=registry,
         )
-        for result in _REPAIRS:
+        for result in _WRITE_RESULTS:
             self._writes.labels(result)
         self._resize_requests = Counter(
             "gang_resize_requests_total",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.gangscheduler.status.writer import StatusChange
+from tfjob_controller.gangscheduler.status.writer import FAILED, StatusChange
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 
@@ -89,9 +89,10 @@ def test_what_is_on_its_way_is_shown_by_a_replica_that_decides_and_by_no_other()
     assert "gang_queue_length{" not in scraped(registry)
 
 
-def test_repairs_and_failed_bindings_are_counted_from_nought_on() -> None:
+def test_results_of_writes_and_bindings_are_counted_from_nought_on() -> None:
     registry = CollectorRegistry()
     GangMetrics(registry)
     text = scraped(registry)
-    assert 'gang_status_writes_total{result="requeued"} 0.0' in text
+    for result in (*StatusChange, FAILED):
+        assert f'gang_status_writes_total{{result="{result}"}} 0.0' in text
     assert 'gang_bindings_total{result="refused"} 0.0' in text

@@ -1,0 +1,176 @@
+"""Starts a cluster with jobs in all states and a Prometheus in it, which scrapes the shipped Deployments.
+
+Prometheus has the shipped configuration, rights, rules and alerts. The cluster stays until
+`make cluster-down NAME=demo-monitoring`. With --pictures, it draws the panels of the shipped dashboards from what
+Prometheus has after some minutes, and the cluster ends, unless it was there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import urllib3
+import yaml
+from rich.console import Console
+
+from demo.autoscalestage import NODES, give_gpus
+from demo.crds import apply_crds
+from demo.dashboard import RESOURCE_PATHS
+from demo.dashboardjobs import jobs
+from demo.follow import DemoError
+from demo.kubectl import Kubectl, KubectlError
+from demo.play import ROOT
+from demo.screen import Screen
+from demo.trainjob import RUNTIMES
+from localcluster import binaries, images, nodes, stack, state
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
+from monitoring import pod
+from monitoring.component import COMPONENT
+from monitoring.scrape import PROMETHEUS_NAMESPACE
+
+NAME = "demo-monitoring"
+OVERLAY = "manifests/overlays/gang-scheduling"
+_SYSTEM = "tfjob-system"
+_IMAGES = (images.BASE, images.CONTROLLER, images.KUBE_SCHEDULER)
+_DEPLOYMENTS = ("tfjob-controller", "gang-scheduler")
+# Two replicas each.
+_TARGETS = 4
+_READY_SECONDS, _POLL_SECONDS = 120, 1.0
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make demo-monitoring", description=__doc__)
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw the dashboards there, and end")
+    parser.add_argument("--seconds", type=int, default=600, help="how long Prometheus observes before (default: 600)")
+    given = parser.parse_args()
+    screen = Screen(Console(highlight=False))
+    folder = state.stack_dir(NAME)
+    was_there = state.condition(state.read(folder)) is state.Condition.RUNNING
+    try:
+        url = prepare(screen)
+        if given.pictures is None:
+            _say_what_to_do(url, screen)
+            return 0
+        _draw(url, given.pictures, given.seconds, screen)
+    except (DemoError, KubectlError, LocalClusterError) as error:
+        screen.error(str(error))
+        return 1
+    if not was_there:
+        stack.down(folder, lambda _: None)
+    return 0
+
+
+def prepare(screen: Screen) -> str:
+    """Returns the address of a Prometheus that observes jobs. After an error, nothing that was started remains."""
+    folder = state.stack_dir(NAME)
+    if state.condition(state.read(folder)) is state.Condition.RUNNING:
+        screen.step("a control plane, nodes, jobs and Prometheus, which are there already")
+        return _await_ready(Api.from_kubeconfig(stack.up(folder, NODES, report=screen.detail).kubeconfig))
+    screen.step(f"a control plane and {NODES} real nodes with simulated GPUs")
+    nodes.prepare(_IMAGES, screen.detail, screen.console, tools=["kubectl", "prometheus"])
+    try:
+        plane = stack.up(folder, NODES, report=screen.detail)
+        for image in _IMAGES:
+            nodes.load_image(folder, image, screen.detail)
+        return _fill(plane, screen)
+    except BaseException:
+        stack.down(folder, lambda _: None)
+        raise
+
+
+def _fill(plane: ControlPlane, screen: Screen) -> str:
+    """Installs this project's programs and Prometheus, and creates the jobs."""
+    program = binaries.ensure("kubectl", screen.detail)
+    system, observing = (Kubectl(program, plane.kubeconfig, name) for name in (_SYSTEM, PROMETHEUS_NAMESPACE))
+    api = Api.from_kubeconfig(plane.kubeconfig)
+    give_gpus(api)
+    screen.detail(apply_crds(system, ROOT).replace("\n", "  "))
+    screen.step(f"kubectl apply -k {OVERLAY}")
+    system.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
+    system.run("apply", "--server-side", "-k", str(ROOT / OVERLAY))
+    screen.step("Prometheus in the namespace monitoring, with the shipped configuration and rights")
+    manifest = yaml.safe_dump_all(pod.objects(binaries.ensure("prometheus", screen.detail)))
+    observing.run("apply", "-f", "-", stdin=manifest)
+    system.run("apply", "-f", str(ROOT / COMPONENT / "prometheus" / "rbac.yaml"))
+    for name in _DEPLOYMENTS:
+        system.run("rollout", "status", f"deployment/{name}", "--timeout=50s")
+    url = _await_ready(api)
+    _await_targets(url)
+    created = list(jobs())
+    screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
+    for each in created:
+        api.create(RESOURCE_PATHS[each["kind"]], each)
+    return url
+
+
+def _await_ready(api: Api) -> str:
+    """Returns the address of Prometheus, once it is ready. Raises `DemoError`."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        status = api.get(pod.POD_PATH).get("status", {})
+        if any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", ())):
+            return f"http://{status['podIP']}:{pod.PORT}"
+        time.sleep(_POLL_SECONDS)
+    raise DemoError(
+        f"Prometheus was not ready within {_READY_SECONDS} s: kubectl -n monitoring describe pod prometheus"
+    )
+
+
+def _await_targets(url: str) -> None:
+    """Waits until all replicas are scraped, so that no event of a job is missed. Raises `DemoError`."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        if len(_asked(url, "up == 1")) == _TARGETS:
+            return
+        time.sleep(_POLL_SECONDS)
+    raise DemoError(f"not all {_TARGETS} replicas were scraped within {_READY_SECONDS} s: curl -s {url}/api/v1/targets")
+
+
+def _asked(url: str, query: str) -> list[dict[str, Any]]:
+    """Returns the series that a query selects."""
+    fields = {"query": query}
+    answer = urllib3.request("GET", f"{url}/api/v1/query", fields=fields, timeout=30.0, retries=False)
+    found: list[dict[str, Any]] = answer.json()["data"]["result"]
+    return found
+
+
+def _say_what_to_do(url: str, screen: Screen) -> None:
+    screen.step("what Prometheus scrapes, and which alerts fire:")
+    screen.detail(f"curl -s {url}/api/v1/targets")
+    screen.detail(f"curl -s {url}/api/v1/alerts")
+    screen.detail("make pictures     # draws the panels of the dashboards, in docs/img")
+    screen.detail(f"make cluster-down NAME={NAME}     # stops all of it")
+
+
+def _draw(url: str, folder: Path, seconds: int, screen: Screen) -> None:
+    """Draws the dashboards when Prometheus has observed for so long."""
+    # Only this needs matplotlib.
+    from monitoring.pictures import draw_all
+
+    _await_history(url, seconds, screen)
+    boards = sorted((ROOT / COMPONENT / "dashboards").glob("*.json"))
+    for path in draw_all(url, boards, folder, seconds):
+        screen.output(f"  {path}")
+
+
+def _await_history(url: str, seconds: int, screen: Screen) -> None:
+    screen.step(f"Prometheus observes the jobs for {seconds} s")
+    scrapes = seconds / float(pod.INTERVAL.removesuffix("s"))
+    deadline = time.monotonic() + 2 * seconds + _READY_SECONDS
+    while time.monotonic() < deadline:
+        counts = [int(each["value"][1]) for each in _asked(url, f"count_over_time(up[{2 * seconds}s])")]
+        if counts and max(counts) >= scrapes:
+            return
+        time.sleep(_POLL_SECONDS)
+    raise DemoError(f"no target was scraped for {seconds} s: curl -s {url}/api/v1/targets")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

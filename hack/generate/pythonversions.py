@@ -1,0 +1,31 @@
+"""The table in docs/install.md of the Pythons with which the unit tests ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pythonruns
+from generate.markdown import table
+from pythonruns import Run
+
+PAGE = Path("docs/install.md")
+BEGIN = "<!-- Generated from hack/pythonruns.json by `make generate`. -->"
+END = "<!-- End of the generated part. -->"
+
+
+def generate(root: Path) -> dict[Path, str]:
+    """Returns the page, of which only the table is generated; nothing if `root` has no such page."""
+    page = root / PAGE
+    return {PAGE: render_runs(page.read_text("utf-8"), pythonruns.read())} if page.exists() else {}
+
+
+def render_runs(page: str, runs: Iterable[Run]) -> str:
+    """Returns the page with the table between its two comments. Raises ValueError if they are missing."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE} lacks the comments around the table of Pythons")
+    heads = ("Python", "passed", "failed", "skipped", "date")
+    rows = ((run.version, f"{run.passed:,}", f"{run.failed:,}", f"{run.skipped:,}", run.date) for run in runs)
+    return f"{before}{BEGIN}\n\n{table(heads, rows)}\n\n{END}{after}"
