@@ -32,9 +32,9 @@ MOST_BYTES = 5 * 2**40
 MOST_MANIFEST_BYTES = 32 * 2**20
 DONE = ".done"
 
-_UPLOAD_ID = r"[0-9a-f]{32}"
-_MANIFEST = re.compile(rf"{MANIFESTS}([0-9]{{12,15}})-([0-9]{{8}}T[0-9]{{6}}Z)-({_UPLOAD_ID})\.json")
-_UPLOADED = re.compile(rf"({DATA}[^/]+/({_UPLOAD_ID})/).+", re.DOTALL)
+UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
+_MANIFEST = re.compile(rf"{MANIFESTS}([0-9]{{12,15}})-([0-9]{{8}}T[0-9]{{6}}Z)-({UPLOAD_ID.pattern})\.json")
+_UPLOADED = re.compile(rf"({DATA}[^/]+/({UPLOAD_ID.pattern})/).+", re.DOTALL)
 _UNPRINTABLE = re.compile(f"[\x00-\x1f{CONTROL_CHARACTERS}]")
 _EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9_]*$")
 _NUMBER = re.compile(r"[0-9]+")

@@ -17,6 +17,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tfjob_controller.storage.checkpoints.layout import UPLOAD_ID
 from tfjob_controller.storage.checkpoints.report import Report, Wanted
 from tfjob_controller.storage.checkpoints.sidecarlog import SidecarLog
 from tfjob_controller.storage.checkpoints.watcher import Candidate, CheckpointWatcher, FolderError
@@ -203,9 +204,11 @@ class Saver:
 
     def _say(self, name: str, reason: str) -> None:
         """Says a failure once, until its reason changes or something succeeds."""
-        if self._said.get(name) == reason:
+        # Each attempt has an upload id of its own.
+        state = UPLOAD_ID.sub("", reason)
+        if self._said.get(name) == state:
             return
-        self._said[name] = reason
+        self._said[name] = state
         self.log.failed(name, reason)
         self.log.warning("checkpoint not saved", name=name, reason=reason)
 
