@@ -18,6 +18,7 @@ from tfjob_controller.api.tfjob import validation
 from tfjob_controller.flags import Option
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
+from tfjob_controller.storage.checkpoints.options import RESTORE_OPTIONS, SAVE_OPTIONS
 from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
@@ -144,6 +145,8 @@ def render_flags() -> str:
         f"## tfjob-controller simulate\n\n{_flag_table(SIMULATE_OPTIONS)}",
         f"## tfjob-controller initialize dataset|model\n\n{_flag_table(INITIALIZE_OPTIONS)}",
         f"## tfjob-controller export\n\n{_flag_table(EXPORT_OPTIONS)}",
+        f"## tfjob-controller checkpoint save\n\n{_flag_table(SAVE_OPTIONS)}",
+        f"## tfjob-controller checkpoint restore\n\n{_flag_table(RESTORE_OPTIONS)}",
     )
 
 

@@ -1,8 +1,8 @@
 """`tfjob-controller`: the command line.
 
 Exit codes: 0 after an orderly stop, 1 when something went wrong on the way, 2 for a command line, variable or file that
-cannot be used, with one line on standard error that says which; `initialize` and `export` have more, which stand in
-storage/errors.py. Whatever takes long to import is imported when it is needed.
+cannot be used, with one line on standard error that says which; `initialize`, `export` and `checkpoint restore` have
+more, which stand in storage/errors.py. Whatever takes long to import is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -27,6 +27,14 @@ from tfjob_controller.options import (
     resolve_extender,
 )
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS, SimulateOptions, resolve_simulate
+from tfjob_controller.storage.checkpoints.options import (
+    RESTORE_OPTIONS,
+    SAVE_OPTIONS,
+    RestoreOptions,
+    SaveOptions,
+    resolve_restore,
+    resolve_save,
+)
 from tfjob_controller.storage.options import (
     EXPORT_OPTIONS,
     INITIALIZE_OPTIONS,
@@ -102,6 +110,23 @@ COMMANDS = (
         "source",
     ),
 )
+# The commands of `tfjob-controller checkpoint`.
+CHECKPOINT_COMMANDS = (
+    ProgramCommand(
+        "save",
+        "watch a folder, and send each complete checkpoint to a storage",
+        "Save the checkpoints that a program writes, until SIGTERM or SIGINT; credentials come from variables.",
+        SAVE_OPTIONS,
+        "keep",
+    ),
+    ProgramCommand(
+        "restore",
+        "fetch the newest complete checkpoint, and link to it",
+        "Restore the newest complete checkpoint and link to it as .resume-from; credentials come from variables.",
+        RESTORE_OPTIONS,
+        "path",
+    ),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,6 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _initialize(what, resolve_initialize(what, parsed, os.environ))
         if command == "export":
             return _export(resolve_export(parsed, os.environ))
+        if command == "checkpoint":
+            return _checkpoint(parsed.pop("action"), parsed)
         return _run(resolve(parsed, os.environ))
     except UsageError as error:
         return _refuse(error)
@@ -139,23 +166,35 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", dest="show_version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
     for each in COMMANDS:
-        flag, variable = each.example.flag, each.example.env
-        command = commands.add_parser(
-            each.name,
-            help=each.help,
-            description=f"{each.description} Every flag can also be set as a variable: {flag} as {variable}.",
-            argument_default=argparse.SUPPRESS,
-            allow_abbrev=False,
-        )
+        command = _add_command(commands.add_parser, each)
         if each.name == "initialize":
             command.add_argument(
                 "what", choices=("dataset", "model"), help="which folder, and which kind of hf:// repository"
             )
-        for option in each.options:
-            _add_option(command, option)
         if each.name == "simulate":
             command.add_argument("-o", dest="output", metavar="table|json", help="short for --output")
+    about = "save a TrainJob's checkpoints while it trains, or restore the newest one"
+    checkpoint = commands.add_parser("checkpoint", help=about, description=f"{about[0].upper()}{about[1:]}.")
+    actions = checkpoint.add_subparsers(
+        dest="action", title="commands", metavar="COMMAND", required=True, parser_class=Parser
+    )
+    for each in CHECKPOINT_COMMANDS:
+        _add_command(actions.add_parser, each)
     return parser
+
+
+def _add_command(add: Callable[..., Parser], described: ProgramCommand) -> Parser:
+    flag, variable = described.example.flag, described.example.env
+    command = add(
+        described.name,
+        help=described.help,
+        description=f"{described.description} Every flag can also be set as a variable: {flag} as {variable}.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    for option in described.options:
+        _add_option(command, option)
+    return command
 
 
 def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
@@ -250,6 +289,27 @@ def _export(options: ExportOptions) -> int:
 
     logging.configure(options.log_format, options.log_level)
     return commands.export(options)
+
+
+def _checkpoint(action: str, flags: Mapping[str, str]) -> int:
+    if action == "save":
+        return _save_checkpoints(resolve_save(flags, os.environ))
+    return _restore_checkpoint(resolve_restore(flags, os.environ))
+
+
+def _save_checkpoints(options: SaveOptions) -> int:
+    # Without the library of log lines, which would need more memory than all else in this process.
+    from tfjob_controller.storage.checkpoints import commands
+
+    return commands.save(options)
+
+
+def _restore_checkpoint(options: RestoreOptions) -> int:
+    from tfjob_controller.storage.checkpoints import commands
+    from tfjob_controller.telemetry import logging
+
+    logging.configure(options.log_format, options.log_level)
+    return commands.restore(options)
 
 
 def _refuse(error: Exception) -> int:

@@ -85,7 +85,16 @@ class Running:
     @property
     def out(self) -> str:
         """Returns its standard output so far."""
-        return self._out.read_text()
+        return self._out.read_text() if self._out.exists() else ""
+
+    @property
+    def said(self) -> str:
+        """Returns its standard error so far."""
+        return self._error.read_text() if self._error.exists() else ""
+
+    @property
+    def pid(self) -> int:
+        return self._program.pid
 
     def signal(self, number: signal.Signals) -> Ended:
         """Sends the signal, and waits for the end."""

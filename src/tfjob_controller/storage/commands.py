@@ -35,7 +35,7 @@ TERMINATION_LOG = "/dev/termination-log"
 def initialize(what: str, options: InitializeOptions, environ: Mapping[str, str] = os.environ) -> int:
     """Fills the target folder; returns the exit code."""
     redact = Redactor(environ)
-    return _run(
+    return run_command(
         f"initialize {what}", options.storage_uri, redact, lambda: initialize_folder(what, options, environ, redact)
     )
 
@@ -43,12 +43,13 @@ def initialize(what: str, options: InitializeOptions, environ: Mapping[str, str]
 def export(options: ExportOptions, environ: Mapping[str, str] = os.environ) -> int:
     """Uploads the files of the source folder; returns the exit code."""
     redact = Redactor(environ)
-    return _run("export", options.storage_uri, redact, lambda: export_folder(options, environ, redact))
+    return run_command("export", options.storage_uri, redact, lambda: export_folder(options, environ, redact))
 
 
-def _run(command: str, uri: str, redact: Redactor, work: Callable[[], None]) -> int:
+def run_command(command: str, uri: str, redact: Redactor, work: Callable[[], None]) -> int:
+    """Runs the work of a command, and says how it failed; returns the exit code."""
     try:
-        _quiet_libraries()
+        quiet_libraries()
         with _stoppable():
             work()
     except Stopped:
@@ -82,7 +83,7 @@ def _stoppable() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _quiet_libraries() -> None:
+def quiet_libraries() -> None:
     """Silences libraries until the process ends: they would report open connections after the last line."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -95,14 +96,14 @@ def _quiet_libraries() -> None:
 def _leave(line: str, code: int) -> int:
     """Prints the last line. A worker that is blocked by a server must neither keep the process nor print after it."""
     print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
-    _write_termination_message(f"{PROGRAM}: {line}")
+    write_termination_message(f"{PROGRAM}: {line}")
     if any(thread.name.startswith(THREAD_PREFIX) for thread in threading.enumerate()):
         sys.stdout.flush()
         os._exit(code)
     return code
 
 
-def _write_termination_message(line: str) -> None:
+def write_termination_message(line: str) -> None:
     """Writes the termination message, which the kubelet prefers to the log. Only a kubelet creates the file."""
     with contextlib.suppress(OSError), open(os.open(TERMINATION_LOG, os.O_WRONLY | os.O_TRUNC), "w") as file:
         file.write(line)

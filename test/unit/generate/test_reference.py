@@ -13,6 +13,7 @@ from tfjob_controller.api.tfjob import validation
 from tfjob_controller.api.trainjob import validation as trainjobvalidation
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
+from tfjob_controller.storage.checkpoints.options import RESTORE_OPTIONS, SAVE_OPTIONS
 from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
 from tfjob_controller.trainer import reasons
 
@@ -23,7 +24,8 @@ def first_column(text: str) -> list[str]:
 
 def test_every_flag_is_listed_with_its_variable() -> None:
     text = reference.render_flags()
-    of_all = (*OPTIONS, *EXTENDER_OPTIONS, *DASHBOARD_OPTIONS, *SIMULATE_OPTIONS, *INITIALIZE_OPTIONS, *EXPORT_OPTIONS)
+    of_programs = (*OPTIONS, *EXTENDER_OPTIONS, *DASHBOARD_OPTIONS, *SIMULATE_OPTIONS)
+    of_all = (*of_programs, *INITIALIZE_OPTIONS, *EXPORT_OPTIONS, *SAVE_OPTIONS, *RESTORE_OPTIONS)
     assert first_column(text) == [option.flag for option in of_all]
     assert all(f"`{option.env}`" in text for option in of_all)
 

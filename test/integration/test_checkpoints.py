@@ -1,0 +1,226 @@
+"""`tfjob-controller checkpoint save` and `restore` as programs, with real servers and hostile folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.checkpoints import contents, resumed, write
+from helpers.gcsserver import BUCKET, GcsServer
+from helpers.poll import eventually
+from helpers.s3server import SECRET_KEY, S3Server
+from helpers.storagecommand import Ended, Running
+
+FILES = {"model.bin": os.urandom(40_000_000), "sub/config.json": b"{}", "empty": b"", "odd name ?#%*[x].bin": b"1"}
+
+
+@dataclass(slots=True)
+class Place:
+    """A storage that is reached by a URI and variables."""
+
+    uri: str
+    environ: Mapping[str, str]
+
+
+@pytest.fixture(params=["file", "pvc", "s3", "gs"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    match request.param:
+        case "file":
+            yield Place(f"file://{tmp_path}/store", {})
+        case "pvc":
+            yield Place("pvc://claim/folder", {"TFJOB_CONTROLLER_STORE_PATH": f"{tmp_path}/mounted"})
+        case "s3":
+            with S3Server() as server:
+                server.client().create_bucket(Bucket="models")
+                yield Place("s3://models/run-1", server.environ)
+        case "gs":
+            with GcsServer({}) as gcs:
+                yield Place(f"gs://{BUCKET}/run-1", gcs.environ)
+
+
+def saving(place: Place, folder: Path, *flags: str) -> Running:
+    fast = ["--settle-seconds=1", "--poll-seconds=1", *flags]
+    return Running(["checkpoint", "save", f"--path={folder}", *fast], {"STORAGE_URI": place.uri, **place.environ})
+
+
+def told(running: Running, key: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in running.out.splitlines()]
+    return [line[key] for line in lines if key in line]
+
+
+def saved(running: Running) -> list[str]:
+    return [each["name"] for each in told(running, "checkpoint")]
+
+
+def restore(place: Place, folder: Path, *flags: str) -> tuple[Ended, dict[str, Any]]:
+    arguments = ["checkpoint", "restore", f"--path={folder}", *flags]
+    with Running(arguments, {"STORAGE_URI": place.uri, **place.environ}) as running:
+        ended = running.end()
+        out = running.out.splitlines()
+    return ended, json.loads(out[-1]) if out else {}
+
+
+def test_what_is_saved_is_restored_and_only_the_newest_are_kept(place: Place, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    with saving(place, work, "--keep=2") as sidecar:
+        for number in (1, 2, 3):
+            write(work / f"checkpoint-{number}", {**FILES, "number": b"%d" % number, ".done": b""})
+            eventually(lambda number=number: f"checkpoint-{number}" in saved(sidecar))  # type: ignore[misc]
+        ended = sidecar.signal(signal.SIGTERM)
+        assert ended.code == 0, ended.said
+        assert SECRET_KEY not in ended.said + sidecar.out
+        last = told(sidecar, "checkpoint")[-1]
+    ended, result = restore(place, tmp_path / "new")
+    assert ended.code == 0, ended.said
+    found = result["restored"]
+    assert (found["name"], found["step"], found["skipped"]) == ("checkpoint-3", 3, [])
+    assert (found["uploadId"], found["uri"]) == (last["uploadId"], last["uri"])
+    assert resumed(tmp_path / "new") == {**FILES, "number": b"3", ".done": b""}
+    # A sidecar beside the restored checkpoint saves nothing, and only two checkpoints are left.
+    with saving(place, tmp_path / "new") as sidecar:
+        eventually(lambda: True)
+        ended = sidecar.signal(signal.SIGTERM)
+        assert saved(sidecar) == []
+        assert ended.event("nothing to save: the storage has it")["name"] == "checkpoint-3"
+
+
+def test_without_a_checkpoint_a_restore_succeeds_and_restores_nothing(place: Place, tmp_path: Path) -> None:
+    ended, result = restore(place, tmp_path / "new")
+    assert (ended.code, result) == (0, {"restored": None}), ended.said
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_each_node_has_checkpoints_of_its_own_if_wanted(tmp_path: Path) -> None:
+    place = Place(f"file://{tmp_path}/store", {})
+    for node in (0, 1):
+        write(tmp_path / f"work-{node}/c-1", {"rank": b"%d" % node, ".done": b""})
+        with saving(place, tmp_path / f"work-{node}", "--per-node", f"--node={node}") as sidecar:
+            eventually(lambda sidecar=sidecar: saved(sidecar))  # type: ignore[misc]
+            sidecar.signal(signal.SIGTERM)
+    ended, result = restore(place, tmp_path / "new", "--per-node", "--node=1")
+    assert "/node-1/" in result["restored"]["uri"], ended.said
+    assert resumed(tmp_path / "new") == {"rank": b"1", ".done": b""}
+
+
+def test_another_node_saves_nothing(tmp_path: Path) -> None:
+    place = Place(f"file://{tmp_path}/store", {"JOB_COMPLETION_INDEX": "1"})
+    write(tmp_path / "work/c-1", {"x": b"1", ".done": b""})
+    with saving(place, tmp_path / "work") as sidecar:
+        # SIGTERM would end a process that has no handler yet with another code.
+        eventually(lambda: "node 0 saves" in sidecar.said)
+        ended = sidecar.signal(signal.SIGTERM)
+    assert ended.code == 0
+    assert not (tmp_path / "store").exists()
+
+
+def test_at_sigterm_what_was_written_last_is_saved(tmp_path: Path) -> None:
+    place = Place(f"file://{tmp_path}/store", {})
+    with saving(place, tmp_path / "work", "--settle-seconds=600") as sidecar:
+        eventually(lambda: "watching" in sidecar.said)
+        write(tmp_path / "work/c-1", {"x": b"1"})
+        ended = sidecar.signal(signal.SIGTERM)
+        assert saved(sidecar) == ["c-1"]
+    assert ended.code == 0
+
+
+def test_what_the_grace_period_does_not_suffice_for_is_said(tmp_path: Path) -> None:
+    place = Place(f"file://{tmp_path}/store", {})
+    with saving(place, tmp_path / "work", "--grace-seconds=3", "--max-bandwidth=1Ki") as sidecar:
+        write(tmp_path / "work/c-1", {"x": b"1" * 1_000_000, ".done": b""})
+        eventually(lambda: list((tmp_path / "store/data").rglob("x")) if (tmp_path / "store/data").exists() else [])
+        ended = sidecar.signal(signal.SIGTERM)
+        (failed,) = told(sidecar, "checkpointFailed")
+    assert ended.code == 0
+    assert failed["name"] == "c-1"
+    assert "the grace period of 3 s is over" in failed["reason"]
+    assert restore(place, tmp_path / "new")[1] == {"restored": None}
+
+
+def test_a_storage_that_comes_back_gets_the_checkpoint(tmp_path: Path) -> None:
+    with S3Server() as server:
+        place = Place("s3://late/run-1", server.environ)
+        with saving(place, tmp_path / "work", "--retries=1") as sidecar:
+            write(tmp_path / "work/c-1", {"x": b"1", ".done": b""})
+            eventually(lambda: told(sidecar, "checkpointFailed"))
+            assert "not found" in told(sidecar, "checkpointFailed")[0]["reason"]
+            server.client().create_bucket(Bucket="late")
+            # The program's end is a reason to try again at once.
+            ended = sidecar.signal(signal.SIGTERM)
+            assert saved(sidecar) == ["c-1"], ended.said
+
+
+def test_a_server_that_is_not_there_is_an_error_that_may_pass(tmp_path: Path) -> None:
+    with S3Server() as server:
+        environ = {**server.environ, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}
+    ended, result = restore(Place("s3://models/x", environ), tmp_path / "new", "--retries=1")
+    assert (ended.code, result) == (203, {})
+    assert SECRET_KEY not in ended.said
+
+
+@pytest.mark.parametrize("action", ["save", "restore"])
+@pytest.mark.parametrize(
+    ("uri", "code", "words"),
+    [
+        ("https://host/x/y", 2, "web server"),
+        ("ftp://host/x", 1, "the scheme 'ftp' is unknown"),
+        ("file://{tmp}/work/inside", 1, "must not contain each other"),
+        ("", 2, "there is no storage URI"),
+    ],
+)
+def test_a_uri_that_cannot_be_used_is_one_clear_line(
+    uri: str, code: int, words: str, action: str, tmp_path: Path
+) -> None:
+    arguments = ["checkpoint", action, f"--path={tmp_path}/work"]
+    with Running(arguments, {"STORAGE_URI": uri.format(tmp=tmp_path)}) as running:
+        ended = running.end()
+    assert ended.code == code
+    assert words in ended.last_line
+
+
+def test_an_upload_process_ends_with_its_sidecar(tmp_path: Path) -> None:
+    place = Place(f"file://{tmp_path}/store", {})
+    with saving(place, tmp_path / "work", "--max-bandwidth=1Ki") as sidecar:
+        write(tmp_path / "work/c-1", {"x": b"1" * 1_000_000, ".done": b""})
+        eventually(lambda: uploads_of(sidecar.pid))
+        (upload,) = uploads_of(sidecar.pid)
+        sidecar.signal(signal.SIGKILL)
+        eventually(lambda: not Path(f"/proc/{upload}").exists())
+
+
+def uploads_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_sidecar_without_changes_needs_little(tmp_path: Path) -> None:
+    """30 MB and 0.2 % of a core, also with a checkpoint of many files. Run afresh, without modules of the tests."""
+    import subprocess
+
+    write(tmp_path / "work/c-1", {str(number): b"1" for number in range(3000)})
+    arguments = [
+        "checkpoint",
+        "save",
+        f"--path={tmp_path}/work",
+        "--settle-seconds=1",
+        f"--storage-uri=file://{tmp_path}/store",
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "tfjob_controller", *arguments], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert b'"c-1"' in process.stdout.readline()
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+        assert resident < 30_000, f"{resident} kB"
+    finally:
+        process.terminate()
+        process.communicate()
+    assert time.monotonic()

@@ -1,0 +1,130 @@
+"""The sidecar: when it uploads, what it says, and how it ends. On a fake clock."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from helpers.checkpoints import SidecarScene, write
+from helpers.poll import eventually
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> SidecarScene:
+    return SidecarScene(tmp_path)
+
+
+def finish(scene: SidecarScene, seconds: float = 60) -> None:
+    """Ends the sidecar, while the time passes."""
+    ending = threading.Thread(target=scene.saver.finish)
+    ending.start()
+
+    def moved() -> bool:
+        scene.clock.advance(0.5)
+        ending.join(0.005)
+        return not ending.is_alive()
+
+    eventually(moved)
+
+
+def test_a_checkpoint_is_uploaded_once(scene: SidecarScene) -> None:
+    scene.after(3)
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(30)
+    assert scene.saved == ["c-1"]
+    assert len(scene.uploads.starts) == 1
+    (line,) = scene.told
+    assert set(line["checkpoint"]) == {"name", "step", "time", "bytes", "uri", "uploadId", "seconds"}
+    assert line["checkpoint"]["step"] == 1
+
+
+def test_a_checkpoint_that_is_written_again_is_uploaded_again(scene: SidecarScene) -> None:
+    scene.after(3)
+    for content in (b"1", b"22"):
+        write(scene.folder, {"last.pt": content})
+        scene.after(20)
+    assert scene.saved == ["last.pt", "last.pt"]
+
+
+def test_after_a_restart_nothing_is_uploaded_again(scene: SidecarScene) -> None:
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(20)
+    scene.start()
+    scene.after(20)
+    assert scene.saved == ["c-1"]
+    assert "the storage has it" in scene.error.getvalue()
+
+
+def test_an_older_one_never_follows_a_newer_one(scene: SidecarScene) -> None:
+    scene.after(1)
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(5)
+    write(scene.folder, {"c-2/x": b"1", "c-2/.done": b""})
+    scene.after(30)
+    assert scene.saved == ["c-2"]
+    assert "a newer checkpoint is" in scene.error.getvalue()
+
+
+def test_a_checkpoint_that_the_program_removes_is_forgotten(scene: SidecarScene) -> None:
+    scene.after(1)
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(5)
+    shutil.rmtree(scene.folder / "c-1")
+    scene.after(30)
+    assert scene.told == []
+
+
+def test_a_storage_that_is_away_is_said_once_and_tried_again(scene: SidecarScene) -> None:
+    """A file where the storage's folder should be, until it is removed."""
+    (scene.path / "store").write_bytes(b"")
+    scene.after(1)
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(300)
+    assert len(scene.failed) == 1
+    assert scene.failed[0][0] == "c-1"
+    assert 3 <= len(scene.uploads.starts) <= 12
+    (scene.path / "store").unlink()
+    scene.after(61)
+    assert scene.saved == ["c-1"]
+
+
+def test_what_cannot_be_saved_is_said_once(scene: SidecarScene) -> None:
+    write(scene.folder, {"c-1/x": b"1", "a\nb": b""})
+    (scene.folder / "c-1/link").symlink_to("/proc/self/environ")
+    scene.after(60)
+    assert sorted(name for name, _ in scene.failed) == ["a\nb", "c-1"]
+    assert scene.saved == []
+
+
+def test_at_the_end_what_stays_as_it_is_for_a_second_is_saved(scene: SidecarScene) -> None:
+    scene.after(3)
+    write(scene.folder, {"c-1/x": b"1"})
+    finish(scene)
+    assert scene.saved == ["c-1"]
+
+
+def test_at_the_end_what_is_saved_needs_no_upload(scene: SidecarScene) -> None:
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(20)
+    finish(scene)
+    assert len(scene.uploads.starts) == 1
+
+
+def test_after_the_grace_period_it_says_what_is_not_saved(scene: SidecarScene) -> None:
+    scene.after(3)
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.uploads.is_slow = True
+    finish(scene)
+    assert scene.uploads.killed == 1
+    ((name, reason),) = scene.failed
+    assert name == "c-1"
+    assert "the grace period of 25 s is over" in reason
+
+
+def test_texts_are_bounded(scene: SidecarScene) -> None:
+    scene.saver.log.failed("n" * 1000, "r" * 5000)
+    ((name, reason),) = scene.failed
+    assert (len(name), len(reason)) == (253, 1000)
