@@ -446,7 +446,6 @@ BAD_TRAINJOBS = (
         "spec.checkpoint.keep: must be from 1 to 1000, is 0",
         (
             "spec.checkpoint.keep: Invalid value: 0: spec.checkpoint.keep in body should be greater than or equal to 1",
-            SKIPPED,
         ),
     ),
     Bad(
