@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from generate.rules import FORBIDDEN, REQUIRED, Rule, quoted, rule_of, same
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE
-from tfjob_controller.api.tfjob.validation import GANG_FIXED
-from tfjob_controller.api.trainjob import validation as says
-from tfjob_controller.api.trainjob.storage import (
+from tfjob_controller.api.common.storage import (
     DATASET_PATH,
     INPUT_URI,
     LOGIN_IN_URI,
@@ -22,6 +20,8 @@ from tfjob_controller.api.trainjob.storage import (
     OUTPUT_URI,
     WORKSPACE_PATH,
 )
+from tfjob_controller.api.tfjob.validation import GANG_FIXED
+from tfjob_controller.api.trainjob import validation as says
 from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES, TORCH
 
 

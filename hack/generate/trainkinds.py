@@ -82,11 +82,13 @@ TRAINJOB = CustomKind(
             "ElasticPolicy": _checked(rules.ELASTIC_RULES),
             "StorageInput": _checked(rules.MODEL_RULES),
             "StorageOutput": _checked(rules.OUTPUT_RULES),
+            "Checkpoint": _checked(rules.OUTPUT_RULES),
             "DatasetConfig": _checked(rules.DATASET_RULES),
         },
         of_field={
             ("StorageInput", "env"): _ENV,
             ("StorageOutput", "env"): _ENV,
+            ("Checkpoint", "env"): _ENV,
             ("DatasetConfig", "env"): _ENV,
             ("Trainer", "env"): _TRAINING_ENV,
             ("Trainer", "num_proc_per_node"): _checked(rules.PROCS_RULES),

@@ -410,6 +410,51 @@ BAD_TRAINJOBS = (
         ),
     ),
     Bad(
+        "checkpoints-on-a-web-server",
+        trainjob(checkpoint={"storageUri": "https://host/a"}),
+        "spec.checkpoint.storageUri: must begin with s3://, hf://, gs://, file:/// or pvc:// and say where there",
+        (
+            "spec.checkpoint.storageUri: Invalid value: must begin with s3://, hf://, gs://, file:/// or pvc:// and say where there",
+        ),
+    ),
+    Bad(
+        "checkpoints-nowhere",
+        trainjob(checkpoint={"keep": 2}),
+        "spec.checkpoint: object missing required field storageUri",
+        (
+            "spec.checkpoint.storageUri: Required value",
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "checkpoints-in-a-relative-folder",
+        trainjob(checkpoint={"storageUri": "s3://a", "path": "checkpoints"}),
+        "spec.checkpoint.path: must be an absolute path, such as /workspace/checkpoints",
+        (
+            'spec.checkpoint.path: Invalid value: "checkpoints": must be an absolute path, such as /workspace/checkpoints',
+        ),
+    ),
+    Bad(
+        "checkpoints-above-their-folder",
+        trainjob(checkpoint={"storageUri": "s3://a", "path": "/a/../etc"}),
+        "spec.checkpoint.path: must be an absolute path, such as /workspace/checkpoints",
+        ('spec.checkpoint.path: Invalid value: "/a/../etc": must be an absolute path, such as /workspace/checkpoints',),
+    ),
+    Bad(
+        "no-checkpoint-is-kept",
+        trainjob(checkpoint={"storageUri": "s3://a", "keep": 0}),
+        "spec.checkpoint.keep: must be from 1 to 1000, is 0",
+        (
+            "spec.checkpoint.keep: Invalid value: 0: spec.checkpoint.keep in body should be greater than or equal to 1",
+        ),
+    ),
+    Bad(
+        "a-bandwidth-without-a-number",
+        trainjob(checkpoint={"storageUri": "s3://a", "maxBandwidth": "fast"}),
+        "spec.checkpoint.maxBandwidth: must be a number of bytes per second, such as 50M",
+        ('spec.checkpoint.maxBandwidth: Invalid value: "fast": must be a number of bytes per second, such as 50M',),
+    ),
+    Bad(
         "manager-without-a-domain",
         trainjob(managedBy="me"),
         "spec.managedBy: must be a name with a domain in front, such as kueue.x-k8s.io/multikueue",

@@ -93,6 +93,7 @@ TRAIN_CHANGES = (
     _fixed("annotations", "annotations", trainjob(annotations={"a": "c"}), trainjob(annotations={"a": "b"})),
     TrainChange("gang", trainjob(gang={"enabled": True}), "spec.gang", GANG_FIXED),
     TrainChange("no-gang", trainjob(), "spec.gang", GANG_FIXED, trainjob(gang={"enabled": False})),
+    _fixed("checkpoint", "checkpoint", trainjob(checkpoint={"storageUri": "s3://a"})),
     TrainChange("gang-but-not-whether", trainjob(gang={"priority": 3, "timeoutSeconds": 5})),
     TrainChange("suspend", trainjob(suspend=True)),
     TrainChange("time-to-live", trainjob(ttlSecondsAfterFinished=60)),

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from tfjob_controller.api.common.podtemplates import containers_of
+from tfjob_controller.api.common.storage import StorageInput, StorageOutput
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
-from tfjob_controller.api.trainjob.storage import StorageInput, StorageOutput
 from tfjob_controller.api.trainjob.types import (
     DEFAULT_METRICS,
     NODE,

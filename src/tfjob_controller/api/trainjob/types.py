@@ -21,9 +21,9 @@ from tfjob_controller.api.common.schema import (
     describe,
 )
 from tfjob_controller.api.common.status import JobCondition, Summary
+from tfjob_controller.api.common.storage import MAX_ENV, Checkpoint, DatasetConfig, ModelConfig
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
-from tfjob_controller.api.trainjob.storage import MAX_ENV, DatasetConfig, ModelConfig
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 TRAINJOBS = Resource("kubeflow.org", "v2alpha1", "trainjobs", "TrainJob")
@@ -297,6 +297,13 @@ class TrainJobSpec(_Value, frozen=True):
             **A_FRAMEWORK,
         ),
     ] = ""
+    checkpoint: Annotated[
+        Checkpoint | None,
+        describe(
+            "Where checkpoints are saved while the job runs, and restored from before its nodes start. Default: "
+            "nothing is saved."
+        ),
+    ] = None
     pod_spec_overrides: Annotated[
         tuple[PodSpecOverride, ...],
         describe(

@@ -16,10 +16,7 @@ from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
 from tfjob_controller.api.common.quantity import milli_of
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE, limit_violations, matches
-from tfjob_controller.api.tfjob.validation import GANG_FIXED
-from tfjob_controller.api.trainjob.defaults import bounds_of, framework_of, gang_enabled, image_of, num_nodes_of
-from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
-from tfjob_controller.api.trainjob.storage import (
+from tfjob_controller.api.common.storage import (
     DATASET_PATH,
     INPUT_URI,
     LOGIN_IN_URI,
@@ -28,6 +25,9 @@ from tfjob_controller.api.trainjob.storage import (
     WORKSPACE_PATH,
     StorageInput,
 )
+from tfjob_controller.api.tfjob.validation import GANG_FIXED
+from tfjob_controller.api.trainjob.defaults import bounds_of, framework_of, gang_enabled, image_of, num_nodes_of
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.types import (
     FRAMEWORK_ANNOTATION,
     MAX_METRIC_NAME,
@@ -108,6 +108,7 @@ FIXED_FIELDS = (
     ("trainer", "trainer"),
     ("modelConfig", "model_config"),
     ("datasetConfig", "dataset_config"),
+    ("checkpoint", "checkpoint"),
     ("framework", "framework"),
     ("podSpecOverrides", "pod_spec_overrides"),
     ("labels", "labels"),
@@ -228,6 +229,9 @@ def _storage_problems(spec: TrainJobSpec) -> Iterator[str]:
     if spec.dataset_config is not None:
         yield from _uri_problems(spec.dataset_config.storage_uri, "spec.datasetConfig.storageUri")
         yield from _env_problems(spec.dataset_config.env, "spec.datasetConfig.env")
+    if spec.checkpoint is not None:
+        yield from _uri_problems(spec.checkpoint.storage_uri, "spec.checkpoint.storageUri", OUTPUT_URI, UNKNOWN_TARGET)
+        yield from _env_problems(spec.checkpoint.env, "spec.checkpoint.env")
     if spec.model_config is None:
         return
     if spec.model_config.input is not None:

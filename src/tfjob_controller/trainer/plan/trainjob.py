@@ -68,6 +68,12 @@ from tfjob_controller.trainer.plan.model import (
     UnplannableError,
 )
 from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL
+from tfjob_controller.trainer.podtemplate.checkpoint import (
+    RESTORER,
+    SAVER,
+    with_checkpoint_variables,
+    with_checkpoints,
+)
 from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
 from tfjob_controller.trainer.podtemplate.progressreport import (
     ProgressServer,
@@ -75,9 +81,9 @@ from tfjob_controller.trainer.podtemplate.progressreport import (
     mounted_files,
     with_progress_report,
 )
+from tfjob_controller.trainer.podtemplate.storage import StorageContainer
 from tfjob_controller.trainer.podtemplate.trainjob import (
     JobWorkspace,
-    StorageContainer,
     job_workspace,
     node_resources,
     storage_template,
@@ -88,7 +94,7 @@ from tfjob_controller.trainer.podtemplate.trainjob import (
 )
 from tfjob_controller.trainer.state.pods import shortened
 
-_CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER))
+_CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER, RESTORER, SAVER))
 # Spec: TrainJob, section 3.
 _KEYS_NAME, _KEYS_TYPE = "{}-mpi-ssh-auth", "kubernetes.io/ssh-auth"
 
@@ -346,6 +352,10 @@ def _training_role(
         carriers = workspace.of_roles(DATASET_INITIALIZER, MODEL_INITIALIZER)
         bases = {each.role: _container_base(recipe, each) for each in carriers}
         template = with_init_containers(template, carriers, bases, recipe.config.initializer_image, workspace)
+    if spec.checkpoint is not None:
+        template = with_checkpoint_variables(template, role, spec.checkpoint)
+        if role == NODE:
+            template = with_checkpoints(template, role, spec.checkpoint, recipe.config.initializer_image)
     names = {"config_map": config_map, "secret": _secret(recipe)}
     template = {**template, "spec": _equipped_pod_spec(framework, setting, role, template["spec"], **names)}
     if recipe.progress_server is not None:

@@ -8,16 +8,15 @@ node has an empty volume and initializers run as init containers of the nodes. D
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfjob_controller.api.common.quantity import CPU, milli_of
+from tfjob_controller.api.common.storage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH
 from tfjob_controller.api.trainjob.defaults import dataset_uri_of, model_input_of, model_output_of, model_uri_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
-from tfjob_controller.api.trainjob.storage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH, SecretRef
 from tfjob_controller.api.trainjob.types import (
     DATASET_INITIALIZER,
     MODEL_EXPORTER,
@@ -28,7 +27,6 @@ from tfjob_controller.api.trainjob.types import (
     TrainJobSpec,
 )
 from tfjob_controller.trainer.frameworks.base import NODE
-from tfjob_controller.trainer.naming import MAX_LABEL
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,
     container_of,
@@ -39,6 +37,14 @@ from tfjob_controller.trainer.podtemplate.merge import (
     with_mounts,
     with_spec,
     with_volumes,
+)
+from tfjob_controller.trainer.podtemplate.storage import (
+    StorageContainer,
+    claim_mount,
+    claim_of,
+    claim_volume,
+    is_claim,
+    storage_container,
 )
 
 _GPU = "/gpu"
@@ -129,32 +135,10 @@ def _whole(quantity: object) -> int:
 
 
 VOLUME = "workspace"
-STORAGE_URI = "STORAGE_URI"
-_CLAIM = "pvc://"
-# Digits of the hash in a volume's name that cannot contain the whole name of its claim.
-_DIGEST = 8
 NO_WORKSPACE = (
     "spec.modelConfig.output: the nodes' files are deleted with their pods: use a runtime with a "
     "workspace.persistentVolumeClaim, or a pvc:// URI"
 )
-# The security context of initializers and exporters, whatever the pod's own allows.
-_SECURITY = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class StorageContainer:
-    """An initializer or exporter, as a pod or an init container. `role` is also its name."""
-
-    role: str
-    command: tuple[str, ...]
-    uri: str
-    env: Sequence[Part]
-    secret: SecretRef | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +163,8 @@ def job_workspace(spec: TrainJobSpec, runtime: RuntimeSpec | None, folder: str) 
     """The workspace of a job. `folder` is its directory in a claim that jobs share."""
     claim = runtime.workspace.persistent_volume_claim.claim_name if runtime is not None and runtime.workspace else ""
     dataset, model, output = dataset_uri_of(spec), model_uri_of(spec), model_output_of(spec)
-    mounted = {path: uri for path, uri in ((DATASET_PATH, dataset), (MODEL_PATH, model)) if _is_claim(uri)}
-    if output is not None and _is_claim(output.storage_uri):
+    mounted = {path: uri for path, uri in ((DATASET_PATH, dataset), (MODEL_PATH, model)) if is_claim(uri)}
+    if output is not None and is_claim(output.storage_uri):
         mounted[OUTPUT_PATH] = output.storage_uri
     return JobWorkspace(tuple(_storage_containers(spec)), claim, folder, mounted)
 
@@ -193,19 +177,15 @@ def workspace_problem(workspace: JobWorkspace) -> str | None:
 
 def _storage_containers(spec: TrainJobSpec) -> Iterator[StorageContainer]:
     dataset, model, output = spec.dataset_config, model_input_of(spec), model_output_of(spec)
-    if dataset is not None and not _is_claim(dataset.storage_uri):
+    if dataset is not None and not is_claim(dataset.storage_uri):
         words = ("initialize", "dataset")
         yield StorageContainer(DATASET_INITIALIZER, words, dataset.storage_uri, dataset.env, dataset.secret_ref)
-    if model is not None and not _is_claim(model_uri_of(spec)):
+    if model is not None and not is_claim(model_uri_of(spec)):
         yield StorageContainer(
             MODEL_INITIALIZER, ("initialize", "model"), model_uri_of(spec), model.env, model.secret_ref
         )
-    if output is not None and not _is_claim(output.storage_uri):
+    if output is not None and not is_claim(output.storage_uri):
         yield StorageContainer(MODEL_EXPORTER, ("export",), output.storage_uri, output.env, output.secret_ref)
-
-
-def _is_claim(uri: str) -> bool:
-    return uri.startswith(_CLAIM)
 
 
 def with_workspace(template: Part, container: str, workspace: JobWorkspace) -> dict[str, Any]:
@@ -216,7 +196,7 @@ def with_workspace(template: Part, container: str, workspace: JobWorkspace) -> d
 
 def storage_template(storage: StorageContainer, base: Part, image: str, workspace: JobWorkspace) -> dict[str, Any]:
     """The pod of an initializer or exporter, based on the runtime's template."""
-    template = with_container(base, storage.role, lambda each: _container(storage, each, image))
+    template = with_container(base, storage.role, lambda each: storage_container(storage, each, image))
     return with_workspace(template, storage.role, workspace)
 
 
@@ -230,24 +210,8 @@ def with_init_containers(
     """Adds initializers to the nodes' template, before its other init containers."""
     spec = spec_of(template)
     mounts = _mounts(workspace)
-    added = [with_mounts(_container(each, bases.get(each.role, {}), image), mounts) for each in initializers]
+    added = [with_mounts(storage_container(each, bases.get(each.role, {}), image), mounts) for each in initializers]
     return {**template, "spec": {**spec, "initContainers": [*added, *(spec.get("initContainers") or ())]}}
-
-
-def _container(storage: StorageContainer, base: Part, image: str) -> dict[str, Any]:
-    """The container of an initializer or exporter. The runtime's fields win, except for arguments and environment."""
-    env_from = [{"secretRef": {"name": storage.secret.name}}] if storage.secret is not None else []
-    container = {
-        "name": storage.role,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "securityContext": _SECURITY,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        **base,
-        "args": list(storage.command),
-        "envFrom": [*(base.get("envFrom") or ()), *env_from],
-    }
-    return with_env(container, [*storage.env, {"name": STORAGE_URI, "value": storage.uri}])
 
 
 def _volumes(workspace: JobWorkspace) -> list[dict[str, Any]]:
@@ -255,8 +219,8 @@ def _volumes(workspace: JobWorkspace) -> list[dict[str, Any]]:
     if workspace.claim:
         source = {"persistentVolumeClaim": {"claimName": workspace.claim}}
     own = [{"name": VOLUME, **source}] if workspace.is_needed else []
-    claims = dict.fromkeys(_claim_of(uri)[0] for uri in workspace.mounted.values())
-    return own + [{"name": _claim_volume(each), "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    claims = dict.fromkeys(claim_of(uri)[0] for uri in workspace.mounted.values())
+    return own + [{"name": claim_volume(each), "persistentVolumeClaim": {"claimName": each}} for each in claims]
 
 
 def _mounts(workspace: JobWorkspace) -> list[dict[str, Any]]:
@@ -264,25 +228,5 @@ def _mounts(workspace: JobWorkspace) -> list[dict[str, Any]]:
     if workspace.claim:
         shared["subPath"] = workspace.folder
     return ([shared] if workspace.is_needed else []) + [
-        _claim_mount(path, *_claim_of(uri)) for path, uri in workspace.mounted.items()
+        claim_mount(path, *claim_of(uri)) for path, uri in workspace.mounted.items()
     ]
-
-
-def _claim_mount(path: str, claim: str, folder: str) -> dict[str, Any]:
-    mount = {"name": _claim_volume(claim), "mountPath": path}
-    return {**mount, "subPath": folder} if folder else mount
-
-
-def _claim_volume(claim: str) -> str:
-    """A unique volume name for a claim. Volume names are DNS labels: without dots, and at most 63 characters long."""
-    name = f"claim-{claim}"
-    if "." not in name and len(name) <= MAX_LABEL:
-        return name
-    digest = hashlib.sha256(claim.encode()).hexdigest()[:_DIGEST]
-    return f"{name.replace('.', '-')[: MAX_LABEL - _DIGEST - 1]}-{digest}"
-
-
-def _claim_of(uri: str) -> tuple[str, str]:
-    """The claim and the folder of a pvc:// URI."""
-    claim, _, folder = uri.removeprefix(_CLAIM).partition("/")
-    return claim, folder.strip("/")

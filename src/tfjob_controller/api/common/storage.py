@@ -1,4 +1,4 @@
-"""Where a TrainJob's dataset and models come from and go to, as data."""
+"""Where the dataset, the models and the checkpoints of a job come from and go to, as data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from tfjob_controller.api.common.schema import A_NAME, describe
+from tfjob_controller.api.common.schema import A_NAME, INT32_MAX, PATTERN_MESSAGE, describe
 
 # A name follows the scheme. A web server cannot be the target of an export.
 INPUT_URI = "^((s3|hf|gs|https?|pvc)://[^/ ]|file:///[^/ ])"
@@ -20,6 +20,8 @@ MODEL_PATH = "/workspace/model"
 OUTPUT_PATH = "/workspace/output"
 
 MAX_URI = 2048
+MAX_PATH = 512
+MAX_KEPT = 1000
 # Limit of lists that CEL rules iterate over: the API server rejects rules whose estimated cost is too high.
 MAX_ENV = 256
 
@@ -104,3 +106,75 @@ class DatasetConfig(_Value, frozen=True):
     ]
     env: FetchEnv = ()
     secret_ref: FetchSecret = None
+
+
+DEFAULT_CHECKPOINT_PATH = f"{WORKSPACE_PATH}/checkpoints"
+DEFAULT_KEPT = 3
+DEFAULT_SETTLE_SECONDS = 10
+
+
+class Checkpoint(_Value, frozen=True):
+    """Where the checkpoints of the training program are saved, and restored from when its pods start again."""
+
+    storage_uri: Annotated[
+        str,
+        describe(
+            "The URI below which checkpoints are saved: s3://, hf://, gs://, file:// or pvc://. Each job needs a URI "
+            "of its own; a job that is created anew with the URI of an earlier one goes on from its last checkpoint.",
+            minLength=1,
+            maxLength=MAX_URI,
+        ),
+    ]
+    path: Annotated[
+        str,
+        describe(
+            "The folder in which the training program writes its checkpoints; each file or folder directly below it "
+            f"is one. Default: {DEFAULT_CHECKPOINT_PATH}.",
+            maxLength=MAX_PATH,
+            pattern="^(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+$",
+            **{PATTERN_MESSAGE: f"must be an absolute path, such as {DEFAULT_CHECKPOINT_PATH}"},
+        ),
+    ] = DEFAULT_CHECKPOINT_PATH
+    secret_ref: Annotated[
+        SecretRef | None,
+        describe("A Secret whose keys become environment variables of the containers that save and restore."),
+    ] = None
+    env: Annotated[
+        tuple[dict[str, Any], ...],
+        describe("Environment variables of the containers that save and restore.", maxItems=MAX_ENV),
+    ] = ()
+    keep: Annotated[
+        int,
+        describe(
+            f"The number of checkpoints that are kept; older ones are deleted. Default: {DEFAULT_KEPT}.",
+            format="int32",
+            minimum=1,
+            maximum=MAX_KEPT,
+        ),
+    ] = DEFAULT_KEPT
+    settle_seconds: Annotated[
+        int,
+        describe(
+            "The seconds for which a file or folder must not change to count as a complete checkpoint, unless it has "
+            f"the marker .done. Default: {DEFAULT_SETTLE_SECONDS}.",
+            format="int32",
+            minimum=1,
+            maximum=INT32_MAX,
+        ),
+    ] = DEFAULT_SETTLE_SECONDS
+    max_bandwidth: Annotated[
+        str,
+        describe(
+            "The most bytes per second that saving takes, such as 50M. Default: no limit.",
+            maxLength=20,
+            pattern="^([1-9][0-9]*([kMGT]i?)?)?$",
+            **{PATTERN_MESSAGE: "must be a number of bytes per second, such as 50M"},
+        ),
+    ] = ""
+    per_node: Annotated[
+        bool,
+        describe(
+            "True: each node saves and restores its own checkpoints. False: those of node 0 are saved, and restored "
+            "on all nodes. Default: false."
+        ),
+    ] = False

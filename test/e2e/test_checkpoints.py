@@ -1,0 +1,84 @@
+"""Checkpoints outlive the pods that wrote them: a job whose pod is lost goes on from the last one."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.kubectl import Kubectl
+from helpers.poll import eventually
+from helpers.realtrainjobs import TrainJobs
+from helpers.s3server import S3Server
+from helpers.trainmanifests import trainjob
+from localcluster import images, network
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+
+SECRET, BUCKET = "checkpoint-storage", "checkpoints"
+# It stops at step 30 unless it was resumed, and needs no framework.
+PROGRAM = """
+import os, pathlib, signal
+folder, resume = (pathlib.Path(os.environ[name]) for name in ("TRAINJOB_CHECKPOINT_DIR", "TRAINJOB_RESUME_FROM"))
+step = int((resume / "step").read_text()) if resume.exists() else 0
+print(f"begins at step {step}", flush=True)
+is_resumed = step > 0
+while step < 40:
+    step += 1
+    if step % 10 == 0:
+        unfinished, whole = folder / ".unfinished", folder / f"checkpoint-{step}"
+        unfinished.mkdir()
+        (unfinished / "step").write_text(str(step))
+        (unfinished / "weights").write_bytes(bytes([step]) * 100_000)
+        (unfinished / ".done").touch()
+        unfinished.rename(whole)
+    if step == 30 and not is_resumed:
+        signal.pause()
+"""
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def s3(nodes: Cluster, space: str) -> Iterator[S3Server]:
+    """An S3 server where pods can reach it, and a Secret that says how."""
+    if nodes.plane is None:
+        pytest.skip("serves on the address of its own nodes' bridge: unset KUBECONFIG")
+    plan = network.claim_of(nodes.folder.absolute())
+    assert plan is not None
+    with S3Server(plan.host) as s3:
+        s3.client().create_bucket(Bucket=BUCKET)
+        data = {name: base64.b64encode(value.encode()).decode() for name, value in s3.environ.items()}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
+        nodes.api.create(f"/api/v1/namespaces/{space}/secrets", secret)
+        yield s3
+
+
+def keys(s3: S3Server) -> list[str]:
+    return [each["Key"] for each in s3.client().list_objects_v2(Bucket=BUCKET).get("Contents", ())]
+
+
+def is_complete(s3: S3Server, name: str) -> bool:
+    """What has no manifest does not exist."""
+    return any("/manifests/" in key and name in key for key in keys(s3))
+
+
+def test_a_job_whose_pod_is_lost_goes_on_from_its_last_checkpoint(
+    trainjobs: TrainJobs, kubectl: Kubectl, s3: S3Server
+) -> None:
+    trainjobs.give(images.BASE, images.INITIALIZER)
+    checkpoint = {"storageUri": f"s3://{BUCKET}/resumes", "secretRef": {"name": SECRET}, "keep": 2}
+    trainer = {"image": images.BASE, "command": ["python3", "-c", PROGRAM]}
+    job = trainjob("resumes", 1, framework="plain", trainer=trainer, checkpoint=checkpoint)
+    trainjobs.cluster.api.create(f"/apis/kubeflow.org/v2alpha1/namespaces/{trainjobs.namespace}/trainjobs", job)
+    eventually(lambda: is_complete(s3, "checkpoint-30"), 120, 0.5)
+    assert "begins at step 0" in trainjobs.log("resumes")
+    eventually(lambda: not is_complete(s3, "checkpoint-10"), 60, 0.5)
+
+    kubectl.must("delete", "pod", "--force", "--grace-period=0", "--selector=train_job_name=resumes")
+    trainjobs.await_success("resumes")
+    assert "begins at step 30" in trainjobs.log("resumes")
+    assert is_complete(s3, "checkpoint-40"), "what was written last is saved before the pod ends"
