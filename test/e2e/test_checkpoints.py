@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,13 +58,12 @@ def s3(nodes: Cluster, space: str) -> Iterator[S3Server]:
         yield s3
 
 
-def keys(s3: S3Server) -> list[str]:
-    return [each["Key"] for each in s3.client().list_objects_v2(Bucket=BUCKET).get("Contents", ())]
-
-
-def is_complete(s3: S3Server, name: str) -> bool:
-    """What has no manifest does not exist."""
-    return any("/manifests/" in key and name in key for key in keys(s3))
+def saved(s3: S3Server) -> list[str]:
+    """The names of the checkpoints that exist in the bucket, the oldest first. Each has a manifest, written last."""
+    client = s3.client()
+    listed = client.list_objects_v2(Bucket=BUCKET, Prefix="resumes/manifests/").get("Contents", ())
+    manifests = [client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read() for each in listed]
+    return [json.loads(each)["name"] for each in manifests]
 
 
 def test_a_job_whose_pod_is_lost_goes_on_from_its_last_checkpoint(
@@ -74,11 +74,12 @@ def test_a_job_whose_pod_is_lost_goes_on_from_its_last_checkpoint(
     trainer = {"image": images.BASE, "command": ["python3", "-c", PROGRAM]}
     job = trainjob("resumes", 1, framework="plain", trainer=trainer, checkpoint=checkpoint)
     trainjobs.cluster.api.create(f"/apis/kubeflow.org/v2alpha1/namespaces/{trainjobs.namespace}/trainjobs", job)
-    eventually(lambda: is_complete(s3, "checkpoint-30"), 120, 0.5)
+    # Older ones are removed once the newest is safe.
+    eventually(lambda: saved(s3) == ["checkpoint-20", "checkpoint-30"], 120, 0.5)
     assert "begins at step 0" in trainjobs.log("resumes")
-    eventually(lambda: not is_complete(s3, "checkpoint-10"), 60, 0.5)
 
     kubectl.must("delete", "pod", "--force", "--grace-period=0", "--selector=train_job_name=resumes")
     trainjobs.await_success("resumes")
     assert "begins at step 30" in trainjobs.log("resumes")
-    assert is_complete(s3, "checkpoint-40"), "what was written last is saved before the pod ends"
+    # What the program has written last is saved before its pod ends.
+    assert saved(s3) == ["checkpoint-30", "checkpoint-40"]

@@ -66,6 +66,8 @@ def restore(options: RestoreOptions, environ: Mapping[str, str] = os.environ) ->
     from tfjob_controller.storage.uris import Redactor
 
     redact = Redactor(environ)
+    # The training program may run as another user, and must be able to remove what is restored.
+    os.umask(0)
 
     def work() -> None:
         from tfjob_controller.storage.checkpoints.restorer import Restorer
