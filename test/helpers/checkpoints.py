@@ -55,9 +55,9 @@ class MortalStore:
         self._count()
         return self.store.listing(prefix)
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
         self._count()
-        return self.store.read(name, offset)
+        return self.store.read(name, offset, size)
 
     def delete(self, name: str) -> None:
         self._count()

@@ -7,6 +7,7 @@ at the end of a checkpoint, not object by object. The parts of a large object ar
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ _PART_BYTES = 16 * 2**20
 _MOST_PARTS = 10_000
 # Parts of one object that are sent at the same time; each is in memory.
 _PARTS_AT_ONCE = 3
+_BLOCKS_AT_ONCE = 3
 
 PutLarge = Callable[[Any, str, int, Iterable[bytes]], None]
 
@@ -71,11 +73,27 @@ class BucketStore:
             if info.get("type", "file") == "file" and not location.endswith("/")
         ]
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
-        with self._filesystem.open(f"{self._root}/{name}", "rb", block_size=BLOCK_BYTES, cache_type="none") as content:
-            content.seek(offset)
-            while block := content.read(BLOCK_BYTES):
-                yield block
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
+        location = f"{self._root}/{name}"
+        if size is None:
+            self._filesystem.invalidate_cache()
+            size = int(self._filesystem.info(location)["size"])
+        starts = range(offset, size, BLOCK_BYTES)
+        if len(starts) == 1:
+            yield self._block(location, offset, size)
+            return
+        with ThreadPoolExecutor(_BLOCKS_AT_ONCE) as pool:
+            under_way: deque[Future[bytes]] = deque()
+            for start in starts:
+                under_way.append(pool.submit(self._block, location, start, size))
+                if len(under_way) == _BLOCKS_AT_ONCE:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+
+    def _block(self, location: str, start: int, size: int) -> bytes:
+        found: bytes = self._filesystem.cat_file(location, start=start, end=min(size, start + BLOCK_BYTES))
+        return found
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -54,7 +54,7 @@ class LocalStore:
                     found.append(StoredFile(path.relative_to(self._root).as_posix(), status.st_size, modified))
         return found
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
         with open(os.open(self._path_of(name), _READ), "rb") as file:
             file.seek(offset)
             while block := file.read(BLOCK_BYTES):

@@ -37,8 +37,8 @@ class CheckpointStore(Protocol):
     def listing(self, prefix: str) -> list[StoredFile]:
         """All files whose names begin with the prefix, which ends with a slash; up to date, in no order."""
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
-        """The content from this offset, in blocks of a few megabytes."""
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
+        """The content from this offset, in blocks of a few megabytes. A caller that knows the file's size tells it."""
 
     def delete(self, name: str) -> None:
         """Removes a file, if it is there."""

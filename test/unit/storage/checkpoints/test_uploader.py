@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.checkpoints import contents, resumed, restore, save, uploader, wanted, write
+from helpers.checkpoints import contents, restore, resumed, save, uploader, wanted, write
 from tfjob_controller.storage.checkpoints.localstore import LocalStore
 from tfjob_controller.storage.checkpoints.report import Report
 from tfjob_controller.storage.checkpoints.store import StoredFile
