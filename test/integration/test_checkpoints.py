@@ -17,6 +17,7 @@ import pytest
 
 from helpers.checkpoints import resumed, write
 from helpers.gcsserver import BUCKET, GcsServer
+from helpers.hubserver import HubServer
 from helpers.poll import eventually
 from helpers.s3server import SECRET_KEY, S3Server
 from helpers.storagecommand import Ended, Running
@@ -32,7 +33,7 @@ class Place:
     environ: Mapping[str, str]
 
 
-@pytest.fixture(params=["file", "pvc", "s3", "gs"])
+@pytest.fixture(params=["file", "pvc", "s3", "gs", "hf"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     match request.param:
         case "file":
@@ -48,6 +49,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         case "gs":
             with GcsServer({}) as gcs:
                 yield Place(f"gs://{BUCKET}/run-1", gcs.environ)
+        case "hf":
+            with HubServer({"README.md": b""}) as hub:
+                yield Place(f"hf://{hub.repository}/run-1", hub.environ)
 
 
 def saving(place: Place, folder: Path, *flags: str) -> Running:

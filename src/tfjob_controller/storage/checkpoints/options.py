@@ -45,7 +45,9 @@ _NODE = ValueType("number", _read_node)
 
 
 def _storage_uri() -> Any:
-    return option(TEXT, "", "URI of the checkpoints: s3://, gs://, file:// or pvc://; also read from $STORAGE_URI.")
+    return option(
+        TEXT, "", "URI of the checkpoints: s3://, gs://, hf://, file:// or pvc://; also read from $STORAGE_URI."
+    )
 
 
 def _store_path() -> Any:
@@ -137,7 +139,7 @@ def _completed(options: _Options, environ: Mapping[str, str]) -> _Options:
     if not uri:
         raise UsageError(f"there is no storage URI: set {STORAGE_URI} or --storage-uri")
     if uri.lower().startswith(("http://", "https://")):
-        raise UsageError("checkpoints cannot be kept on a web server: use s3://, gs://, file:// or pvc://")
+        raise UsageError("checkpoints cannot be kept on a web server: use s3://, gs://, hf://, file:// or pvc://")
     node = options.node
     if node is None:
         try:
