@@ -187,7 +187,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 	@$(PY) -m tfjob_controller simulate --grid --plots=build/simulate $(SIMULATE)
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs bench-scale bench-dashboard
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs bench-scale bench-dashboard bench-checkpoint
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -211,6 +211,8 @@ bench-scale: $(READY) ## 1,000 jobs of 10 on 5,000 nodes; the cost of a job besi
 	@$(PY) -m bench.scale
 bench-dashboard: $(READY) ## The dashboard with 1,000 jobs and 10,000 pods in a real browser
 	@$(PY) -m bench.dashboard
+bench-checkpoint: $(READY) ## Checkpoints to and from a local S3 server against bare s3fs; BENCH_MEGABYTES=2048 and BENCH_FILES=10000 for more
+	@$(PY) -m bench.checkpoint
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

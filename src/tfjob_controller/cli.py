@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import NoReturn
 
 from tfjob_controller.flags import OFF, Option
 from tfjob_controller.options import (
@@ -180,6 +181,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for each in CHECKPOINT_COMMANDS:
         _add_command(actions.add_parser, each)
+    # What `save` starts; without a help text it is not listed.
+    actions.add_parser("upload", argument_default=argparse.SUPPRESS)
     return parser
 
 
@@ -292,6 +295,8 @@ def _export(options: ExportOptions) -> int:
 
 
 def _checkpoint(action: str, flags: Mapping[str, str]) -> int:
+    if action == "upload":
+        return _upload_checkpoints()
     if action == "save":
         return _save_checkpoints(resolve_save(flags, os.environ))
     return _restore_checkpoint(resolve_restore(flags, os.environ))
@@ -302,6 +307,13 @@ def _save_checkpoints(options: SaveOptions) -> int:
     from tfjob_controller.storage.checkpoints import commands
 
     return commands.save(options)
+
+
+def _upload_checkpoints() -> NoReturn:
+    from tfjob_controller.storage.checkpoints import uploadprocess
+    from tfjob_controller.telemetry import logging
+
+    uploadprocess.run_upload(logging.configure)
 
 
 def _restore_checkpoint(options: RestoreOptions) -> int:

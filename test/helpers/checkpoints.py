@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from helpers.fakeclock import FakeClock
 from tfjob_controller.storage.checkpoints.bandwidth import Bandwidth
 from tfjob_controller.storage.checkpoints.localstore import LocalStore
-from tfjob_controller.storage.checkpoints.report import Report, Wanted
+from tfjob_controller.storage.checkpoints.report import UploadReport, Wanted
 from tfjob_controller.storage.checkpoints.restorer import RESUME_LINK, Restored, Restorer
 from tfjob_controller.storage.checkpoints.saver import Saver
 from tfjob_controller.storage.checkpoints.sidecarlog import SidecarLog
@@ -55,13 +55,16 @@ class MortalStore:
         self._count()
         return self.store.listing(prefix)
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
         self._count()
-        return self.store.read(name, offset)
+        return self.store.read(name, offset, size)
 
-    def delete(self, name: str) -> None:
-        self._count()
-        self.store.delete(name)
+    def delete(self, names: Sequence[str]) -> None:
+        """A kill lets the first half go."""
+        if self._count():
+            self.store.delete(names[: len(names) // 2])
+            raise KilledError
+        self.store.delete(names)
 
 
 def write(folder: Path, files: dict[str, bytes]) -> None:
@@ -88,7 +91,7 @@ def wanted(folder: Path, name: str, *, is_from_start: bool = False) -> Wanted:
 
 
 def uploader(
-    store: CheckpointStore, folder: Path, reports: list[Report], *, keep: int = 3, clock: Clock | None = None
+    store: CheckpointStore, folder: Path, reports: list[UploadReport], *, keep: int = 3, clock: Clock | None = None
 ) -> Uploader:
     clock = clock or RealClock()
     return Uploader(
@@ -106,9 +109,11 @@ def uploader(
     )
 
 
-def save(store: CheckpointStore, folder: Path, *names: str, keep: int = 3, from_start: bool = False) -> list[Report]:
+def save(
+    store: CheckpointStore, folder: Path, *names: str, keep: int = 3, from_start: bool = False
+) -> list[UploadReport]:
     """Uploads checkpoints as they are now, the oldest first; returns what is reported."""
-    reports: list[Report] = []
+    reports: list[UploadReport] = []
     candidates = [wanted(folder, name, is_from_start=from_start) for name in names]
     uploader(store, folder, reports, keep=keep).run(candidates)
     return reports
@@ -148,10 +153,10 @@ class UploadsInPlace:
         self.starts.append([each.name for each in candidates])
         self._waiting = (candidates, leftovers)
 
-    def poll(self) -> tuple[list[Report], bool]:
+    def poll(self) -> tuple[list[UploadReport], bool]:
         if self._waiting is None or self.is_slow:
             return [], False
-        reports: list[Report] = []
+        reports: list[UploadReport] = []
         self.make(reports).run(*self._waiting)
         self._waiting = None
         return reports, True

@@ -173,6 +173,8 @@ class HubServer:
                 self.files[value["path"]] = base64.b64decode(value["content"])
             elif entry["key"] == "lfsFile":
                 self.files[value["path"]] = self.uploaded[value["oid"]]
+            elif entry["key"] == "deletedFile":
+                del self.files[value["path"]]
         url = f"{self.url}/{self.repository}/commit/{COMMIT}"
         return _json({"success": True, "commitOid": COMMIT, "commitUrl": url, "hookOutput": ""})
 

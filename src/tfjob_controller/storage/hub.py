@@ -49,18 +49,30 @@ def _endpoint(environ: Mapping[str, str]) -> str | None:
     return environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
+def connect(environ: Mapping[str, str]) -> Any:
+    """A huggingface_hub.HfApi. Raises ImportError."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    disable_progress_bars()
+    _refuse_plain_http(environ)
+    return HfApi(endpoint=_endpoint(environ), token=_token(environ))
+
+
+def open_filesystem(environ: Mapping[str, str]) -> Any:
+    """A huggingface_hub.HfFileSystem. Raises ImportError."""
+    from huggingface_hub import HfFileSystem
+
+    return HfFileSystem(endpoint=_endpoint(environ), token=_token(environ), skip_instance_cache=True, expand_info=False)
+
+
 class HubSource:
     """All files of a repository at one commit, those of a folder in it, or one file."""
 
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
-        from huggingface_hub import HfApi, HfFileSystem
-
-        _refuse_plain_http(environ)
         self._uri = uri
-        self._api = HfApi(endpoint=_endpoint(environ), token=_token(environ))
-        self._filesystem = HfFileSystem(
-            endpoint=_endpoint(environ), token=_token(environ), skip_instance_cache=True, expand_info=False
-        )
+        self._api = connect(environ)
+        self._filesystem = open_filesystem(environ)
 
     def files(self) -> Sequence[RemoteFile]:
         uri = self._uri
@@ -95,13 +107,8 @@ class HubSink:
     """Puts a folder into a repository as one commit: readers see all of it or nothing."""
 
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
-        from huggingface_hub import HfApi
-        from huggingface_hub.utils.tqdm import disable_progress_bars
-
-        disable_progress_bars()
-        _refuse_plain_http(environ)
         self._uri = uri
-        self._api = HfApi(endpoint=_endpoint(environ), token=_token(environ))
+        self._api = connect(environ)
 
     def put_all(self, paths: Mapping[str, Path]) -> None:
         """Puts files by name. The repository is created, as a private one, if there is none."""

@@ -7,13 +7,13 @@ at the end of a checkpoint, not object by object. The parts of a large object ar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 from tfjob_controller.storage.checkpoints.store import StoredFile
-from tfjob_controller.storage.folder import BLOCK_BYTES
 from tfjob_controller.storage.objectstore import Info, root_of
 from tfjob_controller.storage.uris import StorageUri
 from tfjob_controller.util.timestamps import parse_time_or_none
@@ -23,6 +23,10 @@ _PART_BYTES = 16 * 2**20
 _MOST_PARTS = 10_000
 # Parts of one object that are sent at the same time; each is in memory.
 _PARTS_AT_ONCE = 3
+# A request for a part of an object is not free for the server.
+_BLOCK_BYTES = 32 * 2**20
+_BLOCKS_AT_ONCE = 2
+_DELETIONS_AT_ONCE = 8
 
 PutLarge = Callable[[Any, str, int, Iterable[bytes]], None]
 
@@ -71,13 +75,35 @@ class BucketStore:
             if info.get("type", "file") == "file" and not location.endswith("/")
         ]
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
-        with self._filesystem.open(f"{self._root}/{name}", "rb", block_size=BLOCK_BYTES, cache_type="none") as content:
-            content.seek(offset)
-            while block := content.read(BLOCK_BYTES):
-                yield block
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
+        location = f"{self._root}/{name}"
+        if size is None:
+            self._filesystem.invalidate_cache()
+            size = int(self._filesystem.info(location)["size"])
+        starts = range(offset, size, _BLOCK_BYTES)
+        if len(starts) == 1:
+            yield self._block(location, offset, size)
+            return
+        with ThreadPoolExecutor(_BLOCKS_AT_ONCE) as pool:
+            under_way: deque[Future[bytes]] = deque()
+            for start in starts:
+                under_way.append(pool.submit(self._block, location, start, size))
+                if len(under_way) == _BLOCKS_AT_ONCE:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
 
-    def delete(self, name: str) -> None:
+    def _block(self, location: str, start: int, size: int) -> bytes:
+        found: bytes = self._filesystem.cat_file(location, start=start, end=min(size, start + _BLOCK_BYTES))
+        return found
+
+    def delete(self, names: Sequence[str]) -> None:
+        # One by one: not all servers that speak S3 have the request for many, and its names would be patterns.
+        with ThreadPoolExecutor(_DELETIONS_AT_ONCE) as pool:
+            for done in [pool.submit(self._delete, name) for name in names]:
+                done.result()
+
+    def _delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._filesystem.rm_file(f"{self._root}/{name}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,13 +54,17 @@ class LocalStore:
                     found.append(StoredFile(path.relative_to(self._root).as_posix(), status.st_size, modified))
         return found
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
         with open(os.open(self._path_of(name), _READ), "rb") as file:
             file.seek(offset)
             while block := file.read(BLOCK_BYTES):
                 yield block
 
-    def delete(self, name: str) -> None:
+    def delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._delete(name)
+
+    def _delete(self, name: str) -> None:
         path = self._path_of(name)
         path.unlink(missing_ok=True)
         # Folders that have become empty are removed, up to those of the layout.

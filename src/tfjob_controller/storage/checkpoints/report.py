@@ -24,7 +24,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class UploadReport:
     """What happened to a candidate: `dropped` if it has changed, `unusable` until it changes, `failed` for now.
 
     `left` names an upload whose files could not be removed, `uncleaned` says why old files could not.
@@ -62,14 +62,14 @@ class UploadRequest:
     leftovers: list[str]
 
 
-def encode(value: Report | UploadRequest) -> str:
+def encode(value: UploadReport | UploadRequest) -> str:
     """One line of ASCII, without its end."""
     return json.dumps(dataclasses.asdict(value))
 
 
-def read_report(line: str) -> Report:
+def read_report(line: str) -> UploadReport:
     """Raises ValueError, TypeError."""
-    return Report(**json.loads(line))
+    return UploadReport(**json.loads(line))
 
 
 def read_request(line: str) -> UploadRequest:

@@ -90,7 +90,7 @@ class _StoredFiles:
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
         try:
-            yield from self.store.read(file.location, offset)
+            yield from self.store.read(file.location, offset, file.size)
         except FileNotFoundError:
             raise BrokenCheckpointError(f"{file.name} is missing") from None
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tfjob_controller.storage.checkpoints.layout import UPLOAD_ID
-from tfjob_controller.storage.checkpoints.report import Report, Wanted
+from tfjob_controller.storage.checkpoints.report import UploadReport, Wanted
 from tfjob_controller.storage.checkpoints.sidecarlog import SidecarLog
-from tfjob_controller.storage.checkpoints.watcher import Candidate, CheckpointWatcher, FolderError
+from tfjob_controller.storage.checkpoints.watcher import CheckpointWatcher, CompleteCheckpoint, FolderError
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 
@@ -36,7 +36,7 @@ class Uploads(Protocol):
     def start(self, candidates: list[Wanted], leftovers: list[str]) -> None:
         """Starts an upload."""
 
-    def poll(self) -> tuple[list[Report], bool]:
+    def poll(self) -> tuple[list[UploadReport], bool]:
         """The reports since the last call, and whether the upload has ended."""
 
     def kill(self) -> None:
@@ -58,7 +58,7 @@ class Saver:
     _from_start: dict[str, str] | None = None
     _newest: tuple[float, int, str] | None = None
     """The order of the newest candidate that is in the storage."""
-    _sent: dict[str, Candidate] = field(default_factory=dict)
+    _sent: dict[str, CompleteCheckpoint] = field(default_factory=dict)
     """The candidates of the running upload."""
     _is_running: bool = False
     _leftovers: list[str] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Saver:
                 each.name, f"it is not saved: the grace period of {self.grace_seconds:g} s is over or its upload failed"
             )
 
-    def _look(self) -> list[Candidate]:
+    def _look(self) -> list[CompleteCheckpoint]:
         try:
             complete = self.watcher.look()
         except (FolderError, OSError) as problem:
@@ -127,7 +127,7 @@ class Saver:
         self._handled = {name: key for name, key in self._handled.items() if name in there}
         return complete
 
-    def _pending(self, complete: list[Candidate]) -> list[Candidate]:
+    def _pending(self, complete: list[CompleteCheckpoint]) -> list[CompleteCheckpoint]:
         """Those that have not been dealt with; what needs no upload is dealt with here."""
         pending = []
         for each in complete:
@@ -143,7 +143,7 @@ class Saver:
                 pending.append(each)
         return pending
 
-    def _start(self, pending: list[Candidate]) -> None:
+    def _start(self, pending: list[CompleteCheckpoint]) -> None:
         from_start = self._from_start or {}
         self._sent = {each.name: each for each in pending}
         wanted = [
@@ -166,7 +166,7 @@ class Saver:
                 at_least = _CAP_SECONDS if self._is_hopeless else 0.0
                 self._retry_at = self.clock.monotonic() + self._backoff.next_seconds(at_least)
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: UploadReport) -> None:
         outcome, candidate = report.outcome, self._sent.get(report.name)
         if outcome == "left":
             self._leftovers.append(report.upload_id)
@@ -180,7 +180,7 @@ class Saver:
         elif candidate is not None:
             self._settle(report, candidate)
 
-    def _settle(self, report: Report, candidate: Candidate) -> None:
+    def _settle(self, report: UploadReport, candidate: CompleteCheckpoint) -> None:
         self._handled[candidate.name] = candidate.scan.key
         if report.outcome == "unusable":
             self._say(candidate.name, f"it cannot be saved: {report.reason}")
@@ -196,7 +196,7 @@ class Saver:
         else:
             self.log.info("nothing to save: the storage has it", name=candidate.name)
 
-    def _fail(self, report: Report) -> None:
+    def _fail(self, report: UploadReport) -> None:
         self._has_failed = True
         self._is_hopeless = self._is_hopeless or not report.is_transient
         # A process that has crashed names no checkpoint.
@@ -218,7 +218,9 @@ class Saver:
             self.clock.sleep(min(_SHORT_SECONDS, max(0.0, deadline - self.clock.monotonic())), never)
             self._take_reports()
 
-    def _quiet(self, deadline: float, never: threading.Event) -> tuple[list[Candidate], list[Candidate]]:
+    def _quiet(
+        self, deadline: float, never: threading.Event
+    ) -> tuple[list[CompleteCheckpoint], list[CompleteCheckpoint]]:
         """The checkpoints to upload that do not change for a second, and those that do."""
         self.watcher.scan_afresh()
         self._look()
@@ -232,5 +234,5 @@ class Saver:
         quiet = [each for each in unsaved if before.get(each.name) == each.scan.key]
         return quiet, [each for each in unsaved if each not in quiet]
 
-    def _unsaved(self) -> list[Candidate]:
+    def _unsaved(self) -> list[CompleteCheckpoint]:
         return self._pending(self.watcher.all())

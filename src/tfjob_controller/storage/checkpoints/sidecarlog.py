@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from tfjob_controller.storage.checkpoints.layout import LONGEST_NAME
-from tfjob_controller.storage.checkpoints.report import Report
+from tfjob_controller.storage.checkpoints.report import UploadReport
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import format_micro_time
 
@@ -38,7 +38,7 @@ class SidecarLog:
     def warning(self, event: str, **values: object) -> None:
         self._log("warning", event, values)
 
-    def saved(self, report: Report) -> None:
+    def saved(self, report: UploadReport) -> None:
         """Says that a checkpoint is complete in the storage."""
         told: dict[str, object] = {
             "name": report.name[:LONGEST_NAME],

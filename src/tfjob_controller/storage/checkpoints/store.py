@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -37,11 +37,11 @@ class CheckpointStore(Protocol):
     def listing(self, prefix: str) -> list[StoredFile]:
         """All files whose names begin with the prefix, which ends with a slash; up to date, in no order."""
 
-    def read(self, name: str, offset: int) -> Iterator[bytes]:
-        """The content from this offset, in blocks of a few megabytes."""
+    def read(self, name: str, offset: int, size: int | None = None) -> Iterator[bytes]:
+        """The content from this offset, in blocks of a few megabytes. A caller that knows the file's size tells it."""
 
-    def delete(self, name: str) -> None:
-        """Removes a file, if it is there."""
+    def delete(self, names: Sequence[str]) -> None:
+        """Removes files. Those that are not there are ignored, except by the hub."""
 
 
 def subfolder_of(node: int, per_node: bool) -> str:
@@ -62,7 +62,11 @@ def open_store(uri: StorageUri, environ: Mapping[str, str], store_path: str, sub
         from tfjob_controller.storage.checkpoints.bucketstore import open_bucket
 
         return open_bucket(uri, environ, subfolder)
-    raise StorageError(f"{uri}: checkpoints cannot be kept there: use s3://, gs://, file:// or pvc://")
+    if uri.scheme == "hf":
+        from tfjob_controller.storage.checkpoints.hubstore import HubStore
+
+        return HubStore(uri, environ, subfolder)
+    raise StorageError(f"{uri}: checkpoints cannot be kept on a web server: use s3://, gs://, hf://, file:// or pvc://")
 
 
 def read_small(store: CheckpointStore, name: str, most_bytes: int) -> bytes:

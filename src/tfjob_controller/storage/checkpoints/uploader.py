@@ -48,7 +48,7 @@ from tfjob_controller.storage.checkpoints.manifest import (
     Kind,
     read_manifest,
 )
-from tfjob_controller.storage.checkpoints.report import Report, Wanted
+from tfjob_controller.storage.checkpoints.report import UploadReport, Wanted
 from tfjob_controller.storage.checkpoints.store import CheckpointStore, StoredFile, read_small
 from tfjob_controller.storage.checkpoints.watcher import open_root, scan_checkpoint
 from tfjob_controller.storage.confined import ConfinedSource
@@ -88,7 +88,7 @@ class Uploader:
     bandwidth: Bandwidth
     clock: Clock
     redact: Redactor
-    report: Callable[[Report], None]
+    report: Callable[[UploadReport], None]
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self, candidates: list[Wanted], leftovers: Iterable[str] = ()) -> None:
@@ -120,7 +120,7 @@ class Uploader:
 
     def _report_failure(self, outcome: Literal["failed", "uncleaned"], name: str, error: Exception) -> None:
         fault = explain(error, self.where)
-        self.report(Report(outcome, name, reason=self.redact(str(fault)), is_transient=fault.is_transient))
+        self.report(UploadReport(outcome, name, reason=self.redact(str(fault)), is_transient=fault.is_transient))
 
     def _to_upload(self, candidates: list[Wanted]) -> list[Wanted]:
         """Reports those that need no upload; returns the others."""
@@ -129,10 +129,10 @@ class Uploader:
         stored = self._uploads() if any(each.is_from_start for each in candidates) else {}
         for each in reversed(candidates):
             if (each.is_from_start and is_older) or len(chosen) >= self.keep:
-                self.report(Report("superseded", each.name, each.fingerprint))
+                self.report(UploadReport("superseded", each.name, each.fingerprint))
             elif each.is_from_start and self._is_stored(each, stored):
                 is_older = True
-                self.report(Report("unchanged", each.name, each.fingerprint))
+                self.report(UploadReport("unchanged", each.name, each.fingerprint))
             else:
                 chosen.append(each)
         return chosen[::-1]
@@ -185,17 +185,17 @@ class Uploader:
             manifest = self._upload(wanted, upload_id)
             is_saved = True
         except SourceChanged:
-            self.report(Report("dropped", wanted.name, wanted.fingerprint))
+            self.report(UploadReport("dropped", wanted.name, wanted.fingerprint))
             return
         except UnusableCheckpointError as problem:
             reason = self.redact(str(problem))
-            self.report(Report("unusable", wanted.name, wanted.fingerprint, reason=reason))
+            self.report(UploadReport("unusable", wanted.name, wanted.fingerprint, reason=reason))
             return
         finally:
             if not is_saved:
                 self._remove_own(wanted.name, upload_id)
         self.report(
-            Report(
+            UploadReport(
                 "saved",
                 wanted.name,
                 wanted.fingerprint,
@@ -267,7 +267,7 @@ class Uploader:
             def attempt() -> bool:
                 nonlocal is_first
                 if not is_first:
-                    self.store.delete(name)
+                    self.store.delete([name])
                 is_first = False
                 hashed = hashlib.sha256()
                 self.store.put(name, file.size or 0, self._blocks(source, file, hashed.update, stop))
@@ -329,10 +329,9 @@ class Uploader:
     def _remove_own(self, name: str, upload_id: str) -> None:
         """Removes what a failed upload has left; if that fails too, it is reported for a later run."""
         try:
-            for file in self.store.listing(data_prefix(name, upload_id)):
-                self.store.delete(file.name)
+            self.store.delete([file.name for file in self.store.listing(data_prefix(name, upload_id))])
         except Exception:
-            self.report(Report("left", upload_id=upload_id))
+            self.report(UploadReport("left", upload_id=upload_id))
 
     def _clean_up(self, leftovers: frozenset[str]) -> None:
         """Removes checkpoints beyond `keep`, and files of uploads that have failed."""
@@ -340,8 +339,7 @@ class Uploader:
         data, manifest_files = self._listing(DATA), self._listing(MANIFESTS)
         names = [ManifestName.read(file.name) for file in manifest_files]
         complete = sorted((name for name in names if name is not None), reverse=True)
-        for old in complete[self.keep :]:
-            self.store.delete(str(old))
+        self.store.delete([str(old) for old in complete[self.keep :]])
         kept = {name.upload_id for name in complete[: self.keep]}
         gone = {name.upload_id for name in complete[self.keep :]} | leftovers
         times = [file.modified for file in (*data, *manifest_files) if file.modified is not None]
@@ -352,7 +350,7 @@ class Uploader:
             if upload_id not in kept and (upload_id in gone or _is_before(files, before)):
                 doomed += [file.name for file in files]
         if doomed:
-            process_all(doomed, self.store.delete, parallel=self.parallel, stop=threading.Event(), tick=lambda: None)
+            self.store.delete(doomed)
             _log.info("old files removed", files=len(doomed))
 
     def _try_again(self, where: str, attempt: Callable[[], bool], stop: threading.Event | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The two ends of an upload in a process of its own: `python -m` runs it, and `UploadProcess` starts it.
+"""The two ends of an upload in a process of its own: `tfjob-controller checkpoint upload`, and what starts it.
 
 The process reads one request from its standard input, writes reports to its standard output and log lines to its
 standard error. It ends when its standard input is closed: an upload does not outlive the process that watches.
@@ -12,10 +12,10 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from tfjob_controller.storage.checkpoints.report import (
-    Report,
+    UploadReport,
     UploadRequest,
     Wanted,
     encode,
@@ -24,7 +24,7 @@ from tfjob_controller.storage.checkpoints.report import (
 )
 
 # Without -P the current folder, which others may write, would be searched for modules.
-_ARGV = ("-P", "-m", "tfjob_controller.storage.checkpoints.uploadprocess")
+_ARGV = ("-P", "-m", "tfjob_controller", "checkpoint", "upload")
 _END_SECONDS = 5.0
 _CHUNK_BYTES = 65536
 
@@ -53,7 +53,7 @@ class UploadProcess:
             # It has ended already, which `poll` reports.
             return
 
-    def poll(self) -> tuple[list[Report], bool]:
+    def poll(self) -> tuple[list[UploadReport], bool]:
         process = self._process
         if process is None:
             return [], True
@@ -63,7 +63,7 @@ class UploadProcess:
             return reports, False
         self._close(process)
         if code != 0:
-            reports.append(Report("failed", reason=f"the upload ended with exit code {code}", is_transient=True))
+            reports.append(UploadReport("failed", reason=f"the upload ended with exit code {code}", is_transient=True))
         return reports, True
 
     def kill(self) -> None:
@@ -71,7 +71,7 @@ class UploadProcess:
             self._process.kill()
             self._process.wait(_END_SECONDS)
 
-    def _read(self, process: subprocess.Popen[bytes]) -> list[Report]:
+    def _read(self, process: subprocess.Popen[bytes]) -> list[UploadReport]:
         while process.stdout is not None and (chunk := process.stdout.read(_CHUNK_BYTES)):
             self._received += chunk
         *lines, rest = bytes(self._received).split(b"\n")
@@ -85,8 +85,8 @@ class UploadProcess:
         self._process = None
 
 
-def main() -> int:
-    """Runs one upload; returns the exit code."""
+def run_upload(configure_logging: Callable[[str, str], None]) -> NoReturn:
+    """Runs one upload, and ends the process. `configure_logging` takes a format and a level."""
     import signal
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -97,17 +97,17 @@ def main() -> int:
     from tfjob_controller.storage.commands import quiet_libraries
     from tfjob_controller.storage.errors import explain
     from tfjob_controller.storage.uris import Redactor
-    from tfjob_controller.telemetry import logging
 
-    logging.configure(request.log_format, request.log_level)
+    configure_logging(request.log_format, request.log_level)
     quiet_libraries()
     redact = Redactor(os.environ)
     try:
         _uploader_of(request, redact).run(request.candidates, request.leftovers)
     except Exception as error:
         fault = explain(error, "the storage")
-        _report(Report("failed", reason=redact(str(fault)), is_transient=fault.is_transient))
-    return 0
+        _report(UploadReport("failed", reason=redact(str(fault)), is_transient=fault.is_transient))
+    # Threads of libraries, or workers that a server blocks, must not keep the process.
+    os._exit(0)
 
 
 def _uploader_of(request: UploadRequest, redact: Any) -> Any:
@@ -134,17 +134,10 @@ def _uploader_of(request: UploadRequest, redact: Any) -> Any:
     )
 
 
-def _report(report: Report) -> None:
+def _report(report: UploadReport) -> None:
     print(encode(report), flush=True)
 
 
 def _end_with_the_parent() -> None:
     sys.stdin.read()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    # Threads of libraries, or workers that a server blocks, must not keep the process.
-    os._exit(code)

@@ -57,7 +57,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CompleteCheckpoint:
     """A complete checkpoint."""
 
     name: str
@@ -88,7 +88,7 @@ class CheckpointWatcher:
     clock: Clock
     _entries: dict[str, _Entry] = field(default_factory=dict)
 
-    def look(self) -> list[Candidate]:
+    def look(self) -> list[CompleteCheckpoint]:
         """The complete checkpoints that are there now, the oldest first; none if the folder does not exist yet.
 
         Raises FolderError if the folder cannot be watched, OSError.
@@ -105,15 +105,19 @@ class CheckpointWatcher:
         finally:
             os.close(root)
         complete = [
-            Candidate(name, entry.scan, entry.changed_at)
+            CompleteCheckpoint(name, entry.scan, entry.changed_at)
             for name, entry in self._entries.items()
             if entry.scan.files and self._is_complete(name, entry, found)
         ]
         return sorted(complete, key=lambda each: each.order)
 
-    def all(self) -> list[Candidate]:
+    def all(self) -> list[CompleteCheckpoint]:
         """All checkpoints that the last look has found, complete or not, the oldest first."""
-        there = [Candidate(name, each.scan, each.changed_at) for name, each in self._entries.items() if each.scan.files]
+        there = [
+            CompleteCheckpoint(name, each.scan, each.changed_at)
+            for name, each in self._entries.items()
+            if each.scan.files
+        ]
         return sorted(there, key=lambda each: each.order)
 
     def scan_afresh(self) -> None:

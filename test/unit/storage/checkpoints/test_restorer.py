@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from helpers.checkpoints import contents, resumed, restore, save, write
+from helpers.checkpoints import contents, restore, resumed, save, write
 from tfjob_controller.storage.checkpoints.layout import MOST_MANIFEST_BYTES
 from tfjob_controller.storage.checkpoints.localstore import LocalStore
 from tfjob_controller.storage.errors import StorageError

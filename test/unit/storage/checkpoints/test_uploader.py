@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers.checkpoints import contents, resumed, restore, save, uploader, wanted, write
+from helpers.checkpoints import contents, restore, resumed, save, uploader, wanted, write
 from tfjob_controller.storage.checkpoints.localstore import LocalStore
-from tfjob_controller.storage.checkpoints.report import Report
+from tfjob_controller.storage.checkpoints.report import UploadReport
 from tfjob_controller.storage.checkpoints.store import StoredFile
 
 FILES = {"model.bin": os.urandom(100_000), "sub/config.json": b"{}", "empty": b""}
@@ -109,7 +109,7 @@ def test_a_checkpoint_that_changes_while_it_is_uploaded_is_dropped(change: str, 
                 (work / "c/b").unlink()
                 (work / "c/a").unlink()
 
-    reports: list[Report] = []
+    reports: list[UploadReport] = []
     uploader(MeddlingStore(store, meddle), work, reports).run([wanted(work, "c")])  # type: ignore[arg-type]
     assert [report.outcome for report in reports] == ["dropped"]
     assert store.listing("data/") == store.listing("manifests/") == []
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_is_gone_is_dropped(store: LocalStore, work: Path) -> 
     candidate = wanted(work, "c")
     (work / "c/a").unlink()
     (work / "c").rmdir()
-    reports: list[Report] = []
+    reports: list[UploadReport] = []
     uploader(store, work, reports).run([candidate])
     assert [report.outcome for report in reports] == ["dropped"]
 
@@ -203,7 +203,7 @@ def test_files_without_a_manifest_are_removed_when_they_are_an_hour_old(
 def test_what_an_own_upload_has_left_is_removed_at_once(store: LocalStore, work: Path, tmp_path: Path) -> None:
     left = "a" * 32
     write(tmp_path / "store/data", {f"c/{left}/x": b""})
-    reports: list[Report] = []
+    reports: list[UploadReport] = []
     uploader(store, work, reports).run([], [left])
     assert store.listing("data/") == []
 
@@ -226,7 +226,7 @@ def test_a_manifest_never_describes_other_bytes(work: Path, store: LocalStore) -
         (work / "c/a").write_bytes(b"2" * 100)
         os.utime(work / "c/a", ns=(status.st_atime_ns, status.st_mtime_ns))
 
-    reports: list[Report] = []
+    reports: list[UploadReport] = []
     uploader(MeddlingStore(store, meddle), work, reports).run([wanted(work, "c")])  # type: ignore[arg-type]
     assert [report.outcome for report in reports] == ["saved"]
     found = restore(store, work.parent / "new")
