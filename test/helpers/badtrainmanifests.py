@@ -444,9 +444,7 @@ BAD_TRAINJOBS = (
         "no-checkpoint-is-kept",
         trainjob(checkpoint={"storageUri": "s3://a", "keep": 0}),
         "spec.checkpoint.keep: must be from 1 to 1000, is 0",
-        (
-            "spec.checkpoint.keep: Invalid value: 0: spec.checkpoint.keep in body should be greater than or equal to 1",
-        ),
+        ("spec.checkpoint.keep: Invalid value: 0: spec.checkpoint.keep in body should be greater than or equal to 1",),
     ),
     Bad(
         "a-bandwidth-without-a-number",

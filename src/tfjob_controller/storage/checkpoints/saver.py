@@ -56,7 +56,7 @@ class Saver:
     _handled: dict[str, str] = field(default_factory=dict)
     """The key of the last scan that was dealt with, by name."""
     _from_start: dict[str, str] | None = None
-    _newest: tuple[float, int, str] | None = None
+    _newest: tuple[float, int, int, str] | None = None
     """The order of the newest candidate that is in the storage."""
     _sent: dict[str, CompleteCheckpoint] = field(default_factory=dict)
     """The candidates of the running upload."""

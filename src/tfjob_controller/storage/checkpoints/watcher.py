@@ -22,7 +22,14 @@ import os
 import stat
 from dataclasses import dataclass, field
 
-from tfjob_controller.storage.checkpoints.layout import DONE, MOST_BYTES, MOST_DEPTH, MOST_FILES, problem_of_name
+from tfjob_controller.storage.checkpoints.layout import (
+    DONE,
+    MOST_BYTES,
+    MOST_DEPTH,
+    MOST_FILES,
+    problem_of_name,
+    step_of,
+)
 from tfjob_controller.util.clock import Clock
 
 MOST_ENTRIES = 1000
@@ -66,9 +73,10 @@ class CompleteCheckpoint:
     """Monotonic seconds at which its last change was seen."""
 
     @property
-    def order(self) -> tuple[float, int, str]:
+    def order(self) -> tuple[float, int, int, str]:
         """Larger for a newer checkpoint of the same folder."""
-        return (self.changed_at, self.scan.newest_ns, self.name)
+        step = step_of(self.name)
+        return (self.changed_at, self.scan.newest_ns, -1 if step is None else step, self.name)
 
 
 @dataclass(slots=True)
@@ -100,10 +108,13 @@ class CheckpointWatcher:
         try:
             found = _list(root, self.path)
             self._entries = {name: entry for name, entry in self._entries.items() if name in found}
-            for name, status in found.items():
-                self._update(root, name, status)
+            changed = [entry for name, status in found.items() if (entry := self._update(root, name, status))]
         finally:
             os.close(root)
+        # One time for all: the order in which a folder is listed says nothing of their age.
+        seen = self.clock.monotonic()
+        for entry in changed:
+            entry.changed_at = seen
         complete = [
             CompleteCheckpoint(name, entry.scan, entry.changed_at)
             for name, entry in self._entries.items()
@@ -125,22 +136,25 @@ class CheckpointWatcher:
         for entry in self._entries.values():
             entry.next_scan = 0.0
 
-    def _update(self, root: int, name: str, status: os.stat_result) -> None:
+    def _update(self, root: int, name: str, status: os.stat_result) -> _Entry | None:
+        """Scans a checkpoint if that is due; returns its entry if it has changed."""
         now = self.clock.monotonic()
         top = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         entry = self._entries.get(name)
         if entry is not None and entry.top == top and now < entry.next_scan:
-            return
+            return None
         scan = scan_checkpoint(root, name)
         if scan is None:
             self._entries.pop(name, None)
-            return
+            return None
         seen = self.clock.monotonic()
         if entry is None or entry.scan != scan:
-            entry = self._entries[name] = _Entry(scan, now, top)
+            entry = self._entries[name] = _Entry(scan, seen, top)
+            return entry
         entry.top = top
         if scan.problem or now - entry.changed_at >= self.settle_seconds:
             entry.next_scan = seen + (seen - now) / _SHARE_OF_TIME
+        return None
 
     def _is_complete(self, name: str, entry: _Entry, found: dict[str, os.stat_result]) -> bool:
         marker = found.get(name + DONE)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,6 +14,7 @@ from helpers.checkpoints import write
 from helpers.fakeclock import FakeClock
 from tfjob_controller.storage.checkpoints import watcher as watching
 from tfjob_controller.storage.checkpoints.watcher import CheckpointWatcher, FolderError
+from tfjob_controller.util.clock import Clock
 
 
 @pytest.fixture
@@ -116,6 +120,31 @@ def test_the_oldest_change_comes_first(watcher: CheckpointWatcher, tmp_path: Pat
     complete(watcher)
     clock.advance(10)
     assert complete(watcher) == ["c", "b", "a"]
+
+
+class TickingClock:
+    """A clock that goes on a little with each reading, as a real one does."""
+
+    def __init__(self) -> None:
+        self._ticks = itertools.count()
+
+    def monotonic(self) -> float:
+        return next(self._ticks) * 1e-6
+
+
+def test_of_those_that_are_seen_at_once_the_time_and_then_the_step_decide(tmp_path: Path) -> None:
+    """Not the order in which the folder is listed, nor that of the letters."""
+    watcher = CheckpointWatcher(str(tmp_path), 0.0, cast(Clock, TickingClock()))
+    names = [f"checkpoint-{step}" for step in (8, 9, 10, 11, 100)]
+    for name in random.Random(3).sample(names, len(names)):
+        write(tmp_path, {f"{name}/model": b"1"})
+        os.utime(tmp_path / name / "model", ns=(5, 5))
+        os.utime(tmp_path / name, ns=(5, 5))
+    write(tmp_path, {"checkpoint-200/model": b"1"})
+    os.utime(tmp_path / "checkpoint-200" / "model", ns=(4, 4))
+    os.utime(tmp_path / "checkpoint-200", ns=(4, 4))
+    watcher.look()
+    assert complete(watcher) == ["checkpoint-200", *names]
 
 
 def test_a_path_through_a_link_is_refused(tmp_path: Path, clock: FakeClock) -> None:
