@@ -19,6 +19,7 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
 # Machines are shared and noisy: a job that starts after this time is delayed by more than they explain.
 SMALL = {"ATTACK_SECONDS": "20", "ATTACK_EVERY": "4", "ATTACK_SIZE": "0.05", "ATTACK_START": "60"}
+LONGER = {"ATTACK_SECONDS": "90"}
 PROGRAMS = ("controller", "extender")
 WRITTEN = ("bomb", "large", "gang", "gang_job", "job", "pod")
 
@@ -47,14 +48,27 @@ def check(figures: dict[str, Any]) -> None:
     assert other["admitted"]["max"] > 0, "one of them was a gang"
     assert (figures["filter"]["calls"] > 0, figures["filter"]["failed"]) == (True, 0)
     assert figures["hostile"]["connections"] > 0
-    assert all(figures["hostile"].get(kind, 0) > 0 for kind in WRITTEN), figures["hostile"]
 
 
+def unwritten(figures: dict[str, Any]) -> list[str]:
+    """Returns the kinds of which the attacker has not written a single object."""
+    return [kind for kind in WRITTEN if figures["hostile"].get(kind, 0) == 0]
+
+
+@pytest.mark.timeout(600)
 def test_all_attacks_at_once_end_no_program_and_delay_no_other_tenant() -> None:
-    check(attack(SMALL, 280))
+    figures = attack(SMALL, 280)
+    check(figures)
+    if unwritten(figures):
+        # On a busy machine the first write of 1.2 MB may not be over by then.
+        figures = attack(SMALL | LONGER, 280)
+        check(figures)
+    assert unwritten(figures) == [], figures["hostile"]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_ten_minutes_of_all_attacks_end_no_program_and_delay_no_other_tenant() -> None:
-    check(attack({}, 1100))
+    figures = attack({}, 1100)
+    check(figures)
+    assert unwritten(figures) == [], figures["hostile"]
