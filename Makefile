@@ -158,7 +158,7 @@ demo-monitoring: $(LOCAL) ## Prometheus on two nodes, which discovers the shippe
 	@$(PY) -m demo.monitoring
 
 .PHONY: pictures
-pictures: $(READY) ## Draw the panels of the Grafana dashboards, from ten minutes of that demo, for docs/monitoring.md
+pictures: $(READY) ## Draw the panels of the Grafana dashboards, from five minutes of that demo, for docs/monitoring.md
 	@$(PY) -m demo.monitoring --pictures docs/img
 
 .PHONY: demo-transformers

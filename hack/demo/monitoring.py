@@ -48,7 +48,7 @@ def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="make demo-monitoring", description=__doc__)
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw the dashboards there, and end")
-    parser.add_argument("--seconds", type=int, default=600, help="how long Prometheus observes before (default: 600)")
+    parser.add_argument("--seconds", type=int, default=300, help="how long Prometheus observes before (default: 300)")
     given = parser.parse_args()
     screen = Screen(Console(highlight=False))
     folder = state.stack_dir(NAME)

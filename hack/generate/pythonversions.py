@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pythonruns
 from generate.markdown import table
-from pythonruns import Run
+from platforms.wheels import PYTHONS
+from pythonruns import Run, minor_of
 
 PAGE = Path("docs/install.md")
 BEGIN = "<!-- Generated from hack/pythonruns.json by `make generate`. -->"
@@ -27,5 +28,10 @@ def render_runs(page: str, runs: Iterable[Run]) -> str:
     if not begin or not end:
         raise ValueError(f"{PAGE} lacks the comments around the table of Pythons")
     heads = ("Python", "passed", "failed", "skipped", "date")
-    rows = ((run.version, f"{run.passed:,}", f"{run.failed:,}", f"{run.skipped:,}", run.date) for run in runs)
+    by_minor = {minor_of(run.version): _row(run) for run in runs}
+    rows = (by_minor.get(minor, (minor, "no run recorded", "", "", "")) for minor in PYTHONS)
     return f"{before}{BEGIN}\n\n{table(heads, rows)}\n\n{END}{after}"
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    return run.version, f"{run.passed:,}", f"{run.failed:,}", f"{run.skipped:,}", run.date

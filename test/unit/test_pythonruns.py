@@ -51,6 +51,7 @@ def test_the_table_has_a_row_for_each_run() -> None:
     assert rendered.startswith("before\n")
     assert rendered.endswith("\nafter\n")
     assert "old" not in rendered
+    assert "| 3.13 | no run recorded |" in rendered
     assert f"| 3.14.2 | 4,321 | 1 | 2 | {DATE} |" in rendered
     with pytest.raises(ValueError, match=r"docs/install\.md lacks the comments"):
         render_runs("nothing", [])
