@@ -53,24 +53,25 @@ class GangJobs:
         return self.jobs.api
 
     def submit(
-        self, name: str, replicas: int, *, queue: str | None = None, priority_class: str = "", **gang: Any
+        self,
+        name: str,
+        replicas: int,
+        *,
+        queue: str | None = None,
+        priority_class: str = "",
+        minimum: int | None = None,
+        **gang: Any,
     ) -> None:
-        of_gang = {"enabled": True, **gang}
-        if self.kind == "TFJob":
-            template = pod_template(container(resources={"requests": {"cpu": "1"}}), restartPolicy="OnFailure")
-            manifest = tfjob(workers(replicas, template=template), gang=of_gang)
-            if priority_class:
-                manifest["spec"]["priorityClassName"] = priority_class
-        else:
-            manifest = trainjob(name, replicas, gang=of_gang)
-            manifest["spec"]["trainer"]["resourcesPerNode"] = {"requests": {"cpu": "1"}}
-            if priority_class:
-                manifest["spec"]["podSpecOverrides"] = [override(priorityClassName=priority_class)]
+        """Creates a job; `minimum` is how many replicas are enough for its start."""
+        is_tfjob, of_gang = self.kind == "TFJob", {"enabled": True, **gang}
+        manifest = _tfjob(replicas, of_gang, minimum) if is_tfjob else _trainjob(name, replicas, of_gang, minimum)
+        if priority_class and is_tfjob:
+            manifest["spec"]["priorityClassName"] = priority_class
+        elif priority_class:
+            manifest["spec"]["podSpecOverrides"] = [override(priorityClassName=priority_class)]
         label = BACKENDS[self.backend].queue_label
-        manifest["metadata"] = {
-            "name": name,
-            "labels": {label: self.queue if queue is None else queue} if label else {},
-        }
+        labels = {label: self.queue if queue is None else queue} if label else {}
+        manifest["metadata"] = {"name": name, "labels": labels}
         self.jobs.submit(manifest)
         self.submitted.append(name)
 
@@ -134,6 +135,18 @@ class GangJobs:
         for name in self.submitted:
             self.jobs.delete(name)
         eventually(lambda: not self.jobs.children("pods"), PATIENCE_SECONDS, PERIOD_SECONDS)
+
+
+def _tfjob(replicas: int, gang: Object, minimum: int | None) -> Object:
+    template = pod_template(container(resources={"requests": {"cpu": "1"}}), restartPolicy="OnFailure")
+    of_minimum = {} if minimum is None else {"minWorkers": minimum}
+    return tfjob(workers(replicas, template=template), gang={**gang, **of_minimum})
+
+
+def _trainjob(name: str, replicas: int, gang: Object, minimum: int | None) -> Object:
+    bounds = {} if minimum is None else {"elasticPolicy": {"minNodes": minimum, "maxNodes": replicas}}
+    requests = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
+    return trainjob(name, replicas, gang=gang, trainer=requests, **bounds)
 
 
 @contextlib.contextmanager

@@ -131,6 +131,7 @@ def test_a_queue_counts_what_its_jobs_use_until_they_have_finished(gangs: GangJo
 
 def test_a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs: GangJobs) -> None:
     gangrules.a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs, priority=10)
+    assert gangs.restarts("low") == 0
 
 
 def test_a_job_whose_queue_does_not_exist_says_so(gangs: GangJobs) -> None:
