@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from generate.markdown import table
@@ -11,8 +11,7 @@ from interop.record import Record, read_all
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "interop.md"
 BEGIN, END = "<!-- begin: make generate -->\n", "<!-- end: make generate -->\n"
 _KINDS = ("TFJob", "TrainJob")
-# None: the rule was not tried with this kind.
-_WORDS = {None: "not tried", True: "yes", False: "no"}
+_NOT_TRIED = "-"
 
 
 def render_interop() -> str:
@@ -29,10 +28,23 @@ def replaced(page: str, records: Sequence[Record]) -> str:
 
 
 def _lines(records: Sequence[Record]) -> Iterator[str]:
-    for record in records:
-        yield ""
-        yield f"Seen with {record.name} {record.version} and Kubernetes {record.kubernetes} on {record.date}:"
-        yield ""
-        rows = [(rule, *(_WORDS[kinds.get(kind)] for kind in _KINDS)) for rule, kinds in record.rules.items()]
-        yield table(("rule", *_KINDS), rows).rstrip("\n")
+    """Yields a table of the programs, and one with a row for each rule and a column for each program."""
     yield ""
+    rows = [(each.name, each.version, each.kubernetes, each.date) for each in records]
+    yield table(("program", "version", "Kubernetes", "seen on"), rows).rstrip("\n")
+    yield ""
+    yield f"With both kinds of jobs; {_NOT_TRIED} is a rule that does not apply to the program, or was not tried:"
+    yield ""
+    rules = list(dict.fromkeys(rule for record in records for rule in record.rules))
+    rules.sort(key=lambda rule: -sum(rule in record.rules for record in records))
+    cells = [(rule, *(_cell(record.rules.get(rule, {})) for record in records)) for rule in rules]
+    yield table(("rule", *(record.name for record in records)), cells).rstrip("\n")
+    yield ""
+
+
+def _cell(kinds: Mapping[str, bool]) -> str:
+    """Returns `yes` or `no` if all kinds are alike, else the word for each kind."""
+    words = [{None: _NOT_TRIED, True: "yes", False: "no"}[kinds.get(kind)] for kind in _KINDS]
+    if len(set(words)) == 1:
+        return words[0]
+    return ", ".join(f"{kind}: {word}" for kind, word in zip(_KINDS, words, strict=True))

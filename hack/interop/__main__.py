@@ -30,7 +30,7 @@ def main() -> int:
     chosen = parser.parse_args()
     try:
         addon = addons.addon(chosen.name)
-        binaries.ensure_all([*binaries.CONTROL_PLANE, addon.name])
+        binaries.ensure_all([*binaries.CONTROL_PLANE, *(program.name for program in addon.programs)])
     except LocalClusterError as error:
         to_stderr(f"error: {error}")
         return error.exit_code

@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import CONTAINERD, KUEUE, build_missing
+from localcluster.gobuild import CONTAINERD, KUEUE, VOLCANO, build_missing
 from localcluster.gotoolchain import parse_version
 from localcluster.kubernetesversions import KUBERNETES, chosen_minor, module_folder
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
@@ -56,6 +56,10 @@ def _containerd(name: str) -> Program:
 
 def _plugin(name: str, kind: str) -> Program:
     return Program(name, "nodes", f"{_PLUGINS}/plugins/{kind}/{name}", _PLUGINS)
+
+
+def _volcano(name: str) -> Program:
+    return Program(f"vc-{name}", "volcano", f"{VOLCANO}/cmd/{name}", VOLCANO)
 
 
 # How each program is built; `requirement` is what go.mod pins.
@@ -98,6 +102,9 @@ PROGRAMS = {
             _PROMETHEUS,
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
+        _volcano("scheduler"),
+        _volcano("controller-manager"),
+        _volcano("webhook-manager"),
     )
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

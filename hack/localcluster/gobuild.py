@@ -29,6 +29,7 @@ from localcluster.report import Report
 
 CONTAINERD = "github.com/containerd/containerd/v2"
 KUEUE = "sigs.k8s.io/kueue"
+VOLCANO = "volcano.sh/volcano"
 # Linking a program takes about as long as compiling so many packages.
 _LINK_PACKAGES = 30
 # The programs are stripped, so debug information would be unused.

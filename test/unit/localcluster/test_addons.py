@@ -11,13 +11,14 @@ import yaml
 from cryptography import x509
 
 from localcluster import addons, cli
-from localcluster.addons import ADDONS, Addon, Place
+from localcluster.addontable import ADDONS, Addon, Place
 from localcluster.binaries import PROGRAMS
 from localcluster.errors import LocalClusterError
-from localcluster.webhooks import at_address, make_certificates
+from localcluster.webhooks import Certificates, at_address, make_certificates
 
-KUEUE = ADDONS["kueue"]
+KUEUE, VOLCANO = ADDONS["kueue"], ADDONS["volcano"]
 CA = b"-----BEGIN CERTIFICATE-----"
+CERTIFICATES = Certificates(CA, b"", b"", b"")
 
 Object = dict[str, Any]
 
@@ -30,26 +31,40 @@ def webhook(group: str) -> Object:
     }
 
 
+def place_of(addon: Addon, folder: Path) -> Place:
+    probes = {program.name: port for port, program in enumerate(addon.programs, 8081)}
+    return Place(folder, folder, probes, 9443, folder / "kubeconfig")
+
+
 @pytest.fixture
-def module(tmp_path: Path) -> Path:
+def module(tmp_path: Path) -> Place:
     """A module with the manifests of Kueue in a small size."""
-    crds = tmp_path / KUEUE.crds
+    assert KUEUE.webhooks is not None
+    crds = tmp_path / KUEUE.crds[0]
     crds.mkdir(parents=True)
     for plural in ("workloads", "topologies"):
         body = {"metadata": {"name": f"{plural}.kueue.x-k8s.io"}, "spec": {}}
         (crds / f"kueue.x-k8s.io_{plural}.yaml").write_text(yaml.safe_dump(body))
-    file = tmp_path / KUEUE.webhooks
+    file = tmp_path / KUEUE.webhooks.manifest
     file.parent.mkdir(parents=True)
     hooks = [webhook("batch"), webhook("kueue.x-k8s.io")]
     metadata = {"name": "mutating-webhook-configuration"}
-    file.write_text(yaml.safe_dump({"kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": hooks}))
-    return tmp_path
+    config = {"kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": hooks}
+    file.write_text(yaml.safe_dump_all([None, {"kind": "Service", "metadata": metadata}, config]))
+    return place_of(KUEUE, tmp_path)
 
 
 @pytest.mark.parametrize("addon", ADDONS.values(), ids=list(ADDONS))
-def test_every_addon_is_a_program_of_a_pinned_module(addon: Addon) -> None:
-    assert PROGRAMS[addon.name].version == addon.version
-    assert PROGRAMS[addon.name].requirement == addon.module
+def test_every_addon_has_programs_of_a_pinned_module(addon: Addon) -> None:
+    assert addon.programs
+    for program in addon.programs:
+        assert PROGRAMS[program.name].version == addon.version
+        assert PROGRAMS[program.name].requirement == addon.module
+
+
+def test_programs_of_all_addons_have_names_of_their_own() -> None:
+    names = [program.name for addon in ADDONS.values() for program in addon.programs]
+    assert len(names) == len(set(names))
 
 
 def test_an_unknown_addon_is_refused_with_the_known_ones() -> None:
@@ -57,15 +72,16 @@ def test_an_unknown_addon_is_refused_with_the_known_ones() -> None:
         addons.addon("keueu")
 
 
-def test_crds_that_are_converted_call_the_program_on_this_machine(module: Path) -> None:
-    found = {crd["metadata"]["name"]: crd["spec"] for crd in addons.crds(KUEUE, module, 9443, CA)}
+def test_crds_that_are_converted_call_the_program_on_this_machine(module: Place) -> None:
+    found = {crd["metadata"]["name"]: crd["spec"] for crd in addons.crds(KUEUE, module, CERTIFICATES)}
     client = {"url": "https://127.0.0.1:9443/convert", "caBundle": base64.b64encode(CA).decode()}
     conversion = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
     assert found == {"workloads.kueue.x-k8s.io": {"conversion": conversion}, "topologies.kueue.x-k8s.io": {}}
 
 
-def test_webhooks_call_this_machine_and_leave_system_namespaces_alone(module: Path) -> None:
-    (config,) = addons.webhook_configurations(KUEUE, module, 9443, CA)
+def test_webhooks_call_this_machine_and_leave_system_namespaces_alone(module: Place) -> None:
+    assert KUEUE.webhooks is not None
+    (config,) = addons.webhook_configurations(KUEUE.webhooks, module, CERTIFICATES)
     assert config["metadata"]["name"] == "kueue-mutating-webhook-configuration"
     of_jobs, of_kueue = config["webhooks"]
     assert of_jobs["clientConfig"]["url"] == "https://127.0.0.1:9443/mutate-batch"
@@ -93,13 +109,39 @@ def test_the_servers_certificate_is_signed_by_the_authority_and_names_loopback()
 
 
 def test_kueue_listens_on_loopback_and_takes_settings(tmp_path: Path) -> None:
-    place = Place(tmp_path, 8081, 9443, tmp_path / "kubeconfig")
-    arguments = KUEUE.command(place, {"manageJobsWithoutQueueName": True})
+    arguments = KUEUE.programs[0].command(place_of(KUEUE, tmp_path), {"manageJobsWithoutQueueName": True})
     config = yaml.safe_load((tmp_path / "config.json").read_text())
     assert f"--config={tmp_path / 'config.json'}" in arguments
     assert config["manageJobsWithoutQueueName"] is True
     assert config["health"]["healthProbeBindAddress"] == "127.0.0.1:8081"
     assert (config["webhook"]["host"], config["webhook"]["port"]) == ("127.0.0.1", 9443)
+
+
+def test_volcanos_scheduler_has_its_default_configuration_and_takes_settings(tmp_path: Path) -> None:
+    default = tmp_path / "installer/helm/chart/volcano/config/volcano-scheduler.conf"
+    default.parent.mkdir(parents=True)
+    default.write_text("actions: enqueue, allocate\ntiers: [{plugins: [{name: gang}]}]\n")
+    scheduler = VOLCANO.programs[-1]
+    place = place_of(VOLCANO, tmp_path)
+    arguments = scheduler.command(place, {"actions": "enqueue, allocate, preempt"})
+    config = yaml.safe_load((tmp_path / "scheduler.json").read_text())
+    assert config == {"actions": "enqueue, allocate, preempt", "tiers": [{"plugins": [{"name": "gang"}]}]}
+    assert f"--scheduler-conf={tmp_path / 'scheduler.json'}" in arguments
+    assert "--healthz-address=127.0.0.1:8083" in arguments
+    assert scheduler.health_address(place) == "http://127.0.0.1:8083/healthz"
+
+
+@pytest.mark.parametrize("addon", ADDONS.values(), ids=list(ADDONS))
+def test_every_program_listens_on_loopback_only(addon: Addon, tmp_path: Path) -> None:
+    default = tmp_path / "installer/helm/chart/volcano/config/volcano-scheduler.conf"
+    default.parent.mkdir(parents=True)
+    default.write_text("actions: enqueue\n")
+    place = place_of(addon, tmp_path)
+    for program in addon.programs:
+        arguments = program.command(place, {})
+        addresses = [each for each in arguments if "address" in each]
+        assert all("127.0.0.1" in each for each in addresses), addresses
+        assert f"127.0.0.1:{place.probes_ports[program.name]}" in program.health_address(place)
 
 
 def test_a_stack_with_an_unknown_addon_is_not_started(

@@ -1,0 +1,151 @@
+"""TFJobs and TrainJobs with the real Volcano, its webhooks and its queues: `make interop WITH=volcano`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from helpers import gangrules
+from helpers.cluster import Cluster, new_namespace
+from helpers.gangjobs import (
+    HIGH,
+    KINDS,
+    PATIENCE_SECONDS,
+    PERIOD_SECONDS,
+    GangJobs,
+    RunningAddon,
+    gang_cluster,
+    gang_jobs,
+    make_priority_class,
+    retried,
+)
+from helpers.poll import eventually
+from localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+Object = dict[str, Any]
+
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+# Each queue of the tests may use 3 of them.
+NODE_CPUS = 4
+# The default has neither `preempt` nor `reclaim`. `enqueue` would keep a job that needs them out of the queue.
+EVICTING = {"actions": "allocate, preempt, reclaim, backfill"}
+# Elastic TrainJobs have not been seen to work with Volcano.
+ONLY_TFJOB = pytest.mark.parametrize("gangs", ["TFJob"], indirect=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A Queue with the name of its namespace."""
+
+    api: Api
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"{QUEUES}/{self.name}"
+
+    def used(self) -> str:
+        """Returns the CPUs that Volcano counts as allocated."""
+        allocated = self.api.get(self.path).get("status", {}).get("allocated") or {}
+        return str(allocated.get("cpu", "0"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with gang_cluster(NODE_CPUS) as cluster:
+        make_priority_class(cluster.api)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def any_volcano(cluster: Cluster) -> RunningAddon:
+    return RunningAddon(cluster, "volcano")
+
+
+@pytest.fixture
+def volcano(any_volcano: RunningAddon) -> RunningAddon:
+    """Volcano with its defaults."""
+    any_volcano.run_with({})
+    return any_volcano
+
+
+@pytest.fixture
+def queue(volcano: RunningAddon, cluster: Cluster) -> Queue:
+    """A queue of its own with a quota of 3 CPUs."""
+    return make_queue(cluster.api, new_namespace(cluster.api), gangrules.CAPACITY)
+
+
+@pytest.fixture(params=KINDS)
+def gangs(queue: Queue, cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[GangJobs]:
+    with gang_jobs(cluster, request.param, "volcano", queue.name, queue=queue.name) as jobs:
+        yield jobs
+
+
+def make_queue(api: Api, name: str, cpus: int) -> Queue:
+    body = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1, "capability": {"cpu": str(cpus)}},
+    }
+    retried(lambda: api.create(QUEUES, body) and None)
+    queue = Queue(api, name)
+    # PodGroups of a queue are refused until Volcano has opened it.
+    eventually(lambda: api.get(queue.path).get("status", {}).get("state") == "Open", PATIENCE_SECONDS, PERIOD_SECONDS)
+    return queue
+
+
+def test_a_job_that_fits_runs_and_leaves_no_object_behind(gangs: GangJobs) -> None:
+    gangrules.a_job_that_fits_runs_and_leaves_no_object_behind(gangs)
+
+
+def test_a_job_that_does_not_fit_starts_only_when_there_is_room_for_all_of_it(gangs: GangJobs) -> None:
+    gangrules.a_job_that_does_not_fit_starts_only_when_there_is_room_for_all_of_it(gangs)
+
+
+def test_two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs: GangJobs) -> None:
+    gangrules.two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs)
+
+
+def test_a_suspended_job_gives_its_capacity_back_and_queues_again_when_it_is_resumed(gangs: GangJobs) -> None:
+    gangrules.a_suspended_job_gives_its_capacity_back_and_queues_again_when_it_is_resumed(gangs)
+
+
+def test_a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs: GangJobs) -> None:
+    gangrules.a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs)
+
+
+@ONLY_TFJOB
+def test_a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs: GangJobs) -> None:
+    gangrules.a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs)
+
+
+def test_a_queue_counts_what_its_jobs_use_until_they_have_finished(gangs: GangJobs, queue: Queue) -> None:
+    gangrules.a_queue_counts_what_its_jobs_use_until_they_have_finished(gangs, queue.used)
+
+
+def test_a_job_whose_queue_does_not_exist_says_so(gangs: GangJobs) -> None:
+    gangrules.a_job_whose_queue_does_not_exist_says_so(gangs)
+
+
+def test_a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs: GangJobs, any_volcano: RunningAddon) -> None:
+    any_volcano.run_with(EVICTING)
+    gangrules.a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs, priority_class=HIGH)
+
+
+@ONLY_TFJOB
+def test_a_queue_reclaims_its_share_from_a_job_of_another_queue(gangs: GangJobs, any_volcano: RunningAddon) -> None:
+    any_volcano.run_with(EVICTING)
+    other = make_queue(gangs.api, f"{gangs.namespace}-other", NODE_CPUS)
+    gangs.submit("greedy", NODE_CPUS, queue=other.name, minimum=1)
+    gangs.await_running("greedy", NODE_CPUS)
+    gangs.submit("modest", 2)
+    gangs.await_running("modest", 2)
+    eventually(lambda: len(gangs.bound("greedy")) == NODE_CPUS - 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+    gangs.finish("modest")
+    gangs.await_running("greedy", NODE_CPUS)
