@@ -146,7 +146,8 @@ def _tfjob(replicas: int, gang: Object, minimum: int | None) -> Object:
 def _trainjob(name: str, replicas: int, gang: Object, minimum: int | None) -> Object:
     bounds = {} if minimum is None else {"elasticPolicy": {"minNodes": minimum, "maxNodes": replicas}}
     requests = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
-    return trainjob(name, replicas, gang=gang, trainer=requests, **bounds)
+    # The command would choose a framework whose jobs cannot be elastic.
+    return trainjob(name, replicas, framework="torch", gang=gang, trainer=requests, **bounds)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,6 @@ NODE_CPUS = 4
 # The default has neither `preempt` nor `reclaim`. `enqueue` would keep a job that needs them out of the queue.
 EVICTING = {"actions": "allocate, preempt, reclaim, backfill"}
 # Elastic TrainJobs have not been seen to work with Volcano.
-ONLY_TFJOB = pytest.mark.parametrize("gangs", ["TFJob"], indirect=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,6 @@ def test_a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs: GangJ
     gangrules.a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs)
 
 
-@ONLY_TFJOB
 def test_a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs: GangJobs) -> None:
     gangrules.a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs)
 
@@ -138,7 +136,6 @@ def test_a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs: GangJobs,
     gangrules.a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs, priority_class=HIGH)
 
 
-@ONLY_TFJOB
 def test_a_queue_reclaims_its_share_from_a_job_of_another_queue(gangs: GangJobs, any_volcano: RunningAddon) -> None:
     any_volcano.run_with(EVICTING)
     other = make_queue(gangs.api, f"{gangs.namespace}-other", NODE_CPUS)
