@@ -172,11 +172,26 @@ def test_only_the_roles_of_users_are_added_to_those_of_the_cluster(role: Object)
         assert groups <= {"kubeflow.org", "scheduling.kubeflow.org", "trainer.kubeflow.org"}
 
 
+# Prometheus without its operator finds the pods by this role: docs/monitoring.md.
+DISCOVERY = "tfjob-controller-discovery"
+PROMETHEUS = {"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}
+
+
 @pytest.mark.parametrize("binding", objects("RoleBinding", "ClusterRoleBinding"))
 def test_rights_go_to_accounts_of_our_own_and_to_no_group(binding: Object) -> None:
     assert {each["kind"] for each in binding["subjects"]} == {"ServiceAccount"}
-    assert all(each["name"] in ("tfjob-controller", "gang-scheduler") for each in binding["subjects"])
+    assert all(each["name"] in ("tfjob-controller", "gang-scheduler") for each in binding["subjects"]) or (
+        binding["roleRef"]["name"],
+        binding["subjects"],
+    ) == (DISCOVERY, [PROMETHEUS])
     assert binding["roleRef"]["name"] not in ("cluster-admin", "admin", "edit")
+
+
+def test_prometheus_may_see_pods_in_the_namespace_of_the_programs_and_nothing_else() -> None:
+    roles: list[Object] = [parameter.values[0] for parameter in objects("Role")]
+    (role,) = [each for each in roles if each["metadata"]["name"] == DISCOVERY]
+    assert role["metadata"]["namespace"] == "tfjob-system"
+    assert rules(role) == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 
 
 @pytest.mark.parametrize("deployment", objects("Deployment"))
