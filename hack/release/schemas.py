@@ -3,10 +3,11 @@
 An object of the old version, stored or in a user's file, must be accepted unchanged, keep all its fields, and have the
 same meaning. So these are breaks: a field that is removed, one that became required (without a default), fewer
 types, values or patterns, tighter bounds, another default, a list that is merged in another way, and a new rule in
-CEL. Three sorts of new rules are no breaks:
+CEL. Four sorts of new rules are no breaks:
 
 - one below a new field: no old object has it
 - `!has(self.FIELD) || ...` with such a field
+- `has(self.FIELD) == has(oldSelf.FIELD) && ...` with such a field, which rejects only its changes
 - `self == oldSelf || ...`, which rejects only changes, and accepts stored and newly created objects
 
 Patterns and combinations (`anyOf`, ...) that differ count as narrower, since they cannot be compared. Deliberate breaks
@@ -30,6 +31,7 @@ _UPPER = ("maximum", "maxLength", "maxItems", "maxProperties")
 _LOWER = ("minimum", "minLength", "minItems", "minProperties")
 _RATCHETING = re.compile(r"\s*self\s*==\s*oldSelf\s*\|\|")
 _ONLY_WITH = re.compile(r"\s*!\s*has\(self\.(\w+)\)\s*\|\|")
+_ONLY_CHANGES = re.compile(r"\s*has\(self\.(\w+)\)\s*==\s*has\(oldSelf\.\1\)\s*&&")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def _combination(old: Schema, new: Schema) -> Iterator[str]:
 def _validations(old: Schema, new: Schema) -> Iterator[str]:
     before = {each["rule"] for each in old.get(_RULES, ())}
     for rule in (each["rule"] for each in new.get(_RULES, ())):
-        only_with = _ONLY_WITH.match(rule)
+        only_with = _ONLY_WITH.match(rule) or _ONLY_CHANGES.match(rule)
         is_of_new_field = only_with is not None and only_with[1] not in old.get("properties", {})
         if rule not in before and not is_of_new_field and not _RATCHETING.match(rule):
             yield f"a rule that was not there: {rule}"

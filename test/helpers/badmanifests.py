@@ -687,19 +687,19 @@ BAD_MANIFESTS = (
         "runtime-id-too-long",
         tfjob(RuntimeId="76no7"),
         "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller",
-        ('spec.RuntimeId: Invalid value: "76no7": must be four of 0-9 and a-z: leave it to the controller',),
+        ("spec.RuntimeId: Invalid value: \"76no7\": spec.RuntimeId in body should match '^([0-9a-z]{4})?$'",),
     ),
     Bad(
         "runtime-id-with-a-line-end",
         tfjob(RuntimeId="76no\n"),
         "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller",
-        ('spec.RuntimeId: Invalid value: "76no\\n": must be four of 0-9 and a-z: leave it to the controller',),
+        ("spec.RuntimeId: Invalid value: \"76no\\n\": spec.RuntimeId in body should match '^([0-9a-z]{4})?$'",),
     ),
     Bad(
         "runtime-id-in-capitals",
         tfjob(RuntimeId="ABCD"),
         "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller",
-        ('spec.RuntimeId: Invalid value: "ABCD": must be four of 0-9 and a-z: leave it to the controller',),
+        ("spec.RuntimeId: Invalid value: \"ABCD\": spec.RuntimeId in body should match '^([0-9a-z]{4})?$'",),
     ),
     Bad(
         "image-is-a-number",

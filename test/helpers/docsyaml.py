@@ -26,6 +26,7 @@ _OTHERS = {
     "trainer.kubeflow.org/v1alpha1": "Kubeflow's, for comparison",
     "admissionregistration.k8s.io/v1": "test_gang_priority_policy.py applies them",
     "kueue.x-k8s.io/v1beta1": "test_gang_backend_objects.py applies them",
+    "scheduling.volcano.sh/v1beta1": "test/interop/test_volcano.py makes such a queue",
     "kustomize.config.k8s.io/v1beta1": "test_monitoring_docs.py and test_production.py render them",
     "namespace": "test_gang_backend_objects.py renders the overlay",
     "scrape_configs": "test_monitoring_docs.py runs a Prometheus with it",

@@ -106,6 +106,10 @@ GOOD: dict[str, tuple[Schema, Schema]] = {
         {**fields(a={**TEXT, "default": ""}), "required": ["a"]},
     ),
     "a rule is gone": (ruled("self.a != ''", a=TEXT), ruled(a=TEXT)),
+    "a rule on changes of a new field": (
+        ruled(),
+        ruled("has(self.a) == has(oldSelf.a) && (!has(self.a) || self.a == oldSelf.a)", a=TEXT),
+    ),
     "a rule about a new field": (ruled(), ruled("!has(self.a) || self.a != ''", a=TEXT)),
     "a rule that lets old values be": (ruled(a=TEXT), ruled("self == oldSelf || self.a != ''", a=TEXT)),
     "a combination is gone": ({**TEXT, "anyOf": [{"pattern": "^a"}]}, TEXT),

@@ -12,7 +12,7 @@ import msgspec
 
 from tfjob_controller.api.common.core import STEPS_ANNOTATION
 from tfjob_controller.api.common.managedby import ManagedBy
-from tfjob_controller.api.common.schema import INT32_MAX, PATTERN_MESSAGE, describe
+from tfjob_controller.api.common.schema import INT32_MAX, describe
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.kube.meta import ObjectMeta, Resource
@@ -208,7 +208,6 @@ class TFJobSpec(_Value, frozen=True):
             "Four random characters in the names of all children. The controller sets them before it creates the first "
             "child, and they never change.",
             pattern=RUNTIME_ID_PATTERN,
-            **{PATTERN_MESSAGE: "must be four of 0-9 and a-z: leave it to the controller"},
         ),
     ] = msgspec.field(name="RuntimeId", default="")
     replica_specs: Annotated[

@@ -7,6 +7,7 @@ None, or a sentence that begins with the field and names the remedy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ from tfjob_controller.api.tfjob.types import (
     MASTER,
     PS,
     RESTART_POLICIES,
+    RUNTIME_ID_PATTERN,
     WORKER,
     Autoscaling,
     GangScheduling,
@@ -99,6 +101,8 @@ def validate_change(old: TFJobSpec, new: TFJobSpec) -> str | None:
 
 def _problems(spec: TFJobSpec) -> Iterator[str]:
     yield from _listing_problems(spec)
+    if spec.runtime_id and not re.fullmatch(RUNTIME_ID_PATTERN, spec.runtime_id):
+        yield "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller"
     yield from limit_violations(spec, "spec")
     for index, entry in enumerate(spec.replica_specs):
         yield from (f"spec.replicaSpecs[{index}]{problem}" for problem in _entry_problems(entry))
