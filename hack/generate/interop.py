@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from generate.markdown import table
+from generate.markdown import table, with_part
 from interop.record import Record, read_all
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "interop.md"
@@ -20,11 +20,8 @@ def render_interop() -> str:
 
 
 def replaced(page: str, records: Sequence[Record]) -> str:
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"docs/interop.md lacks the lines {BEGIN.strip()} and {END.strip()}")
-    return before + begin + "\n".join(_lines(records)) + "\n" + end + after
+    missing = f"docs/interop.md lacks the lines {BEGIN.strip()} and {END.strip()}"
+    return with_part(page, BEGIN, END, "\n".join(_lines(records)) + "\n", missing)
 
 
 def _lines(records: Sequence[Record]) -> Iterator[str]:

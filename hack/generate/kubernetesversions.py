@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import kubernetesruns
-from generate.markdown import code, table
+from generate.markdown import code, table, with_part
 from kubernetesruns import Run
 from localcluster.kubernetesversions import known_minors, minor_of
 
@@ -23,11 +23,8 @@ def generate(root: Path) -> dict[Path, str]:
 
 def render_versions(page: str, runs: Iterable[Run]) -> str:
     """Returns the page with the table between its two comments. Raises ValueError if they are missing."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError("docs/limits.md lacks the comments around the table of Kubernetes versions")
-    return f"{before}{BEGIN}\n\n{_table(runs)}\n\n{END}{after}"
+    missing = f"{PAGE} lacks the comments around the table of Kubernetes versions"
+    return with_part(page, BEGIN, END, f"\n\n{_table(runs)}\n\n", missing)
 
 
 def _table(runs: Iterable[Run]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pythonruns
-from generate.markdown import table
+from generate.markdown import table, with_part
 from platforms.wheels import PYTHONS
 from pythonruns import Run, minor_of
 
@@ -23,14 +23,11 @@ def generate(root: Path) -> dict[Path, str]:
 
 def render_runs(page: str, runs: Iterable[Run]) -> str:
     """Returns the page with the table between its two comments. Raises ValueError if they are missing."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} lacks the comments around the table of Pythons")
     heads = ("Python", "passed", "failed", "skipped", "date")
     by_minor = {minor_of(run.version): _row(run) for run in runs}
     rows = (by_minor.get(minor, (minor, "no run recorded", "", "", "")) for minor in PYTHONS)
-    return f"{before}{BEGIN}\n\n{table(heads, rows)}\n\n{END}{after}"
+    missing = f"{PAGE} lacks the comments around the table of Pythons"
+    return with_part(page, BEGIN, END, f"\n\n{table(heads, rows)}\n\n", missing)
 
 
 def _row(run: Run) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import resource
 import stat
@@ -60,6 +61,13 @@ class ConfinedSource:
                 yield block
             if identity_of(os.fstat(content.fileno())) != file.identity:
                 raise StorageError(f"{file.name}: the file has changed while it was read", is_transient=True)
+
+    def sha256_of(self, file: RemoteFile) -> str:
+        """The SHA-256 of the content in hexadecimal. Raises as `read`."""
+        hashed = hashlib.sha256()
+        for block in self.read(file, 0):
+            hashed.update(block)
+        return hashed.hexdigest()
 
     def is_digest_of_content(self, file: RemoteFile) -> bool:
         return True

@@ -16,7 +16,7 @@ WORKSPACE = "/workspace"
 OUTPUT_FOLDER, MODEL_FOLDER = f"{WORKSPACE}/output", f"{WORKSPACE}/model"
 
 
-def _parallel(default: str) -> Any:
+def parallel_option(default: str) -> Any:
     return option(COUNT, default, "Number of files that are transferred at the same time.")
 
 
@@ -26,11 +26,11 @@ def _retries() -> Any:
     )
 
 
-def _log_format() -> Any:
+def log_format_option() -> Any:
     return option(choice("json", "console"), "json", "Format of log lines.")
 
 
-def _log_level() -> Any:
+def log_level_option() -> Any:
     return option(choice("debug", "info", "warning", "error"), "info", "Lowest level that is logged.")
 
 
@@ -44,13 +44,13 @@ class InitializeOptions:
         "URI of the files: s3://, gs://, hf://, http(s)://, file:// or pvc://; also read from $STORAGE_URI.",
     )
     target: str = option(FILE, "", f"The folder that is filled; empty for {WORKSPACE}/dataset or {WORKSPACE}/model.")
-    parallel: int = _parallel("8")
+    parallel: int = parallel_option("8")
     retries: int = _retries()
     verify_hash: bool = option(
         SWITCH, "true", "Compare hashes where the source reports them; false for S3 servers whose ETags are not hashes."
     )
-    log_format: str = _log_format()
-    log_level: str = _log_level()
+    log_format: str = log_format_option()
+    log_level: str = log_level_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,10 @@ class ExportOptions:
         "",
         f"The folder whose files are exported; empty for {OUTPUT_FOLDER} if there is one, else {MODEL_FOLDER}.",
     )
-    parallel: int = _parallel("4")
+    parallel: int = parallel_option("4")
     retries: int = _retries()
-    log_format: str = _log_format()
-    log_level: str = _log_level()
+    log_format: str = log_format_option()
+    log_level: str = log_level_option()
 
 
 INITIALIZE_OPTIONS = options_of(InitializeOptions)

@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tfjob_controller.flags import COUNT, FILE, SWITCH, TEXT, ValueType, choice, option, options_of, read_options
-from tfjob_controller.storage.options import STORAGE_URI, WORKSPACE
+from tfjob_controller.flags import COUNT, FILE, SWITCH, TEXT, ValueType, option, options_of, read_options
+from tfjob_controller.storage.options import (
+    STORAGE_URI,
+    WORKSPACE,
+    log_format_option,
+    log_level_option,
+    parallel_option,
+)
 from tfjob_controller.util.commandline import UsageError
 
 CHECKPOINTS_FOLDER = f"{WORKSPACE}/checkpoints"
@@ -66,20 +72,8 @@ def _per_node() -> Any:
     return option(SWITCH, "false", "Each node has checkpoints of its own; otherwise all nodes have those of node 0.")
 
 
-def _parallel() -> Any:
-    return option(COUNT, "4", "Number of files that are transferred at the same time.")
-
-
 def _retries() -> Any:
     return option(COUNT, "8", "Number of consecutive retries of a transfer without progress; the delays grow.")
-
-
-def _log_format() -> Any:
-    return option(choice("json", "console"), "json", "Format of log lines.")
-
-
-def _log_level() -> Any:
-    return option(choice("debug", "info", "warning", "error"), "info", "Lowest level that is logged.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +92,10 @@ class SaveOptions:
     per_node: bool = _per_node()
     grace_seconds: int = option(COUNT, "25", "Seconds after SIGTERM within which complete checkpoints are uploaded.")
     poll_seconds: int = option(COUNT, "2", "Seconds between two looks at the folder.")
-    parallel: int = _parallel()
+    parallel: int = parallel_option("4")
     retries: int = _retries()
-    log_format: str = _log_format()
-    log_level: str = _log_level()
+    log_format: str = log_format_option()
+    log_level: str = log_level_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +107,10 @@ class RestoreOptions:
     path: str = _path()
     node: int | None = _node()
     per_node: bool = _per_node()
-    parallel: int = _parallel()
+    parallel: int = parallel_option("4")
     retries: int = _retries()
-    log_format: str = _log_format()
-    log_level: str = _log_level()
+    log_format: str = log_format_option()
+    log_level: str = log_level_option()
 
 
 SAVE_OPTIONS = options_of(SaveOptions)

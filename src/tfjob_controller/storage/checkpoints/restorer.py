@@ -11,7 +11,6 @@ under the final name is therefore always one whole checkpoint.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -229,16 +228,9 @@ def _is_there(path: Path, manifest: CheckpointManifest) -> bool:
         if not manifest.has_same_content({file.name: file.size or 0 for file in files}):
             return False
         hashes = {file.name: file.sha256 for file in manifest.files}
-        return all(_sha256(source, file) == hashes[file.name] for file in files)
+        return all(source.sha256_of(file) == hashes[file.name] for file in files)
     except (StorageError, OSError):
         return False
-
-
-def _sha256(source: ConfinedSource, file: RemoteFile) -> str:
-    hashed = hashlib.sha256()
-    for block in source.read(file, 0):
-        hashed.update(block)
-    return hashed.hexdigest()
 
 
 def _move(source: Path, final: Path) -> None:

@@ -173,7 +173,7 @@ class Uploader:
             return False
         hashes = {file.name: file.sha256 for file in manifest.files}
         try:
-            return all(_sha256(source, file) == hashes[file.name] for file in files)
+            return all(source.sha256_of(file) == hashes[file.name] for file in files)
         except (StorageError, OSError):
             return False
 
@@ -355,13 +355,6 @@ class Uploader:
 
     def _try_again(self, where: str, attempt: Callable[[], bool], stop: threading.Event | None = None) -> None:
         RetryPolicy(self.retries, self.clock, stop or self.stop, self.redact).try_again(where, attempt)
-
-
-def _sha256(source: ConfinedSource, file: RemoteFile) -> str:
-    hashed = hashlib.sha256()
-    for block in source.read(file, 0):
-        hashed.update(block)
-    return hashed.hexdigest()
 
 
 def _by_upload(files: Iterable[StoredFile]) -> dict[str, list[StoredFile]]:
