@@ -179,16 +179,19 @@ def _failed_replica(
     failed = [
         state
         for state in states
-        if state.state == replica_state.FAILED
-        and state.replica.decides
-        and not is_consequence(state, restarting)
-        and not seconds_until_attributed(state, states, now)
+        if state.state == replica_state.FAILED and state.replica.decides and not is_consequence(state, restarting)
     ]
-    if not failed:
+    attributed = [state for state in failed if not seconds_until_attributed(state, states, now)]
+    if not attributed:
         return None
-    # The Job controller deletes pods that it has not seen failing yet. The one that is named should keep its log.
-    kept = (state for state in failed if state.pod is None or state.pod.metadata.deletion_timestamp is None)
-    return Completion(False, reasons.REPLICA_FAILED, shortened(failure_message(next(kept, failed[0]))))
+    # The Job controller deletes pods that it has not seen failing yet. The one that is named should keep its log, even
+    # if it is one that failed a moment later.
+    kept = (
+        state
+        for state in (*attributed, *failed)
+        if state.pod is None or state.pod.metadata.deletion_timestamp is None
+    )
+    return Completion(False, reasons.REPLICA_FAILED, shortened(failure_message(next(kept, attributed[0]))))
 
 
 def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Completion | None:

@@ -108,6 +108,19 @@ def test_the_node_that_is_named_as_the_cause_is_one_whose_pod_stays() -> None:
     assert cluster.job.status.reason == "node-1 failed: exit code 1"
 
 
+def test_a_node_whose_pod_stays_is_named_even_if_it_failed_a_moment_after_the_one_whose_pod_is_deleted() -> None:
+    """Its kubelet reported it first, so that the Job controller deleted the other one, which had failed before it."""
+    cluster = running_train_world(nodes=2)
+    cluster.exits("node-0", 1, phase="Failed")
+    cluster.advance(2)
+    cluster.exits("node-1", 1, phase="Failed")
+    cluster.pod_deleted("node-0")
+    cluster.job_ends("node-1", "Failed")
+    cluster.advance(GRACE_SECONDS - 2)
+    cluster.settle()
+    assert cluster.job.status.reason == "node-1 failed: exit code 1"
+
+
 def test_a_pod_that_was_deleted_before_another_one_failed_is_a_cause() -> None:
     cluster = running_train_world(nodes=3)
     cluster.pod_deleted("node-0")
