@@ -88,7 +88,7 @@ release: $(READY) ## Compare the CRDs with those of all releases; VERSION=0.2.0 
 STACK = $(if $(NAME),--name $(NAME))
 
 .PHONY: cluster-up
-cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes, KUBERNETES=1.34 is another version, WITH=kueue adds Kueue, WITH=volcano Volcano. The last line is the kubeconfig's path
+cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes, KUBERNETES=1.34 is another version, WITH=kueue adds Kueue, WITH=volcano Volcano, WITH=coscheduling that plugin. The last line is the kubeconfig's path
 	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(if $(WITH),--with $(WITH)) $(STACK)
 
 .PHONY: lock-kubernetes
@@ -116,7 +116,7 @@ image: $(LOCAL) ## Build a local image, IMAGE=localhost/tfjob-controller; load i
 	@$(PY) -m localcluster image $(IMAGE) $(STACK)
 
 .PHONY: interop
-interop: $(READY) ## Test with the real program of another project, WITH=kueue or volcano, and record what was seen (docs/interop.md)
+interop: $(READY) ## Test with the real program of another project, WITH=kueue, volcano or coscheduling, and record what was seen (docs/interop.md)
 	@$(PY) -m interop $(WITH)
 
 .PHONY: sbom

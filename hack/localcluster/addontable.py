@@ -17,7 +17,7 @@ import yaml
 
 from localcluster import state
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import KUEUE, VOLCANO
+from localcluster.gobuild import COSCHEDULING, KUEUE, VOLCANO
 from localcluster.program import HACK, required_version
 from localcluster.programs import LOOPBACK
 
@@ -218,7 +218,46 @@ _VOLCANO = Addon(
 )
 
 
-ADDONS = {addon.name: addon for addon in (_KUEUE, _VOLCANO)}
+def _coscheduling_scheduler(place: Place, settings: Settings) -> list[str]:
+    """Its configuration is the module's own for this plugin, with these settings as the plugin's arguments.
+
+    It is a second scheduler beside the cluster's, with the name that the module's Helm chart gives it.
+    """
+    config = yaml.safe_load((place.source / "manifests/coscheduling/scheduler-config.yaml").read_text())
+    config["clientConnection"] = {"kubeconfig": str(place.kubeconfig), "qps": 300, "burst": 500}
+    (profile,) = config["profiles"]
+    profile["schedulerName"] = "scheduler-plugins-scheduler"
+    (plugin,) = profile["pluginConfig"]
+    plugin["args"] |= settings
+    path = _written(place, "scheduler.json", config)
+    return [
+        f"--config={path}",
+        "--authentication-skip-lookup",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={place.probes_ports['coscheduling-scheduler']}",
+    ]
+
+
+def _coscheduling_controller(place: Place, _settings: Settings) -> list[str]:
+    probes = f"--probeAddr={LOOPBACK}:{place.probes_ports['coscheduling-controller']}"
+    return [f"--kubeconfig={place.kubeconfig}", "--metricsAddr=0", probes]
+
+
+_COSCHEDULING = Addon(
+    name="coscheduling",
+    folder="coscheduling",
+    module=COSCHEDULING,
+    namespace="scheduler-plugins",
+    # Its controller starts only when ElasticQuotas are served, too.
+    crds=("config/crd/bases",),
+    programs=(
+        AddonProgram("coscheduling-controller", _coscheduling_controller, _HEALTHZ),
+        AddonProgram("coscheduling-scheduler", _coscheduling_scheduler, _TLS),
+    ),
+)
+
+
+ADDONS = {addon.name: addon for addon in (_KUEUE, _VOLCANO, _COSCHEDULING)}
 
 
 def addon(name: str) -> Addon:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import CONTAINERD, KUEUE, VOLCANO, build_missing
+from localcluster.gobuild import CONTAINERD, COSCHEDULING, KUEUE, VOLCANO, build_missing
 from localcluster.gotoolchain import parse_version
 from localcluster.kubernetesversions import KUBERNETES, chosen_minor, module_folder
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
@@ -89,6 +89,9 @@ PROGRAMS = {
         _plugin("host-local", "ipam"),
         _plugin("portmap", "meta"),
         Program("coredns", "controlplane", "./coredns", "github.com/coredns/coredns"),
+        # A kube-scheduler with the plugin, and scheduler-plugins' own controller.
+        Program("coscheduling-scheduler", "coscheduling", ".", COSCHEDULING),
+        Program("coscheduling-controller", "coscheduling", f"{COSCHEDULING}/cmd/controller", COSCHEDULING),
         Program("controller-gen", "gangcrds", f"{_CONTROLLER_TOOLS}/cmd/controller-gen", _CONTROLLER_TOOLS),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
         Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),

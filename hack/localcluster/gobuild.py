@@ -28,6 +28,7 @@ from localcluster.progress import Board, Task
 from localcluster.report import Report
 
 CONTAINERD = "github.com/containerd/containerd/v2"
+COSCHEDULING = "sigs.k8s.io/scheduler-plugins"
 KUEUE = "sigs.k8s.io/kueue"
 VOLCANO = "volcano.sh/volcano"
 # Linking a program takes about as long as compiling so many packages.

@@ -15,8 +15,9 @@ from localcluster.addontable import ADDONS, Addon, Place
 from localcluster.binaries import PROGRAMS
 from localcluster.errors import LocalClusterError
 from localcluster.webhooks import Certificates, at_address, make_certificates
+from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
-KUEUE, VOLCANO = ADDONS["kueue"], ADDONS["volcano"]
+KUEUE, VOLCANO, COSCHEDULING = ADDONS["kueue"], ADDONS["volcano"], ADDONS["coscheduling"]
 CA = b"-----BEGIN CERTIFICATE-----"
 CERTIFICATES = Certificates(CA, b"", b"", b"")
 
@@ -131,11 +132,37 @@ def test_volcanos_scheduler_has_its_default_configuration_and_takes_settings(tmp
     assert scheduler.health_address(place) == "http://127.0.0.1:8083/healthz"
 
 
+def write_coscheduling_config(folder: Path) -> None:
+    profile = {
+        "schedulerName": "default-scheduler",
+        "plugins": {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}},
+        "pluginConfig": [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 10}}],
+    }
+    path = folder / "manifests/coscheduling/scheduler-config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(yaml.safe_dump({"clientConnection": {"kubeconfig": "REPLACE"}, "profiles": [profile]}))
+
+
+def test_coscheduling_has_its_default_configuration_as_a_second_scheduler_and_takes_settings(tmp_path: Path) -> None:
+    write_coscheduling_config(tmp_path)
+    scheduler = COSCHEDULING.programs[-1]
+    place = place_of(COSCHEDULING, tmp_path)
+    arguments = scheduler.command(place, {"podGroupBackoffSeconds": 5})
+    config = yaml.safe_load((tmp_path / "scheduler.json").read_text())
+    (profile,) = config["profiles"]
+    assert config["clientConnection"]["kubeconfig"] == str(tmp_path / "kubeconfig")
+    assert profile["schedulerName"] == BACKENDS["coscheduling"].scheduler_name
+    assert profile["plugins"] == {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+    assert profile["pluginConfig"][0]["args"] == {"permitWaitingTimeSeconds": 10, "podGroupBackoffSeconds": 5}
+    assert f"--config={tmp_path / 'scheduler.json'}" in arguments
+
+
 @pytest.mark.parametrize("addon", ADDONS.values(), ids=list(ADDONS))
 def test_every_program_listens_on_loopback_only(addon: Addon, tmp_path: Path) -> None:
     default = tmp_path / "installer/helm/chart/volcano/config/volcano-scheduler.conf"
     default.parent.mkdir(parents=True)
     default.write_text("actions: enqueue\n")
+    write_coscheduling_config(tmp_path)
     place = place_of(addon, tmp_path)
     for program in addon.programs:
         arguments = program.command(place, {})
