@@ -166,7 +166,6 @@ class GangScheduler:
         self.admission = AdmissionLoop(
             self.state,
             self.caches.gangs.store,
-            self.caches.pods.store,
             self.caches.quotas_of,
             self._writer,
             self._permit,
