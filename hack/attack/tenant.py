@@ -1,7 +1,7 @@
 """Attacks of a tenant with the role `edit` in one namespace: writes of all kinds at once, without a break.
 
-A thread for each kind writes for an eleventh of the time at most, so that the API server, which is not the
-target, serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
+A thread for each kind writes for an eleventh of the time at most (at first for half of it), so that the API server,
+which is not the target, serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
 """
 
 from __future__ import annotations
@@ -87,10 +87,14 @@ class Tenant:
             thread.join(10.0)
 
     def _keep(self, steps: Iterator[float]) -> None:
-        """Repeats steps. Each step writes and yields the pause after it, which is longer if the server is slow."""
+        """Repeats steps. Each step writes and yields the pause after it, which is longer if the server is slow.
+
+        It is not much longer until one write of each kind has been accepted: a first one may fail on a busy machine.
+        """
         begin = time.monotonic()
         for seconds in steps:
-            if self._over.wait(max(seconds, _REST_SHARE * (time.monotonic() - begin))):
+            share = _REST_SHARE if self._is_complete.is_set() else 1.0
+            if self._over.wait(max(seconds, share * (time.monotonic() - begin))):
                 return
             begin = time.monotonic()
 
