@@ -8,9 +8,9 @@ on this module, and none depends on the loop: a gang's path leads from here to t
 `RejectedNodes` records which nodes kube-scheduler's own filters rejected for which members, so that these members are
 placed elsewhere. A rejection expires: ports become free, and volumes become available.
 
-Locks: `lock` guards the view and the gangs' pods. It is held while a pass computes, never during I/O, and kube-scheduler's filter calls do
-not wait for it. The marks have a lock of their own, which is held briefly. Threads: any, but only the loop calls `take`
-and `wait`.
+Locks: `lock` guards the view and the gangs' pods. It is held while a pass computes, never during I/O, and
+kube-scheduler's filter calls do not wait for it. The marks have a lock of their own, which is held briefly. Threads:
+any, but only the loop calls `take` and `wait`.
 """
 
 from __future__ import annotations

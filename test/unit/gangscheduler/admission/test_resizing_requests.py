@@ -114,7 +114,6 @@ def test_a_gang_is_requested_to_shrink_once_another_has_waited_and_not_before(wo
     assert ("big", "ShrinkRequested", "worker: 8 -> 5, capacity for team/next, waiting 30 s") in world.events.told
 
 
-
 def test_nobody_shrinks_further_while_the_view_still_counts_pods_that_are_gone(asked: GangWorld) -> None:
     """On a busy machine the handler of pods, which keeps the view current, is behind the store."""
     asked.change_gang("big", {"spec": {"minMembers": {"worker": 1}}})
