@@ -115,7 +115,9 @@ def test_the_replicas_of_a_tfjob_go_on_from_what_the_chief_has_saved(
 ) -> None:
     """The chief's container is restarted in its pod, and a worker's pod is recreated."""
     trainjobs.give(images.BASE, images.INITIALIZER)
-    template = pod_template(container(image=images.BASE, command=["python3", "-c", REPLICA]))
+    template = pod_template(
+        container(image=images.BASE, imagePullPolicy="IfNotPresent", command=["python3", "-c", REPLICA])
+    )
     checkpoint = {"storageUri": f"s3://{BUCKET}/resumes", "secretRef": {"name": SECRET}, "keep": 2}
     job = tfjob(workers(2, template=template), name="resumes", checkpoint=checkpoint)
     trainjobs.cluster.api.create(f"/apis/kubeflow.org/v1alpha1/namespaces/{trainjobs.namespace}/tfjobs", job)

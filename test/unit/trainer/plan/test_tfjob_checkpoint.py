@@ -60,8 +60,8 @@ def test_the_chief_saves_and_masters_and_workers_restore(
 
 
 def test_a_job_without_checkpoints_has_the_pods_that_it_had() -> None:
-    specs = pod_specs(plan_of(master(), workers(2)))
-    assert not any({"initContainers", "volumes", "terminationGracePeriodSeconds"} & each.keys() for each in specs.values())
+    added = {"initContainers", "volumes", "terminationGracePeriodSeconds"}
+    assert not any(added & each.keys() for each in pod_specs(plan_of(master(), workers(2))).values())
     assert plan_of().mounts.data_containers == frozenset()
 
 
