@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, pod_template, tfjob, workers
 from helpers.poll import eventually
 from helpers.realtrainjobs import TrainJobs
 from helpers.s3server import S3Server
 from helpers.trainmanifests import trainjob
-from localcluster import images, network
+from localcluster import images
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
-SECRET, BUCKET = "checkpoint-storage", "checkpoints"
+SECRET, BUCKET = "storage", "checkpoints"
 # It stops at step 30 unless it was resumed, and needs no framework.
 PROGRAM = """
 import os, pathlib, signal
@@ -42,21 +39,6 @@ while step < 40:
 """
 
 Object = dict[str, Any]
-
-
-@pytest.fixture
-def s3(nodes: Cluster, space: str) -> Iterator[S3Server]:
-    """An S3 server where pods can reach it, and a Secret that says how."""
-    if nodes.plane is None:
-        pytest.skip("serves on the address of its own nodes' bridge: unset KUBECONFIG")
-    plan = network.claim_of(nodes.folder.absolute())
-    assert plan is not None
-    with S3Server(plan.host) as s3:
-        s3.client().create_bucket(Bucket=BUCKET)
-        data = {name: base64.b64encode(value.encode()).decode() for name, value in s3.environ.items()}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
-        nodes.api.create(f"/api/v1/namespaces/{space}/secrets", secret)
-        yield s3
 
 
 def saved(s3: S3Server) -> list[str]:
