@@ -145,6 +145,10 @@ demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes e
 demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while it trains, and count the repeated steps
 	@$(PY) -m demo.elastic $(if $(KEEP),--keep)
 
+.PHONY: demo-resume
+demo-resume: $(READY) ## Train on two nodes without shared storage, cut off the node of rank 0, and count the steps done twice
+	@$(PY) -m demo.resume $(if $(KEEP),--keep)
+
 .PHONY: demo-dashboard
 demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the dashboard that shows them, until Ctrl-C; the cluster stays
 	@$(PY) -m demo.dashboard

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.checkpoints import SidecarScene, write
 from helpers.poll import eventually
+from tfjob_controller.storage.checkpoints.resumelink import RESUME_LINK
 
 
 @pytest.fixture
@@ -122,6 +123,52 @@ def test_after_the_grace_period_it_says_what_is_not_saved(scene: SidecarScene) -
     ((name, reason),) = scene.failed
     assert name == "c-1"
     assert "the grace period of 25 s is over" in reason
+
+
+def resumes_from(scene: SidecarScene) -> str:
+    """The name of the checkpoint from which a restarted container would go on; empty if there is none."""
+    link = scene.folder / RESUME_LINK
+    return link.readlink().name if link.exists() else ""
+
+
+def test_a_restarted_container_goes_on_from_the_newest_checkpoint_that_is_saved(scene: SidecarScene) -> None:
+    for number in (1, 2):
+        write(scene.folder, {f"c-{number}/x": b"1"})
+        assert resumes_from(scene) == ("c-1" if number > 1 else "")
+        scene.after(20)
+        assert resumes_from(scene) == f"c-{number}"
+    assert [each.name for each in scene.folder.iterdir() if each.name.startswith(".")] == [RESUME_LINK]
+
+
+def test_what_the_storage_has_when_the_sidecar_starts_counts_as_saved(scene: SidecarScene) -> None:
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(20)
+    (scene.folder / RESUME_LINK).unlink()
+    scene.start()
+    scene.after(20)
+    assert resumes_from(scene) == "c-1"
+
+
+def test_if_the_program_has_removed_it_the_newest_complete_one_takes_its_place(scene: SidecarScene) -> None:
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(20)
+    scene.uploads.is_slow = True
+    write(scene.folder, {"c-2/x": b"1"})
+    shutil.rmtree(scene.folder / "c-1")
+    scene.after(5)
+    assert resumes_from(scene) == ""
+    scene.after(10)
+    assert (scene.saved, resumes_from(scene)) == (["c-1"], "c-2")
+
+
+def test_a_folder_in_the_place_of_the_link_does_not_stop_the_saving(scene: SidecarScene) -> None:
+    write(scene.folder, {f"{RESUME_LINK}/x": b"", "c-1/x": b"1"})
+    scene.after(20)
+    write(scene.folder, {"c-2/x": b"1"})
+    scene.after(20)
+    assert scene.saved == ["c-1", "c-2"]
+    assert "will not resume from it" in scene.error.getvalue()
+    assert [each.name for each in scene.folder.iterdir() if each.name.startswith(".")] == [RESUME_LINK]
 
 
 def test_texts_are_bounded(scene: SidecarScene) -> None:

@@ -139,6 +139,14 @@ def test_the_template_may_give_both_resources() -> None:
     assert [each["name"] for each in spec["initContainers"]] == ["checkpoint-restore", "other", "checkpoint-save"]
 
 
+def test_a_pod_that_only_restores_has_neither_the_container_that_saves_nor_a_longer_end() -> None:
+    given = [{"name": "checkpoint-save", "resources": {"limits": {"memory": "1Gi"}}}]
+    changed = with_checkpoints(template(initContainers=given), "node", checkpoint(), IMAGE, saves=False)["spec"]
+    assert [each["name"] for each in changed["initContainers"]] == ["checkpoint-restore"]
+    assert "terminationGracePeriodSeconds" not in changed
+    assert mounts_of(changed["containers"][0]) == mounts_of(init_container(changed, "checkpoint-restore"))
+
+
 def test_the_program_is_told_where_its_checkpoints_are_unless_the_job_says_it() -> None:
     before = template()
     before["spec"]["containers"][0]["env"] = [{"name": "TRAINJOB_CHECKPOINT_DIR", "value": "/mine"}]
