@@ -54,6 +54,8 @@ EVENTS: Mapping[str, str] = {
     reasons.RESIZE_RECOMMENDED: "Normal",
     reasons.OVERRIDDEN: "Warning",
     reasons.PROGRESS_IGNORED: "Warning",
+    reasons.CHECKPOINT_SAVED: "Normal",
+    reasons.CHECKPOINT_FAILED: "Warning",
     reasons.CHANGE_REVERTED: "Warning",
     reasons.WAITING_FOR_CAPACITY: "Normal",
     reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",

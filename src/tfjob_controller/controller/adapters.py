@@ -7,7 +7,7 @@ runtime and reads metrics. Threads: any; workers share one adapter.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -35,9 +35,10 @@ from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
+from tfjob_controller.trainer.state.checkpoints import saver_container, saving_replica
 from tfjob_controller.trainer.state.indexedjobs import pods_of
-from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
-from tfjob_controller.trainer.state.pods import all_containers_ended, newest, was_started
+from tfjob_controller.trainer.state.observed import CheckpointLine, ObservedState, PlainTrainingJob, TrainingJob
+from tfjob_controller.trainer.state.pods import all_containers_ended, is_finished, newest, was_started
 from tfjob_controller.trainer.status.reported import metrics_and_progress
 from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.util.clock import Clock
@@ -195,8 +196,18 @@ class _TakenIds:
 TRAINJOB_DEBOUNCE_SECONDS = 5.0
 
 
-class MetricsFollower(Protocol):
-    """`controller.logs.follower.LogFollower`: reads the metrics in the logs of jobs."""
+class CheckpointFollower(Protocol):
+    """`controller.logs.follower.LogFollower`: reads what is said of checkpoints in the logs of jobs."""
+
+    def follow_checkpoints(self, job_key: str, job_uid: str, pod: Pod, container: str) -> None: ...
+
+    def checkpoint_lines_of(self, job_uid: str) -> Sequence[CheckpointLine]: ...
+
+    def has_read_checkpoints(self, job_uid: str) -> bool: ...
+
+
+class MetricsFollower(CheckpointFollower, Protocol):
+    """`controller.logs.follower.LogFollower`: reads the metrics in the logs of jobs, too."""
 
     def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None: ...
 
@@ -205,6 +216,25 @@ class MetricsFollower(Protocol):
     def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]: ...
 
     def has_read_all(self, job_uid: str) -> bool: ...
+
+
+def follow_checkpoints(
+    follower: CheckpointFollower, job_key: str, job_uid: str, plan: Plan, observed: ObservedState
+) -> ObservedState:
+    """Follows what the container says that saves the job's checkpoints. A job does not end before this log is read.
+
+    For all kinds of jobs; does nothing for a job without such a container.
+    """
+    saver = saving_replica(plan)
+    if saver is None:
+        return observed
+    pod = newest(pods_of(saver, observed))
+    if pod is not None and (container := saver_container(pod)) is not None:
+        follower.follow_checkpoints(job_key, job_uid, pod, container.name)
+        has_ended = is_finished(pod) or container.state.terminated is not None
+        if has_ended and not follower.has_read_checkpoints(job_uid):
+            observed = observed.with_unread()
+    return observed.with_checkpoint_lines(follower.checkpoint_lines_of(job_uid))
 
 
 def trainjob_by_runtime_id(job: TrainJob) -> Iterable[str]:
@@ -282,6 +312,7 @@ class TrainJobAdapter:
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the chief's log. A job does not end before the log of its ended chief is read."""
+        observed = follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
         pod = newest(pods_of(plan.replicas.chief, observed))
         names = metric_names_of(job.spec)
         if pod is None or not names or not was_started(pod, plan.replicas.chief.role.container):

@@ -51,6 +51,14 @@ class JobMetrics:
         for direction in ("up", "down") if prefix == "tfjob" else ():
             for reason in ("autoscaler", "spec"):
                 self._resizes.labels(direction, reason)
+        self._checkpoints = Counter(
+            f"{prefix}_checkpoints_saved_total", "Checkpoints that were saved, over all jobs.", registry=registry
+        )
+        self._checkpoint_failures = Counter(
+            f"{prefix}_checkpoint_failures_total",
+            "How often saving the checkpoints of a job began to fail, over all jobs.",
+            registry=registry,
+        )
         self._time_to_running = Histogram(
             f"{prefix}_time_to_running_seconds",
             "Time from a job's creation until its chief runs for the first time.",
@@ -75,6 +83,12 @@ class JobMetrics:
 
     def job_resized(self, direction: str, reason: str) -> None:
         self._resizes.labels(direction, reason).inc()
+
+    def checkpoints_saved(self, count: int) -> None:
+        self._checkpoints.inc(count)
+
+    def checkpoints_failed(self, count: int) -> None:
+        self._checkpoint_failures.inc(count)
 
     def job_finished(self, state: str, seconds_since_start: float | None) -> None:
         self._finished.labels(state).inc()

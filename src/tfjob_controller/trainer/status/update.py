@@ -40,6 +40,7 @@ from tfjob_controller.trainer.state.observed import (
 )
 from tfjob_controller.trainer.state.replica_state import seconds_until_change
 from tfjob_controller.trainer.state.restarts import is_of_attempt, seconds_until_pod_lost, seconds_until_restart
+from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint
 from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
 from tfjob_controller.trainer.status.summary import (
     PENDING,
@@ -159,8 +160,14 @@ def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
     old = job_state.status
     next_conditions = Conditions(old.conditions, format_time(job_state.now), job_state.job.metadata.generation)
     set_reverted(next_conditions, reverted)
-    status = replace(old, conditions=next_conditions.all())
-    return StatusResult(old) if status == old else StatusResult(status, tuple(reverted_event(old, status)))
+    status = _with_checkpoint(job_state, replace(old, conditions=next_conditions.all()))
+    events = (*reverted_event(old, status), *checkpoint_events(old, status))
+    return StatusResult(old) if status == old else StatusResult(status, events)
+
+
+def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
+    found = next_checkpoint(status.checkpoint, job_state.observed.checkpoint_lines, job_state.now)
+    return status if found is status.checkpoint else replace(status, checkpoint=found)
 
 
 def _conditions_when_observed(job: TrainingJob, now: datetime) -> Conditions:
@@ -176,7 +183,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     set_reverted(next_conditions, reverted)
     if wait is not None and not plan.policy.is_suspended_by_user:
         next_conditions.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
-    figures = with_counts(job_state)
+    figures = _with_checkpoint(job_state, with_counts(job_state))
     completion = job_state.completion or refusal(obstacles)
     if completion is not None:
         if job_state.observed.is_unread or is_unread(plan, job_state.observed):
@@ -205,7 +212,7 @@ def _result_of(
         return StatusResult(
             old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
         )
-    events = (*status_events(job_state, status), *resizing.events)
+    events = (*status_events(job_state, status), *checkpoint_events(old, status), *resizing.events)
     if is_finished(status):
         return _result_of_end(job_state.job, status, events, job_state.now)
     would_lose_success = _would_lose_success(job_state)

@@ -1,0 +1,94 @@
+"""What a status says about checkpoints, and the events that follow from it. For all kinds of jobs.
+
+A line of a log may be read twice, and logs of two pods in any order, so each line is compared with the status: only
+what is later than the recorded checkpoint or failure counts. The status of a controller that is restarted is therefore
+the same, and no checkpoint is counted twice. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.trainer import reasons
+from tfjob_controller.trainer.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
+from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
+from tfjob_controller.util.timestamps import format_time
+
+# A node's clock may be ahead. A later time is not believed, since every checkpoint after it would seem to be older.
+_MOST_AHEAD = timedelta(minutes=5)
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+def next_checkpoint(
+    old: CheckpointStatus | None, lines: Sequence[CheckpointLine], now: datetime
+) -> CheckpointStatus | None:
+    """Returns what the status says about checkpoints after these lines; the same object if nothing is new."""
+    if not lines:
+        return old
+    latest = format_time(now + _MOST_AHEAD)
+    found = old or CheckpointStatus()
+    for line in sorted((each for each in lines if each.time <= latest), key=_chronologically):
+        found = _with_saved(found, line) if isinstance(line, SavedCheckpoint) else _with_failure(found, line)
+    return old if found == (old or CheckpointStatus()) else found
+
+
+def checkpoint_events(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
+    """Yields an event if a checkpoint was saved, and one if saving began to fail."""
+    before, after = old.checkpoint or CheckpointStatus(), new.checkpoint or CheckpointStatus()
+    if after.saved > before.saved:
+        yield StatusEvent(NORMAL, reasons.CHECKPOINT_SAVED, f"{_named(after)}, {size_text(after.size)}, is saved")
+    if after.failed > before.failed and after.failure is not None:
+        name = after.failure.name or "A checkpoint"
+        yield StatusEvent(WARNING, reasons.CHECKPOINT_FAILED, f"{name} is not saved: {after.failure.reason}")
+
+
+def size_text(size: int) -> str:
+    """Returns text such as `1.5 GiB`."""
+    if size < 1024:
+        return f"{size} B"
+    value, unit = float(size), "B"
+    for unit in _UNITS:  # noqa: B007 -- the last one is used
+        value /= 1024
+        if value < 1024:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def _named(checkpoint: CheckpointStatus) -> str:
+    """Returns the name with the step, unless the name is only the step."""
+    if checkpoint.step is None or checkpoint.name == str(checkpoint.step):
+        return checkpoint.name
+    return f"{checkpoint.name} (step {checkpoint.step})"
+
+
+def _chronologically(line: CheckpointLine) -> tuple[str, int]:
+    return line.order if isinstance(line, SavedCheckpoint) else (line.time, -2)
+
+
+def _with_saved(status: CheckpointStatus, line: SavedCheckpoint) -> CheckpointStatus:
+    if line.order <= (status.time or "", -1 if status.step is None else status.step):
+        return status
+    has_failed_since = status.failure is not None and status.failure.time > line.time
+    return replace(
+        status,
+        name=line.name,
+        step=line.step,
+        time=line.time,
+        size=line.size,
+        uri=line.uri,
+        saved=status.saved + 1,
+        failure=status.failure if has_failed_since else None,
+    )
+
+
+def _with_failure(status: CheckpointStatus, line: UnsavedCheckpoint) -> CheckpointStatus:
+    """Returns the status with the failure, unless it or a later one is recorded, or a checkpoint was saved since."""
+    before = status.failure.time if status.failure is not None else ""
+    if line.time <= max(before, status.time or ""):
+        return status
+    return replace(status, failed=status.failed + 1, failure=CheckpointFailure(line.name, line.reason, line.time))
