@@ -79,7 +79,12 @@ def test_a_job_whose_pod_is_lost_goes_on_from_its_last_checkpoint(
     assert "begins at step 0" in trainjobs.log("resumes")
 
     kubectl.must("delete", "pod", "--force", "--grace-period=0", "--selector=train_job_name=resumes")
-    trainjobs.await_success("resumes")
+    status = trainjobs.await_success("resumes")
     assert "begins at step 30" in trainjobs.log("resumes")
-    # What the program has written last is saved within the grace period of its pod.
-    eventually(lambda: saved(s3) == ["checkpoint-30", "checkpoint-40"], 60, 0.5)
+    # The job has not ended before what the program has written last was saved, and its log was read.
+    assert saved(s3) == ["checkpoint-30", "checkpoint-40"]
+    checkpoint = status["checkpoint"]
+    assert (checkpoint["name"], checkpoint["step"], checkpoint["saved"]) == ("checkpoint-40", 40, 4)
+    assert checkpoint["size"] > 100_000
+    assert checkpoint["uri"].startswith(f"s3://{BUCKET}/resumes/data/checkpoint-40/")
+    assert "failure" not in checkpoint

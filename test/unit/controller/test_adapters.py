@@ -13,8 +13,8 @@ from helpers.controllerbench import Counted
 from helpers.fakeclock import FakeClock
 from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
-from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
-from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Running, Terminated
+from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, sidecar, train_world
+from tfjob_controller.api.common.core import ContainerState, Running, Terminated
 from tfjob_controller.api.common.managedby import MANAGED_HERE
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
@@ -146,14 +146,6 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
 
 CHECKPOINT = {"storageUri": "s3://b/c"}
 SAVED = SavedCheckpoint("checkpoint-7", 7, SEEN_AT, 5, "s3://b/c/data")
-
-
-def sidecar(cluster: World, replica: str, state: ContainerState) -> None:
-    """The container that saves checkpoints, in the newest pod of the replica, is in this state."""
-    old = cluster.pods_of(replica)[-1]
-    saver = ContainerStatus("checkpoint-save", state=state)
-    changed = replace(old, status=replace(old.status, init_container_statuses=(saver,)))
-    cluster._replace_pod(cluster.replica(replica), old, changed)
 
 
 @pytest.mark.parametrize("names", [[], ["loss"]], ids=["without metrics", "with metrics"])

@@ -22,6 +22,7 @@ from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
 from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.checkpoints import saving_states, seconds_until_saved
 from tfjob_controller.trainer.state.completion import (
     next_attribution_seconds,
     refusal,
@@ -38,7 +39,7 @@ from tfjob_controller.trainer.state.observed import (
     TrainingJob,
     is_finished,
 )
-from tfjob_controller.trainer.state.replica_state import seconds_until_change
+from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change
 from tfjob_controller.trainer.state.restarts import is_of_attempt, seconds_until_pod_lost, seconds_until_restart
 from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint
 from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
@@ -48,6 +49,7 @@ from tfjob_controller.trainer.status.summary import (
     StatusEvent,
     active_status,
     ended_status,
+    join_ids,
     last_phase,
     phase_event,
     reverted_event,
@@ -186,6 +188,9 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     figures = _with_checkpoint(job_state, with_counts(job_state))
     completion = job_state.completion or refusal(obstacles)
     if completion is not None:
+        saving = saving_states(job_state.replica_states, job_state.now) if completion.succeeded else ()
+        if saving:
+            return _still_saving(job_state, figures, saving)
         if job_state.observed.is_unread or is_unread(plan, job_state.observed):
             return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
         nothing_to_clean = is_cleaned_up(plan, job_state.observed, job_state.replica_states)
@@ -200,6 +205,26 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     others = (Obstacle(reverted),) if reverted else ()
     status = active_status(job_state, figures, next_conditions, (*obstacles, *others))
     return _result_of(job_state, status, resizing, suspends=wait is not None and wait.suspends)
+
+
+def _still_saving(job_state: JobState, figures: TrainingStatus, saving: Sequence[ReplicaState]) -> StatusResult:
+    """Returns the status of a job that has succeeded and waits for its last checkpoint.
+
+    The successes are recorded at once, so that the job succeeds even if their nodes are lost now.
+    """
+    old, now = job_state.status, job_state.now
+    status = replace(
+        figures, reason=f"The last checkpoint is being saved: {join_ids([each.replica.id for each in saving])}"
+    )
+    wake_after_seconds = min(seconds_until_saved(each, now) for each in saving)
+    if status == old:
+        return StatusResult(old, wake_after_seconds=wake_after_seconds)
+    return StatusResult(
+        status,
+        tuple(checkpoint_events(old, status)),
+        wake_after_seconds,
+        is_urgent=status.succeeded_indexes != old.succeeded_indexes,
+    )
 
 
 def _result_of(
