@@ -56,6 +56,7 @@ EVENTS: Mapping[str, str] = {
     reasons.PROGRESS_IGNORED: "Warning",
     reasons.CHECKPOINT_SAVED: "Normal",
     reasons.CHECKPOINT_FAILED: "Warning",
+    reasons.CHECKPOINT_RESTORED: "Normal or Warning",
     reasons.CHANGE_REVERTED: "Warning",
     reasons.WAITING_FOR_CAPACITY: "Normal",
     reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",

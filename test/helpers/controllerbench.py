@@ -60,6 +60,9 @@ class Counted:
     def checkpoints_failed(self, count: int) -> None:
         self.said.append(("checkpoints failed", count))
 
+    def steps_repeated(self, count: int) -> None:
+        self.said.append(("steps repeated", count))
+
     def job_finished(self, state: str, seconds_since_start: float | None) -> None:
         self.said.append(("finished", state, seconds_since_start))
 

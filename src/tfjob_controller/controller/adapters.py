@@ -37,9 +37,15 @@ from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.trainer.state.checkpoints import saver_container, saving_replica
 from tfjob_controller.trainer.state.indexedjobs import pods_of
-from tfjob_controller.trainer.state.observed import CheckpointLine, ObservedState, PlainTrainingJob, TrainingJob
+from tfjob_controller.trainer.state.observed import (
+    CheckpointLine,
+    ObservedState,
+    PlainTrainingJob,
+    ReportedStep,
+    TrainingJob,
+)
 from tfjob_controller.trainer.state.pods import all_containers_ended, is_finished, newest, was_started
-from tfjob_controller.trainer.status.reported import metrics_and_progress
+from tfjob_controller.trainer.status.reported import STEP, metrics_and_progress, step_of
 from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.util.clock import Clock
 
@@ -312,7 +318,9 @@ class TrainJobAdapter:
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the chief's log. A job does not end before the log of its ended chief is read."""
-        observed = follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
+        if job.spec.checkpoint is not None:
+            observed = follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
+            observed = observed.with_reported_steps(self._reported_steps(job))
         pod = newest(pods_of(plan.replicas.chief, observed))
         names = metric_names_of(job.spec)
         if pod is None or not names or not was_started(pod, plan.replicas.chief.role.container):
@@ -322,6 +330,13 @@ class TrainJobAdapter:
         if not all_containers_ended(pod) or self._follower.has_read_all(uid):
             return observed
         return observed.with_unread()
+
+    def _reported_steps(self, job: TrainJob) -> Sequence[ReportedStep]:
+        """Returns the last training steps that are known: the recorded one, and the one that was read since."""
+        recorded = [(each.value, each.log_time) for each in job.status.metrics if each.name == STEP]
+        read = self._follower.metrics_of(job.metadata.uid).get(STEP)
+        known = [*recorded, (read.value, read.log_time)] if read is not None else recorded
+        return [ReportedStep(step, time) for text, time in known if (step := step_of(text)) is not None]
 
     def record_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         return None

@@ -169,6 +169,8 @@ class JobObserver(Protocol):
 
     def checkpoints_failed(self, count: int) -> None: ...
 
+    def steps_repeated(self, count: int) -> None: ...
+
     def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
 
 
@@ -195,6 +197,8 @@ def _observe_checkpoints(observer: JobObserver, old: CheckpointStatus, new: Chec
         observer.checkpoints_saved(new.saved - old.saved)
     if new.failed > old.failed:
         observer.checkpoints_failed(new.failed - old.failed)
+    if new.restored is not None and new.restored != old.restored and new.restored.repeated_steps:
+        observer.steps_repeated(new.restored.repeated_steps)
 
 
 def _has_run(status: TrainingStatus) -> bool:

@@ -59,6 +59,12 @@ class JobMetrics:
             "How often saving the checkpoints of a job began to fail, over all jobs.",
             registry=registry,
         )
+        self._repeated_steps = Counter(
+            f"{prefix}_repeated_steps_total",
+            "Training steps that were done again after restarts: from the restored checkpoint to the last step that "
+            "the metric step had reported before, over all jobs with both.",
+            registry=registry,
+        )
         self._time_to_running = Histogram(
             f"{prefix}_time_to_running_seconds",
             "Time from a job's creation until its chief runs for the first time.",
@@ -89,6 +95,9 @@ class JobMetrics:
 
     def checkpoints_failed(self, count: int) -> None:
         self._checkpoint_failures.inc(count)
+
+    def steps_repeated(self, count: int) -> None:
+        self._repeated_steps.inc(count)
 
     def job_finished(self, state: str, seconds_since_start: float | None) -> None:
         self._finished.labels(state).inc()

@@ -29,7 +29,7 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.trainer.state.evaluation import evaluate
-from tfjob_controller.trainer.state.observed import SavedCheckpoint
+from tfjob_controller.trainer.state.observed import ReportedStep, SavedCheckpoint
 from tfjob_controller.trainer.status.trainjob import to_wire
 from tfjob_controller.trainer.status.update import next_status, waiting_status
 
@@ -159,6 +159,26 @@ def test_the_sidecar_of_node_0_is_followed_whether_or_not_the_job_has_metrics(na
     observed = kind_with(logs).follow_logs(cluster.job, cluster.plan, cluster.observed)
     assert logs.savers == [("ns/example-train", cluster.pods_of("node-0")[0].metadata.name, "checkpoint-save")]
     assert observed.checkpoint_lines == [SAVED]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "read", "expected"),
+    [
+        ("", "", []),
+        ("30", "", [ReportedStep(30, SEEN_AT)]),
+        ("30", "37", [ReportedStep(30, SEEN_AT), ReportedStep(37, SEEN_AT)]),
+        ("3.7e1", "NaN", [ReportedStep(37, SEEN_AT)]),
+        ("1e40", "-1", []),
+    ],
+)
+def test_the_steps_that_are_known_are_the_recorded_one_and_what_was_read_since(
+    recorded: str, read: str, expected: list[ReportedStep]
+) -> None:
+    cluster, logs = running_train_world(checkpoint=CHECKPOINT), Logs()
+    metrics = (Metric("loss", "5", SEEN_AT), *([Metric("step", recorded, SEEN_AT)] if recorded else []))
+    job = replace(cluster.job, status=replace(cluster.job.status, metrics=metrics))
+    logs.metrics = {"step": read} if read else {}
+    assert kind_with(logs).follow_logs(job, cluster.plan, cluster.observed).reported_steps == expected
 
 
 def test_of_an_mpi_job_the_sidecar_is_that_of_a_node_and_not_of_the_launcher() -> None:

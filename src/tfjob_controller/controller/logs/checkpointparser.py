@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES, LoggedMetric, MetricValue
+from tfjob_controller.trainer.state.checkpoints import printable
 from tfjob_controller.trainer.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
 from tfjob_controller.util.text import CONTROL_CHARACTERS
 
@@ -57,7 +58,6 @@ class _Line(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 _decode = msgspec.json.Decoder(_Line).decode
-_CONTROLS = re.compile(f"[\x00-\x1f{CONTROL_CHARACTERS}]+")
 
 
 class CheckpointLogParser:
@@ -142,7 +142,7 @@ def _line_of(text: str, log_time: str) -> CheckpointLine | None:
         saved = read.checkpoint
         return SavedCheckpoint(saved.name, saved.step, saved.time, saved.byte_count, saved.uri)
     failed = read.checkpoint_failed
-    return UnsavedCheckpoint(failed.name, _CONTROLS.sub(" ", failed.reason), log_time) if failed is not None else None
+    return UnsavedCheckpoint(failed.name, printable(failed.reason), log_time) if failed is not None else None
 
 
 def _moment(stamp: bytes) -> datetime | None:

@@ -10,20 +10,58 @@ Source: KEP-753 (sidecar containers), kubelet pkg/kubelet/kubelet_pods.go (getPh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated
 
+import msgspec
+
+from tfjob_controller.api.common.checkpointstatus import MAX_SKIPPED, RestoredCheckpoint, SkippedCheckpoint
 from tfjob_controller.api.common.core import ContainerStatus, Pod
 from tfjob_controller.trainer.plan.model import Plan, Replica, Role
-from tfjob_controller.trainer.podtemplate.checkpoint import SAVER
+from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER
 from tfjob_controller.trainer.state.pods import is_finished, last_exit, training_container
 from tfjob_controller.trainer.state.replica_state import SUCCEEDED, ReplicaState
+from tfjob_controller.util.text import CONTROL_CHARACTERS
 from tfjob_controller.util.timestamps import seconds_until
 
 # Kubernetes' default of `terminationGracePeriodSeconds`.
 _GRACE_SECONDS = 30
 # A kubelet reports an end some seconds late.
 _REPORT_SECONDS = 5
+
+# The kubelet cuts a termination message at 4 KiB.
+_LONGEST_MESSAGE = 4096
+_PRINTABLE = f"^[^\x00-\x1f{CONTROL_CHARACTERS}]*$"
+_CONTROLS = re.compile(f"[\x00-\x1f{CONTROL_CHARACTERS}]+")
+_Name = Annotated[str, msgspec.Meta(max_length=253, pattern=_PRINTABLE)]
+
+
+class _Skipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: _Name
+    reason: Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+_AllSkipped = Annotated[tuple[_Skipped, ...], msgspec.Meta(max_length=MAX_SKIPPED)]
+
+
+class _Restored(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=253, pattern=_PRINTABLE)]
+    step: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None
+    uri: Annotated[str, msgspec.Meta(max_length=1000, pattern=_PRINTABLE)]
+    upload_id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    skipped: _AllSkipped = ()
+
+
+class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `storage/checkpoints/commands.py` writes. Tenants can write it as well, so it is bounded and checked."""
+
+    restored: _Restored | None
+    skipped: _AllSkipped = ()
+
+
+_decode = msgspec.json.Decoder(_Message).decode
 
 
 def saving_replica(plan: Plan) -> Replica | None:
@@ -39,6 +77,33 @@ def saves_checkpoints(role: Role) -> bool:
 def saver_container(pod: Pod) -> ContainerStatus | None:
     """Returns the status of the container that saves the pod's checkpoints."""
     return next((each for each in pod.status.init_container_statuses if each.name == SAVER), None)
+
+
+def restored_in(pod: Pod) -> RestoredCheckpoint | None:
+    """Returns what the pod's init container has restored, without repeated steps.
+
+    Its name is empty if there was no checkpoint. None if it has not ended well, or its message is not one of the
+    command `checkpoint restore`.
+    """
+    found = (each.state.terminated for each in pod.status.init_container_statuses if each.name == RESTORER)
+    ended = next(found, None)
+    if ended is None or ended.exit_code != 0 or not ended.finished_at or len(ended.message) > _LONGEST_MESSAGE:
+        return None
+    try:
+        told = _decode(ended.message)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    restored = told.restored
+    skipped = tuple(SkippedCheckpoint(each.name, printable(each.reason)) for each in told.skipped)
+    if restored is None:
+        return RestoredCheckpoint(time=ended.finished_at, skipped=skipped)
+    skipped = tuple(SkippedCheckpoint(each.name, printable(each.reason)) for each in restored.skipped)
+    return RestoredCheckpoint(restored.name, restored.step, ended.finished_at, restored.uri, skipped=skipped)
+
+
+def printable(text: str) -> str:
+    """Returns the text on one line, without control characters."""
+    return _CONTROLS.sub(" ", text)
 
 
 def saving_states(states: Sequence[ReplicaState], now: datetime) -> Sequence[ReplicaState]:

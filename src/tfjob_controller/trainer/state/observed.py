@@ -55,6 +55,14 @@ CheckpointLine: TypeAlias = SavedCheckpoint | UnsavedCheckpoint
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedStep:
+    """A training step that the program has reported, and when (whole seconds in UTC)."""
+
+    step: int
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedState:
     """Children *owned by the job* (controller reference with its UID), taken from caches at one moment.
 
@@ -79,6 +87,8 @@ class ObservedState:
     is_unread: bool = False
     # What the containers that save the job's checkpoints have logged last, as far as it was read.
     checkpoint_lines: Sequence[CheckpointLine] = ()
+    # The last training steps that are known, of this or of an earlier pod.
+    reported_steps: Sequence[ReportedStep] = ()
     # Pods without a controller, by the name of the child Job that they had. They are not counted as children.
     orphans: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     # The name of the Indexed Job that runs a replica, by the replica's name. `jobs` has this Job once for each replica.
@@ -107,6 +117,9 @@ class ObservedState:
 
     def with_checkpoint_lines(self, lines: Sequence[CheckpointLine]) -> ObservedState:
         return replace(self, checkpoint_lines=lines)
+
+    def with_reported_steps(self, steps: Sequence[ReportedStep]) -> ObservedState:
+        return replace(self, reported_steps=steps)
 
     def only(self, names: Container[str]) -> ObservedState:
         """Returns the state with only the Jobs, Services and pods of these names."""

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus
+from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
+from tfjob_controller.trainer.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
 from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
 from tfjob_controller.util.timestamps import format_time
 
@@ -37,11 +37,32 @@ def next_checkpoint(
     return old if found == (old or CheckpointStatus()) else found
 
 
+def with_restored(
+    old: CheckpointStatus | None, restored: RestoredCheckpoint | None, steps: Sequence[ReportedStep]
+) -> CheckpointStatus | None:
+    """Returns the status after pods were started with this checkpoint; the same object if it is not new.
+
+    `steps` were reported before or after; those between the start before and this one tell how many are done again.
+    """
+    before = old.restored if old is not None else None
+    since = (before.time if before is not None else None) or ""
+    if restored is None or restored.time is None or restored.time <= since:
+        return old
+    done = [each.step for each in steps if since <= each.time < restored.time]
+    if not (restored.name or restored.skipped or done):
+        return old  # a first start
+    is_known = restored.step is not None or not restored.name
+    repeated = max(0, max(done, default=0) - (restored.step or 0)) if is_known else 0
+    return replace(old or CheckpointStatus(), restored=replace(restored, repeated_steps=repeated))
+
+
 def checkpoint_events(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
     """Yields an event if a checkpoint was saved, and one if saving began to fail."""
     before, after = old.checkpoint or CheckpointStatus(), new.checkpoint or CheckpointStatus()
     if after.saved > before.saved:
-        yield StatusEvent(NORMAL, reasons.CHECKPOINT_SAVED, f"{_named(after)}, {size_text(after.size)}, is saved")
+        yield StatusEvent(NORMAL, reasons.CHECKPOINT_SAVED, f"{named(after)}, {size_text(after.size)}, is saved")
+    if after.restored is not None and after.restored != before.restored:
+        yield _restored_event(after.restored)
     if after.failed > before.failed and after.failure is not None:
         name = after.failure.name or "A checkpoint"
         yield StatusEvent(WARNING, reasons.CHECKPOINT_FAILED, f"{name} is not saved: {after.failure.reason}")
@@ -59,7 +80,25 @@ def size_text(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def _named(checkpoint: CheckpointStatus) -> str:
+def restored_words(restored: RestoredCheckpoint) -> str:
+    """Returns text such as `goes on from checkpoint-500 (step 500); 20 steps are done again`."""
+    words = f"goes on from {named(restored)}" if restored.name else "begins anew, since there is no checkpoint"
+    steps = restored.repeated_steps
+    return words + (f"; {steps} step{'s are' if steps > 1 else ' is'} done again" if steps else "")
+
+
+def _restored_event(restored: RestoredCheckpoint) -> StatusEvent:
+    note = f"Training {restored_words(restored)}"
+    if not restored.skipped:
+        return StatusEvent(NORMAL, reasons.CHECKPOINT_RESTORED, note)
+    first, more = restored.skipped[0], len(restored.skipped) - 1
+    others = f" (and {more} more)" if more else ""
+    return StatusEvent(
+        WARNING, reasons.CHECKPOINT_RESTORED, f"{note}. {first.name}{others} could not be restored: {first.reason}"
+    )
+
+
+def named(checkpoint: CheckpointStatus | RestoredCheckpoint) -> str:
     """Returns the name with the step, unless the name is only the step."""
     if checkpoint.step is None or checkpoint.name == str(checkpoint.step):
         return checkpoint.name

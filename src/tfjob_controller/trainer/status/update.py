@@ -22,7 +22,12 @@ from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
 from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.checkpoints import saving_states, seconds_until_saved
+from tfjob_controller.trainer.state.checkpoints import (
+    restored_in,
+    saving_replica,
+    saving_states,
+    seconds_until_saved,
+)
 from tfjob_controller.trainer.state.completion import (
     next_attribution_seconds,
     refusal,
@@ -41,7 +46,7 @@ from tfjob_controller.trainer.state.observed import (
 )
 from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change
 from tfjob_controller.trainer.state.restarts import is_of_attempt, seconds_until_pod_lost, seconds_until_restart
-from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint
+from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
 from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
 from tfjob_controller.trainer.status.summary import (
     PENDING,
@@ -168,7 +173,13 @@ def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
 
 
 def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
-    found = next_checkpoint(status.checkpoint, job_state.observed.checkpoint_lines, job_state.now)
+    saver = saving_replica(job_state.plan)
+    if saver is None:
+        return status
+    observed, pods = job_state.observed, [each.pod for each in job_state.replica_states if each.replica is saver]
+    restored = restored_in(pods[0]) if pods and pods[0] is not None else None
+    found = with_restored(status.checkpoint, restored, observed.reported_steps)
+    found = next_checkpoint(found, observed.checkpoint_lines, job_state.now)
     return status if found is status.checkpoint else replace(status, checkpoint=found)
 
 

@@ -1,15 +1,29 @@
-"""The end of a job waits for its last checkpoint: trainer/state/checkpoints.py, and what the status makes of it."""
+"""The rules of trainer/state/checkpoints.py, and what statuses make of them."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from helpers.clusterinmemory import World
-from helpers.trainworld import ends, running_train_world, sidecar
+from helpers.clusterinmemory import START, World
+from helpers.controllerbench import Counted
+from helpers.trainworld import ends, restored, running_train_world, sidecar
+from tfjob_controller.api.common.checkpointstatus import RestoredCheckpoint, SkippedCheckpoint
 from tfjob_controller.api.common.core import ContainerState, Running, Terminated
+from tfjob_controller.api.trainjob.types import TrainJobStatus
+from tfjob_controller.controller.reporter import observe_status
+from tfjob_controller.storage.checkpoints import commands
+from tfjob_controller.storage.checkpoints.manifest import CheckpointFile, CheckpointManifest
+from tfjob_controller.storage.checkpoints.restorer import Restored, Skipped
 from tfjob_controller.trainer.podtemplate.checkpoint import GRACE_SECONDS
+from tfjob_controller.trainer.state.checkpoints import restored_in
+from tfjob_controller.trainer.state.evaluation import evaluate
+from tfjob_controller.trainer.state.observed import ReportedStep
+from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
+from tfjob_controller.trainer.status.update import next_status
+from tfjob_controller.util.timestamps import format_time
 
 CHECKPOINT = {"storageUri": "s3://b/c"}
 RUNS = ContainerState(running=Running())
@@ -122,3 +136,102 @@ def test_a_failed_job_waits_for_nothing() -> None:
     cluster.advance(10)
     cluster.settle()
     assert cluster.status.state == "Failed"
+
+
+# What was restored
+
+FOUND = {
+    "name": "checkpoint-30",
+    "step": 30,
+    "uri": "s3://b/c/data/checkpoint-30/x",
+    "uploadId": "0" * 32,
+    "skipped": [],
+}
+
+
+def read(message: str, exit_code: int = 0) -> RestoredCheckpoint | None:
+    cluster = running_train_world(checkpoint=CHECKPOINT)
+    restored(cluster, "node-0", message, exit_code=exit_code)
+    return restored_in(cluster.pods_of("node-0")[-1])
+
+
+def test_the_message_of_the_command_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    skipped = (Skipped("checkpoint-40", "it\nis broken"),)
+    files = (CheckpointFile("a", 1, "0" * 64),)
+    manifest = CheckpointManifest(
+        name="ä-30", upload_id="0" * 32, node=0, kind="folder", files=files, byte_count=1, time="", step=30
+    )
+    commands._tell(Restored(manifest, skipped), "s3://b/c")
+    commands._tell(Restored(None, skipped), "s3://b/c")
+    commands._tell(Restored(None), "s3://b/c")
+    found, broken, none = map(read, capsys.readouterr().out.splitlines())
+    at = format_time(START)
+    said = (SkippedCheckpoint("checkpoint-40", "it is broken"),)
+    uri = f"s3://b/c/data/%C3%A4-30/{'0' * 32}"
+    assert found == RestoredCheckpoint("ä-30", 30, at, uri, skipped=said)
+    assert broken == RestoredCheckpoint(time=at, skipped=said)
+    assert none == RestoredCheckpoint(time=at)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": ""},
+        {"name": "a" * 254},
+        {"name": "a\x1b"},
+        {"step": -1},
+        {"step": 2**63},
+        {"uri": "a\nb"},
+        {"uri": "x" * 1001},
+        {"uploadId": "x"},
+        {"skipped": [{"name": "a", "reason": "b"}] * 6},
+        {"skipped": [{"name": "a\x1b", "reason": "b"}]},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_message_with_anything_else_is_ignored(changed: dict[str, Any]) -> None:
+    assert read(json.dumps({"restored": FOUND})) is not None
+    assert read(json.dumps({"restored": FOUND | changed})) is None
+
+
+@pytest.mark.parametrize(
+    "message", ["", "{}", "null", "[" * 4000, " " * 4097 + '{"restored": null}', '{"restored": 1}']
+)
+def test_what_is_no_message_is_ignored(message: str) -> None:
+    assert read(message) is None
+
+
+def test_a_restore_that_fails_has_restored_nothing() -> None:
+    assert read(json.dumps({"restored": FOUND}), exit_code=1) is None
+
+
+def test_the_status_says_what_the_job_went_on_from_and_how_many_steps_are_done_again() -> None:
+    cluster = running_train_world(checkpoint=CHECKPOINT)
+    restored(cluster, "node-0", '{"restored": null}')
+    cluster.settle()
+    assert cluster.status.checkpoint is None
+    cluster.advance(60)
+    steps = [ReportedStep(37, format_time(cluster.now))]
+    cluster.advance(60)
+    cluster.exits("node-0", 137)
+    cluster.settle()
+    cluster.reap()
+    cluster.advance(60)
+    cluster.settle()
+    cluster.all_run()
+    restored(cluster, "node-0", json.dumps({"restored": FOUND}))
+    restored(cluster, "node-1", '{"restored": null}')
+    state = evaluate(cluster.work, cluster.plan, cluster.observed.with_reported_steps(steps), cluster.now)
+    result = next_status(state)
+    assert result.status.checkpoint is not None
+    assert result.status.checkpoint.restored == RestoredCheckpoint(
+        "checkpoint-30", 30, format_time(cluster.now), FOUND["uri"], repeated_steps=7
+    )
+    assert "Training goes on from checkpoint-30 (step 30); 7 steps are done again" in [
+        each.note for each in result.events
+    ]
+    assert from_wire(to_wire(result.status, TrainJobStatus())).checkpoint == result.status.checkpoint
+    counted = Counted()
+    observe_status(counted, cluster.work, result.status, cluster.now)
+    assert ("steps repeated", 7) in counted.said

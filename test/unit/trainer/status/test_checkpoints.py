@@ -7,10 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus
+from tfjob_controller.api.common.checkpointstatus import (
+    CheckpointFailure,
+    CheckpointStatus,
+    RestoredCheckpoint,
+    SkippedCheckpoint,
+)
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.trainer.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
-from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, size_text
+from tfjob_controller.trainer.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
+from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, size_text, with_restored
 from tfjob_controller.util.timestamps import format_time
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -104,3 +109,96 @@ def test_saved_and_failed_checkpoints_are_events_once() -> None:
 )
 def test_sizes_in_words(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+# What was restored
+
+
+def restore(second: int, step: int | None = None, *skipped: SkippedCheckpoint) -> RestoredCheckpoint:
+    name = "" if step is None else f"checkpoint-{step}"
+    return RestoredCheckpoint(name, step, at(second), f"s3://b/{step}" if name else "", skipped=skipped)
+
+
+def reported(second: int, step: int) -> ReportedStep:
+    return ReportedStep(step, at(second))
+
+
+def restored_after(
+    what: RestoredCheckpoint | None, *steps: ReportedStep, old: CheckpointStatus | None = None
+) -> CheckpointStatus | None:
+    return with_restored(old, what, steps)
+
+
+def repeated(status: CheckpointStatus | None) -> int:
+    assert status is not None
+    assert status.restored is not None
+    return status.restored.repeated_steps
+
+
+def test_a_first_start_has_restored_nothing() -> None:
+    assert restored_after(None) is None
+    assert restored_after(restore(1)) is None
+    # Steps that are reported later are no steps of an earlier pod.
+    assert restored_after(restore(1), reported(1, 5), reported(2, 10)) is None
+
+
+def test_the_steps_after_the_restored_one_are_done_again() -> None:
+    status = restored_after(restore(20, 30), reported(10, 37), reported(21, 31), old=after(saved(9, 30)))
+    assert status is not None
+    assert status.restored == RestoredCheckpoint("checkpoint-30", 30, at(20), "s3://b/30", repeated_steps=7)
+    assert (status.name, status.saved) == ("checkpoint-30", 1)
+    assert restored_after(restore(20, 30), reported(10, 37), reported(21, 99), old=status) is status
+
+
+def test_without_a_checkpoint_all_steps_are_done_again() -> None:
+    assert repeated(restored_after(restore(20), reported(10, 37))) == 37
+
+
+def test_no_steps_are_done_again_if_none_are_known() -> None:
+    assert repeated(restored_after(restore(20, 30))) == 0
+    assert repeated(restored_after(restore(20, 30), reported(10, 30))) == 0
+    assert repeated(restored_after(restore(20, 30), reported(10, 5))) == 0  # it counts differently
+    unnumbered = RestoredCheckpoint("best", None, at(20))
+    assert repeated(restored_after(unnumbered, reported(10, 37))) == 0
+
+
+def test_steps_that_are_lost_once_are_counted_once() -> None:
+    first = restored_after(restore(20, 30), reported(10, 37))
+    # The second attempt has reported nothing before it was lost.
+    second = restored_after(restore(30, 30), reported(10, 37), old=first)
+    assert repeated(second) == 0
+    third = restored_after(restore(40, 30), reported(35, 33), old=second)
+    assert repeated(third) == 3
+
+
+def test_an_earlier_restore_never_replaces_a_later_one() -> None:
+    status = restored_after(restore(20, 30))
+    assert restored_after(restore(19, 40), old=status) is status
+    assert restored_after(None, old=status) is status
+
+
+def test_a_restore_is_an_event_that_says_what_is_done_again_and_what_was_skipped() -> None:
+    broken = (SkippedCheckpoint("checkpoint-40", "a file is missing"), SkippedCheckpoint("checkpoint-35", "x"))
+    texts = [
+        (restored_after(restore(20, 30)), "Training goes on from checkpoint-30 (step 30)"),
+        (
+            restored_after(restore(20, 30), reported(1, 31)),
+            "Training goes on from checkpoint-30 (step 30); 1 step is done again",
+        ),
+        (
+            restored_after(restore(20), reported(1, 37)),
+            "Training begins anew, since there is no checkpoint; 37 steps are done again",
+        ),
+    ]
+    for status, text in texts:
+        assert notes(None, status) == [("Normal", "CheckpointRestored", text)]
+        assert notes(status, status) == []
+    assert notes(None, restored_after(restore(20, 30, *broken))) == [
+        (
+            "Warning",
+            "CheckpointRestored",
+            "Training goes on from checkpoint-30 (step 30). "
+            "checkpoint-40 (and 1 more) could not be restored: a file is missing",
+        )
+    ]
+    assert notes(None, restored_after(restore(20, None, *broken)))[0][0] == "Warning"
