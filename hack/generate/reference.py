@@ -214,6 +214,7 @@ def _collectors() -> list[Collector]:
     metrics.collect_informers(dict)
     metrics.collect_thread_restarts(dict)
     metrics.collect_training(list)
+    metrics.collect_checkpoints(list)
     # The registry's public side shows samples only, and there are none yet. Those of the process depend on the system.
     registered = list(metrics.registry._collector_to_names)
     return [each for each in registered if not isinstance(each, ProcessCollector | PlatformCollector)]

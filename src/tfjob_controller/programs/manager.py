@@ -64,12 +64,14 @@ from tfjob_controller.programs.reconcilers import (
     trainjob_reconciler,
 )
 from tfjob_controller.telemetry import logging
-from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
+from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gang import terms
 from tfjob_controller.trainer.state.observed import TrainingJob, is_finished
+from tfjob_controller.trainer.status.checkpoints import unsaved_since
 from tfjob_controller.trainer.status.kubeflowtrainer import recorded_status
 from tfjob_controller.trainer.status.reported import reported_metrics
+from tfjob_controller.trainer.status.trainjob import from_wire
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.fairness import most_of_namespace
@@ -197,6 +199,7 @@ class Manager:
         self.metrics.collect_jobs(self._jobs_led)
         self.metrics.collect_trainjobs(self._trainjobs_led)
         self.metrics.collect_training(self._training)
+        self.metrics.collect_checkpoints(self._checkpoints)
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
         self.servers = servers(options, self.problems, self.metrics.exposition, self._pages(), self._clock)
@@ -447,6 +450,16 @@ class Manager:
             if reported is not None and not is_finished(recorded_status(other)):
                 values = {name: each.value for name, each in reported_metrics(reported).items()}
                 yield _KUBEFLOW_KIND, other.metadata.namespace, other.metadata.name, values | _progress_of(reported)
+
+    def _checkpoints(self) -> Iterator[CheckpointOfJob]:
+        """Yields since when the training of running TrainJobs with checkpoints is not saved."""
+        own = self.caches.trainjobs
+        if own is None or not self._leading.is_set():
+            return
+        for job in own.jobs.store.list():
+            since = unsaved_since(from_wire(job.status)) if job.spec.checkpoint is not None else None
+            if since is not None:
+                yield TRAINJOBS.kind, job.metadata.namespace, job.metadata.name, since
 
     def _restarts(self) -> dict[str, int]:
         return {

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.trainer import reasons
+from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
 from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
-from tfjob_controller.util.timestamps import format_time
+from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 # A node's clock may be ahead. A later time is not believed, since every checkpoint after it would seem to be older.
 _MOST_AHEAD = timedelta(minutes=5)
@@ -66,6 +66,18 @@ def checkpoint_events(old: TrainingStatus, new: TrainingStatus) -> Iterator[Stat
     if after.failed > before.failed and after.failure is not None:
         name = after.failure.name or "A checkpoint"
         yield StatusEvent(WARNING, reasons.CHECKPOINT_FAILED, f"{name} is not saved: {after.failure.reason}")
+
+
+def unsaved_since(status: TrainingStatus) -> datetime | None:
+    """Returns since when the training of a running job is not saved: its last checkpoint, or a later start.
+
+    None if the job does not run.
+    """
+    running = conditions.find(status.conditions, conditions.RUNNING)
+    if running is None or running.status != conditions.TRUE or status.completion_time is not None:
+        return None
+    saved = status.checkpoint.time if status.checkpoint is not None else None
+    return parse_time_or_none(max(saved or "", running.last_transition_time))
 
 
 def size_text(size: int) -> str:

@@ -13,9 +13,15 @@ from tfjob_controller.api.common.checkpointstatus import (
     RestoredCheckpoint,
     SkippedCheckpoint,
 )
-from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.trainer.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
-from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, size_text, with_restored
+from tfjob_controller.trainer.status.checkpoints import (
+    checkpoint_events,
+    next_checkpoint,
+    size_text,
+    unsaved_since,
+    with_restored,
+)
 from tfjob_controller.util.timestamps import format_time
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -202,3 +208,27 @@ def test_a_restore_is_an_event_that_says_what_is_done_again_and_what_was_skipped
         )
     ]
     assert notes(None, restored_after(restore(20, None, *broken)))[0][0] == "Warning"
+
+
+# Since when nothing is saved
+
+
+def running(second: int, status: str = "True") -> tuple[JobCondition, ...]:
+    return (JobCondition("Running", status, "", "", at(second)),)
+
+
+@pytest.mark.parametrize(
+    ("began", "saved_at", "since"), [(5, None, 5), (5, 9, 9), (5, 3, 5)], ids=["none", "since", "before a restart"]
+)
+def test_training_is_not_saved_since_its_last_checkpoint_or_a_later_start(
+    began: int, saved_at: int | None, since: int
+) -> None:
+    checkpoint = after(saved(saved_at, 1)) if saved_at is not None else None
+    found = unsaved_since(TrainingStatus(conditions=running(began), checkpoint=checkpoint))
+    assert found == NOW.replace(minute=0, second=since)
+
+
+def test_a_job_that_does_not_run_has_nothing_to_save() -> None:
+    assert unsaved_since(TrainingStatus()) is None
+    assert unsaved_since(TrainingStatus(conditions=running(5, "False"))) is None
+    assert unsaved_since(TrainingStatus(conditions=running(5), completion_time=at(9))) is None
