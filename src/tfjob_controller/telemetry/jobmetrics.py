@@ -2,10 +2,10 @@
 
 Names begin with the kind: `tfjob_`, `trainjob_`. Only the series of training metrics and of checkpoints carry the name
 of a job, because a mean over jobs would mean nothing. Their number is bounded: only running jobs have them, nothing is
-kept between two scrapes, a job has the metrics that its spec names, and above `MAX_JOBS` jobs namespaces take turns until so many have
-series; others are counted. The values come from statuses, which administrators of a namespace can edit, so values that
-are not numbers, and more metrics than a spec can name, are ignored. For the same reason, the phases, states and types
-that a namespace has series of are limited.
+kept between two scrapes, a job has the metrics that its spec names, and above `MAX_JOBS` jobs namespaces take turns
+until so many have series; others are counted. The values come from statuses, which administrators of a namespace can
+edit, so values that are not numbers, and more metrics than a spec can name, are ignored. For the same reason, the
+phases, states and types that a namespace has series of are limited.
 """
 
 from __future__ import annotations
