@@ -34,6 +34,8 @@ PODS = f"/api/v1/namespaces/{HOSTILE}/pods"
 # 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and the largest that is still decoded: below 256 KB and 10,000
 # values, where an empty object counts as two.
 BOMB_VALUES, LARGEST_VALUES, LARGEST_TEXT = 400_000, 4_900, 200_000
+# What remains is five times as many values as are decoded.
+_MAX_HALVINGS = 3
 _WORST_PATTERN = r"\w*\w*\w*([^\W]\W)"
 
 Object = dict[str, Any]
@@ -127,9 +129,12 @@ class Tenant:
             yield rest
 
     def _bombs(self) -> Iterator[float]:
-        return self._rewritten(
-            "bomb", TFJOBS, self._amounts.bombs, lambda n: large_job(f"bomb-{n}", BOMB_VALUES), _BOMB_SECONDS, 1
-        )
+        """Writes jobs of 1.2 MB of `{}`: smaller ones if a busy server does not process them in its time limit."""
+
+        def body(number: int) -> bytes:
+            return large_job(f"bomb-{number}", BOMB_VALUES >> min(self.counts["bomb_504"], _MAX_HALVINGS))
+
+        return self._rewritten("bomb", TFJOBS, self._amounts.bombs, body, _BOMB_SECONDS, 1)
 
     def _largest(self) -> Iterator[float]:
         def body(number: int) -> bytes:

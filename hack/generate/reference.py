@@ -57,6 +57,9 @@ EVENTS: Mapping[str, str] = {
     reasons.RESIZE_RECOMMENDED: "Normal",
     reasons.OVERRIDDEN: "Warning",
     reasons.PROGRESS_IGNORED: "Warning",
+    reasons.CHECKPOINT_SAVED: "Normal",
+    reasons.CHECKPOINT_FAILED: "Warning",
+    reasons.CHECKPOINT_RESTORED: "Normal or Warning",
     reasons.CHANGE_REVERTED: "Warning",
     reasons.WAITING_FOR_CAPACITY: "Normal",
     reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",
@@ -214,6 +217,7 @@ def _collectors() -> list[Collector]:
     metrics.collect_informers(dict)
     metrics.collect_thread_restarts(dict)
     metrics.collect_training(list)
+    metrics.collect_checkpoints(list)
     # The registry's public side shows samples only, and there are none yet. Those of the process depend on the system.
     registered = list(metrics.registry._collector_to_names)
     return [each for each in registered if not isinstance(each, ProcessCollector | PlatformCollector)]

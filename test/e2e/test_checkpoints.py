@@ -35,6 +35,7 @@ while step < 40:
         (unfinished / ".done").touch()
         unfinished.rename(whole)
     if step == 30 and not is_resumed:
+        print("step=34", flush=True)  # as if it had gone on until its node was lost
         signal.pause()
 """
 
@@ -60,12 +61,22 @@ def test_a_job_whose_pod_is_lost_goes_on_from_its_last_checkpoint(
     # Older ones are removed once the newest is safe.
     eventually(lambda: saved(s3) == ["checkpoint-20", "checkpoint-30"], 120, 0.5)
     assert "begins at step 0" in trainjobs.log("resumes")
+    shown = lambda: trainjobs.status("resumes").get("metrics") or [{}]  # noqa: E731
+    eventually(lambda: shown()[-1].get("value") == "34", 60, 0.5)
 
     kubectl.must("delete", "pod", "--force", "--grace-period=0", "--selector=train_job_name=resumes")
-    trainjobs.await_success("resumes")
+    status = trainjobs.await_success("resumes")
     assert "begins at step 30" in trainjobs.log("resumes")
-    # What the program has written last is saved within the grace period of its pod.
-    eventually(lambda: saved(s3) == ["checkpoint-30", "checkpoint-40"], 60, 0.5)
+    # The job has not ended before what the program has written last was saved, and its log was read.
+    assert saved(s3) == ["checkpoint-30", "checkpoint-40"]
+    checkpoint = status["checkpoint"]
+    assert (checkpoint["name"], checkpoint["step"]) == ("checkpoint-40", 40)
+    assert checkpoint["saved"] >= 3  # the first one may have been superseded before it was uploaded
+    assert checkpoint["size"] > 100_000
+    assert checkpoint["uri"].startswith(f"s3://{BUCKET}/resumes/data/checkpoint-40/")
+    assert "failure" not in checkpoint
+    restored = checkpoint["restored"]
+    assert (restored["name"], restored["step"], restored["repeatedSteps"]) == ("checkpoint-30", 30, 4)
 
 
 # The chief ends twice: after step 30 with an error, as soon as that checkpoint is saved, and when the test wants it. A
@@ -117,4 +128,6 @@ def test_the_replicas_of_a_tfjob_go_on_from_what_the_chief_has_saved(
     name = pods[0]["metadata"]["name"]
     kubectl.must("exec", name, "-c", "tensorflow", "--", "touch", "/workspace/checkpoints/.end")
     path = f"/apis/kubeflow.org/v1alpha1/namespaces/{trainjobs.namespace}/tfjobs/resumes"
-    eventually(lambda: trainjobs.cluster.api.get(path)["status"].get("summary") == "Succeeded", 60, 0.2)
+    status = lambda: trainjobs.cluster.api.get(path)["status"]  # noqa: E731
+    eventually(lambda: status().get("summary") == "Succeeded", 60, 0.2)
+    assert (status()["checkpoint"]["name"], status()["checkpoint"]["step"]) == ("checkpoint-30", 30)
