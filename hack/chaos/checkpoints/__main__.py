@@ -11,6 +11,7 @@ CHAOS_JOBS      number of jobs, 50
 CHAOS_SEED      seed of all random choices; by default random
 CHAOS_PARALLEL  number of jobs that run at the same time, 8
 CHAOS_KINDS     kinds of kills (chaos.checkpoints.settings.KILLS), separated by commas; by default all
+CHAOS_MINUTES   minutes after which no more kills happen and no more jobs are created; by default no limit
 CHAOS_PATIENCE  seconds without progress after which a job counts as stuck, 300
 """
 
@@ -20,6 +21,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -71,15 +73,26 @@ class Run:
         with self._showing(), ThreadPoolExecutor(self.settings.parallel) as jobs, ThreadPoolExecutor(1) as skewed:
             stories = [skewed.submit(self._skewed(name, kills).play) for name, kills in skewed_jobs(outside)]
             stories += [jobs.submit(self._story(plan).play) for plan in self.plans.values()]
-            self._await_all(stories)
+            limit = threading.Timer(self.settings.minutes * 60, self.tally.no_more.set)
+            if self.settings.minutes:
+                limit.start()
+            try:
+                self._await_all(stories)
+            except BaseException:
+                self.tally.no_more.set()
+                self.tally.interrupted.set()
+                raise
+            finally:
+                limit.cancel()
         self.auditor.look()
         final = sum(self._is_last_saved(job) for job in self.plans)
-        left = {job: self.auditor.leftovers(job) for job in self.commands}
-        for job in self.commands:
+        used = [job for job in self.commands if self.auditor.newest(job) is not None]
+        left = {job: self.auditor.leftovers(job) for job in used}
+        for job in used:
             self.auditor.judge_end(job)
         progress("all jobs have ended; a further save to each storage removes what is old")
         with ThreadPoolExecutor(_SWEEPS_AT_ONCE) as sweeps:
-            self._await_all([sweeps.submit(self._sweep, job) for job in self.commands])
+            self._await_all([sweeps.submit(self._sweep, job) for job in used])
         return self._result(left, final)
 
     def _is_last_saved(self, job: str) -> bool:
@@ -100,7 +113,7 @@ class Run:
                 self.auditor.report("failed", "", f"{type(error).__name__}: {error}")
 
     def _sweep(self, job: str) -> None:
-        """Saves one more checkpoint, until as many are there as are kept, and judges what is left."""
+        """Saves one more checkpoint, and judges what is left."""
         commands = self.commands[job]
         shutil.rmtree(commands.path, ignore_errors=True)
         newest = self.auditor.newest(job)
@@ -108,9 +121,8 @@ class Run:
         # What is older than a second by the clock of the storage may go.
         time.sleep(1.1)
         try:
-            for number in range(1, commands.keep + 1):
-                commands.write(step + number)
-                commands.save_newest()
+            commands.write(step + 1)
+            commands.save_newest()
         except CommandFailedError as error:
             self.auditor.report("kept", job, str(error))
             return
@@ -122,9 +134,11 @@ class Run:
         stop = threading.Event()
         thread = threading.Thread(target=self._show_until, args=(stop,), daemon=True)
         thread.start()
-        yield
-        stop.set()
-        thread.join()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
     def _show_until(self, stop: threading.Event) -> None:
         while not stop.wait(_SHOW_SECONDS):
@@ -143,7 +157,7 @@ class Run:
             "kills": sum(self.tally.kills.values()),
             "kills_by_kind": dict(sorted(self.tally.kills.items())),
             "kills_missed": dict(sorted(self.tally.missed.items())),
-            "jobs": len(self.plans),
+            "jobs": self.tally.created,
             "jobs_succeeded": self.tally.succeeded,
             "jobs_with_last_checkpoint": final,
             "programs_begun": sum(each.begins for each in reported),
@@ -204,6 +218,8 @@ def _restore_began(pod: Mapping[str, Any]) -> float:
 def main() -> int:
     """Runs the command and returns its exit code."""
     folder = Path(tempfile.mkdtemp(prefix="chaos-checkpoint-"))
+    # Everything that was started is ended, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if sys.argv[1:]:
             raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")

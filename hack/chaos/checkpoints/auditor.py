@@ -107,7 +107,9 @@ class Auditor:
         """Judges what is left after a save that has removed what is old."""
         files = self._readers[job].listing(job).get(job, {})
         manifests = [name for name in files if name.startswith("manifests/")]
-        if len(manifests) != keep or not all(_MANIFEST.fullmatch(name) for name in manifests):
+        with self._lock:
+            known_count = len(self._seen[job])
+        if len(manifests) != min(keep, known_count) or not all(_MANIFEST.fullmatch(name) for name in manifests):
             self.report("kept", job, f"{len(manifests)} manifests although keep is {keep}: {manifests[:5]}")
         with self._lock:
             known = [self._seen[job][name] for name in manifests if name in self._seen[job]]

@@ -44,6 +44,8 @@ class SkewedStory:
         """Starts and kills the job as often as there are kills; violations go to the auditor."""
         try:
             for kill in self.kills:
+                if self.tally.no_more.is_set():
+                    break
                 self._live_once(kill)
                 self.tally.count(kill.kind, happened=self.clocks.can_jump)
             self.clocks.set(self.name, 0.0)

@@ -36,6 +36,8 @@ class Settings:
     parallel: int
     kinds: tuple[str, ...]
     patience_seconds: float
+    minutes: float
+    """When no more kills happen and no more jobs are created; 0 for no limit."""
 
     @property
     def variables(self) -> str:
@@ -85,6 +87,7 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
         parallel=int(environ.get("CHAOS_PARALLEL", "8")),
         kinds=kinds,
         patience_seconds=float(environ.get("CHAOS_PATIENCE", "300")),
+        minutes=float(environ.get("CHAOS_MINUTES", "0")),
     )
     if min(settings.jobs, settings.parallel) < 1 or settings.kills < 0:
         raise ValueError("there must be at least one job, and no negative number of kills")

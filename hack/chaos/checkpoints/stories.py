@@ -43,7 +43,15 @@ class Tally:
     missed: Counter[str] = field(default_factory=Counter)
     succeeded: int = 0
     ended: int = 0
+    created: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    no_more: threading.Event = field(default_factory=threading.Event)
+    """Set when no more kills happen and no more jobs are created."""
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def count_created(self) -> None:
+        with self.lock:
+            self.created += 1
 
     def count(self, kind: str, *, happened: bool) -> None:
         with self.lock:
@@ -70,9 +78,12 @@ class Story:
 
     def play(self) -> None:
         """Runs the job to its end; violations go to the auditor."""
+        if self.tally.no_more.is_set():
+            return
         self.stage.submit(self.plan)
+        self.tally.count_created()
         for kill in self.plan.kills:
-            if not self._await_progress(kill):
+            if self.tally.no_more.is_set() or not self._await_progress(kill):
                 break
             begins = self._job.begins
             happened = self._kill(kill)
@@ -80,7 +91,8 @@ class Story:
             if happened and kill.kind in _RESTARTS:
                 self._wait(lambda before=begins: self._job.begins > before)  # type: ignore[misc]
         self._job.may_end = True
-        self._await_end()
+        if not self.tally.interrupted.is_set():
+            self._await_end()
 
     @property
     def _job(self) -> Reported:
@@ -101,12 +113,15 @@ class Story:
             newest = self.auditor.newest(self.plan.name)
             return not has_to_save or (newest is not None and newest.seen_at > job.began_at)
 
-        return self._wait(is_time) and not self._has_ended()
+        is_over = self.tally.no_more.is_set
+        return self._wait(lambda: is_time() or is_over()) and not is_over() and not self._has_ended()
 
     def _wait(self, condition: Callable[[], bool]) -> bool:
         """Waits until the condition holds or the job has ended; returns False after the patience."""
         deadline = time.monotonic() + self.patience_seconds
         while not condition() and not self._has_ended():
+            if self.tally.interrupted.is_set():
+                return False
             if time.monotonic() > deadline:
                 self.auditor.report("stuck", self.plan.name, f"no progress: {self.stage.status(self.plan.name)}")
                 return False
@@ -123,7 +138,7 @@ class Story:
     def _await_end(self) -> None:
         name, deadline = self.plan.name, time.monotonic() + self.patience_seconds
         while (status := self.stage.status(name)).get("phase") not in ("Done", "Failed"):
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or self.tally.interrupted.is_set():
                 break
             time.sleep(_POLL_SECONDS * 5)
         # A job is Done when its program is, and its sidecar may still save the last checkpoint.
