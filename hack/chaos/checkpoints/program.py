@@ -19,7 +19,8 @@ folder = pathlib.Path(os.environ["TRAINJOB_CHECKPOINT_DIR"])
 resume = pathlib.Path(os.environ["TRAINJOB_RESUME_FROM"])
 plan = json.loads(os.environ["CHAOS_PLAN"])
 SECONDS_PER_STEP = float(plan["seconds_per_step"])
-KEPT = 3
+# A busy machine takes half a minute to begin an upload.
+KEPT = 10
 
 
 def report(what: str, **fields: object) -> bool:
