@@ -123,10 +123,17 @@ class Story:
             if self.tally.interrupted.is_set():
                 return False
             if time.monotonic() > deadline:
-                self.auditor.report("stuck", self.plan.name, f"no progress: {self.stage.status(self.plan.name)}")
+                self.auditor.report(
+                    "stuck", self.plan.name, f"no progress for {self.patience_seconds:g} s: {self._summary()}"
+                )
                 return False
             time.sleep(_POLL_SECONDS)
         return True
+
+    def _summary(self) -> str:
+        job, newest = self._job, self.auditor.newest(self.plan.name)
+        saved = f"step {newest.step} is saved" if newest else "nothing is saved"
+        return f"{self.stage.status(self.plan.name).get('summary', '')}, step {job.last_step}, {saved}"
 
     def _has_ended(self) -> bool:
         """Whether the job has ended, as seen at most a few seconds ago."""
