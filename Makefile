@@ -177,6 +177,10 @@ chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; 
 chaos-gang: $(READY) ## Inject faults into 1,000 gangs, with an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small run
 	@$(PY) -m chaos
 
+.PHONY: chaos-checkpoint
+chaos-checkpoint: $(READY) ## Kill programs, sidecars, uploads, pods and nodes 200 times while 50 TrainJobs save checkpoints; CHAOS_KILLS=12 CHAOS_JOBS=4 for a small run
+	@$(PY) -m chaos.checkpoints
+
 .PHONY: soak
 soak: $(READY) ## Create and delete jobs for an hour and check that nothing grows; SOAK_MINUTES=10 for a shorter run
 	@$(PY) -m soak

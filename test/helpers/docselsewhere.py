@@ -85,6 +85,7 @@ TARGETS = (
     Target("demo-autoscale", "test/e2e/test_demo_autoscale.py", 'start_demo("demo.autoscale"', "demo.autoscale"),
     Target("chaos", "test/integration/test_chaos.py", '"-m", "chaos.jobs"]', "chaos.jobs"),
     Target("attack", "test/adversarial/test_attack.py", '"-m", "attack"]', "attack"),
+    Target("chaos-checkpoint", "test/e2e/test_checkpoint_chaos.py", '"-m", "chaos.checkpoints"]', "chaos.checkpoints"),
     Target("chaos-gang", "test/integration/test_gang_chaos.py", '"-m", "chaos"]', "chaos"),
     Target("simulate", "test/unit/simulator/test_command.py", '"--grid"', "tfjob_controller simulate --grid"),
     *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang", "simulate", "logs")),

@@ -2,7 +2,9 @@
 
 Theory of operation. A step looks at the folder, takes the reports of a running upload, and starts an upload of what is
 complete and has not been dealt with. What has been dealt with is remembered by its fingerprint, so a checkpoint that
-changes is a candidate again. An upload that fails is repeated after a delay that grows; the watching goes on.
+changes is a candidate again. An upload that fails is repeated after a delay that grows; the watching goes on. If
+candidates have only changed or were removed by the program, a checkpoint that was not among them need not wait:
+programs that keep few checkpoints may remove each one before its upload begins on a busy machine.
 
 A checkpoint is never uploaded after a newer one of the same folder, since the last upload is what a restore takes.
 
@@ -71,6 +73,8 @@ class Saver:
     _leftovers: list[str] = field(default_factory=list)
     _retry_at: float = 0.0
     _has_failed: bool = False
+    _has_dropped: bool = False
+    """Whether a candidate of the last upload has changed or was gone."""
     _is_hopeless: bool = False
     _said: dict[str, str] = field(default_factory=dict)
     """The reasons that were said last, by name, until something succeeds."""
@@ -97,8 +101,16 @@ class Saver:
         complete = self._look()
         self._replace_lost_link(complete)
         pending = self._pending(complete)
-        if pending and not self._is_running and self.clock.monotonic() >= self._retry_at:
+        if pending and not self._is_running and self._is_due(pending):
             self._start(pending)
+
+    def _is_due(self, pending: list[CompleteCheckpoint]) -> bool:
+        if self.clock.monotonic() >= self._retry_at:
+            return True
+        if self._has_failed:
+            return False
+        sent = {each.name: each.scan.key for each in self._sent.values()}
+        return any(sent.get(each.name) != each.scan.key for each in pending)
 
     def finish(self) -> None:
         """The last look: saves what stays as it is, until the grace period is over."""
@@ -159,7 +171,7 @@ class Saver:
             Wanted(each.name, each.scan.fingerprint, from_start.get(each.name) == each.scan.key) for each in pending
         ]
         leftovers, self._leftovers = self._leftovers, []
-        self._has_failed = self._is_hopeless = False
+        self._has_failed = self._has_dropped = self._is_hopeless = False
         self.uploads.start(wanted, leftovers)
         self._is_running = True
 
@@ -171,7 +183,7 @@ class Saver:
             self._take(report)
         if has_ended:
             self._is_running = False
-            if self._has_failed:
+            if self._has_failed or self._has_dropped:
                 at_least = _CAP_SECONDS if self._is_hopeless else 0.0
                 self._retry_at = self.clock.monotonic() + self._backoff.next_seconds(at_least)
 
@@ -184,7 +196,7 @@ class Saver:
         elif outcome == "uncleaned":
             self.log.warning("old files in the storage could not be removed", reason=report.reason)
         elif outcome == "dropped":
-            self._has_failed = True
+            self._has_dropped = True
             self.log.info("not saved: it has changed or is gone", name=report.name)
         elif candidate is not None:
             self._settle(report, candidate)
