@@ -170,7 +170,7 @@ class GangScheduler:
             self._writer,
             self._permit,
             self._clock,
-            policy=AdmissionPolicy(topology, options.starvation_timeout),
+            policy=AdmissionPolicy(topology, options.starvation_timeout, is_fair=options.queue_order == "fair"),
             scale_policy=AutoscalingPolicy(options.scale_down_after, options.scale_up_after, topology),
         )
         self.extender = self._new_extender()
