@@ -34,6 +34,7 @@ from tfjob_controller.trainer.podtemplate.storage import (
     claim_of,
     claim_volume,
     is_claim,
+    security_context_beside,
     storage_container,
 )
 
@@ -81,8 +82,9 @@ def with_checkpoints(
         claim, _ = claim_of(checkpoint.storage_uri)
         volumes.append({"name": claim_volume(claim), "persistentVolumeClaim": {"claimName": claim}})
     given = {each.get("name", ""): each for each in spec.get("initContainers") or ()}
-    restorer = _container(given.pop(RESTORER, {}), RESTORER, checkpoint, image, ("restore",), mounts)
-    saver = given.pop(SAVER, {})
+    security = {"securityContext": security_context_beside(training, spec)}
+    restorer = _container(security | given.pop(RESTORER, {}), RESTORER, checkpoint, image, ("restore",), mounts)
+    saver = security | given.pop(SAVER, {})
     complete = with_spec(
         changed,
         volumes=override_items(spec.get("volumes"), volumes),
