@@ -285,7 +285,7 @@ WORK = Group(
             name="TFJobCheckpointOld",
             # The label `job` names a training job here.
             exprs=(
-                "time() - max by (kind, namespace, job) (tfjob_checkpoint_timestamp_seconds) "
+                'time() - max by (kind, namespace, job) (tfjob_checkpoint_timestamp_seconds{kind!=""}) '
                 f"> {_OLD_CHECKPOINT_SECONDS}",
             ),
             lasting="15m",
@@ -308,7 +308,7 @@ WORK = Group(
                 "the program saves too rarely or into another folder: inform the job's owner",
             ),
             queries=(
-                ("oldest", "topk(10, time() - max by (namespace, job) (tfjob_checkpoint_timestamp_seconds))"),
+                ("oldest", 'topk(10, time() - max by (namespace, job) (tfjob_checkpoint_timestamp_seconds{kind!=""}))'),
                 ("failures", f"rate(trainjob_checkpoint_failures_total{{{OF_CONTROLLER}}}[10m])"),
             ),
         ),
