@@ -145,6 +145,10 @@ demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes e
 demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while it trains, and count the repeated steps
 	@$(PY) -m demo.elastic $(if $(KEEP),--keep)
 
+.PHONY: demo-resume
+demo-resume: $(READY) ## Train on two nodes without shared storage, cut off the node of rank 0, and count the steps done twice
+	@$(PY) -m demo.resume $(if $(KEEP),--keep)
+
 .PHONY: demo-dashboard
 demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the dashboard that shows them, until Ctrl-C; the cluster stays
 	@$(PY) -m demo.dashboard
@@ -172,6 +176,10 @@ chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; 
 .PHONY: chaos-gang
 chaos-gang: $(READY) ## Inject faults into 1,000 gangs, with an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small run
 	@$(PY) -m chaos
+
+.PHONY: chaos-checkpoint
+chaos-checkpoint: $(READY) ## Kill programs, sidecars, uploads, pods and nodes 200 times while 50 TrainJobs save checkpoints; CHAOS_KILLS=12 CHAOS_JOBS=4 for a small run
+	@$(PY) -m chaos.checkpoints
 
 .PHONY: soak
 soak: $(READY) ## Create and delete jobs for an hour and check that nothing grows; SOAK_MINUTES=10 for a shorter run

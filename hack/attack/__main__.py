@@ -42,8 +42,10 @@ NODES = 100
 _LEAST_NODES = 6
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 15.0
-# Time for the jobs that still run when the attack ends, and for attackers that a busy machine has kept from writing.
+# Time for the jobs that still run when the attack ends.
 _PATIENCE_SECONDS = 60.0
+# How much longer the attack goes on if a busy machine has kept some attackers from writing.
+_EXTRA_SECONDS = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def _apiserver_seconds(stage: Stage) -> float:
 def _drive(victim: Victim, monitor: ProgramMonitor, is_complete: Event, settings: Settings, begin: float) -> None:
     """Creates jobs on schedule, for longer if the attack is not complete; returns early when a program has ended."""
     number, shown_at = 0, 0.0
-    longest = settings.seconds + _PATIENCE_SECONDS
+    longest = settings.seconds + _EXTRA_SECONDS
     while (seconds := time.monotonic() - begin) < (settings.seconds if is_complete.is_set() else longest):
         if not all(seen.lives for seen in monitor.seen.values()):
             return

@@ -1,7 +1,7 @@
 """Attacks of a tenant with the role `edit` in one namespace: writes of all kinds at once, without a break.
 
-A thread for each kind writes for an eleventh of the time at most, so that the API server, which is not the
-target, serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
+A thread for each kind writes for an eleventh of the time at most (at first for half of it), so that the API server,
+which is not the target, serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ PODS = f"/api/v1/namespaces/{HOSTILE}/pods"
 # 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and the largest that is still decoded: below 256 KB and 10,000
 # values, where an empty object counts as two.
 BOMB_VALUES, LARGEST_VALUES, LARGEST_TEXT = 400_000, 4_900, 200_000
+# What remains is five times as many values as are decoded.
+_MAX_HALVINGS = 3
 _WORST_PATTERN = r"\w*\w*\w*([^\W]\W)"
 
 Object = dict[str, Any]
@@ -87,10 +89,14 @@ class Tenant:
             thread.join(10.0)
 
     def _keep(self, steps: Iterator[float]) -> None:
-        """Repeats steps. Each step writes and yields the pause after it, which is longer if the server is slow."""
+        """Repeats steps. Each step writes and yields the pause after it, which is longer if the server is slow.
+
+        It is not much longer until one write of each kind has been accepted: a first one may fail on a busy machine.
+        """
         begin = time.monotonic()
         for seconds in steps:
-            if self._over.wait(max(seconds, _REST_SHARE * (time.monotonic() - begin))):
+            share = _REST_SHARE if self._is_complete.is_set() else 1.0
+            if self._over.wait(max(seconds, share * (time.monotonic() - begin))):
                 return
             begin = time.monotonic()
 
@@ -123,9 +129,12 @@ class Tenant:
             yield rest
 
     def _bombs(self) -> Iterator[float]:
-        return self._rewritten(
-            "bomb", TFJOBS, self._amounts.bombs, lambda n: large_job(f"bomb-{n}", BOMB_VALUES), _BOMB_SECONDS, 1
-        )
+        """Writes jobs of 1.2 MB of `{}`: smaller ones if a busy server does not process them in its time limit."""
+
+        def body(number: int) -> bytes:
+            return large_job(f"bomb-{number}", BOMB_VALUES >> min(self.counts["bomb_504"], _MAX_HALVINGS))
+
+        return self._rewritten("bomb", TFJOBS, self._amounts.bombs, body, _BOMB_SECONDS, 1)
 
     def _largest(self) -> Iterator[float]:
         def body(number: int) -> bytes:

@@ -162,7 +162,6 @@ class HostileScheduler:
         self._loop = AdmissionLoop(
             self._state,
             self._gangs,
-            Store({"gang": lambda pod: ()}),
             lambda namespace: (),
             self._writer,
             permit,

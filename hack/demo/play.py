@@ -44,7 +44,10 @@ class Farewell:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """One demo. `run` gets the image and returns whether all checks hold. `reports`: programs report their progress."""
+    """One demo. `run` gets the image and returns whether all checks hold.
+
+    `reports`: programs report their progress. `transfers`: pods fetch or save data.
+    """
 
     program: str
     description: str
@@ -52,6 +55,7 @@ class Play:
     run: Callable[[Stage, Screen, str], bool]
     farewell: Callable[[Stage], Farewell]
     reports: bool = False
+    transfers: bool = False
 
 
 def perform(play: Play) -> int:
@@ -61,7 +65,8 @@ def perform(play: Play) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # like Ctrl-C
     try:
-        with open_stage(ROOT, arguments.keep, screen, play.image.default, reports=play.reports) as stage:
+        use = {"reports": play.reports, "transfers": play.transfers}
+        with open_stage(ROOT, arguments.keep, screen, play.image.default, **use) as stage:
             passed = play.run(stage, screen, arguments.image)
             _say_farewell(stage, screen, play.farewell(stage))
     except (DemoError, KubectlError) as error:

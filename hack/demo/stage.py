@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,30 +55,37 @@ class Stage:
 
 @contextmanager
 def open_stage(
-    root: Path, keep: bool, screen: Screen, image: str = images.TENSORFLOW, *, reports: bool = False
+    root: Path,
+    keep: bool,
+    screen: Screen,
+    image: str = images.TENSORFLOW,
+    *,
+    reports: bool = False,
+    transfers: bool = False,
 ) -> Iterator[Stage]:
     """Yields a cluster with CRDs and controller, and with the image on its nodes. Raises `DemoError` in one line.
 
-    `reports` starts the controller's progress server.
+    `reports` starts the controller's progress server. `transfers`: pods fetch or save data.
     """
+    needed = [image, images.INITIALIZER] if transfers else [image]
     try:
-        with _cluster(keep, screen, image) as cluster:
+        with _cluster(keep, screen, needed) as cluster:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), cluster.kubeconfig, NAMESPACE)
             screen.step(f"kubectl apply -f {CRDS}")
             screen.output(apply_crds(kubectl, root))
-            with _controller(cluster, keep, screen, reports=reports) as (address, stays):
+            with _controller(cluster, keep, screen, reports=reports, transfers=transfers) as (address, stays):
                 yield Stage(kubectl, cluster.nodes, stays, address, _end_command(cluster))
     except LocalClusterError as error:
         raise DemoError(str(error)) from error
 
 
 @contextmanager
-def _cluster(keep: bool, screen: Screen, image: str) -> Iterator[Cluster]:
+def _cluster(keep: bool, screen: Screen, needed: Sequence[str]) -> Iterator[Cluster]:
     existing = stack.existing_kubeconfig()
     if existing is None or stack.is_own(existing):
         # Our own stack, the default one unless KUBECONFIG names another.
         folder = Path(existing).parent if existing else state.stack_dir()
-        with _own_cluster(folder, keep, screen, image) as cluster:
+        with _own_cluster(folder, keep, screen, needed) as cluster:
             yield cluster
         return
     screen.step(f"using the cluster of KUBECONFIG={existing}: none is started")
@@ -88,18 +95,20 @@ def _cluster(keep: bool, screen: Screen, image: str) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _own_cluster(folder: Path, keep: bool, screen: Screen, image: str) -> Iterator[Cluster]:
+def _own_cluster(folder: Path, keep: bool, screen: Screen, needed: Sequence[str]) -> Iterator[Cluster]:
     found = state.read(folder)
     was_there = state.condition(found) is state.Condition.RUNNING
     _refuse_borrowed(found)
     screen.step(f"a control plane and {NODES} nodes" + (", which are running already" if was_there else ""))
     # Images are prepared first, so that the nodes start with them.
-    nodes.prepare([image], screen.detail, screen.console, tools=["kubectl"])
-    screen.detail(f"image {image}: {images.path(image)}")
+    nodes.prepare(list(needed), screen.detail, screen.console, tools=["kubectl"])
+    for image in needed:
+        screen.detail(f"image {image}: {images.path(image)}")
     with _ending(lambda: _stop_cluster(folder, screen), keep, was_there):
         plane = stack.up(folder, NODES, owner=None if keep else process.myself(), report=screen.detail)
         _revive(folder, screen)
-        nodes.load_image(folder, image, screen.detail)
+        for image in needed:
+            nodes.load_image(folder, image, screen.detail)
         screen.detail(f"KUBECONFIG={plane.kubeconfig}")
         yield Cluster(folder, plane.kubeconfig, NODES)
 
@@ -146,7 +155,9 @@ def _ending(end: Callable[[], None], keep: bool, was_there: bool) -> Iterator[No
 
 
 @contextmanager
-def _controller(cluster: Cluster, keep: bool, screen: Screen, *, reports: bool) -> Iterator[tuple[str, bool]]:
+def _controller(
+    cluster: Cluster, keep: bool, screen: Screen, *, reports: bool, transfers: bool
+) -> Iterator[tuple[str, bool]]:
     """Starts `tfjob-controller run` and waits until it is ready; yields its address and whether it remains.
 
     `cluster-down` finds it by its mark.
@@ -159,6 +170,7 @@ def _controller(cluster: Cluster, keep: bool, screen: Screen, *, reports: bool) 
         address = f"127.0.0.1:{port}"
         flags = ["--kubeconfig", str(cluster.kubeconfig), *_serving(address)]
         flags += _taking_reports(f"{host}:{reports_port}") if reports else []
+        flags += _with_local_initializer(cluster.folder) if transfers else []
         screen.step("tfjob-controller run" + ("   (replaces that of an earlier demo)" if was_there else ""))
         screen.detail(f"log: {log}")
         begin = log.stat().st_size if log.exists() else 0
@@ -177,6 +189,12 @@ def _serving(address: str) -> list[str]:
 
 def _taking_reports(address: str) -> list[str]:
     return ["--progress-server", "--progress-server-bind-address", address, f"--progress-server-url=https://{address}"]
+
+
+def _with_local_initializer(folder: Path) -> list[str]:
+    config = folder / "controller-config.yaml"
+    config.write_text(f"initializerImage: {images.INITIALIZER}\n")
+    return [f"--controller-config-file={config}"]
 
 
 def _address_for_pods(kubeconfig: Path) -> str:

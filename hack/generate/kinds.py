@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from generate.crd import CustomKind
 from generate.podtemplate import pod_template_schema
-from generate.rules import GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, SPEC_RULES
+from generate.rules import CHECKPOINT_RULES, GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, keyed
+from generate.storagerules import ENV, OUTPUT_RULES, checked
 from generate.trainkinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import (
@@ -45,11 +46,13 @@ TFJOB = CustomKind(
             "TFJobSpec": {"required": ["replicaSpecs"], "x-kubernetes-validations": SPEC_RULES},
             "ReplicaSpec": {"x-kubernetes-validations": REPLICA_SPEC_RULES},
             "ProgressSource": {"x-kubernetes-validations": PROGRESS_RULES},
+            "Checkpoint": checked([*OUTPUT_RULES, *CHECKPOINT_RULES]),
         },
         of_field={
             ("TFJobSpec", "replica_specs"): keyed("tfReplicaType"),
             ("TrainingStatus", "conditions"): keyed("type"),
             ("ReplicaSpec", "template"): pod_template_schema(),
+            ("Checkpoint", "env"): ENV,
         },
     ),
     categories=("kubeflow",),

@@ -14,6 +14,7 @@ from generate.conditions import TFJOB_CONDITIONS, TRAINJOB_CONDITIONS
 from generate.fieldtables import column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page, table
 from tfjob_controller.api import gang
+from tfjob_controller.api.common.storagevalidation import UNKNOWN_TARGET, URI_WITH_LOGIN
 from tfjob_controller.api.tfjob import validation
 from tfjob_controller.flags import Option
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
@@ -35,10 +36,12 @@ _PHASES = (PHASE_CREATING, PHASE_RUNNING, PHASE_CLEAN_UP, PHASE_DONE)
 
 _OF_SPECS = ("MISSING_CHIEF", "CHIEF_OUTSIDE", "CHIEF_NEVER_ENDS", "WORKER_REPLICAS_WITHOUT_WORKER",
              "MIN_WORKERS_ABOVE_WORKERS", "AUTOSCALING_WITHOUT_WORKER", "MIN_ABOVE_MAX", "WORKERS_OUTSIDE",
-             "MIN_WORKERS_TWICE", "CHIEF_MAY_LEAVE", "BAD_PATTERN",
+             "MIN_WORKERS_TWICE", "CHIEF_MAY_LEAVE", "BAD_PATTERN", "PER_NODE",
              "MASTER_REPLICAS", "TEMPLATE_MISSING", "CONTAINER_MISSING")  # fmt: skip
 _OF_CHANGES = ("MANAGED_BY_FIXED", "RUNTIME_ID_FIXED", "TYPES_FIXED", "TEMPLATE_FIXED", "PORT_FIXED", "REPLICAS_FIXED",
-               "TERMINATION_POLICY_FIXED", "GANG_FIXED", "RESIZE_FIXED", "TOTAL_STEPS_FIXED")  # fmt: skip
+               "TERMINATION_POLICY_FIXED", "GANG_FIXED", "RESIZE_FIXED", "TOTAL_STEPS_FIXED",
+               "CHECKPOINT_FIXED")  # fmt: skip
+_OF_URIS = UNKNOWN_TARGET, URI_WITH_LOGIN
 
 
 # Reason of the event: its type. Meanings stand beside the reasons.
@@ -54,6 +57,9 @@ EVENTS: Mapping[str, str] = {
     reasons.RESIZE_RECOMMENDED: "Normal",
     reasons.OVERRIDDEN: "Warning",
     reasons.PROGRESS_IGNORED: "Warning",
+    reasons.CHECKPOINT_SAVED: "Normal",
+    reasons.CHECKPOINT_FAILED: "Warning",
+    reasons.CHECKPOINT_RESTORED: "Normal or Warning",
     reasons.CHANGE_REVERTED: "Warning",
     reasons.WAITING_FOR_CAPACITY: "Normal",
     reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",
@@ -82,7 +88,7 @@ def render_tfjob() -> str:
         "same reason.",
         "## Rules",
         "The API server refuses a job that breaks one of these, beside the types and limits above:",
-        _sentences(_OF_SPECS),
+        _sentences(_OF_SPECS) + "".join(f"\n- checkpoint.storageUri: {each}" for each in _OF_URIS),
         "At any time it refuses a change of managedBy; once `RuntimeId` is set, others too:",
         _sentences(_OF_CHANGES),
         _TEMPLATES,
@@ -211,6 +217,7 @@ def _collectors() -> list[Collector]:
     metrics.collect_informers(dict)
     metrics.collect_thread_restarts(dict)
     metrics.collect_training(list)
+    metrics.collect_checkpoints(list)
     # The registry's public side shows samples only, and there are none yet. Those of the process depend on the system.
     registered = list(metrics.registry._collector_to_names)
     return [each for each in registered if not isinstance(each, ProcessCollector | PlatformCollector)]

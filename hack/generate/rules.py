@@ -98,6 +98,10 @@ PROGRESS_RULES: list[Rule] = [
     ),
 ]
 
+CHECKPOINT_RULES: list[Rule] = [
+    rule_of("!has(self.perNode) || !self.perNode", says.PER_NODE, at=".perNode", reason=FORBIDDEN)
+]
+
 # Conditions that a spec must meet at any time.
 _STATIC_RULES = [
     rule_of(
@@ -137,10 +141,12 @@ _STATIC_RULES = [
 ]
 
 
+_UNSTARTED = "!has(oldSelf.RuntimeId) || oldSelf.RuntimeId == ''"
+
+
 def _once_started(rule: str, message: str, at: str = "") -> Rule:
     """Returns a rule on changes that applies once the RuntimeId is set."""
-    unstarted = "!has(oldSelf.RuntimeId) || oldSelf.RuntimeId == ''"
-    return rule_of(f"{unstarted} || ({rule})", message, at=at, reason=FORBIDDEN)
+    return rule_of(f"{_UNSTARTED} || ({rule})", message, at=at, reason=FORBIDDEN)
 
 
 def _of_each(rule: str) -> str:
@@ -195,6 +201,12 @@ _CHANGE_RULES = [
     _once_started(f"{_gang_enabled('self')} == {_gang_enabled('oldSelf')}", says.GANG_FIXED, ".gang"),
     _once_started(f"{_resize('self')} == {_resize('oldSelf')}", says.RESIZE_FIXED, ".autoscaling"),
     _once_started(f"{_total_steps('self')} == {_total_steps('oldSelf')}", says.TOTAL_STEPS_FIXED, ".autoscaling"),
+    rule_of(
+        f"!has(self.checkpoint) && !has(oldSelf.checkpoint) || {_UNSTARTED} || ({same('checkpoint')})",
+        says.CHECKPOINT_FIXED,
+        at=".checkpoint",
+        reason=FORBIDDEN,
+    ),
 ]
 
 SPEC_RULES: list[Rule] = _STATIC_RULES + _CHANGE_RULES

@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from generate.rules import FORBIDDEN, REQUIRED, Rule, quoted, rule_of, same
+from generate.storagerules import uri_rules
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE
-from tfjob_controller.api.common.storage import (
-    DATASET_PATH,
-    INPUT_URI,
-    LOGIN_IN_URI,
-    MODEL_PATH,
-    OUTPUT_URI,
-    WORKSPACE_PATH,
-)
+from tfjob_controller.api.common.storage import DATASET_PATH, INPUT_URI, MODEL_PATH, WORKSPACE_PATH
+from tfjob_controller.api.common.storagevalidation import UNKNOWN_SOURCE
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
 from tfjob_controller.api.trainjob import validation as says
 from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES, TORCH
@@ -54,21 +49,9 @@ METRIC_RULES: list[Rule] = [
 ]
 
 
-def _uri_rules(field: str, allowed: str, otherwise: str) -> list[Rule]:
-    """Of what holds the URI: a rule of the URI itself would have the API server show it, with the password in it."""
-    return [
-        rule_of(f"!has(self.{field}) || self.{field}.matches({quoted(allowed)})", otherwise, at=f".{field}"),
-        rule_of(
-            f"!has(self.{field}) || !self.{field}.matches({quoted(LOGIN_IN_URI)})", says.URI_WITH_LOGIN, at=f".{field}"
-        ),
-    ]
-
-
-DATASET_RULES = _uri_rules("storageUri", INPUT_URI, says.UNKNOWN_SOURCE)
-OUTPUT_RULES = _uri_rules("storageUri", OUTPUT_URI, says.UNKNOWN_TARGET)
 MODEL_RULES: list[Rule] = [
-    *_uri_rules("config", INPUT_URI, says.UNKNOWN_SOURCE),
-    *_uri_rules("storageUri", INPUT_URI, says.UNKNOWN_SOURCE),
+    *uri_rules("config", INPUT_URI, UNKNOWN_SOURCE),
+    *uri_rules("storageUri", INPUT_URI, UNKNOWN_SOURCE),
     rule_of("has(self.config) || has(self.storageUri)", says.MODEL_MISSING, reason=REQUIRED),
     rule_of("!has(self.config) || !has(self.storageUri) || self.config == self.storageUri", says.MODEL_TWICE),
 ]

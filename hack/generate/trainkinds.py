@@ -6,8 +6,6 @@ from generate import trainjobrules as rules
 from generate.crd import Column, CustomKind
 from generate.podtemplate import (
     AFFINITY_FIELDS,
-    ENV_SOURCE_FIELDS,
-    ENV_VAR_FIELDS,
     OBJECT_REFERENCE_FIELDS,
     TOLERATION_FIELDS,
     VOLUME_FIELDS,
@@ -15,8 +13,8 @@ from generate.podtemplate import (
     open_object,
     runtime_template_schema,
 )
-from generate.rules import Rule
-from generate.schema import INT_OR_STRING, Extras, Schema, keyed
+from generate.schema import INT_OR_STRING, Extras, keyed
+from generate.storagerules import ENV, INPUT_RULES, OUTPUT_RULES, checked, required_text
 from tfjob_controller.api.common.schema import MAX_LABEL_VALUE, MAX_NAME
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, RuntimeSpec
 from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec, TrainJobStatus
@@ -26,39 +24,20 @@ from tfjob_controller.kube.meta import Resource
 _MAX_PATH = 4096
 
 
-def _checked(found: list[Rule]) -> Schema:
-    return {"x-kubernetes-validations": found}
-
-
-def _text(description: str, longest: int) -> Schema:
-    return {"description": description, "type": "string", "minLength": 1, "maxLength": longest}
-
-
-_ENV_VAR = open_object(
-    "EnvVar",
-    ENV_VAR_FIELDS,
-    {
-        "name": _text("The variable's name.", MAX_NAME),
-        "value": {"description": "Its value.", "type": "string"},
-        "valueFrom": {
-            "description": "Where its value comes from.",
-            **open_object("EnvVarSource", ENV_SOURCE_FIELDS),
-        },
-    },
-)
-_ENV = {"items": {**_ENV_VAR, "required": ["name"]}, **keyed("name")}
-_TRAINING_ENV = {"items": {**_ENV["items"], **_checked(rules.ENV_RULES)}, **keyed("name")}
-_VOLUME = open_object("Volume", VOLUME_FIELDS, {"name": _text("The volume's name.", MAX_LABEL_VALUE)})
+_TRAINING_ENV = {"items": {**ENV["items"], **checked(rules.ENV_RULES)}, **keyed("name")}
+_VOLUME = open_object("Volume", VOLUME_FIELDS, {"name": required_text("The volume's name.", MAX_LABEL_VALUE)})
 _MOUNT = open_object(
     "VolumeMount",
     VOLUME_MOUNT_FIELDS,
     {
-        "name": _text("The volume's name.", MAX_LABEL_VALUE),
-        "mountPath": _text("Where it is in the container.", _MAX_PATH),
+        "name": required_text("The volume's name.", MAX_LABEL_VALUE),
+        "mountPath": required_text("Where it is in the container.", _MAX_PATH),
     },
 )
-_REFERENCE = open_object("LocalObjectReference", OBJECT_REFERENCE_FIELDS, {"name": _text("Its name.", MAX_NAME)})
-_QUANTITIES = {"additionalProperties": INT_OR_STRING | {"maxLength": 64} | _checked(rules.QUANTITY_RULES)}
+_REFERENCE = open_object(
+    "LocalObjectReference", OBJECT_REFERENCE_FIELDS, {"name": required_text("Its name.", MAX_NAME)}
+)
+_QUANTITIES = {"additionalProperties": INT_OR_STRING | {"maxLength": 64} | checked(rules.QUANTITY_RULES)}
 
 TRAINJOB = CustomKind(
     TRAINJOBS,
@@ -78,20 +57,20 @@ TRAINJOB = CustomKind(
     ),
     extras=Extras(
         of_type={
-            "TrainJobSpec": _checked(rules.SPEC_RULES),
-            "ElasticPolicy": _checked(rules.ELASTIC_RULES),
-            "StorageInput": _checked(rules.MODEL_RULES),
-            "StorageOutput": _checked(rules.OUTPUT_RULES),
-            "Checkpoint": _checked(rules.OUTPUT_RULES),
-            "DatasetConfig": _checked(rules.DATASET_RULES),
+            "TrainJobSpec": checked(rules.SPEC_RULES),
+            "ElasticPolicy": checked(rules.ELASTIC_RULES),
+            "StorageInput": checked(rules.MODEL_RULES),
+            "StorageOutput": checked(OUTPUT_RULES),
+            "Checkpoint": checked(OUTPUT_RULES),
+            "DatasetConfig": checked(INPUT_RULES),
         },
         of_field={
-            ("StorageInput", "env"): _ENV,
-            ("StorageOutput", "env"): _ENV,
-            ("Checkpoint", "env"): _ENV,
-            ("DatasetConfig", "env"): _ENV,
+            ("StorageInput", "env"): ENV,
+            ("StorageOutput", "env"): ENV,
+            ("Checkpoint", "env"): ENV,
+            ("DatasetConfig", "env"): ENV,
             ("Trainer", "env"): _TRAINING_ENV,
-            ("Trainer", "num_proc_per_node"): _checked(rules.PROCS_RULES),
+            ("Trainer", "num_proc_per_node"): checked(rules.PROCS_RULES),
             ("ResourcesPerNode", "requests"): _QUANTITIES,
             ("ResourcesPerNode", "limits"): _QUANTITIES,
             ("ContainerOverride", "env"): _TRAINING_ENV,
@@ -102,10 +81,10 @@ TRAINJOB = CustomKind(
             ("PodSpecOverride", "affinity"): open_object("Affinity", AFFINITY_FIELDS),
             ("PodSpecOverride", "image_pull_secrets"): {"items": {**_REFERENCE, "required": ["name"]}},
             ("TrainJobSpec", "labels"): {
-                "additionalProperties": {"type": "string", **_checked(rules.LABEL_RULES), "maxLength": MAX_LABEL_VALUE}
+                "additionalProperties": {"type": "string", **checked(rules.LABEL_RULES), "maxLength": MAX_LABEL_VALUE}
             },
             ("MetricsSource", "names"): {
-                "items": {"type": "string", **_checked(rules.METRIC_RULES), "maxLength": MAX_METRIC_NAME},
+                "items": {"type": "string", **checked(rules.METRIC_RULES), "maxLength": MAX_METRIC_NAME},
                 "x-kubernetes-list-type": "set",
             },
             ("TrainJobStatus", "conditions"): keyed("type"),
@@ -128,11 +107,11 @@ TRAINJOB = CustomKind(
 )
 
 _TEMPLATES = {
-    "properties": {role: runtime_template_schema(role) | _checked(rules.template_rules(role)) for role in ROLES},
+    "properties": {role: runtime_template_schema(role) | checked(rules.template_rules(role)) for role in ROLES},
 }
 _RUNTIME_EXTRAS = Extras(
     of_field={
-        ("RuntimeSpec", "num_proc_per_node"): _checked(rules.PROCS_RULES),
+        ("RuntimeSpec", "num_proc_per_node"): checked(rules.PROCS_RULES),
         ("RuntimeSpec", "templates"): _TEMPLATES,
     }
 )

@@ -6,6 +6,7 @@ from generate.conditions import TRAINJOB_CONDITIONS
 from generate.fieldtables import column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page
 from generate.trainkinds import TRAINING_RUNTIME, TRAINJOB
+from tfjob_controller.api.common import storagevalidation
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
 from tfjob_controller.api.trainjob import validation as validation
 from tfjob_controller.api.trainjob.types import ROLES
@@ -24,7 +25,7 @@ _ABOUT = {
     "BAD_QUANTITY": "resourcesPerNode",
     "RESERVED": "env of trainer and podSpecOverrides",
     "UNKNOWN_SOURCE": "storageUri of the dataset and of the model to begin with",
-    "UNKNOWN_TARGET": "storageUri of the trained model",
+    "UNKNOWN_TARGET": "storageUri of the trained model and of checkpoints",
     "URI_WITH_LOGIN": "storageUri",
     "MODEL_MISSING": "modelConfig.input",
     "LABEL_WORDS": "the values of labels",
@@ -92,5 +93,6 @@ def _sentences(names: tuple[str, ...]) -> str:
 
 
 def _sentence(name: str) -> str:
-    said = getattr(validation, name).format("*NAME*")
+    source = validation if hasattr(validation, name) else storagevalidation
+    said = getattr(source, name).format("*NAME*")
     return f"{_ABOUT[name]}: {said}" if name in _ABOUT else said

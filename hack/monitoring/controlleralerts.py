@@ -23,6 +23,9 @@ def _loop(metric: str) -> str:
     return f"{now} - (max by (namespace) ({metric}{{{OF_CONTROLLER}}} offset 30m) or {now} * 0) >= 5"
 
 
+# Training programs save every few minutes up to once an hour.
+_OLD_CHECKPOINT_SECONDS = 2 * 3600
+
 RUNNING = Group(
     "tfjob-controller.running",
     (
@@ -276,6 +279,37 @@ WORK = Group(
             queries=(
                 ("existing", f"tfjob_workers_actual{{{OF_CONTROLLER}}}"),
                 ("desired", f"tfjob_workers_desired{{{OF_CONTROLLER}}}"),
+            ),
+        ),
+        Alert(
+            name="TFJobCheckpointOld",
+            # The label `job` names a training job here.
+            exprs=(
+                'time() - max by (kind, namespace, job) (tfjob_checkpoint_timestamp_seconds{kind!=""}) '
+                f"> {_OLD_CHECKPOINT_SECONDS}",
+            ),
+            lasting="15m",
+            severity=WARNING,
+            summary="{{ $labels.kind }} {{ $labels.job }} in {{ $labels.namespace }} has saved no checkpoint for "
+            "{{ $value | humanizeDuration }}.",
+            means="The job runs, and has `spec.checkpoint`, but its last checkpoint is more than two hours old, or it "
+            "has saved none since it began to run. A restart costs all that was trained since then. Change the rule if "
+            "jobs save less often by intention.",
+            look=(
+                "why saving fails: `kubectl -n NAMESPACE get trainjob NAME -o jsonpath='{.status.checkpoint.failure}'`",
+                "what the sidecar says: `kubectl -n NAMESPACE logs POD -c checkpoint-save`, of node 0",
+                "whether the program writes checkpoints into the folder, and when a file or folder in it last changed: "
+                "`kubectl -n NAMESPACE exec POD -c checkpoint-save -- ls -l /workspace/checkpoints`",
+                "whether the controller may read logs: its log has `cannot follow a log`",
+            ),
+            act=(
+                "missing rights, a full or a wrong storage: correct the Secret, the quota or the URI; saving is tried "
+                "again by itself",
+                "the program saves too rarely or into another folder: inform the job's owner",
+            ),
+            queries=(
+                ("oldest", 'topk(10, time() - max by (namespace, job) (tfjob_checkpoint_timestamp_seconds{kind!=""}))'),
+                ("failures", f"rate(trainjob_checkpoint_failures_total{{{OF_CONTROLLER}}}[10m])"),
             ),
         ),
     ),

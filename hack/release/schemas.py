@@ -6,7 +6,7 @@ types, values or patterns, tighter bounds, another default, a list that is merge
 CEL. Four sorts of new rules are no breaks:
 
 - one below a new field: no old object has it
-- `!has(self.FIELD) || ...` with such a field
+- `!has(self.FIELD) || ...` or `!has(self.FIELD) && !has(oldSelf.FIELD) || ...` with such a field
 - `has(self.FIELD) == has(oldSelf.FIELD) && ...` with such a field, which rejects only its changes
 - `self == oldSelf || ...`, which rejects only changes, and accepts stored and newly created objects
 
@@ -30,7 +30,7 @@ _ALL_TYPES = frozenset({"array", "boolean", "integer", "number", "object", "stri
 _UPPER = ("maximum", "maxLength", "maxItems", "maxProperties")
 _LOWER = ("minimum", "minLength", "minItems", "minProperties")
 _RATCHETING = re.compile(r"\s*self\s*==\s*oldSelf\s*\|\|")
-_ONLY_WITH = re.compile(r"\s*!\s*has\(self\.(\w+)\)\s*\|\|")
+_ONLY_WITH = re.compile(r"\s*!\s*has\(self\.(\w+)\)(?:\s*&&\s*!\s*has\(oldSelf\.\1\))?\s*\|\|")
 _ONLY_CHANGES = re.compile(r"\s*has\(self\.(\w+)\)\s*==\s*has\(oldSelf\.\1\)\s*&&")
 
 

@@ -247,6 +247,12 @@ class ExtenderOptions:
         "Node labels of zones or racks, widest first, separated by commas: a gang stays within one of them if one can "
         "take it.",
     )
+    queue_order: str = option(
+        choice("age", "fair"),
+        "age",
+        "Which gang comes first among those of equal priority. age: the one that has waited longest. fair: one of the "
+        "namespace that has the smallest share of the cluster, then the one that has waited longest.",
+    )
     starvation_timeout: float = option(
         DURATION, "30s", "How long a gang may wait before no younger gang may take capacity that it could use."
     )

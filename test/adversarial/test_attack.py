@@ -47,11 +47,13 @@ def check(figures: dict[str, Any]) -> None:
     assert other["admitted"]["max"] > 0, "one of them was a gang"
     assert (figures["filter"]["calls"] > 0, figures["filter"]["failed"]) == (True, 0)
     assert figures["hostile"]["connections"] > 0
-    assert all(figures["hostile"].get(kind, 0) > 0 for kind in KINDS), figures["hostile"]
+    missing = [kind for kind in KINDS if not figures["hostile"].get(kind)]
+    assert not missing, json.dumps(figures["hostile"])
 
 
+@pytest.mark.timeout(600)
 def test_all_attacks_at_once_end_no_program_and_delay_no_other_tenant() -> None:
-    check(attack(SMALL, 280))
+    check(attack(SMALL, 580))
 
 
 @pytest.mark.long

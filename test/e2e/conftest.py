@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
 from helpers.realtrainjobs import TrainJobs
-from localcluster import images
+from helpers.s3server import S3Server
+from localcluster import images, network
 from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -113,6 +115,26 @@ def trainjobs(nodes: Cluster, space: str, kubectl: Kubectl, installed_kinds: Cal
     config = ControllerConfig(initializer_image=images.INITIALIZER)
     with running_controller(nodes.kubeconfig, space, config=config):
         yield TrainJobs(nodes, space, kubectl)
+
+
+@pytest.fixture
+def s3(nodes: Cluster, space: str) -> Iterator[S3Server]:
+    """An S3 server with the bucket of the samples where pods can reach it, and the Secret that the samples name."""
+    if nodes.plane is None:
+        pytest.skip("serves on the address of its own nodes' bridge: unset KUBECONFIG")
+    plan = network.claim_of(nodes.folder.absolute())
+    assert plan is not None
+    with S3Server(plan.host) as s3:
+        client = s3.client()
+        client.create_bucket(Bucket="checkpoints")
+        data = {name: base64.b64encode(value.encode()).decode() for name, value in s3.environ.items()}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "storage"}, "data": data}
+        nodes.api.create(f"/api/v1/namespaces/{space}/secrets", secret)
+        yield s3
+        # Buckets of the server outlive it in this process.
+        for each in client.list_objects_v2(Bucket="checkpoints").get("Contents", ()):
+            client.delete_object(Bucket="checkpoints", Key=each["Key"])
+        client.delete_bucket(Bucket="checkpoints")
 
 
 @pytest.fixture

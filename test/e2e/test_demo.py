@@ -191,6 +191,20 @@ def test_an_elastic_job_is_resized_while_it_trains(start: Start) -> None:
     assert "✗" not in output
 
 
+@pytest.mark.long
+def test_a_job_whose_node_is_cut_off_goes_on_elsewhere_from_its_last_checkpoint(start: Start) -> None:
+    output = start(module="demo.resume").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
+    for words in (
+        "make node-kill N=",
+        "✓ the job ended Done/SUCCESS: all 2 nodes succeeded",
+        "✓ it went on after step ",
+        " steps were done twice",
+        "continue with docs/checkpoints.md",
+    ):
+        assert words in output, output
+    assert "✗" not in output
+
+
 # The first phase that is seen is Creating, unless the job runs so soon that it never was.
 @pytest.mark.parametrize("moment", ["a control plane and", "phase "])
 def test_an_interrupted_demo_leaves_nothing_even_if_it_was_to_be_kept(start: Start, home: Path, moment: str) -> None:

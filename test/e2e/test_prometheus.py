@@ -40,8 +40,8 @@ PORTS = {"gang-scheduler": 8090, "tfjob-controller": 8080}
 # Members of gangs take one each, so that a gang waits on a machine of any size.
 SLOT = "example.com/slot"
 SLOTS_PER_NODE = 2
-# Nothing is reserved once all of a gang is bound, which takes less than a second.
-MAY_BE_EMPTY = {"gang_reserved_amount"}
+# Nothing is reserved once all of a gang is bound, which takes less than a second, and no job saves checkpoints.
+MAY_BE_EMPTY = {"gang_reserved_amount", "tfjob_checkpoint_timestamp_seconds"}
 RIGHTS = next(
     re.finditer(r"^    (kubectl apply -f \S*rbac\.yaml)$", (DOCS / "monitoring.md").read_text(), re.MULTILINE)
 )[1]

@@ -47,6 +47,8 @@ _GANGS_SEEN = "informer_objects{" + C + ', name="gangs"}'
 _SECONDS, _LIMITED = "rest_client_request_duration_seconds", "rest_client_rate_limiter_duration_seconds"
 _FILTER = "gang_extender_filter_duration_seconds"
 
+_UNSAVED = 'tfjob_checkpoint_timestamp_seconds{kind="TrainJob", namespace="t", job="train"}'
+
 CASES: Mapping[str, Cases] = {
     "TFJobControllerDown": _one(
         {f'up{{{C}, pod="a"}}': "0x60"},
@@ -112,6 +114,13 @@ CASES: Mapping[str, Cases] = {
             Case({_RESTARTS % "a": "0x20 0+0.1x60"}, 50),
             # The leader changes.
             Case({_RESTARTS % "a": "9x30 _x30", _RESTARTS % "b": "_x31 9x30"}, 50),
+        ),
+    ),
+    "TFJobCheckpointOld": Cases(
+        (Case({_UNSAVED: "0x200"}, 150),),
+        (
+            Case({_UNSAVED: "0x60 3600x140"}, 150),
+            Case({_UNSAVED: "0x130 _x70"}, 150),
         ),
     ),
     "TFJobWorkersTooMany": _one(

@@ -24,6 +24,7 @@ NAMES = [
     "resources", "limits", GPU, "volumes", "metadata", "labels", "terminationPolicy", "chief", "replicaName",
     "replicaIndex", "workerReplicas", "suspend", "restartPolicy", "conditions", "phase", "gang", "autoscaling",
     "minWorkers", "maxWorkers", "resize", "totalSteps", "progress", "pattern",
+    "checkpoint", "storageUri", "perNode",
 ]  # fmt: skip
 names = st.sampled_from(NAMES) | st.text(max_size=2)
 words = st.sampled_from(["MASTER", "WORKER", "PS", "tensorflow", "Always", "Never"])

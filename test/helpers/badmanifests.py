@@ -719,4 +719,55 @@ BAD_MANIFESTS = (
             SKIPPED,
         ),
     ),
+    Bad(
+        "checkpoints-by-node",
+        tfjob(checkpoint={"storageUri": "s3://a", "perNode": True}),
+        "spec.checkpoint.perNode: perNode is for TrainJobs only, since the chief saves the checkpoints of a TFJob: leave it out",
+        (
+            "spec.checkpoint.perNode: Forbidden: perNode is for TrainJobs only, since the chief saves the checkpoints of a TFJob: leave it out",
+        ),
+    ),
+    Bad(
+        "checkpoints-on-a-web-server",
+        tfjob(checkpoint={"storageUri": "https://host/a"}),
+        "spec.checkpoint.storageUri: must begin with s3://, hf://, gs://, file:/// or pvc:// and say where there",
+        (
+            "spec.checkpoint.storageUri: Invalid value: must begin with s3://, hf://, gs://, file:/// or pvc:// and say where there",
+        ),
+    ),
+    Bad(
+        "checkpoints-with-a-password",
+        tfjob(checkpoint={"storageUri": "s3://me:secret@a"}),
+        "spec.checkpoint.storageUri: must not hold a user or password: put them into a Secret and name that in secretRef",
+        (
+            "spec.checkpoint.storageUri: Invalid value: must not hold a user or password: put them into a Secret and name that in secretRef",
+        ),
+    ),
+    Bad(
+        "checkpoints-nowhere",
+        tfjob(checkpoint={"keep": 2}),
+        "spec.checkpoint: object missing required field storageUri",
+        (
+            "spec.checkpoint.storageUri: Required value",
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "checkpoints-above-their-folder",
+        tfjob(checkpoint={"storageUri": "s3://a", "path": "/a/../etc"}),
+        "spec.checkpoint.path: must be an absolute path, such as /workspace/checkpoints",
+        ('spec.checkpoint.path: Invalid value: "/a/../etc": must be an absolute path, such as /workspace/checkpoints',),
+    ),
+    Bad(
+        "no-checkpoint-is-kept",
+        tfjob(checkpoint={"storageUri": "s3://a", "keep": 0}),
+        "spec.checkpoint.keep: must be from 1 to 1000, is 0",
+        ("spec.checkpoint.keep: Invalid value: 0: spec.checkpoint.keep in body should be greater than or equal to 1",),
+    ),
+    Bad(
+        "variables-of-checkpoints-twice",
+        tfjob(checkpoint={"storageUri": "s3://a", "env": [{"name": "A"}, {"name": "A"}]}),
+        "spec.checkpoint.env[1].name: A is listed twice: leave one of them out",
+        ('spec.checkpoint.env[1]: Duplicate value: {"name":"A"}',),
+    ),
 )

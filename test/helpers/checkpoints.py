@@ -13,7 +13,8 @@ from helpers.fakeclock import FakeClock
 from tfjob_controller.storage.checkpoints.bandwidth import Bandwidth
 from tfjob_controller.storage.checkpoints.localstore import LocalStore
 from tfjob_controller.storage.checkpoints.report import UploadReport, Wanted
-from tfjob_controller.storage.checkpoints.restorer import RESUME_LINK, Restored, Restorer
+from tfjob_controller.storage.checkpoints.restorer import Restored, Restorer
+from tfjob_controller.storage.checkpoints.resumelink import RESUME_LINK
 from tfjob_controller.storage.checkpoints.saver import Saver
 from tfjob_controller.storage.checkpoints.sidecarlog import SidecarLog
 from tfjob_controller.storage.checkpoints.store import CheckpointStore, StoredFile

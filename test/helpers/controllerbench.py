@@ -54,6 +54,15 @@ class Counted:
     def job_resized(self, direction: str, reason: str) -> None:
         self.said.append(("resized", direction, reason))
 
+    def checkpoints_saved(self, count: int) -> None:
+        self.said.append(("checkpoints saved", count))
+
+    def checkpoints_failed(self, count: int) -> None:
+        self.said.append(("checkpoints failed", count))
+
+    def steps_repeated(self, count: int) -> None:
+        self.said.append(("steps repeated", count))
+
     def job_finished(self, state: str, seconds_since_start: float | None) -> None:
         self.said.append(("finished", state, seconds_since_start))
 

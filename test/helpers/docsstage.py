@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from helpers.cluster import Cluster, clear_jobs, clear_nodes
 from helpers.controller import running_controller
 from helpers.docspages import Page
@@ -91,7 +93,16 @@ class Stage:
                 api.delete(f"{path}/{name}")
         self.kubectl.must("delete", "configmaps,services,persistentvolumeclaims", "--all", "--wait=false")
         eventually(lambda: not _names(api, _NAMESPACES) & set(made[_NAMESPACES]), PATIENCE_SECONDS, 0.05)
-        eventually(lambda: not api.list("/api/v1/pods"), PATIENCE_SECONDS, 0.05)
+        try:
+            eventually(self._is_cleared, PATIENCE_SECONDS, 0.2)
+        except AssertionError as error:
+            left = [yaml.safe_dump({**each["metadata"], "managedFields": None}) for each in api.list("/api/v1/pods")]
+            raise AssertionError("pods that do not go:\n" + "\n".join(left)) from error
+
+    def _is_cleared(self) -> bool:
+        """Reports whether no pod is left; deletes those that are, and their owners: a write may come late."""
+        clear_jobs(self.cluster.api)
+        return not self.cluster.api.list("/api/v1/pods")
 
 
 def install_kinds(kubectl: Kubectl, api: Api) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -150,7 +150,8 @@ class GangWorld:
     """See the module.
 
     Bindings fail while `is_binding_broken`, and stay in progress while `is_binding_slow`. While `is_binding_repeated`,
-    each has failed before and is retried. Statuses are written by one thread; a pass ends when all its writes have
+    each has failed before and is retried. The handler of pods is behind the store while `is_pod_handler_slow`, until
+    `deliver_pods`. Statuses are written by one thread; a pass ends when all its writes have
     ended, or one of them waits because of `slow_writes`.
     """
 
@@ -164,6 +165,7 @@ class GangWorld:
         self.is_binding_broken = False
         self.is_binding_repeated = False
         self.is_binding_slow = False
+        self.is_pod_handler_slow = False
         self.is_leading = True
         # Whether owners create pods of Indexed Jobs, whose labels have no member's name.
         self.is_indexed = is_indexed
@@ -186,6 +188,7 @@ class GangWorld:
     def _new_scheduler(self) -> None:
         self.end_bindings()
         self._assumed.clear()
+        self._pod_events: list[Callable[[], None]] = []
         self.gangs: Store[Gang] = Store()
         # The version of each Gang that was last delivered to the handler.
         self._told: dict[str, str] = {}
@@ -216,7 +219,6 @@ class GangWorld:
         self.admission = AdmissionLoop(
             self.state,
             self.gangs,
-            self._pod_store,
             self._quotas_of,
             self._writer,
             self.permit,
@@ -362,9 +364,9 @@ class GangWorld:
         self.pods[key_of(pod)] = pod
         self._pod_store.upsert(pod)
         if old is None:
-            self._pod_handler.on_add(pod, False)
+            self._tell(lambda: self._pod_handler.on_add(pod, False))
         else:
-            self._pod_handler.on_update(old, pod)
+            self._tell(lambda: self._pod_handler.on_update(old, pod))
 
     def reject_pod(self, name: str) -> None:
         """kube-scheduler reports that it found no node for the pod."""
@@ -394,7 +396,19 @@ class GangWorld:
         pod = self.pods.pop(f"{NAMESPACE}/{name}")
         self._versions += 1
         self._pod_store.delete(key_of(pod), self._versions, pod)
-        self._pod_handler.on_delete(pod, True)
+        self._tell(lambda: self._pod_handler.on_delete(pod, True))
+
+    def _tell(self, event: Callable[[], None]) -> None:
+        """Delivers an event of a pod to the handler, or keeps it: on a busy machine the handler is behind the store."""
+        self._pod_events.append(event)
+        if not self.is_pod_handler_slow:
+            self.deliver_pods()
+
+    def deliver_pods(self) -> None:
+        """Delivers the events of pods that the handler has not received."""
+        events, self._pod_events = self._pod_events, []
+        for event in events:
+            event()
 
     def used(self, node: str) -> int:
         """Returns the CPUs that unfinished pods use on the node."""

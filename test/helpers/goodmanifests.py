@@ -87,6 +87,7 @@ GOOD_MANIFESTS = (
     Good("autoscaling-of-one-size", tfjob(workers(2), autoscaling={"minWorkers": 2, "maxWorkers": 2})),
     Good("gang-and-autoscaling-agree", tfjob(workers(2), gang={"minWorkers": 2}, autoscaling={"maxWorkers": 1000})),
     Good("autoscaling-within-a-gang", tfjob(workers(1), gang={"minWorkers": 0}, autoscaling={"maxWorkers": 3})),
+    Good("checkpoints-by-default", tfjob(checkpoint={"storageUri": "pvc://claim/runs"})),
     *(
         Good(f"pattern {pattern}", tfjob(workers(2), autoscaling={"maxWorkers": 2, "progress": {"pattern": pattern}}))
         for pattern in (
@@ -108,6 +109,16 @@ GOOD_MANIFESTS = (
             activeDeadlineSeconds=2**31 - 1,
             backoffLimit=0,
             suspend=True,
+            checkpoint={
+                "storageUri": "s3://bucket/job",
+                "path": "/ckpt/a.b",
+                "secretRef": {"name": "keys"},
+                "env": [{"name": "AWS_REGION", "value": "eu-1"}],
+                "keep": 1000,
+                "settleSeconds": 1,
+                "maxBandwidth": "50Mi",
+                "perNode": False,
+            },
             managedBy=MANAGED_HERE,
             failurePolicy="AnyReplica",
             priorityClassName="high",

@@ -136,7 +136,7 @@ class CaseRun:
             case Change():
                 self._change(step)
             case ChangeRuntime():
-                self.cluster.api.patch(f"{self.runtimes}/{_runtime_name(self.case)}", {"spec": step.spec})
+                self._change_runtime(step)
             case DeleteRuntime():
                 self._delete_runtime()
             case End():
@@ -145,6 +145,20 @@ class CaseRun:
                 self._run_another(step)
             case NotStored():
                 pass
+
+    def _change_runtime(self, step: ChangeRuntime) -> None:
+        """Changes the runtime, and waits until the controller has cached it: a change of the job may arrive earlier."""
+        name = _runtime_name(self.case)
+        version = self.cluster.api.patch(f"{self.runtimes}/{name}", {"spec": step.spec})["metadata"]["resourceVersion"]
+        caches = self.cluster.manager.caches.kubeflow
+        assert caches is not None
+        runtimes = caches.namespaced.store
+
+        def is_cached() -> bool:
+            found = runtimes.get(f"{self.cluster.namespace}/{name}")
+            return found is not None and int(found.metadata.resource_version) >= int(version)
+
+        self.trial.eventually(is_cached)
 
     def _check_refusal(self, step: Fails) -> None:
         failed = self.trial.await_condition("Failed")

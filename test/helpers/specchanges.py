@@ -133,6 +133,19 @@ CHANGES = (
         before=_scaled(maxWorkers=4),
     ),
     Change(
+        "checkpoint",
+        started(checkpoint={"storageUri": "s3://a"}),
+        says.CHECKPOINT_FIXED,
+        "spec.checkpoint",
+    ),
+    Change(
+        "checkpoints-that-are-kept",
+        started(checkpoint={"storageUri": "s3://a", "keep": 2}),
+        says.CHECKPOINT_FIXED,
+        "spec.checkpoint",
+        before=started(checkpoint={"storageUri": "s3://a", "keep": 1}),
+    ),
+    Change(
         "gang-but-not-whether",
         started(gang={"enabled": True, "timeoutSeconds": 5}),
         before=started(gang={"enabled": True, "priority": 1}),

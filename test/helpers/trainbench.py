@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, settled
@@ -24,6 +24,7 @@ from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.naming import runtime_id_of
+from tfjob_controller.trainer.state.observed import CheckpointLine
 
 TRAINJOB_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainjobs"
 RUNTIME_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainingruntimes"
@@ -39,9 +40,21 @@ class Logs:
         self.forgotten: list[str] = []
         self.metrics: dict[str, str] = {}
         self.is_read = False
+        self.savers: list[tuple[str, str, str]] = []
+        self.checkpoint_lines: list[CheckpointLine] = []
+        self.are_checkpoints_read = True
 
     def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None:
         self.followed.append((job_key, job_uid, pod.metadata.name, container, names))
+
+    def follow_checkpoints(self, job_key: str, job_uid: str, pod: Pod, container: str) -> None:
+        self.savers.append((job_key, pod.metadata.name, container))
+
+    def checkpoint_lines_of(self, job_uid: str) -> Sequence[CheckpointLine]:
+        return list(self.checkpoint_lines)
+
+    def has_read_checkpoints(self, job_uid: str) -> bool:
+        return self.are_checkpoints_read
 
     def forget_key(self, job_key: str) -> None:
         self.forgotten.append(job_key)

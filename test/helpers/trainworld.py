@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, World
 from helpers.gangs import member_ids
 from helpers.trainmanifests import Manifest, trainjob
+from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Terminated
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement
@@ -28,6 +29,7 @@ from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
+from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER
 from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.util.timestamps import format_time
@@ -107,6 +109,23 @@ def ends(cluster: World, *replica_ids: str, exit_code: int = 0) -> None:
     for each in replica_ids:
         cluster.exits(each, exit_code, "Error" if exit_code else "")
         cluster.job_ends(each, "Failed" if exit_code else "Complete")
+
+
+def sidecar(cluster: World, replica_id: str, state: ContainerState) -> None:
+    """The container that saves checkpoints, in the newest pod of the replica, is in this state."""
+    old = cluster.pods_of(replica_id)[-1]
+    saver = ContainerStatus(SAVER, state=state)
+    changed = replace(old, status=replace(old.status, init_container_statuses=(saver,)))
+    cluster._replace_pod(cluster.replica(replica_id), old, changed)
+
+
+def restored(cluster: World, replica_id: str, message: str, *, exit_code: int = 0) -> None:
+    """The container that restores checkpoints, in the newest pod of the replica, ends now with this message."""
+    old = cluster.pods_of(replica_id)[-1]
+    ended = Terminated(exit_code, "Completed", message, finished_at=format_time(cluster.now))
+    restorer = ContainerStatus(RESTORER, state=ContainerState(terminated=ended))
+    changed = replace(old, status=replace(old.status, init_container_statuses=(restorer,)))
+    cluster._replace_pod(cluster.replica(replica_id), old, changed)
 
 
 def admit(cluster: World) -> None:

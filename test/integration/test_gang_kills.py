@@ -22,7 +22,7 @@ from helpers.poll import eventually
 from localcluster import ports
 from localcluster.extender import extender_beside
 from localcluster.fakekubelet import make_node
-from localcluster.faultproxy import Fault, FaultProxy, LoseRequest, Reply
+from localcluster.faultproxy import Fault, FaultProxy, Late, LoseRequest, Reply
 from localcluster.gangscheduler import GangScheduler
 from localcluster.ourprogram import EXTENDER, OurProgram
 from localcluster.programs import LOOPBACK
@@ -36,7 +36,7 @@ SPARE = 2
 # machine is.
 SOON, NEVER = "--bind-timeout=2s", "--bind-timeout=10m"
 ALWAYS = 10**6
-NEVER_ARRIVES = LoseRequest()
+NEVER_ARRIVES, ARRIVES = LoseRequest(), Late(0.0)
 
 Object = dict[str, Any]
 
@@ -156,11 +156,16 @@ class Scene:
                 self._go_on(step)
         eventually(lambda: self._are_bound(steps), 20, 0.05)
 
-    def go_on_in_the_queue(self, steps: Sequence[Step]) -> None:
-        """Those that have to be given up first."""
+    def hold_in_the_queue(self, steps: Sequence[Step]) -> None:
+        """Of those that have to be given up first, the next status arrives, which says so, and none after it.
+
+        To be called while the gang scheduler does not run: a second later it would admit them again.
+        """
         for step in steps:
             if step.via == "Waiting":
-                self._go_on(step)
+                for lost in step.later:
+                    self._proxy.next(ARRIVES, method=lost.method, path=lost.of(NAMES[step.id]))
+                self._lose(step, step.later)
 
     def _are_bound(self, steps: Sequence[Step]) -> bool:
         found = self._keeper.look()
@@ -322,8 +327,8 @@ def test_whatever_step_a_gang_is_at_when_the_gang_scheduler_is_killed_it_becomes
     stage.programs.start_extender(NEVER)
     stage.scene.begin(FIRST_WAVE)
     stage.programs.extender.kill()
+    stage.scene.hold_in_the_queue(FIRST_WAVE)
     stage.programs.start_extender(SOON)
-    stage.scene.go_on_in_the_queue(FIRST_WAVE)
     kill(stage, stage.programs.extender, FIRST_WAVE)
     stage.programs.start_extender(NEVER)
     stage.scene.begin(SECOND_WAVE)

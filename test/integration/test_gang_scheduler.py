@@ -183,3 +183,20 @@ def test_a_gang_waits_for_a_quota_of_its_namespace_until_that_allows_it(owner: O
         assert owner.await_phase("next", "Waiting")["message"] == "waits for quota: 1 \u00d7 pods, 0 left"
     finally:
         gang_scheduling.api.delete(f"{path}/tight")
+
+
+def test_in_fair_order_the_namespace_that_has_less_comes_before_older_gangs(gang_cluster: Cluster) -> None:
+    api = gang_cluster.api
+    api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "small-team"}})
+    flood, small = Owner(api, "gangs"), Owner(api, "small-team")
+    with running_gang_scheduler(gang_cluster.kubeconfig, queue_order="fair"):
+        for number in range(4):
+            flood.submit(f"flood-{number}", worker=4)
+        flood.await_phase("flood-0", "Admitted")
+        flood.await_phase("flood-1", "Admitted")
+        flood.await_phase("flood-2", "Waiting")
+        small.submit("late", worker=4)
+        small.await_phase("late", "Waiting")
+        api.delete(f"{GANGS.format('gangs')}/flood-0")
+        small.await_phase("late", "Admitted")
+        assert flood.status("flood-2")["phase"] == "Waiting"

@@ -162,10 +162,10 @@ def scrapes(prometheus: Prometheus) -> int:
 
 
 def work(jobs: Jobs, trainjobs: Jobs) -> None:
-    """A gang that ends, one that runs, one that waits for it; a TrainJob that ends, and one that runs."""
+    """A gang that ends, one that runs, one that waits for it; a TrainJob that ends, and one that runs and saves."""
     jobs.submit(gang("ends", 2))
-    for name in ("trains", "trains-on"):
-        trainjobs.submit(trainjob(name, 1))
+    trainjobs.submit(trainjob("trains", 1))
+    trainjobs.submit(trainjob("trains-on", 1, checkpoint={"storageUri": "s3://bucket/job"}))
     jobs.await_phase("Done", "ends", 60)
     jobs.submit(gang("holder", 5))
     jobs.await_phase("Running", "holder", 60)

@@ -174,6 +174,12 @@ class GangMachine(RuleBasedStateMachine):
     def bindings_take_their_time(self, is_slow: bool) -> None:
         self.world.is_binding_slow = is_slow
 
+    @rule(is_slow=st.booleans())
+    def the_handler_of_pods_falls_behind_or_catches_up(self, is_slow: bool) -> None:
+        self.world.is_pod_handler_slow = is_slow
+        if not is_slow:
+            self.world.deliver_pods()
+
     @rule()
     def bindings_land(self) -> None:
         self.world.end_bindings()
@@ -227,7 +233,8 @@ class GangMachine(RuleBasedStateMachine):
         self.world.change_gang(name, {"spec": {"members": members}})
 
     def _come_to_rest(self) -> None:
-        self.world.is_binding_broken = self.world.is_binding_slow = False
+        self.world.is_binding_broken = self.world.is_binding_slow = self.world.is_pod_handler_slow = False
+        self.world.deliver_pods()
         self.world.end_bindings()
         self.world.api.script.clear()
         self.world.end_writes()

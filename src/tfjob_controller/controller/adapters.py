@@ -1,13 +1,13 @@
 """The adapters of TFJobs and TrainJobs: what the reconciler must know where kinds of jobs differ.
 
-An adapter only names the functions of `trainer` and `api` that decide for its kind; that of TrainJobs also resolves the
-runtime and reads metrics. Threads: any; workers share one adapter.
+An adapter only names the functions of `trainer` and `api` that decide for its kind, and the logs to follow; that of
+TrainJobs also resolves the runtime. Threads: any; workers share one adapter.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -35,10 +35,17 @@ from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
+from tfjob_controller.trainer.state.checkpoints import saver_container, saving_replica
 from tfjob_controller.trainer.state.indexedjobs import pods_of
-from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
-from tfjob_controller.trainer.state.pods import all_containers_ended, newest, was_started
-from tfjob_controller.trainer.status.reported import metrics_and_progress
+from tfjob_controller.trainer.state.observed import (
+    CheckpointLine,
+    ObservedState,
+    PlainTrainingJob,
+    ReportedStep,
+    TrainingJob,
+)
+from tfjob_controller.trainer.state.pods import all_containers_ended, is_finished, newest, was_started
+from tfjob_controller.trainer.status.reported import STEP, metrics_and_progress, step_of
 from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.util.clock import Clock
 
@@ -77,7 +84,7 @@ class KindAdapter(Protocol[_JobT]):
         """Raises UnplannableError."""
 
     def follow_logs(self, job: _JobT, plan: Plan, observed: ObservedState) -> ObservedState:
-        """Follows the logs that the job reports metrics in, and adds to `observed` whether one is still unread."""
+        """Follows the logs with metrics and checkpoints, and adds to `observed` what is read, or that one is unread."""
 
     def record_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
         """The merge patch that records what the kind's own status has no field for; None if nothing differs.
@@ -93,6 +100,47 @@ class KindAdapter(Protocol[_JobT]):
 
     def forget(self, key: str) -> None:
         """Releases what is kept for a job that is finished or does not exist any more."""
+
+
+class CheckpointFollower(Protocol):
+    """`controller.logs.follower.LogFollower`: reads what is said of checkpoints in the logs of jobs."""
+
+    def follow_checkpoints(self, job_key: str, job_uid: str, pod: Pod, container: str) -> None: ...
+
+    def checkpoint_lines_of(self, job_uid: str) -> Sequence[CheckpointLine]: ...
+
+    def has_read_checkpoints(self, job_uid: str) -> bool: ...
+
+    def forget_key(self, job_key: str) -> None: ...
+
+
+class MetricsFollower(CheckpointFollower, Protocol):
+    """`controller.logs.follower.LogFollower`: reads the metrics in the logs of jobs, too."""
+
+    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None: ...
+
+    def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]: ...
+
+    def has_read_all(self, job_uid: str) -> bool: ...
+
+
+def follow_checkpoints(
+    follower: CheckpointFollower, job_key: str, job_uid: str, plan: Plan, observed: ObservedState
+) -> ObservedState:
+    """Follows what the container says that saves the job's checkpoints. A job does not end before this log is read.
+
+    For all kinds of jobs; does nothing for a job without such a container.
+    """
+    saver = saving_replica(plan)
+    if saver is None:
+        return observed
+    pod = newest(pods_of(saver, observed))
+    if pod is not None and (container := saver_container(pod)) is not None:
+        follower.follow_checkpoints(job_key, job_uid, pod, container.name)
+        has_ended = is_finished(pod) or container.state.terminated is not None
+        if has_ended and not follower.has_read_checkpoints(job_uid):
+            observed = observed.with_unread()
+    return observed.with_checkpoint_lines(follower.checkpoint_lines_of(job_uid))
 
 
 # Long enough for a burst of replicas to become ready, short enough for a user who watches the job.
@@ -116,8 +164,11 @@ class TFJobAdapter:
         *,
         restart_rules: bool,
         gangs: GangPolicy = NO_GANGS,
+        follower: CheckpointFollower | None = None,
     ) -> None:
+        """Without a `follower`, statuses do not show checkpoints."""
         self._store = store
+        self._follower = follower
         self._config = config
         self._observer = observer
         self._rng = rng
@@ -159,7 +210,9 @@ class TFJobAdapter:
         return build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
 
     def follow_logs(self, job: TFJob, plan: Plan, observed: ObservedState) -> ObservedState:
-        return observed
+        if job.spec.checkpoint is None or self._follower is None:
+            return observed
+        return follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
 
     def record_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         return None
@@ -177,7 +230,8 @@ class TFJobAdapter:
         observe_status(self._observer, before, status, now)
 
     def forget(self, key: str) -> None:
-        """Does nothing, since nothing is kept for a TFJob."""
+        if self._follower is not None:
+            self._follower.forget_key(key)
 
 
 class _TakenIds:
@@ -193,18 +247,6 @@ class _TakenIds:
 
 # Metrics change all the time.
 TRAINJOB_DEBOUNCE_SECONDS = 5.0
-
-
-class MetricsFollower(Protocol):
-    """`controller.logs.follower.LogFollower`: reads the metrics in the logs of jobs."""
-
-    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None: ...
-
-    def forget_key(self, job_key: str) -> None: ...
-
-    def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]: ...
-
-    def has_read_all(self, job_uid: str) -> bool: ...
 
 
 def trainjob_by_runtime_id(job: TrainJob) -> Iterable[str]:
@@ -282,6 +324,9 @@ class TrainJobAdapter:
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the chief's log. A job does not end before the log of its ended chief is read."""
+        if job.spec.checkpoint is not None:
+            observed = follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
+            observed = observed.with_reported_steps(self._reported_steps(job))
         pod = newest(pods_of(plan.replicas.chief, observed))
         names = metric_names_of(job.spec)
         if pod is None or not names or not was_started(pod, plan.replicas.chief.role.container):
@@ -291,6 +336,13 @@ class TrainJobAdapter:
         if not all_containers_ended(pod) or self._follower.has_read_all(uid):
             return observed
         return observed.with_unread()
+
+    def _reported_steps(self, job: TrainJob) -> Sequence[ReportedStep]:
+        """Returns the last training steps that are known: the recorded one, and the one that was read since."""
+        recorded = [(each.value, each.log_time) for each in job.status.metrics if each.name == STEP]
+        read = self._follower.metrics_of(job.metadata.uid).get(STEP)
+        known = [*recorded, (read.value, read.log_time)] if read is not None else recorded
+        return [ReportedStep(step, time) for text, time in known if (step := step_of(text)) is not None]
 
     def record_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         return None

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import structlog
 
+from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.writer import WriteResult
@@ -164,6 +165,12 @@ class JobObserver(Protocol):
 
     def job_resized(self, direction: str, reason: str) -> None: ...
 
+    def checkpoints_saved(self, count: int) -> None: ...
+
+    def checkpoints_failed(self, count: int) -> None: ...
+
+    def steps_repeated(self, count: int) -> None: ...
+
     def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
 
 
@@ -177,11 +184,21 @@ def observe_status(observer: JobObserver, job: TrainingJob, new: TrainingStatus,
     if old.scaling is not None and new.scaling is not None and new.scaling.workers != old.scaling.workers:
         direction = "down" if new.scaling.workers < old.scaling.workers else "up"
         observer.job_resized(direction, "autoscaler" if new.scaling.reason else "spec")
+    _observe_checkpoints(observer, old.checkpoint or CheckpointStatus(), new.checkpoint or CheckpointStatus())
     if new.phase == observed.PHASE_RUNNING and not _has_run(old):
         observer.job_running(_seconds_between(job.metadata.creation_timestamp, now) or 0.0)
     if observed.is_finished(new) and not observed.is_finished(old):
         ended = parse_time(new.completion_time) if new.completion_time else now
         observer.job_finished(new.state, _seconds_between(new.start_time, ended))
+
+
+def _observe_checkpoints(observer: JobObserver, old: CheckpointStatus, new: CheckpointStatus) -> None:
+    if new.saved > old.saved:
+        observer.checkpoints_saved(new.saved - old.saved)
+    if new.failed > old.failed:
+        observer.checkpoints_failed(new.failed - old.failed)
+    if new.restored is not None and new.restored != old.restored and new.restored.repeated_steps:
+        observer.steps_repeated(new.restored.repeated_steps)
 
 
 def _has_run(status: TrainingStatus) -> bool:

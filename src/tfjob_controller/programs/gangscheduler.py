@@ -166,12 +166,11 @@ class GangScheduler:
         self.admission = AdmissionLoop(
             self.state,
             self.caches.gangs.store,
-            self.caches.pods.store,
             self.caches.quotas_of,
             self._writer,
             self._permit,
             self._clock,
-            policy=AdmissionPolicy(topology, options.starvation_timeout),
+            policy=AdmissionPolicy(topology, options.starvation_timeout, is_fair=options.queue_order == "fair"),
             scale_policy=AutoscalingPolicy(options.scale_down_after, options.scale_up_after, topology),
         )
         self.extender = self._new_extender()

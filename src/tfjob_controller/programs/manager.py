@@ -30,7 +30,7 @@ from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
-from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.adapters import trainjob_work
 from tfjob_controller.controller.caches import ControllerCaches
@@ -64,12 +64,14 @@ from tfjob_controller.programs.reconcilers import (
     trainjob_reconciler,
 )
 from tfjob_controller.telemetry import logging
-from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
+from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gang import terms
 from tfjob_controller.trainer.state.observed import TrainingJob, is_finished
+from tfjob_controller.trainer.status.checkpoints import unsaved_since
 from tfjob_controller.trainer.status.kubeflowtrainer import recorded_status
 from tfjob_controller.trainer.status.reported import reported_metrics
+from tfjob_controller.trainer.status.trainjob import from_wire
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.fairness import most_of_namespace
@@ -190,6 +192,8 @@ class Manager:
             self.transport, self.caches.tfjobs.store, self.caches.pods.store, self._queue.add, self._clock
         )
         connector = Connector(config, self._clock, observer=self.metrics.requests)
+        # One for each kind, since jobs of both kinds may have the same key.
+        self._tfjob_follower = LogFollower(connector, self._queue.add, self._clock)
         self._follower = LogFollower(connector, self._train_queue.add, self._clock)
         self._progress = self._new_progress_serving(config.namespace) if options.progress_server else None
         self._workers: list[Workers] = []
@@ -197,6 +201,7 @@ class Manager:
         self.metrics.collect_jobs(self._jobs_led)
         self.metrics.collect_trainjobs(self._trainjobs_led)
         self.metrics.collect_training(self._training)
+        self.metrics.collect_checkpoints(self._checkpoints)
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
         self.servers = servers(options, self.problems, self.metrics.exposition, self._pages(), self._clock)
@@ -244,6 +249,7 @@ class Manager:
             for workers in self._workers:
                 workers.start()
             self._logs.start()
+            self._tfjob_follower.start()
             self._follower.start()
             log.info("workers started", jobs=len(self.caches.tfjobs.store), workers=self._options.workers)
 
@@ -308,7 +314,9 @@ class Manager:
             restart_rules,
             self._progress.address if self._progress is not None else None,
         )
-        yield self._workers_for(tfjob_reconciler(shared, self._queue, self._logs), CONTROLLER, self._queue)
+        yield self._workers_for(
+            tfjob_reconciler(shared, self._queue, self._logs, self._tfjob_follower), CONTROLLER, self._queue
+        )
         if self.caches.trainjobs is not None:
             reconciler = trainjob_reconciler(shared, self.caches.trainjobs, self._train_queue, self._follower)
             yield self._workers_for(reconciler, TRAIN_CONTROLLER, self._train_queue)
@@ -387,6 +395,7 @@ class Manager:
         stopped = [workers.stop(max(0.0, end - self._clock.monotonic())) for workers in self._workers]
         ended = all(stopped)
         self._logs.stop(_PART_SECONDS)
+        self._tfjob_follower.stop(_PART_SECONDS)
         self._follower.stop(_PART_SECONDS)
         self._fanout.stop()
         self.caches.informers.stop(_PART_SECONDS)
@@ -412,6 +421,7 @@ class Manager:
             "queue": self._queue.statistics,
             "trainjobs": self._train_queue.statistics,
             **({"kubeflow-trainjobs": self._kubeflow_queue.statistics} if self._kubeflow_queue is not None else {}),
+            "tfjob-logs": self._tfjob_follower.statistics,
             "logs": self._follower.statistics,
             "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
@@ -448,12 +458,35 @@ class Manager:
                 values = {name: each.value for name, each in reported_metrics(reported).items()}
                 yield _KUBEFLOW_KIND, other.metadata.namespace, other.metadata.name, values | _progress_of(reported)
 
+    def _checkpoints(self) -> Iterator[CheckpointOfJob]:
+        """Yields since when the training of running jobs with checkpoints is not saved."""
+        if not self._leading.is_set():
+            return
+        own = self.caches.trainjobs
+        jobs = [
+            *(
+                (TFJOBS.kind, job.metadata, job.status)
+                for job in self.caches.tfjobs.store.list()
+                if job.spec.checkpoint
+            ),
+            *(
+                (TRAINJOBS.kind, job.metadata, from_wire(job.status))
+                for job in (own.jobs.store.list() if own is not None else ())
+                if job.spec.checkpoint is not None
+            ),
+        ]
+        for kind, meta, status in jobs:
+            since = unsaved_since(status)
+            if since is not None:
+                yield kind, meta.namespace, meta.name, since
+
     def _restarts(self) -> dict[str, int]:
         return {
             **self.caches.informers.restarts(),
             **{name: count for workers in self._workers for name, count in workers.restarts().items()},
             "events": self._recorder.statistics().restarts,
             "logs": self._logs.restarts,
+            "tfjob-logs-follow": self._tfjob_follower.restarts,
             "logs-follow": self._follower.restarts,
             **(self._progress.restarts() if self._progress is not None else {}),
         }

@@ -66,7 +66,9 @@ class Shared:
     progress_server: ProgressServer | None = None
 
 
-def tfjob_reconciler(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressReader) -> Reconciler[TFJob]:
+def tfjob_reconciler(
+    shared: Shared, queue: RateLimitingQueue[str], logs: ProgressReader, follower: LogFollower
+) -> Reconciler[TFJob]:
     """Syncs TFJobs; `queue` says whether other jobs wait for a worker."""
     store = shared.caches.tfjobs.store
     kind = TFJobAdapter(
@@ -76,6 +78,7 @@ def tfjob_reconciler(shared: Shared, queue: RateLimitingQueue[str], logs: Progre
         random.Random(),  # noqa: S311 -- RuntimeIds are names, not secrets
         restart_rules=shared.restart_rules,
         gangs=shared.gangs,
+        follower=follower,
     )
     return Reconciler(
         kind,

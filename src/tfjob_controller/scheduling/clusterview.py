@@ -14,6 +14,8 @@ Each change replaces the node's `NodeInfo`, an immutable value, and is recorded 
 reader can ask what has changed since a version (`changes_since`). Placement reads `candidates`: a cluster of thousands
 of nodes has few distinct free capacities.
 
+The view also sums up what each namespace uses and holds reserved, and what all nodes have (`usage`, `allocatable`).
+
 Free capacity may be negative, when another scheduler binds pods where capacity was reserved.
 
 `WhatIfView` is the view as it would be with more free capacity on some nodes.
@@ -56,6 +58,7 @@ class _Reservation:
     node: str
     amounts: Amounts
     attempt: str
+    namespace: str
     covering: int = 0
 
 
@@ -83,6 +86,8 @@ class ClusterView:
         self.verdicts = NodeVerdicts()
         self._candidates: dict[NodeFilter, CandidateNodes] = {}
         self._changes: deque[NodeInfoChange] = deque(maxlen=_REMEMBERED_CHANGES)
+        self._usage: dict[str, dict[str, int]] = {}
+        self._allocatable: dict[str, int] = {}
         # Rises with every change of a node's info.
         self.version = 0
         # Rises when a node is added or deleted, or when its labels, taints, conditions or allocatable change.
@@ -99,6 +104,15 @@ class ClusterView:
         """Returns the free capacity of a node; empty if the node is unknown."""
         info = self._node_infos.get(node)
         return {} if info is None else info.free
+
+    @property
+    def allocatable(self) -> Amounts:
+        """What all nodes have together. Not a copy."""
+        return self._allocatable
+
+    def usage(self, namespace: str) -> Amounts:
+        """Returns what a namespace's pods on nodes request and what is reserved for its gangs. Not a copy."""
+        return self._usage.get(namespace, {})
 
     def has_pod(self, key: str) -> bool:
         """Whether this pod counts on a node by now."""
@@ -211,6 +225,7 @@ class ClusterView:
         account = self._account(pod.node)
         account.add(pod.amounts, sign, is_gang=bool(pod.gang))
         account.pods += sign
+        self._use(key.partition("/")[0], pod.amounts, sign)
         if not pod.gang:
             return
         siblings = self._gang_pods.setdefault((pod.gang, pod.member), set())
@@ -236,13 +251,13 @@ class ClusterView:
         """
         changed: set[str] = set()
         gang = self._gangs.setdefault(gang_key, {})
+        namespace = gang_key.partition("/")[0]
         for member_id, node in placement.items():
             changed |= self._remove_reservation(gang.pop(member_id, None))
-            reservation = _Reservation(node, requests.get(kind_of(member_id), {}), str(attempt))
+            reservation = _Reservation(node, requests.get(kind_of(member_id), {}), str(attempt), namespace)
             gang[member_id] = reservation
-            account = self._account(node)
-            account.reserve(reservation.amounts, 1)
-            account.reservations += 1
+            self._hold(reservation, 1)
+            self._account(node).reservations += 1
             changed.add(node)
             pods = (self._pods[key] for key in self._gang_pods.get((gang_key, member_id), ()))
             self._add_covering(reservation, sum(_covers(pod, reservation) for pod in pods))
@@ -268,10 +283,9 @@ class ClusterView:
     def _remove_reservation(self, reservation: _Reservation | None) -> set[str]:
         if reservation is None:
             return set()
-        account = self._accounts[reservation.node]
         if not reservation.covering:
-            account.reserve(reservation.amounts, -1)
-        account.reservations -= 1
+            self._hold(reservation, -1)
+        self._accounts[reservation.node].reservations -= 1
         return {reservation.node}
 
     def _add_covering(self, reservation: _Reservation, pods: int) -> None:
@@ -279,9 +293,19 @@ class ClusterView:
         reservation.covering += pods
         after = bool(reservation.covering)
         if before != after:
-            self._accounts[reservation.node].reserve(reservation.amounts, -1 if after else 1)
+            self._hold(reservation, -1 if after else 1)
+
+    def _hold(self, reservation: _Reservation, sign: int) -> None:
+        self._account(reservation.node).reserve(reservation.amounts, sign)
+        self._use(reservation.namespace, reservation.amounts, sign)
 
     # Accounts
+
+    def _use(self, namespace: str, amounts: Amounts, sign: int) -> None:
+        usage = self._usage.setdefault(namespace, {})
+        add_amounts(usage, amounts, sign)
+        if not any(usage.values()):
+            del self._usage[namespace]
 
     def _account(self, node: str) -> NodeAccount:
         return self._accounts.setdefault(node, NodeAccount())
@@ -300,10 +324,19 @@ class ClusterView:
                     del self._accounts[name]
             if before is None and after is None:
                 continue
+            self._count_allocatable(before, after)
             for nodes in self._candidates.values():
                 nodes.replace(before, after)
             self._changes.append(NodeInfoChange(before, after))
             self.version += 1
+
+    def _count_allocatable(self, before: NodeInfo | None, after: NodeInfo | None) -> None:
+        if before is not None and after is not None and before.allocatable == after.allocatable:
+            return
+        if before is not None:
+            add_amounts(self._allocatable, before.allocatable, -1)
+        if after is not None:
+            add_amounts(self._allocatable, after.allocatable, 1)
 
 
 class WhatIfView:

@@ -1,9 +1,10 @@
 """The queue of pending gangs and one scheduling cycle over it: which gangs are admitted and where, and why others wait.
 
 The queue is ordered by priority, then by the time since which a gang is queued (`status.queuedTime`, which a failed
-attempt does not reset, or else its creation), then by name. A gang that backs off after a failed attempt
-(`status.requeueTime`) keeps its position but is not considered. A stream of gangs of a higher priority can hold back a
-lower one forever; among gangs of equal priority none starves.
+attempt does not reset, or else its creation), then by name. In fair order (fairshare.py) the shares of the namespaces
+come between priority and time. A gang that backs off after a failed attempt (`status.requeueTime`) keeps its position
+but is not considered. A stream of gangs of a higher priority can hold back a lower one forever; among gangs of equal
+priority none starves.
 
 Theory of operation. `AdmissionDecider.decide` takes the gangs in queue order. It places each one on the free capacity
 of the view and reserves the capacity in the view at once, so that the next gang sees what is left: two gangs can never
@@ -38,6 +39,7 @@ from tfjob_controller.scheduling.estimates import (
     missing_resources,
     pending_message,
 )
+from tfjob_controller.scheduling.fairshare import NamespaceShares, in_fair_order
 from tfjob_controller.scheduling.packing import NodeGroup
 from tfjob_controller.scheduling.placement import NodePredicate, Placement, place
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
@@ -92,7 +94,7 @@ def backoff_seconds(gang: Gang, now: datetime) -> float:
 
 
 def queue_order(gangs: Iterable[Gang]) -> list[QueuedGang]:
-    """Returns the pending gangs in queue order; suspended gangs are not queued."""
+    """Returns the pending gangs in order of priority and age; suspended gangs are not queued."""
     waiting = [QueuedGang(key_of(each), each, _since(each)) for each in gangs if not each.spec.suspend]
     waiting.sort(key=lambda each: (-each.gang.spec.priority, each.since, each.key))
     return waiting
@@ -108,10 +110,11 @@ def _since(gang: Gang) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """`topology_keys` are node labels, the widest domain first."""
+    """`topology_keys` are node labels, the widest domain first. `is_fair`: the queue is in fair order."""
 
     topology_keys: tuple[str, ...] = ()
     starvation_timeout_seconds: float = 30.0
+    is_fair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +218,20 @@ class _GangShape:
 
 
 class AdmissionDecider:
-    """Makes decisions, and remembers between cycles what has not changed."""
+    """Makes decisions, and remembers between cycles what has not changed. With `shares` the queue is in fair order."""
 
-    def __init__(self, view: ClusterView, policy: AdmissionPolicy, quotas: NamespaceQuotas | None = None) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        policy: AdmissionPolicy,
+        quotas: NamespaceQuotas | None = None,
+        shares: NamespaceShares | None = None,
+    ) -> None:
         self._view = view
         self._policy = policy
+        self._shares = shares
+        # In fair order, the gang of each priority that holds nodes: it stays in front until it starts.
+        self._turns: dict[int, str] = {}
         self._quotas = quotas or NamespaceQuotas(lambda namespace: ())
         self._hypothetical = HypotheticalCapacity(view)
         self._shapes: dict[tuple[PodSet, ...], _GangShape] = {}
@@ -230,9 +242,22 @@ class AdmissionDecider:
         cycle = _Cycle(self._view, self._policy, self._quotas, now, nominated)
         self._hypothetical.start_cycle(now)
         queue = queue_order(gangs)
-        decisions = [cycle.decide(each, self._shape_of(each.key, each.gang.spec)) for each in queue]
+        # Each admission changes a share, so the fair order is evaluated as decisions are made.
+        ordered = queue if self._shares is None else in_fair_order(queue, self._shares, set(self._turns.values()))
+        decisions: list[Decision] = []
+        turns: dict[int, str] = {}
+        for each in ordered:
+            decisions.append(cycle.decide(each, self._shape_of(each.key, each.gang.spec)))
+            if cycle.last_holder == each.key:
+                turns.setdefault(each.gang.spec.priority, each.key)
+        self._turns = turns
         self._forget(queue)
         return decisions
+
+    def ordered(self, gangs: Iterable[Gang]) -> list[QueuedGang]:
+        """Returns the pending gangs in the order in which a cycle would begin to decide on them now."""
+        queue = queue_order(gangs)
+        return queue if self._shares is None else list(in_fair_order(queue, self._shares, set(self._turns.values())))
 
     def _shape_of(self, key: str, spec: GangSpec) -> _GangShape | str:
         """Returns the gang's shape, or what is wrong with its spec."""
@@ -281,6 +306,8 @@ class _Cycle:
         self._now = now
         self._nominated = nominated
         self._waiting = 0
+        # The gang that was the last one to hold nodes for itself.
+        self.last_holder = ""
         # None means all nodes; held nodes are removed.
         self._open: set[str] | None = None
         self._shapes_evaluated: set[int] = set()
@@ -307,7 +334,7 @@ class _Cycle:
         if shape.exceeds_cluster():
             return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, exceeds_capacity_message(shape.pod_sets))
         if self._open != set() and queued.waiting_seconds(self._now) >= self._policy.starvation_timeout_seconds:
-            self._hold(shape)
+            self._hold(key, shape)
         if may_fit and shape.may_fit():
             return self._pending(key, (), HELD_BACK, may_fit=True)
         return self._pending(key, *shape.message())
@@ -351,13 +378,14 @@ class _Cycle:
         others = nominated.nodes
         return lambda info: info.name not in others and (open_nodes is None or info.name in open_nodes)
 
-    def _hold(self, shape: _GangShape) -> None:
+    def _hold(self, key: str, shape: _GangShape) -> None:
         """Closes the nodes that this gang could use to all gangs behind it."""
         if id(shape) in self._shapes_evaluated:
             return
         self._shapes_evaluated.add(id(shape))
         if not shape.could_fit_without_gangs():
             return
+        self.last_holder = key
         if self._open is None:
             self._open = set(self._view.node_infos)
         for group in shape.usable_groups():

@@ -1,11 +1,11 @@
 """Time series of jobs: their life cycle, their number, and what running jobs report of their training.
 
-Names begin with the kind: `tfjob_`, `trainjob_`. Only the series of training metrics carry the name of a job, because a
-mean over jobs would mean nothing. Their number is bounded: only running jobs have them, nothing is kept between two
-scrapes, a job has the metrics that its spec names, and above `MAX_JOBS` jobs namespaces take turns until so many have
-series; others are counted. The values come from statuses, which administrators of a namespace can edit, so values that
-are not numbers, and more metrics than a spec can name, are ignored. For the same reason, the phases, states and types
-that a namespace has series of are limited.
+Names begin with the kind: `tfjob_`, `trainjob_`. Only the series of training metrics and of checkpoints carry the name
+of a job, because a mean over jobs would mean nothing. Their number is bounded: only running jobs have them, nothing is
+kept between two scrapes, a job has the metrics that its spec names, and above `MAX_JOBS` jobs namespaces take turns
+until so many have series; others are counted. The values come from statuses, which administrators of a namespace can
+edit, so values that are not numbers, and more metrics than a spec can name, are ignored. For the same reason, the
+phases, states and types that a namespace has series of are limited.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -51,6 +52,20 @@ class JobMetrics:
         for direction in ("up", "down") if prefix == "tfjob" else ():
             for reason in ("autoscaler", "spec"):
                 self._resizes.labels(direction, reason)
+        self._checkpoints = Counter(
+            f"{prefix}_checkpoints_saved_total", "Checkpoints that were saved, over all jobs.", registry=registry
+        )
+        self._checkpoint_failures = Counter(
+            f"{prefix}_checkpoint_failures_total",
+            "How often saving the checkpoints of a job began to fail, over all jobs.",
+            registry=registry,
+        )
+        self._repeated_steps = Counter(
+            f"{prefix}_repeated_steps_total",
+            "Training steps that were done again after restarts: from the restored checkpoint to the last step that "
+            "the metric step had reported before, over all jobs with both.",
+            registry=registry,
+        )
         self._time_to_running = Histogram(
             f"{prefix}_time_to_running_seconds",
             "Time from a job's creation until its chief runs for the first time.",
@@ -75,6 +90,15 @@ class JobMetrics:
 
     def job_resized(self, direction: str, reason: str) -> None:
         self._resizes.labels(direction, reason).inc()
+
+    def checkpoints_saved(self, count: int) -> None:
+        self._checkpoints.inc(count)
+
+    def checkpoints_failed(self, count: int) -> None:
+        self._checkpoint_failures.inc(count)
+
+    def steps_repeated(self, count: int) -> None:
+        self._repeated_steps.inc(count)
 
     def job_finished(self, state: str, seconds_since_start: float | None) -> None:
         self._finished.labels(state).inc()
@@ -230,5 +254,47 @@ def _omitted() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "tfjob_training_metric_jobs_omitted",
         f"Running jobs without series of `tfjob_training_metric`, as there are more than {MAX_JOBS}.",
+        labels=[],
+    )
+
+
+# Kind, namespace and name of a running job that saves checkpoints, and since when its training is not saved.
+CheckpointOfJob = tuple[str, str, str, datetime]
+
+
+class CheckpointCollector:
+    """`tfjob_checkpoint_*` of the jobs that `jobs` returns, which are the running jobs that save checkpoints.
+
+    The same rules as for training metrics limit the number of series.
+    """
+
+    def __init__(self, jobs: Callable[[], Iterable[CheckpointOfJob]]) -> None:
+        self._jobs = jobs
+
+    def describe(self) -> Iterable[Metric]:
+        return [_unsaved_since(), _unsaved_omitted()]
+
+    def collect(self) -> Iterable[Metric]:
+        jobs = sorted(self._jobs(), key=lambda job: job[:3])
+        times, omitted = _unsaved_since(), _unsaved_omitted()
+        for kind, namespace, name, since in in_turns(jobs, lambda job: job[1])[:MAX_JOBS]:
+            times.add_metric([kind, namespace, name], since.timestamp())
+        omitted.add_metric([], max(0, len(jobs) - MAX_JOBS))
+        return [times, omitted]
+
+
+def _unsaved_since() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "tfjob_checkpoint_timestamp_seconds",
+        "When the last checkpoint of a running job with spec.checkpoint was saved, or when the job began to run, if "
+        f"that is later; of {MAX_JOBS} jobs, of all namespaces in turn. The series ends when the job does not run.",
+        labels=["kind", "namespace", "job"],
+    )
+
+
+def _unsaved_omitted() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "tfjob_checkpoint_jobs_omitted",
+        f"Running jobs without series of `tfjob_checkpoint_timestamp_seconds`, as there are more than {MAX_JOBS}.",
         labels=[],
     )

@@ -24,6 +24,8 @@ from prometheus_client.process_collector import ProcessCollector
 from tfjob_controller.kube.cache.informer import InformerStatistics
 from tfjob_controller.kube.workqueue import metrics
 from tfjob_controller.telemetry.jobmetrics import (
+    CheckpointCollector,
+    CheckpointOfJob,
     JobCollector,
     JobMetrics,
     TrainingCollector,
@@ -86,6 +88,10 @@ class Metrics:
     def collect_training(self, jobs: Callable[[], Iterable[TrainingOfJob]]) -> None:
         """Show the last values of the metrics of running jobs."""
         self.registry.register(TrainingCollector(jobs))
+
+    def collect_checkpoints(self, jobs: Callable[[], Iterable[CheckpointOfJob]]) -> None:
+        """Show since when the training of running jobs is not saved."""
+        self.registry.register(CheckpointCollector(jobs))
 
     def report_answered(self, code: int) -> None:
         """Counts a report that the progress server answered."""

@@ -19,6 +19,9 @@ RESIZED = "Resized"
 RESIZE_RECOMMENDED = "ResizeRecommended"
 OVERRIDDEN = "AutoscalerOverridden"
 PROGRESS_IGNORED = "ProgressIgnored"
+CHECKPOINT_SAVED = "CheckpointSaved"
+CHECKPOINT_FAILED = "CheckpointFailed"
+CHECKPOINT_RESTORED = "CheckpointRestored"
 # Also the reason of the condition ChangesReverted.
 CHANGE_REVERTED = "ChangeReverted"
 
@@ -68,6 +71,11 @@ DESCRIPTIONS: dict[str, str] = {
     RESIZE_RECOMMENDED: "The gang scheduler requests other workers, which --autoscaling=recommend only reports.",
     OVERRIDDEN: "Another writer overrode the autoscaler's number of workers: the last write wins.",
     PROGRESS_IGNORED: "A worker's report of its steps is ignored; the message says why. Only the first is reported.",
+    CHECKPOINT_SAVED: "A checkpoint is complete in the storage. Of several that were saved within five seconds, "
+    "only the last one is named.",
+    CHECKPOINT_FAILED: "A checkpoint is not saved; the message says why. Training goes on, and saving is tried again.",
+    CHECKPOINT_RESTORED: "Pods were started, and the program goes on from a checkpoint, or begins anew because there "
+    "is none. The message says how many steps are done again. It is a warning if a broken checkpoint was skipped.",
     CHANGE_REVERTED: "Another client keeps reverting what the controller writes to a child, such as a queue that "
     "suspends child Jobs. The message says which child, which field and, if it is known, which client.",
     CHANGES_ACCEPTED: "No change of a child is reverted any more.",

@@ -13,7 +13,8 @@ from helpers.controllerbench import Counted
 from helpers.fakeclock import FakeClock
 from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
-from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
+from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, sidecar, train_world
+from tfjob_controller.api.common.core import ContainerState, Running, Terminated
 from tfjob_controller.api.common.managedby import MANAGED_HERE
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
@@ -27,7 +28,10 @@ from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import UnplannableError
-from tfjob_controller.trainer.status.update import waiting_status
+from tfjob_controller.trainer.state.evaluation import evaluate
+from tfjob_controller.trainer.state.observed import ReportedStep, SavedCheckpoint
+from tfjob_controller.trainer.status.trainjob import to_wire
+from tfjob_controller.trainer.status.update import next_status, waiting_status
 
 
 def kind_with(logs: Logs | None = None, counted: Counted | None = None) -> TrainJobAdapter:
@@ -136,6 +140,93 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     logs = Logs()
     kind_with(logs).forget("ns/example-train")
     assert logs.forgotten == ["ns/example-train"]
+
+
+# The log of the container that saves its checkpoints
+
+CHECKPOINT = {"storageUri": "s3://b/c"}
+SAVED = SavedCheckpoint("checkpoint-7", 7, SEEN_AT, 5, "s3://b/c/data")
+
+
+@pytest.mark.parametrize("names", [[], ["loss"]], ids=["without metrics", "with metrics"])
+def test_the_sidecar_of_node_0_is_followed_whether_or_not_the_job_has_metrics(names: list[str]) -> None:
+    cluster, logs = running_train_world(checkpoint=CHECKPOINT, metrics={"names": names}), Logs()
+    look(cluster, logs)
+    assert logs.savers == []  # it has not started
+    for replica in ("node-1", "node-0"):
+        sidecar(cluster, replica, ContainerState(running=Running()))
+    logs.checkpoint_lines = [SAVED]
+    observed = kind_with(logs).follow_logs(cluster.job, cluster.plan, cluster.observed)
+    assert logs.savers == [("ns/example-train", cluster.pods_of("node-0")[0].metadata.name, "checkpoint-save")]
+    assert observed.checkpoint_lines == [SAVED]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "read", "expected"),
+    [
+        ("", "", []),
+        ("30", "", [ReportedStep(30, SEEN_AT)]),
+        ("30", "37", [ReportedStep(30, SEEN_AT), ReportedStep(37, SEEN_AT)]),
+        ("3.7e1", "NaN", [ReportedStep(37, SEEN_AT)]),
+        ("1e40", "-1", []),
+    ],
+)
+def test_the_steps_that_are_known_are_the_recorded_one_and_what_was_read_since(
+    recorded: str, read: str, expected: list[ReportedStep]
+) -> None:
+    cluster, logs = running_train_world(checkpoint=CHECKPOINT), Logs()
+    metrics = (Metric("loss", "5", SEEN_AT), *([Metric("step", recorded, SEEN_AT)] if recorded else []))
+    job = replace(cluster.job, status=replace(cluster.job.status, metrics=metrics))
+    logs.metrics = {"step": read} if read else {}
+    assert kind_with(logs).follow_logs(job, cluster.plan, cluster.observed).reported_steps == expected
+
+
+def test_of_an_mpi_job_the_sidecar_is_that_of_a_node_and_not_of_the_launcher() -> None:
+    cluster, logs = running_train_world(command=["mpirun", "train"], checkpoint=CHECKPOINT), Logs()
+    sidecar(cluster, "node-0", ContainerState(running=Running()))
+    look(cluster, logs)
+    assert [each[1] for each in logs.savers] == [cluster.pods_of("node-0")[0].metadata.name]
+
+
+def test_a_job_without_checkpoints_has_no_sidecar_to_follow() -> None:
+    cluster, logs = running_train_world(), Logs()
+    sidecar(cluster, "node-0", ContainerState(running=Running()))
+    logs.checkpoint_lines = [SAVED]
+    assert kind_with(logs).follow_logs(cluster.job, cluster.plan, cluster.observed).checkpoint_lines == ()
+    assert logs.savers == []
+
+
+@pytest.mark.parametrize(("is_read", "waits"), [(False, True), (True, False)])
+def test_the_end_of_a_job_waits_until_the_log_of_an_ended_sidecar_is_read(is_read: bool, waits: bool) -> None:
+    cluster, logs = running_train_world(checkpoint=CHECKPOINT), Logs()
+    logs.is_read, logs.are_checkpoints_read = True, is_read
+    ends(cluster, "node-0", "node-1")
+    sidecar(cluster, "node-0", ContainerState(terminated=Terminated(0)))
+    assert look(cluster, logs) is waits
+
+
+def test_a_saved_checkpoint_is_in_the_status_counted_and_an_event() -> None:
+    cluster, counted = running_train_world(checkpoint=CHECKPOINT), Counted()
+    observed = cluster.observed.with_checkpoint_lines([SAVED])
+    result = next_status(evaluate(trainjob_work(cluster.job), cluster.plan, observed, cluster.now))
+    assert [(each.reason, each.note) for each in result.events] == [
+        ("CheckpointSaved", "checkpoint-7 (step 7), 5 B, is saved")
+    ]
+    kind = kind_with(counted=counted)
+    change = kind.status_change(cluster.job, result.status)
+    assert change is not None
+    assert change["status"]["checkpoint"] == {
+        "name": "checkpoint-7",
+        "step": 7,
+        "time": SEEN_AT,
+        "size": 5,
+        "uri": "s3://b/c/data",
+        "saved": 1,
+    }
+    kind.status_written(trainjob_work(cluster.job), result.status, cluster.now)
+    assert counted.said == [("checkpoints saved", 1)]
+    again = replace(cluster.job, status=to_wire(result.status, cluster.job.status))
+    assert next_status(evaluate(trainjob_work(again), cluster.plan, observed, cluster.now)).events == ()
 
 
 # Its status

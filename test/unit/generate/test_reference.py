@@ -9,6 +9,8 @@ from generate import reference, trainreference
 from generate.crd import CustomKind, crd_of
 from generate.kinds import GANG, TFJOB, TRAINING_RUNTIME, TRAINJOB
 from generate.markdown import page, table
+from tfjob_controller.api.common import storagevalidation
+from tfjob_controller.api.common.storagevalidation import UNKNOWN_TARGET, URI_WITH_LOGIN
 from tfjob_controller.api.tfjob import validation
 from tfjob_controller.api.trainjob import validation as trainjobvalidation
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
@@ -63,13 +65,14 @@ def sentences_of(module: ModuleType) -> list[str]:
 def test_every_rule_is_listed() -> None:
     text = reference.render_tfjob()
     rules = [each.format("*TYPE*") for each in sentences_of(validation)]
+    rules += [f"checkpoint.storageUri: {each}" for each in (UNKNOWN_TARGET, URI_WITH_LOGIN)]
     assert len(rules) > 10
     assert [rule for rule in rules if f"- {rule}\n" not in text] == []
 
 
 def test_every_rule_of_trainjobs_and_runtimes_is_listed() -> None:
     text = trainreference.render_trainjob() + trainreference.render_trainingruntime()
-    rules = [each.format("*NAME*") for each in sentences_of(trainjobvalidation)]
+    rules = [each.format("*NAME*") for each in sentences_of(trainjobvalidation) + sentences_of(storagevalidation)]
     assert len(rules) > 10
     assert [rule for rule in rules if f"{rule}\n" not in text] == []
 

@@ -142,8 +142,9 @@ def test_runs_that_start_together_build_once(machine: Path) -> None:
         )
         for _ in range(3)
     ]
-    answers = {run.communicate(timeout=60)[0] for run in runs}
-    assert len(answers) == 1
+    ended = [run.communicate(timeout=60) for run in runs]
+    answers = {answer for answer, _ in ended}
+    assert len(answers) == 1, ended
     assert len(calls(machine)) == 1
 
 

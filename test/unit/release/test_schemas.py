@@ -72,6 +72,12 @@ BROKEN: dict[str, tuple[Schema, Schema, str, str]] = {
     "a rule is new": (ruled(a=TEXT), ruled("self.a != ''", a=TEXT), "", "validation"),
     "a rule is another": (ruled("self.a != ''", a=TEXT), ruled("self.a != 'b'", a=TEXT), "", "validation"),
     "a rule forbids a change": (ruled(a=TEXT), ruled("self.a == oldSelf.a", a=TEXT), "", "validation"),
+    "a rule on changes of a new field or of another one": (
+        ruled(b=TEXT),
+        ruled("!has(self.a) && !has(oldSelf.b) || self.b == oldSelf.b", a=TEXT, b=TEXT),
+        "",
+        "validation",
+    ),
     "a rule on a field that was there": (
         ruled(a=TEXT),
         ruled("!has(self.a) || self.a != ''", a=TEXT),
@@ -111,6 +117,10 @@ GOOD: dict[str, tuple[Schema, Schema]] = {
         ruled("has(self.a) == has(oldSelf.a) && (!has(self.a) || self.a == oldSelf.a)", a=TEXT),
     ),
     "a rule about a new field": (ruled(), ruled("!has(self.a) || self.a != ''", a=TEXT)),
+    "a rule on some changes of a new field": (
+        ruled(b=TEXT),
+        ruled("!has(self.a) && !has(oldSelf.a) || self.b == '' || self.a == oldSelf.a", a=TEXT, b=TEXT),
+    ),
     "a rule that lets old values be": (ruled(a=TEXT), ruled("self == oldSelf || self.a != ''", a=TEXT)),
     "a combination is gone": ({**TEXT, "anyOf": [{"pattern": "^a"}]}, TEXT),
 }

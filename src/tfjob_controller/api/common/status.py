@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.schema import describe
 
 
@@ -79,7 +80,11 @@ class Progress(_Value, frozen=True):
     ignored: Annotated[str, describe("The first report that could not be used, and the reason.")] = ""
 
 
-# A field of both job kinds.
+# Fields of both job kinds.
+LastCheckpoint: TypeAlias = Annotated[
+    CheckpointStatus | None,
+    describe("The last saved checkpoint of a job with spec.checkpoint, and what was restored."),
+]
 Summary: TypeAlias = Annotated[
     str,
     describe(
@@ -136,4 +141,5 @@ class TrainingStatus(_Value, frozen=True):
             "counts as ready."
         ),
     ] = {}
+    checkpoint: LastCheckpoint = None
     summary: Summary = ""

@@ -175,6 +175,6 @@ class Checkpoint(_Value, frozen=True):
         bool,
         describe(
             "True: each node saves and restores its own checkpoints. False: those of node 0 are saved, and restored "
-            "on all nodes. Default: false."
+            "on all nodes. Not for TFJobs, whose chief saves. Default: false."
         ),
     ] = False

@@ -14,6 +14,7 @@ from tfjob_controller.api.common.core import STEPS_ANNOTATION
 from tfjob_controller.api.common.managedby import ManagedBy
 from tfjob_controller.api.common.schema import INT32_MAX, describe
 from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -300,6 +301,13 @@ class TFJobSpec(_Value, frozen=True):
             "The limits within which a running job can be resized: by `kubectl scale`, by a HorizontalPodAutoscaler, "
             "or by the gang scheduler if the controller runs with --autoscaling=on. Default: only `kubectl scale` "
             "resizes it."
+        ),
+    ] = None
+    checkpoint: Annotated[
+        Checkpoint | None,
+        describe(
+            "Where the chief's checkpoints are saved while the job runs, and restored from before the master and the "
+            "workers start. Cannot change once the job has started. Default: nothing is saved."
         ),
     ] = None
 

@@ -14,6 +14,8 @@ from typing import Any
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
 from tfjob_controller.api.common.schema import limit_violations
+from tfjob_controller.api.common.storage import Checkpoint
+from tfjob_controller.api.common.storagevalidation import checkpoint_problems
 from tfjob_controller.api.tfjob.defaults import (
     chief_of,
     gang_enabled,
@@ -59,6 +61,8 @@ MIN_WORKERS_TWICE = "gang.minWorkers and autoscaling.minWorkers say different th
 CHIEF_MAY_LEAVE = (
     "the chief is a worker that autoscaling may take away: name worker 0, the master or a PS, or leave autoscaling out"
 )
+# Message about checkpoint.
+PER_NODE = "perNode is for TrainJobs only, since the chief saves the checkpoints of a TFJob: leave it out"
 # Message about autoscaling.progress.
 BAD_PATTERN = (
     "pattern must be a regular expression with exactly one group, such as step ([0-9]+): no other parentheses, no |, "
@@ -82,6 +86,7 @@ RESIZE_FIXED = (
 )
 TOTAL_STEPS_FIXED = "autoscaling.totalSteps of a started job cannot change: delete the job and create it anew"
 TERMINATION_POLICY_FIXED = "the terminationPolicy of a started job cannot change: delete the job and create it anew"
+CHECKPOINT_FIXED = "the checkpoint of a started job cannot change: delete the job and create it anew"
 
 
 def validate(job: TFJob) -> str | None:
@@ -113,6 +118,8 @@ def _problems(spec: TFJobSpec) -> Iterator[str]:
         yield from _gang_problems(spec, spec.gang)
     if spec.autoscaling is not None:
         yield from _autoscaling_problems(spec, spec.autoscaling)
+    if spec.checkpoint is not None:
+        yield from _checkpoint_problems(spec.checkpoint)
 
 
 def _listing_problems(spec: TFJobSpec) -> Iterator[str]:
@@ -196,6 +203,12 @@ def _bounds_problems(spec: TFJobSpec, autoscaling: Autoscaling) -> Iterator[str]
         yield f"spec: {CHIEF_MAY_LEAVE}"
 
 
+def _checkpoint_problems(checkpoint: Checkpoint) -> Iterator[str]:
+    yield from checkpoint_problems(checkpoint, "spec.checkpoint")
+    if checkpoint.per_node:
+        yield f"spec.checkpoint.perNode: {PER_NODE}"
+
+
 # The parts of one entry that cannot change, with their messages.
 _FIXED: tuple[tuple[Callable[[ReplicaSpec], object], str], ...] = (
     (lambda entry: entry.template, TEMPLATE_FIXED),
@@ -222,3 +235,5 @@ def _forbidden_changes(old: TFJobSpec, new: TFJobSpec) -> Iterator[str]:
         yield f"spec: {RESIZE_FIXED}"
     if total_steps_of(old) != total_steps_of(new):
         yield f"spec: {TOTAL_STEPS_FIXED}"
+    if old.checkpoint != new.checkpoint:
+        yield f"spec: {CHECKPOINT_FIXED}"

@@ -20,7 +20,7 @@ from tfjob_controller.api.common.schema import (
     MAX_NAME,
     describe,
 )
-from tfjob_controller.api.common.status import JobCondition, Summary
+from tfjob_controller.api.common.status import JobCondition, LastCheckpoint, Summary
 from tfjob_controller.api.common.storage import MAX_ENV, Checkpoint, DatasetConfig, ModelConfig
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
@@ -453,6 +453,7 @@ class TrainJobStatus(_Value, frozen=True):
         str, describe("The label selector of the nodes' pods of an elastic job, for the scale subresource.")
     ] = ""
     runtime: Annotated[str, describe("The runtime that the job uses.")] = ""
+    checkpoint: LastCheckpoint = None
     summary: Summary = ""
 
 

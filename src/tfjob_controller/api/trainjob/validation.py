@@ -1,14 +1,14 @@
 """Validates TrainJobs and runtimes.
 
-The CRDs have the same rules in CEL (hack/generate/trainjobrules.py, with the messages below). The functions here are
-needed for clusters with older CRDs, and for what the API server cannot check: the annotation that names a framework,
-and a job together with its runtime. The limits of single fields are declared with the fields (`common.schema`). All
-functions are pure. They return None, or a sentence that begins with the field and names the remedy.
+The CRDs have the same rules in CEL (hack/generate/trainjobrules.py, with the messages below, and storagerules.py).
+`common.storagevalidation` has those that TFJobs share. The functions here are needed for clusters with older CRDs, and
+for what the API server cannot check: the annotation that names a framework, and a job together with its runtime. The
+limits of single fields are declared with the fields (`common.schema`). All functions are pure. They return None, or a
+sentence that begins with the field and names the remedy.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,14 +16,13 @@ from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
 from tfjob_controller.api.common.quantity import milli_of
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE, limit_violations, matches
-from tfjob_controller.api.common.storage import (
-    DATASET_PATH,
-    INPUT_URI,
-    LOGIN_IN_URI,
-    MODEL_PATH,
-    OUTPUT_URI,
-    WORKSPACE_PATH,
-    StorageInput,
+from tfjob_controller.api.common.storage import DATASET_PATH, MODEL_PATH, WORKSPACE_PATH, StorageInput
+from tfjob_controller.api.common.storagevalidation import (
+    checkpoint_problems,
+    env_problems,
+    missing_texts,
+    source_problems,
+    target_problems,
 )
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
 from tfjob_controller.api.trainjob.defaults import bounds_of, framework_of, gang_enabled, image_of, num_nodes_of
@@ -60,9 +59,6 @@ RESERVED_ENV = (
 NODES_TWICE = "numNodes and trainer.numNodes say different things: leave one of them out"
 MODEL_TWICE = "config and storageUri say different things: leave one of them out"
 MODEL_MISSING = "storageUri is required (or config, its other name)"
-UNKNOWN_SOURCE = "must begin with s3://, hf://, gs://, http://, https://, file:/// or pvc:// and say what is there"
-UNKNOWN_TARGET = "must begin with s3://, hf://, gs://, file:/// or pvc:// and say where there"
-URI_WITH_LOGIN = "must not hold a user or password: put them into a Secret and name that in secretRef"
 RESERVED = "{} is set by the controller: leave it out"
 BAD_PROCS = "must be auto, cpu, gpu or a number from 1 to 1024"
 DATASET_COVERED = (
@@ -176,7 +172,7 @@ def elastic_problem(spec: TrainJobSpec, framework: str) -> str | None:
 
 
 def _trainer_problems(trainer: Trainer) -> Iterator[str]:
-    yield from _env_problems(trainer.env, "spec.trainer.env")
+    yield from env_problems(trainer.env, "spec.trainer.env")
     yield from _reserved(trainer.env, "spec.trainer.env")
     yield from _procs_problems(trainer.num_proc_per_node, "spec.trainer.numProcPerNode")
     for name in ("requests", "limits"):
@@ -198,27 +194,6 @@ def _procs_problems(given: int | str | None, at: str) -> Iterator[str]:
         yield f"{at}: {BAD_PROCS}"
 
 
-def _env_problems(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
-    yield from _nameless(env, at, "name")
-    seen: set[object] = set()
-    for index, each in enumerate(env):
-        if each["name"] in seen:
-            yield f"{at}[{index}].name: {each['name']} is listed twice: leave one of them out"
-        if not isinstance(each.get("value"), str | None):
-            yield f"{at}[{index}].value: must be text: put it in quotation marks"
-        if not isinstance(each.get("valueFrom"), dict | None):
-            yield f"{at}[{index}].valueFrom: expected an object"
-        seen.add(each["name"])
-
-
-def _nameless(items: tuple[dict[str, Any], ...], at: str, *fields: str) -> Iterator[str]:
-    """Entries without a required string. Callers rely on these fields only if there is no such problem."""
-    for index, each in enumerate(items):
-        for field in fields:
-            if not isinstance(each.get(field), str) or not each[field]:
-                yield f"{at}[{index}].{field}: is required, as text"
-
-
 def _reserved(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
     for index, each in enumerate(env):
         if each["name"] in RESERVED_ENV:
@@ -227,41 +202,33 @@ def _reserved(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
 
 def _storage_problems(spec: TrainJobSpec) -> Iterator[str]:
     if spec.dataset_config is not None:
-        yield from _uri_problems(spec.dataset_config.storage_uri, "spec.datasetConfig.storageUri")
-        yield from _env_problems(spec.dataset_config.env, "spec.datasetConfig.env")
+        yield from source_problems(spec.dataset_config.storage_uri, "spec.datasetConfig.storageUri")
+        yield from env_problems(spec.dataset_config.env, "spec.datasetConfig.env")
     if spec.checkpoint is not None:
-        yield from _uri_problems(spec.checkpoint.storage_uri, "spec.checkpoint.storageUri", OUTPUT_URI, UNKNOWN_TARGET)
-        yield from _env_problems(spec.checkpoint.env, "spec.checkpoint.env")
+        yield from checkpoint_problems(spec.checkpoint, "spec.checkpoint")
     if spec.model_config is None:
         return
     if spec.model_config.input is not None:
         yield from _model_problems(spec.model_config.input, "spec.modelConfig.input")
     output = spec.model_config.output
     if output is not None:
-        yield from _uri_problems(output.storage_uri, "spec.modelConfig.output.storageUri", OUTPUT_URI, UNKNOWN_TARGET)
-        yield from _env_problems(output.env, "spec.modelConfig.output.env")
+        yield from target_problems(output.storage_uri, "spec.modelConfig.output.storageUri")
+        yield from env_problems(output.env, "spec.modelConfig.output.env")
 
 
 def _model_problems(model: StorageInput, at: str) -> Iterator[str]:
     if not model.config and not model.storage_uri:
         yield f"{at}: {MODEL_MISSING}"
     for name, uri in (("config", model.config), ("storageUri", model.storage_uri)):
-        yield from _uri_problems(uri, f"{at}.{name}") if uri else ()
+        yield from source_problems(uri, f"{at}.{name}") if uri else ()
     if model.config and model.storage_uri and model.config != model.storage_uri:
         yield f"{at}: {MODEL_TWICE}"
-    yield from _env_problems(model.env, f"{at}.env")
-
-
-def _uri_problems(uri: str, at: str, allowed: str = INPUT_URI, otherwise: str = UNKNOWN_SOURCE) -> Iterator[str]:
-    if not re.search(allowed, uri):
-        yield f"{at}: {otherwise}"
-    if re.search(LOGIN_IN_URI, uri):
-        yield f"{at}: {URI_WITH_LOGIN}"
+    yield from env_problems(model.env, f"{at}.env")
 
 
 def _override_problems(override: PodSpecOverride, at: str) -> Iterator[str]:
-    yield from _nameless(override.volumes, f"{at}.volumes", "name")
-    yield from _nameless(override.image_pull_secrets, f"{at}.imagePullSecrets", "name")
+    yield from missing_texts(override.volumes, f"{at}.volumes", "name")
+    yield from missing_texts(override.image_pull_secrets, f"{at}.imagePullSecrets", "name")
     for index, container in enumerate(override.containers):
         yield from _container_problems(container, f"{at}.containers[{index}]")
     for index, container in enumerate(override.init_containers):
@@ -269,8 +236,8 @@ def _override_problems(override: PodSpecOverride, at: str) -> Iterator[str]:
 
 
 def _container_problems(container: ContainerOverride, at: str) -> Iterator[str]:
-    yield from _env_problems(container.env, f"{at}.env")
-    yield from _nameless(container.volume_mounts, f"{at}.volumeMounts", "name", "mountPath")
+    yield from env_problems(container.env, f"{at}.env")
+    yield from missing_texts(container.volume_mounts, f"{at}.volumeMounts", "name", "mountPath")
     yield from _reserved(container.env, f"{at}.env")
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, resize_of
 from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob
@@ -21,6 +22,7 @@ from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.pods import in_words, shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import next_restart_counts
+from tfjob_controller.trainer.status.checkpoints import named, restored_words, size_text
 
 # Events are read for this many waiting replicas; the others usually have the same cause.
 MAX_REPLICAS_WITH_EVENTS = 3
@@ -74,6 +76,7 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[JobCondition]
     events: list[EventRow]
     kind: str = TFJOBS.kind
+    checkpoint: str = ""
 
     def _repr_html_(self) -> str:
         return to_html(self)
@@ -89,6 +92,7 @@ def summary(description: Description) -> dict[str, str]:
         "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
         "Workers": description.workers,
         "Progress": _bar(description.progress_percentage) + description.progress,
+        "Checkpoint": description.checkpoint,
         "Metrics": ", ".join(f"{name} {_figure(value)}" for name, value in description.metrics.items()),
     }
 
@@ -138,7 +142,19 @@ def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) ->
         conditions=list(job.status.conditions),
         events=_events(meta, views, events_of),
         kind=TFJOBS.kind if isinstance(job, TFJob) else TRAINJOBS.kind,
+        checkpoint=_checkpoint(status.checkpoint),
     )
+
+
+def _checkpoint(checkpoint: CheckpointStatus | None) -> str:
+    """Returns the last saved checkpoint, why saving fails, and what was restored; empty if nothing is known."""
+    if checkpoint is None:
+        return ""
+    saved = f"{named(checkpoint)}, {size_text(checkpoint.size)}, saved {checkpoint.time}" if checkpoint.name else ""
+    failure = checkpoint.failure
+    failed = f"{failure.name or 'a checkpoint'} is not saved: {failure.reason}" if failure is not None else ""
+    restored = f"training {restored_words(checkpoint.restored)}" if checkpoint.restored is not None else ""
+    return "; ".join(each for each in (saved, failed, restored) if each)
 
 
 def _workers(job: AnyJob) -> str:

@@ -16,12 +16,14 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 from tfjob_controller.trainer.naming import replica_id_of
 from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.trainer.status.checkpoints import named, restored_words, size_text
 
 CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
 # Events that repeat what the status of the pod says, with the same time.
@@ -80,8 +82,21 @@ def _of_job(case: Diagnostics) -> Iterator[TimelineEntry]:
     yield from _conditions(source, manifest)
     status = manifest.get("status", {})
     yield TimelineEntry(status.get("startTime") or "", source, OBJECT, "started, or resumed")
+    yield from _of_checkpoints(source, status.get("checkpoint"))
     why = status.get("reason") or status.get("state")
     yield TimelineEntry(status.get("completionTime") or "", source, OBJECT, f"ended: {why}")
+
+
+def _of_checkpoints(source: str, recorded: Object | None) -> Iterator[TimelineEntry]:
+    checkpoint = msgspec.convert(recorded or {}, CheckpointStatus)
+    size = size_text(checkpoint.size)
+    yield TimelineEntry(checkpoint.time or "", source, OBJECT, f"saved {named(checkpoint)}, {size}")
+    restored, failure = checkpoint.restored, checkpoint.failure
+    if restored is not None:
+        yield TimelineEntry(restored.time or "", source, OBJECT, f"training {restored_words(restored)}")
+    if failure is not None:
+        text = f"{failure.name or 'a checkpoint'} is not saved: {failure.reason}"
+        yield TimelineEntry(failure.time, source, OBJECT, shortened(text), is_warning=True)
 
 
 def _of_gang(gang: Object) -> Iterator[TimelineEntry]:

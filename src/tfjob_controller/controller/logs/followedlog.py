@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import random
 import selectors
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Literal, Protocol
 
 import structlog
 
 from tfjob_controller.api.common.core import PODS, Pod
+from tfjob_controller.controller.logs.checkpointparser import MAX_KEPT_LINES, CheckpointLogParser
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricParser
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.http.responsestream import Connector, ResponseStream
@@ -61,9 +63,25 @@ _FIRST_REST_SECONDS = 0.5
 _CAP_SECONDS = 30.0
 
 
+# What a log is read for: each job has at most one log for each.
+Purpose = Literal["metrics", "checkpoints"]
+LogKey = tuple[str, Purpose]
+
+
+class LogParser(Protocol):
+    """Parses one log piece by piece. Keys are the names of metrics, or one for each line that is kept."""
+
+    @property
+    def last_logged_at(self) -> datetime | None: ...
+
+    def feed(self, data: bytes) -> Mapping[str, LoggedMetric]: ...
+
+    def end(self) -> Mapping[str, LoggedMetric]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """The log to read for a job. `run` is the container's restart count."""
+    """The log to read for a job, of a container or an init container. `run` is the container's restart count."""
 
     job_key: str
     job_uid: str
@@ -73,22 +91,39 @@ class LogTarget:
     names: tuple[str, ...]
     run: int
     has_ended: bool
+    purpose: Purpose = "metrics"
+
+    @property
+    def key(self) -> LogKey:
+        return self.job_uid, self.purpose
 
     def is_same_log(self, other: LogTarget) -> bool:
         mine, others = (self.pod_uid, self.container, self.names), (other.pod_uid, other.container, other.names)
-        return mine == others
+        return mine == others and self.purpose == other.purpose
+
+    def new_parser(self) -> LogParser:
+        return MetricParser(self.names) if self.purpose == "metrics" else CheckpointLogParser()
 
 
-def target_of(job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> LogTarget | None:
+def target_of(
+    job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...], purpose: Purpose = "metrics"
+) -> LogTarget | None:
     """The log of `container` in `pod`; None before the container has started."""
-    found = next((each for each in pod.status.container_statuses if each.name == container), None)
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    found = next((each for each in statuses if each.name == container), None)
     has_ended = is_finished(pod) or (found is not None and found.state.terminated is not None)
     has_run = found is not None and (found.state.running or found.last_state.terminated) is not None
     if not has_ended and not has_run:
         return None
     meta, run = pod.metadata, found.restart_count if found is not None else 0
     path = PODS.path(meta.namespace, meta.name, "log")
-    return LogTarget(job_key, job_uid, path, meta.uid, container, names, run, has_ended)
+    return LogTarget(job_key, job_uid, path, meta.uid, container, names, run, has_ended, purpose)
+
+
+def drop_oldest(kept: MutableMapping[str, Any]) -> None:
+    """Drops the entries that were added first, so that the memory for a log is bounded."""
+    while len(kept) > MAX_KEPT_LINES:
+        del kept[next(iter(kept))]
 
 
 @dataclass(slots=True)
@@ -122,7 +157,7 @@ class FollowedLog:
         self._problem = ""
         self._stream: ResponseStream | None = None
         self._is_following = False
-        self._scanner = MetricParser(target.names)
+        self._scanner = target.new_parser()
         self._since: datetime | None = None
         self._latest: dict[str, datetime] = {}
         self._tail_lines = TAIL_LINES
@@ -183,7 +218,7 @@ class FollowedLog:
         self._counters.opened += 1
         self._active_at = self._clock.monotonic()
         self._tail_lines, self._behind = TAIL_LINES, 0
-        self._scanner = MetricParser(self.target.names)
+        self._scanner = self.target.new_parser()
 
     def open_failed(self, error: ApiError) -> None:
         """Counts a failed connection, so that no sync waits forever for the end of a log."""
@@ -263,6 +298,7 @@ class FollowedLog:
                     continue
                 self._latest[name] = pair.logged_at
             news[name] = pair
+        drop_oldest(self._latest)
         return news
 
     def _rest(self, seconds: float) -> None:

@@ -1,11 +1,14 @@
-"""Follows the log of one pod of each TrainJob that reports metrics, and keeps the last value of each metric.
+"""Follows logs of jobs: the one with the metrics of the program, and the one of the container that saves checkpoints.
+
+Of the first the last value of each metric is kept, of the second the last lines.
 
 Theory of operation. One thread reads all logs (followedlog.py), each over its own connection
 (kube/http/responsestream.py). It sleeps in a selector until data arrives, lets data accumulate for a second, and then
 reads all logs. So it wakes once a second whether one line arrives or ten thousand, and its cost follows the bytes. A
 log with more data than one round reads does not delay others.
 
-Syncs name the log to read (`follow`) and take the values from `metrics_of`. The thread queues a job with new values by
+Syncs name the log to read (`follow`, `follow_checkpoints`) and take the values from `metrics_of`, or the lines from
+`checkpoint_lines_of`. The thread queues a job with new values by
 `enqueue`: at most once in `NOTIFY_SECONDS`, and at once when the log of an ended container was read to its end.
 
 The thread never waits for a node, only for connections to the API server; if one fails, no log is opened for a while.
@@ -13,7 +16,7 @@ At most `MAX_FOLLOWED` logs are followed, each of which takes one socket here an
 polled. Namespaces take turns in both.
 
 A restarted controller has no state and reads the last lines again, which carry their timestamps.
-Threads: `follow`, `forget`, `metrics_of`, `has_read_all` and `statistics` any; all else belongs to the thread.
+Threads: `follow…`, `forget…`, `…_of`, `has_read_…` and `statistics` any; all else belongs to the thread.
 """
 
 from __future__ import annotations
@@ -24,17 +27,27 @@ import selectors
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from tfjob_controller.api.common.core import Pod
-from tfjob_controller.controller.logs.followedlog import FollowedLog, LogCounters, LogTarget, target_of
+from tfjob_controller.controller.logs.checkpointparser import checkpoint_lines
+from tfjob_controller.controller.logs.followedlog import (
+    FollowedLog,
+    LogCounters,
+    LogKey,
+    LogTarget,
+    Purpose,
+    drop_oldest,
+    target_of,
+)
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricValue
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.meta import namespace_of
+from tfjob_controller.trainer.state.observed import CheckpointLine
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.fairness import in_turns
@@ -76,7 +89,7 @@ class FollowerStatistics:
 
 @dataclass(slots=True)
 class _Job:
-    """What the thread knows of one job. Times are monotonic."""
+    """What the thread knows of one log of a job. Times are monotonic."""
 
     log: FollowedLog
     notified_at: float = float("-inf")
@@ -92,14 +105,14 @@ class LogFollower:
         self._enqueue = enqueue
         self._clock = clock
         self._lock = threading.Lock()
-        self._wanted: dict[str, LogTarget] = {}
-        # Jobs whose target changed since the thread last looked.
-        self._changed: set[str] = set()
-        self._metrics: dict[str, Mapping[str, MetricValue]] = {}
+        self._wanted: dict[LogKey, LogTarget] = {}
+        # Logs whose target changed since the thread last looked.
+        self._changed: set[LogKey] = set()
+        self._values: dict[LogKey, Mapping[str, MetricValue]] = {}
         # The targets whose logs were read to their end.
-        self._read_all: dict[str, LogTarget] = {}
-        # The thread's own: jobs whose log is not complete.
-        self._jobs: dict[str, _Job] = {}
+        self._read_all: dict[LogKey, LogTarget] = {}
+        # The thread's own: logs that are not complete.
+        self._jobs: dict[LogKey, _Job] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
@@ -133,43 +146,59 @@ class LogFollower:
         Every sync calls this; it costs nothing if nothing has changed. A pod that has not started changes nothing, so
         the values of the pod before it stay.
         """
-        target = target_of(job_key, job_uid, pod, container, names)
-        if target is None or self._wanted.get(job_uid) == target:
+        self._follow(target_of(job_key, job_uid, pod, container, names))
+
+    def follow_checkpoints(self, job_key: str, job_uid: str, pod: Pod, container: str) -> None:
+        """Reads what this container, which saves checkpoints, says from now on; as `follow`."""
+        self._follow(target_of(job_key, job_uid, pod, container, (), "checkpoints"))
+
+    def _follow(self, target: LogTarget | None) -> None:
+        if target is None or self._wanted.get(target.key) == target:
             return
         with self._lock:
-            self._wanted[job_uid] = target
-            self._changed.add(job_uid)
+            self._wanted[target.key] = target
+            self._changed.add(target.key)
         self._wake()
 
     def forget(self, job_uid: str) -> None:
         """Stops following the job and drops its values."""
         with self._lock:
-            known = self._wanted.pop(job_uid, None)
-            self._metrics.pop(job_uid, None)
-            self._read_all.pop(job_uid, None)
-            if known is None:
-                return
-            self._changed.add(job_uid)
+            for key in _keys_of(job_uid):
+                if self._wanted.pop(key, None) is not None:
+                    self._changed.add(key)
+                self._values.pop(key, None)
+                self._read_all.pop(key, None)
         self._wake()
 
     def forget_key(self, job_key: str) -> None:
         """The same for a job whose UID is not known any more."""
         with self._lock:
-            uids = [uid for uid, target in self._wanted.items() if target.job_key == job_key]
+            uids = {target.job_uid for target in self._wanted.values() if target.job_key == job_key}
         for uid in uids:
             self.forget(uid)
 
     def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]:
         """The last value of each metric by name, as far as this process has read it."""
-        return self._metrics.get(job_uid, {})
+        return self._values.get((job_uid, "metrics"), {})
+
+    def checkpoint_lines_of(self, job_uid: str) -> Sequence[CheckpointLine]:
+        """The last lines of the container that saves checkpoints, as far as this process has read them."""
+        return checkpoint_lines(self._values.get((job_uid, "checkpoints"), {}).values())
 
     def has_read_all(self, job_uid: str) -> bool:
         """Reports whether the log of the ended container was read to its end, or is not tried any more.
 
         This takes a moment after the `follow` with the ended pod, and some seconds if the node does not respond.
         """
-        wanted = self._wanted.get(job_uid)
-        return wanted is None or self._read_all.get(job_uid) == wanted
+        return self._has_read(job_uid, "metrics")
+
+    def has_read_checkpoints(self, job_uid: str) -> bool:
+        """Reports the same of the log of the container that saves checkpoints."""
+        return self._has_read(job_uid, "checkpoints")
+
+    def _has_read(self, job_uid: str, purpose: Purpose) -> bool:
+        wanted = self._wanted.get((job_uid, purpose))
+        return wanted is None or self._read_all.get(wanted.key) == wanted
 
     def statistics(self) -> FollowerStatistics:
         jobs, counted = list(self._jobs.values()), self._counters
@@ -246,33 +275,39 @@ class LogFollower:
     def _take_over(self) -> None:
         """Applies the targets that syncs have set since the last round."""
         with self._lock:
-            changed = {uid: self._wanted.get(uid) for uid in self._changed}
+            changed = {key: self._wanted.get(key) for key in self._changed}
             self._changed.clear()
-        for uid, target in changed.items():
-            job = self._jobs.get(uid)
+        for key, target in changed.items():
+            job = self._jobs.get(key)
             if job is not None and target is not None and job.log.target.is_same_log(target):
                 job.log.retarget(target)
                 continue
             if job is not None:
-                self._jobs.pop(uid).log.close()
+                self._jobs.pop(key).log.close()
             if target is not None:
-                self._jobs[uid] = self._job_of(target, job.values if job else self.metrics_of(uid))
+                values = job.values if job is not None else self._values.get(key, {})
+                self._jobs[key] = self._job_of(target, values, has_news=job is not None and job.has_news)
 
-    def _job_of(self, target: LogTarget, before: Mapping[str, MetricValue]) -> _Job:
-        """Keeps the known values of the metrics that are still requested."""
+    def _job_of(self, target: LogTarget, before: Mapping[str, MetricValue], *, has_news: bool) -> _Job:
+        """Keeps the known values of the metrics that are still requested, and lines of an earlier pod."""
         log_ = FollowedLog(target, self._connector, self._selector, self._clock, self._rng, self._counters)
-        return _Job(log_, values={name: each for name, each in before.items() if name in target.names})
+        keeps_all = target.purpose == "checkpoints"
+        values = {name: each for name, each in before.items() if keeps_all or name in target.names}
+        return _Job(log_, has_news=has_news, values=values)
 
     def _readable(self) -> list[_Job]:
-        ready = {key.data.target.job_uid for key, _ in self._selector.select(0) if key.data is not None}
-        return [job for uid, job in self._jobs.items() if uid in ready or job.log.has_more]
+        ready = {each.data.target.key for each, _ in self._selector.select(0) if each.data is not None}
+        return [job for key, job in self._jobs.items() if key in ready or job.log.has_more]
 
     def _take(self, job: _Job, found: Mapping[str, LoggedMetric]) -> None:
         now = format_time(self._clock.now())
         for name, pair in found.items():
             before = job.values.get(name)
-            job.values[name] = MetricValue(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
-            job.has_news |= before is None or before.value != pair.value
+            new = MetricValue(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
+            job.values[name] = new
+            is_repeated_line = job.log.target.purpose == "checkpoints" and new != before
+            job.has_news |= before is None or before.value != pair.value or is_repeated_line
+        drop_oldest(job.values)
 
     def _open(self) -> None:
         now = self._clock.monotonic()
@@ -297,25 +332,29 @@ class LogFollower:
 
     def _notify(self) -> None:
         now = self._clock.monotonic()
-        for uid, job in list(self._jobs.items()):
+        for key, job in list(self._jobs.items()):
             if not job.log.is_done and not (job.has_news and now >= job.notified_at + NOTIFY_SECONDS):
                 continue
             if job.log.is_done:
-                del self._jobs[uid]
+                del self._jobs[key]
             job.has_news, job.notified_at = False, now
-            if self._publish(uid, job):
+            if self._publish(key, job):
                 self._notifications += 1
                 self._enqueue(job.log.target.job_key)
 
-    def _publish(self, uid: str, job: _Job) -> bool:
+    def _publish(self, key: LogKey, job: _Job) -> bool:
         """Makes the values visible to syncs; False if the job was forgotten meanwhile."""
         with self._lock:
-            if uid not in self._wanted:
+            if key not in self._wanted:
                 return False
-            self._metrics[uid] = dict(job.values)
+            self._values[key] = dict(job.values)
             if job.log.is_done:
-                self._read_all[uid] = job.log.target
+                self._read_all[key] = job.log.target
             return True
+
+
+def _keys_of(job_uid: str) -> tuple[LogKey, LogKey]:
+    return (job_uid, "metrics"), (job_uid, "checkpoints")
 
 
 def _namespace_of(followed: FollowedLog) -> str:

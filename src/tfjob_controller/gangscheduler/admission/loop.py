@@ -41,7 +41,6 @@ from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
 from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
 from tfjob_controller.gangscheduler.permit.permit import Permit
-from tfjob_controller.gangscheduler.state.informers import BY_GANG
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.gangscheduler.status.lifecycle import GangState, pods_by_member, state_of
@@ -75,7 +74,6 @@ class AdmissionLoop:
         self,
         state: SharedState,
         gangs: Store[Gang],
-        pods: Store[ScheduledPod],
         quotas_of: QuotaLookup,
         writer: StatusWriter,
         permit: Permit,
@@ -87,7 +85,6 @@ class AdmissionLoop:
     ) -> None:
         self._state = state
         self._gangs = gangs
-        self._pods = pods
         self._writer = writer
         self._permit = permit
         self._clock = clock
@@ -244,7 +241,7 @@ class AdmissionLoop:
         if gang is None:
             return ()
         self._uids[key] = gang.metadata.uid
-        all_pods = self._pods.by_index(BY_GANG, key)
+        all_pods = self._state.gang_pods.of(key)
         pods = pods_by_member(gang, all_pods)
         if self._state.is_attempt_rejected(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
             return (self._requeue(key, gang, pods, now),)

@@ -37,6 +37,7 @@ from tfjob_controller.scheduling.decisions import (
     backoff_seconds,
     queue_order,
 )
+from tfjob_controller.scheduling.fairshare import NamespaceShares
 from tfjob_controller.scheduling.quota import NamespaceQuotas
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
@@ -60,7 +61,7 @@ class AdmissionQueue:
     ) -> None:
         # The last pass's; replaced as a whole, so that any thread may read it.
         self.decisions: Sequence[Decision] = ()
-        self._decider = AdmissionDecider(view, policy, quotas)
+        self._decider = AdmissionDecider(view, policy, quotas, NamespaceShares(view) if policy.is_fair else None)
         self._clock = clock
         self._wake = wake
         self._gangs: dict[str, Gang] = {}
@@ -92,7 +93,7 @@ class AdmissionQueue:
     def ordered(self) -> Sequence[QueuedGang]:
         """Returns the waiting gangs in queue order, without those that wait for quota: no gang shrinks for them."""
         over_quota = {each.gang_key for each in self.decisions if isinstance(each, Pending) and each.is_over_quota}
-        return queue_order(gang for key, gang in self._gangs.items() if key not in over_quota)
+        return self._decider.ordered(gang for key, gang in self._gangs.items() if key not in over_quota)
 
     def decide(self, now: datetime, nominated: NominatedNodes | None = None) -> list[StatusUpdate]:
         """Decide on all waiting gangs in order. Gangs that fit are reserved in the view and leave the queue.

@@ -125,19 +125,24 @@ class PodHandler:
     def on_update(self, old: ScheduledPod, new: ScheduledPod) -> None:
         if _is_ending(new) and not _is_ending(old):
             self._remove_from_permit(new)
-        self._set(new)
+        self._set(new, old)
 
     def on_delete(self, obj: ScheduledPod, final: bool) -> None:
         self._remove_from_permit(obj)
         with self._state.lock:
             self._state.view.remove_pod(key_of(obj))
+            self._state.gang_pods.remove(obj)
         self._enqueue(obj)
 
-    def _set(self, pod: ScheduledPod) -> None:
+    def _set(self, pod: ScheduledPod, old: ScheduledPod | None = None) -> None:
         view = self._state.view
         with self._state.lock:
             before = view.version
             view.set_pod(pod)
+            # Labels may have changed.
+            if old is not None:
+                self._state.gang_pods.remove(old)
+            self._state.gang_pods.set(pod)
             is_changed = before != view.version
             is_overcommitted = is_changed and any(left < 0 for left in view.free(pod.spec.node_name).values())
         if is_overcommitted:

@@ -8,15 +8,15 @@ on this module, and none depends on the loop: a gang's path leads from here to t
 `RejectedNodes` records which nodes kube-scheduler's own filters rejected for which members, so that these members are
 placed elsewhere. A rejection expires: ports become free, and volumes become available.
 
-Locks: `lock` guards the view. It is held while a pass computes, never during I/O, and kube-scheduler's filter calls do
-not wait for it. The marks have a lock of their own, which is held briefly. Threads: any, but only the loop calls `take`
-and `wait`.
+Locks: `lock` guards the view and the gangs' pods. It is held while a pass computes, never during I/O, and
+kube-scheduler's filter calls do not wait for it. The marks have a lock of their own, which is held briefly. Threads:
+any, but only the loop calls `take` and `wait`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -178,11 +178,41 @@ class PlacedNodes:
         return nodes
 
 
+class GangPods:
+    """The pods of each gang, exactly as the view counts them. Guarded by the view's lock.
+
+    The informer's store may be ahead of its handlers, which keep the view current. If the loop took a gang's pods from
+    the store, it would miss the capacity of pods that are gone there and that the view still counts, and would request
+    it from other gangs.
+    """
+
+    def __init__(self) -> None:
+        self._by_gang: dict[str, dict[str, ScheduledPod]] = {}
+
+    def set(self, pod: ScheduledPod) -> None:
+        """Adds or updates a pod."""
+        if gang := gang_key_of(pod.metadata):
+            self._by_gang.setdefault(gang, {})[key_of(pod)] = pod
+
+    def remove(self, pod: ScheduledPod) -> None:
+        """Removes a pod from the gang that its labels name."""
+        gang = gang_key_of(pod.metadata)
+        pods = self._by_gang.get(gang, {})
+        pods.pop(key_of(pod), None)
+        if gang and not pods:
+            self._by_gang.pop(gang, None)
+
+    def of(self, gang_key: str) -> Sequence[ScheduledPod]:
+        """Returns the pods of a gang, finished ones and those of all attempts included."""
+        return tuple(self._by_gang.get(gang_key, {}).values())
+
+
 class SharedState:
     """The view, what is known beyond Gangs and pods, and the marks for the loop."""
 
     def __init__(self, gangs: Store[Gang], clock: Clock) -> None:
         self.view = ClusterView()
+        self.gang_pods = GangPods()
         self.lock = threading.Lock()
         self.observed_requests = ObservedRequests(clock)
         self.rejected_nodes = RejectedNodes(clock)

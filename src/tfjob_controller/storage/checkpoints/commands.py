@@ -128,6 +128,7 @@ def _save_until(stop: threading.Event, options: SaveOptions, log: SidecarLog) ->
             log_level=options.log_level,
             candidates=candidates,
             leftovers=leftovers,
+            leftover_seconds=options.leftover_seconds,
         )
 
     clock = RealClock()

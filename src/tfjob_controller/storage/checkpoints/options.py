@@ -87,6 +87,9 @@ class SaveOptions:
     settle_seconds: int = option(
         COUNT, "10", "Seconds without any change after which a checkpoint is complete, unless it has a .done marker."
     )
+    leftover_seconds: int = option(
+        COUNT, "3600", "Age in seconds at which files of uploads that were killed are removed; longer than an upload."
+    )
     max_bandwidth: int = option(_BANDWIDTH, "", "Limit of an upload in bytes per second, such as 50Mi.")
     node: int | None = _node()
     per_node: bool = _per_node()

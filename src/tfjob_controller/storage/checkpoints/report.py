@@ -60,6 +60,7 @@ class UploadRequest:
     log_level: str
     candidates: list[Wanted]
     leftovers: list[str]
+    leftover_seconds: int = 3600
 
 
 def encode(value: UploadReport | UploadRequest) -> str:

@@ -34,6 +34,7 @@ from tfjob_controller.storage.checkpoints.manifest import (
     CheckpointManifest,
     read_manifest,
 )
+from tfjob_controller.storage.checkpoints.resumelink import RESUME_LINK, STAGING, set_resume_link
 from tfjob_controller.storage.checkpoints.store import CheckpointStore, read_small
 from tfjob_controller.storage.confined import ConfinedSource
 from tfjob_controller.storage.errors import StorageError
@@ -44,8 +45,6 @@ from tfjob_controller.storage.uris import Redactor, StorageUri
 from tfjob_controller.storage.workerpool import process_all
 from tfjob_controller.util.clock import Clock
 
-RESUME_LINK = ".resume-from"
-_STAGING = ".tfjob-restore-"
 # A storage with more broken checkpoints than this is not searched any further.
 _MOST_TRIED = 20
 
@@ -188,8 +187,8 @@ class Restorer:
 
     def _staging(self, upload_id: str) -> Path:
         """The folder of partial files; those of other checkpoints are removed."""
-        staging = Path(self.path, _STAGING + upload_id)
-        for other in Path(self.path).glob(f"{_STAGING}*"):
+        staging = Path(self.path, STAGING + upload_id)
+        for other in Path(self.path).glob(f"{STAGING}*"):
             if other != staging or other.is_symlink() or not other.is_dir():
                 _remove(other)
         return staging
@@ -198,9 +197,11 @@ class Restorer:
         link = Path(self.path, RESUME_LINK)
         if link.is_dir() and not link.is_symlink():
             _remove(link)
-        temporary = Path(self.path, f"{_STAGING}{secrets.token_hex(8)}")
-        temporary.symlink_to(name)
-        temporary.replace(link)
+        root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            set_resume_link(root, name)
+        finally:
+            os.close(root)
 
     def _remove_link(self) -> None:
         link = Path(self.path, RESUME_LINK)
@@ -236,7 +237,7 @@ def _is_there(path: Path, manifest: CheckpointManifest) -> bool:
 def _move(source: Path, final: Path) -> None:
     """Renames to the final name; what has this name is replaced."""
     if final.is_dir() and not final.is_symlink():
-        aside = final.with_name(f"{_STAGING}{secrets.token_hex(8)}")
+        aside = final.with_name(f"{STAGING}{secrets.token_hex(8)}")
         final.rename(aside)
         os.replace(source, final)
         _remove(aside)

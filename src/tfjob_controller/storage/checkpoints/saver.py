@@ -2,9 +2,14 @@
 
 Theory of operation. A step looks at the folder, takes the reports of a running upload, and starts an upload of what is
 complete and has not been dealt with. What has been dealt with is remembered by its fingerprint, so a checkpoint that
-changes is a candidate again. An upload that fails is repeated after a delay that grows; the watching goes on.
+changes is a candidate again. An upload that fails is repeated after a delay that grows; the watching goes on. If
+candidates have only changed or were removed by the program, a checkpoint that was not among them need not wait:
+programs that keep few checkpoints may remove each one before its upload begins on a busy machine.
 
 A checkpoint is never uploaded after a newer one of the same folder, since the last upload is what a restore takes.
+
+The link from which the program resumes follows what is in the storage, so that a container that the kubelet restarts
+goes on from there too. If the program has removed that checkpoint, the link names the newest complete one instead.
 
 After SIGTERM the training program has ended: a checkpoint that stays as it is for a second is complete. Uploads go on
 until all is saved or the grace period is over.
@@ -12,6 +17,7 @@ until all is saved or the grace period is over.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from dataclasses import dataclass, field
@@ -19,8 +25,9 @@ from typing import Protocol
 
 from tfjob_controller.storage.checkpoints.layout import UPLOAD_ID
 from tfjob_controller.storage.checkpoints.report import UploadReport, Wanted
+from tfjob_controller.storage.checkpoints.resumelink import set_resume_link
 from tfjob_controller.storage.checkpoints.sidecarlog import SidecarLog
-from tfjob_controller.storage.checkpoints.watcher import CheckpointWatcher, CompleteCheckpoint, FolderError
+from tfjob_controller.storage.checkpoints.watcher import CheckpointWatcher, CompleteCheckpoint, FolderError, open_root
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 
@@ -58,12 +65,16 @@ class Saver:
     _from_start: dict[str, str] | None = None
     _newest: tuple[float, int, int, str] | None = None
     """The order of the newest candidate that is in the storage."""
+    _linked: str = ""
+    """The name from which the program resumes; empty before there is one in the storage."""
     _sent: dict[str, CompleteCheckpoint] = field(default_factory=dict)
     """The candidates of the running upload."""
     _is_running: bool = False
     _leftovers: list[str] = field(default_factory=list)
     _retry_at: float = 0.0
     _has_failed: bool = False
+    _has_dropped: bool = False
+    """Whether a candidate of the last upload has changed or was gone."""
     _is_hopeless: bool = False
     _said: dict[str, str] = field(default_factory=dict)
     """The reasons that were said last, by name, until something succeeds."""
@@ -87,9 +98,19 @@ class Saver:
     def step(self) -> None:
         """One look."""
         self._take_reports()
-        pending = self._pending(self._look())
-        if pending and not self._is_running and self.clock.monotonic() >= self._retry_at:
+        complete = self._look()
+        self._replace_lost_link(complete)
+        pending = self._pending(complete)
+        if pending and not self._is_running and self._is_due(pending):
             self._start(pending)
+
+    def _is_due(self, pending: list[CompleteCheckpoint]) -> bool:
+        if self.clock.monotonic() >= self._retry_at:
+            return True
+        if self._has_failed:
+            return False
+        sent = {each.name: each.scan.key for each in self._sent.values()}
+        return any(sent.get(each.name) != each.scan.key for each in pending)
 
     def finish(self) -> None:
         """The last look: saves what stays as it is, until the grace period is over."""
@@ -150,7 +171,7 @@ class Saver:
             Wanted(each.name, each.scan.fingerprint, from_start.get(each.name) == each.scan.key) for each in pending
         ]
         leftovers, self._leftovers = self._leftovers, []
-        self._has_failed = self._is_hopeless = False
+        self._has_failed = self._has_dropped = self._is_hopeless = False
         self.uploads.start(wanted, leftovers)
         self._is_running = True
 
@@ -162,7 +183,7 @@ class Saver:
             self._take(report)
         if has_ended:
             self._is_running = False
-            if self._has_failed:
+            if self._has_failed or self._has_dropped:
                 at_least = _CAP_SECONDS if self._is_hopeless else 0.0
                 self._retry_at = self.clock.monotonic() + self._backoff.next_seconds(at_least)
 
@@ -175,7 +196,7 @@ class Saver:
         elif outcome == "uncleaned":
             self.log.warning("old files in the storage could not be removed", reason=report.reason)
         elif outcome == "dropped":
-            self._has_failed = True
+            self._has_dropped = True
             self.log.info("not saved: it has changed or is gone", name=report.name)
         elif candidate is not None:
             self._settle(report, candidate)
@@ -188,13 +209,34 @@ class Saver:
         if report.outcome == "superseded":
             self.log.info("not saved: a newer checkpoint is", name=candidate.name)
             return
-        self._newest = candidate.order if self._newest is None else max(self._newest, candidate.order)
+        if self._newest is None or candidate.order > self._newest:
+            self._newest = candidate.order
+            self._link(candidate.name)
         self._said.clear()
         if report.outcome == "saved":
             self.log.saved(report)
             self.log.info("checkpoint saved", name=report.name, bytes=report.byte_count, seconds=report.seconds)
         else:
             self.log.info("nothing to save: the storage has it", name=candidate.name)
+
+    def _replace_lost_link(self, complete: list[CompleteCheckpoint]) -> None:
+        usable = [each.name for each in complete if not each.scan.problem]
+        if self._linked and usable and self._linked not in {each.name for each in self.watcher.all()}:
+            self._link(usable[-1])
+
+    def _link(self, name: str) -> None:
+        """Lets the program resume from this checkpoint. A folder that cannot be written to does not stop the saving."""
+        self._linked = name
+        try:
+            root = open_root(self.watcher.path)
+            if root is None:
+                return
+            try:
+                set_resume_link(root, name)
+            finally:
+                os.close(root)
+        except (FolderError, OSError) as problem:
+            self.log.warning("a restarted container will not resume from it", name=name, reason=str(problem))
 
     def _fail(self, report: UploadReport) -> None:
         self._has_failed = True

@@ -10,8 +10,8 @@ newer one. Candidates that the folder held when the sidecar started may have bee
 one that the storage has ends the search, and what is older than it is not uploaded.
 
 Removal begins with the manifest. Files without a manifest may belong to an upload that is under way, so they are
-removed only if the newest of that upload is an hour older than the newest file in the storage, both by the clock of the
-storage.
+removed only if the newest of that upload is older than the newest file in the storage by `leftover_age`, both by the
+clock of the storage.
 """
 
 from __future__ import annotations
@@ -60,8 +60,6 @@ from tfjob_controller.storage.workerpool import process_all
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import format_time
 
-_ORPHAN_AGE = timedelta(hours=1)
-
 _log = structlog.get_logger(__name__)
 
 
@@ -89,6 +87,8 @@ class Uploader:
     clock: Clock
     redact: Redactor
     report: Callable[[UploadReport], None]
+    leftover_age: timedelta = timedelta(hours=1)
+    """The age at which files without a manifest are removed."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self, candidates: list[Wanted], leftovers: Iterable[str] = ()) -> None:
@@ -343,7 +343,7 @@ class Uploader:
         kept = {name.upload_id for name in complete[: self.keep]}
         gone = {name.upload_id for name in complete[self.keep :]} | leftovers
         times = [file.modified for file in (*data, *manifest_files) if file.modified is not None]
-        before = max(times) - _ORPHAN_AGE if times else None
+        before = max(times) - self.leftover_age if times else None
         parts = [file for file in manifest_files if ManifestName.read(file.name) is None]
         doomed = [file.name for file in parts if file.name.endswith(".part") and _is_before([file], before)]
         for upload_id, files in _by_upload(data).items():

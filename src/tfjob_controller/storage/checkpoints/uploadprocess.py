@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, NoReturn
 
 from tfjob_controller.storage.checkpoints.report import (
@@ -131,6 +132,7 @@ def _uploader_of(request: UploadRequest, redact: Any) -> Any:
         clock=clock,
         redact=redact,
         report=_report,
+        leftover_age=timedelta(seconds=request.leftover_seconds),
     )
 
 

@@ -74,7 +74,7 @@ def build_job(
     attempt = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_attempt(plan, replica) else {}
     labels = _labels(plan, replica) | attempt | (assignment.labels if assignment is not None else {})
     together = replica.role.restarts_together
-    restart_policy = NEVER if together else restart_policy_of(replica.role.template)
+    restart_policy = NEVER if together else restart_policy_of(replica.template)
     in_place = replica.fails_itself and restart_policy == ON_FAILURE
     pod_policy = NEVER if in_place else restart_policy
     spec: Body = {
@@ -202,7 +202,7 @@ def _head(plan: Plan, resource: Resource, name: str, labels: Mapping[str, str]) 
 
 
 def _template(plan: Plan, replica: Replica, labels: Mapping[str, str], restart_policy: str, *, in_place: bool) -> Body:
-    template = replica.role.template
+    template = replica.template
     metadata = template.get("metadata") or {}
     spec = {**template["spec"], "restartPolicy": restart_policy}
     spec["containers"] = [_container(plan, replica, container, in_place) for container in spec["containers"]]

@@ -47,7 +47,8 @@ class Role:
 
     `serves` is True for roles that run until they are stopped: a replica that exits with success is started again.
     `template` is the user's PodTemplateSpec completed with everything that is the same for all replicas. It is shared
-    and never changed. `container` is the one whose exit code counts. A role with port 0 has no Service.
+    and never changed; a chief of this role has `chief_template` instead, if there is one. `container` is the one whose
+    exit code counts. A role with port 0 has no Service.
     """
 
     name: str
@@ -74,6 +75,8 @@ class Role:
     job_annotations: Mapping[str, str] = field(default_factory=dict)
     # With at least so many replicas the others go on, and their number may change. 0: all are needed.
     min_replicas: int = 0
+    # The chief's template, if it differs from that of the other replicas.
+    chief_template: Mapping[str, Any] | None = None
 
     @property
     def is_elastic(self) -> bool:
@@ -101,6 +104,12 @@ class Replica:
     def job_name(self) -> str:
         """The name of the child Job that runs the replica."""
         return self.role.job_name or self.name
+
+    @property
+    def template(self) -> Mapping[str, Any]:
+        """The template of its pods, complete but for what differs between replicas."""
+        chief_template = self.role.chief_template if self.is_chief else None
+        return self.role.template if chief_template is None else chief_template
 
     @property
     def serves(self) -> bool:

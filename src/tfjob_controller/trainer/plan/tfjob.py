@@ -1,12 +1,20 @@
-"""Compiles a TFJob into a plan."""
+"""Compiles a TFJob into a plan.
+
+The chief saves checkpoints, and all replicas that train restore them. Parameter servers do neither: the chief reads a
+checkpoint and assigns its values to the variables that they hold. A replica that restores but does not save has an
+outdated checkpoint once the chief has saved another one. So unless its template says otherwise, a restart recreates its
+pod, which restores again, instead of its container.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.common.podtemplates import apply_accelerators
+from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.defaults import (
     bounds_of,
@@ -60,6 +68,13 @@ from tfjob_controller.trainer.plan.model import (
     StepCounting,
     environment_of,
 )
+from tfjob_controller.trainer.podtemplate.checkpoint import (
+    RESTORER,
+    SAVER,
+    with_checkpoint_variables,
+    with_checkpoints,
+)
+from tfjob_controller.trainer.podtemplate.merge import spec_of, with_spec
 from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
 
 
@@ -109,7 +124,7 @@ def build_plan(
             autoscaling=gangs.autoscaling,
             workers_field="spec.workerReplicas" if spec.worker_replicas is not None else "replicas of WORKER",
         ),
-        mounts=_default_server_mounts(spec),
+        mounts=_mounts(spec),
         progress=StepCounting(pattern=pattern_of(spec), total=total_steps_of(spec)),
     )
 
@@ -122,7 +137,10 @@ def _gang(job: TFJob, policy: GangPolicy, roles: Sequence[Role]) -> GangTerms | 
         gang_name(job.metadata.name, spec.runtime_id),
         policy,
         spec.gang,
-        tuple(member_of(role.name, role.replicas, _pod_spec(role.template, spec)) for role in roles),
+        # The chief has the containers of its peers, and possibly more.
+        tuple(
+            member_of(role.name, role.replicas, _pod_spec(role.chief_template or role.template, spec)) for role in roles
+        ),
         scaled_role=WORKER_ROLE,
         min_workers=min_workers_of(spec),
         max_workers=_max_gang_workers(spec, policy),
@@ -171,20 +189,45 @@ def _role(spec: TFJobSpec, entry: ReplicaSpec, config: ControllerConfig) -> Role
     if _uses_default_server(entry):
         image = spec.tf_image or config.tf_image
         template = default_server_template(template, image, config_map_name(spec.runtime_id))
+    chief_template = None
+    if spec.checkpoint is not None:
+        image = config.initializer_image
+        if entry.tf_replica_type == chief_of(spec).replica_name:
+            chief_template = _complete(_saving_template(template, spec.checkpoint, image), config)
+        if entry.tf_replica_type != PS:
+            template = _restoring_template(template, spec.checkpoint, image)
     return Role(
         name=entry.tf_replica_type.lower(),
         replica_type=entry.tf_replica_type,
         replicas=replicas_of(spec, entry.tf_replica_type),
         port=port_of(entry),
-        template=apply_accelerators(template, config.accelerators, CONTAINER_NAME),
+        template=_complete(template, config),
         serves=entry.tf_replica_type == PS,
+        chief_template=chief_template,
     )
 
 
-def _default_server_mounts(spec: TFJobSpec) -> PodMounts:
+def _complete(template: Mapping[str, Any], config: ControllerConfig) -> Mapping[str, Any]:
+    return apply_accelerators(template, config.accelerators, CONTAINER_NAME)
+
+
+def _saving_template(template: Mapping[str, Any], checkpoint: Checkpoint, image: str) -> dict[str, Any]:
+    informed = with_checkpoint_variables(template, CONTAINER_NAME, checkpoint)
+    return with_checkpoints(informed, CONTAINER_NAME, checkpoint, image)
+
+
+def _restoring_template(template: Mapping[str, Any], checkpoint: Checkpoint, image: str) -> dict[str, Any]:
+    informed = with_checkpoint_variables(template, CONTAINER_NAME, checkpoint)
+    restoring = with_checkpoints(informed, CONTAINER_NAME, checkpoint, image, saves=False)
+    return with_spec(restoring, restartPolicy=spec_of(template).get("restartPolicy") or NEVER)
+
+
+def _mounts(spec: TFJobSpec) -> PodMounts:
+    data_containers = frozenset((RESTORER, SAVER)) if spec.checkpoint is not None else frozenset()
     if not any(map(_uses_default_server, spec.replica_specs)):
-        return PodMounts()
-    return PodMounts(config_map=config_map_name(spec.runtime_id), files={SCRIPT_NAME: SCRIPT})
+        return PodMounts(data_containers=data_containers)
+    files = {SCRIPT_NAME: SCRIPT}
+    return PodMounts(config_map=config_map_name(spec.runtime_id), files=files, data_containers=data_containers)
 
 
 def _uses_default_server(entry: ReplicaSpec) -> bool:
@@ -195,19 +238,19 @@ def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Itera
     chief = chief_of(job.spec)
     any_decides = failure_policy_of(job.spec) == FAIL_ON_ANY
     for role in roles:
-        can_fail_itself = restart_rules or restart_policy_of(role.template) == NEVER
         for index in range(_most_of(job.spec, role)):
             is_chief = role.replica_type == chief.replica_name and index == chief.replica_index
             decides = is_chief or any_decides
-            yield Replica(
+            replica = Replica(
                 role,
                 index,
                 id=replica_id(role.name, index),
                 name=child_name(job.metadata.name, role.name, job.spec.runtime_id, index),
                 is_chief=is_chief,
                 decides=decides,
-                fails_itself=decides and can_fail_itself,
             )
+            can_fail_itself = restart_rules or restart_policy_of(replica.template) == NEVER
+            yield dataclasses.replace(replica, fails_itself=decides and can_fail_itself)
 
 
 def _most_of(spec: TFJobSpec, role: Role) -> int:

@@ -6,6 +6,8 @@ volume with the program, and have the credentials of the storage, which the prog
 
 Variables of a running container cannot depend on what an init container finds, and the template of a Job is fixed. So
 `TRAINJOB_RESUME_FROM` is always the same path: a link to the restored checkpoint, which is absent at the first start.
+The sidecar moves the link to what it has saved, because init containers do not run again when the kubelet restarts the
+program's container alone.
 
 Source: KEP-753 (sidecar containers). Pure: arguments are never changed.
 """
@@ -32,6 +34,7 @@ from tfjob_controller.trainer.podtemplate.storage import (
     claim_of,
     claim_volume,
     is_claim,
+    security_context_beside,
     storage_container,
 )
 
@@ -60,11 +63,13 @@ def with_checkpoint_variables(template: Part, container: str, checkpoint: Checkp
     )
 
 
-def with_checkpoints(template: Part, container: str, checkpoint: Checkpoint, image: str) -> dict[str, Any]:
+def with_checkpoints(
+    template: Part, container: str, checkpoint: Checkpoint, image: str, *, saves: bool = True
+) -> dict[str, Any]:
     """Adds the two containers and the volume that they share with the training container.
 
     If the job itself mounts a volume at the path, that one is shared. Init containers of these names in the template
-    give fields such as resources.
+    give fields such as resources. `saves` is False for pods that only restore.
     """
     training = container_of(spec_of(template), container) or {}
     shared = [each for each in training.get("volumeMounts") or () if each.get("mountPath") == checkpoint.path]
@@ -72,20 +77,32 @@ def with_checkpoints(template: Part, container: str, checkpoint: Checkpoint, ima
     shared = shared or [{"name": VOLUME, "mountPath": checkpoint.path}]
     changed = with_container(template, container, lambda each: with_mounts(each, shared))
     spec = spec_of(changed)
-    grace = int(spec.get("terminationGracePeriodSeconds") or GRACE_SECONDS)
     mounts = [*shared, *_store_mounts(checkpoint, training)]
     if is_claim(checkpoint.storage_uri):
         claim, _ = claim_of(checkpoint.storage_uri)
         volumes.append({"name": claim_volume(claim), "persistentVolumeClaim": {"claimName": claim}})
     given = {each.get("name", ""): each for each in spec.get("initContainers") or ()}
-    restorer = _container(given.pop(RESTORER, {}), RESTORER, checkpoint, image, ("restore",), mounts)
-    ends = f"--grace-seconds={max(1, grace - _RESERVE_SECONDS)}"
-    saver = _container(given.pop(SAVER, {}), SAVER, checkpoint, image, ("save", *_saving(checkpoint), ends), mounts)
-    return with_spec(
+    security = {"securityContext": security_context_beside(training, spec)}
+    restorer = _container(security | given.pop(RESTORER, {}), RESTORER, checkpoint, image, ("restore",), mounts)
+    saver = security | given.pop(SAVER, {})
+    complete = with_spec(
         changed,
-        terminationGracePeriodSeconds=grace,
         volumes=override_items(spec.get("volumes"), volumes),
-        initContainers=[restorer, *given.values(), {**saver, "restartPolicy": "Always"}],
+        initContainers=[restorer, *given.values()],
+    )
+    return _with_saver(complete, saver, checkpoint, image, mounts) if saves else complete
+
+
+def _with_saver(template: Part, base: Part, checkpoint: Checkpoint, image: str, mounts: list[Part]) -> dict[str, Any]:
+    """Adds the sidecar after the other init containers, and the time that it needs when the pod is deleted."""
+    spec = spec_of(template)
+    grace = int(spec.get("terminationGracePeriodSeconds") or GRACE_SECONDS)
+    ends = f"--grace-seconds={max(1, grace - _RESERVE_SECONDS)}"
+    saver = _container(base, SAVER, checkpoint, image, ("save", *_saving(checkpoint), ends), mounts)
+    return with_spec(
+        template,
+        terminationGracePeriodSeconds=grace,
+        initContainers=[*(spec.get("initContainers") or ()), {**saver, "restartPolicy": "Always"}],
     )
 
 

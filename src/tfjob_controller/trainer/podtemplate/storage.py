@@ -28,6 +28,22 @@ _SECURITY = {
 }
 
 
+def security_context_beside(training: Part, pod: Part) -> dict[str, Any]:
+    """The security context of a container that reads what the training container writes: it runs as the same user.
+
+    Programs write files that only their user may read, as safetensors does. If neither the container nor the pod's
+    spec says who that is, the user is the image's, which is root in most images for training. Root without any
+    capability may read its own files and those that everyone may read, no others.
+    """
+    own = training.get("securityContext") or {}
+    said = {**(pod.get("securityContext") or {}), **own}
+    user = {name: own[name] for name in ("runAsUser", "runAsGroup") if own.get(name) is not None}
+    if said.get("runAsUser") is None and not said.get("runAsNonRoot"):
+        user = {**user, "runAsUser": 0}
+    is_root = user.get("runAsUser", said.get("runAsUser")) == 0
+    return {**_SECURITY, **user, "runAsNonRoot": not is_root}
+
+
 @dataclass(frozen=True, slots=True)
 class StorageContainer:
     """An initializer or exporter, as a pod or an init container. `role` is also its name."""

@@ -187,9 +187,7 @@ def _failed_replica(
     # The Job controller deletes pods that it has not seen failing yet. The one that is named should keep its log, even
     # if it is one that failed a moment later.
     kept = (
-        state
-        for state in (*attributed, *failed)
-        if state.pod is None or state.pod.metadata.deletion_timestamp is None
+        state for state in (*attributed, *failed) if state.pod is None or state.pod.metadata.deletion_timestamp is None
     )
     return Completion(False, reasons.REPLICA_FAILED, shortened(failure_message(next(kept, attributed[0]))))
 

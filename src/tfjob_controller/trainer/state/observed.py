@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,42 @@ class Reading:
     replica: str = ""
     text: str = ""
     is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """A checkpoint that is complete in the storage. `time` is in whole seconds in UTC."""
+
+    name: str
+    step: int | None
+    time: str
+    size: int
+    uri: str
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """A larger one belongs to a newer checkpoint."""
+        return self.time, -1 if self.step is None else self.step
+
+
+@dataclass(frozen=True, slots=True)
+class UnsavedCheckpoint:
+    """A checkpoint that is not saved, and since when (whole seconds in UTC). It has no name if none can be listed."""
+
+    name: str
+    reason: str
+    time: str
+
+
+CheckpointLine: TypeAlias = SavedCheckpoint | UnsavedCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedStep:
+    """A training step that the program has reported, and when (whole seconds in UTC)."""
+
+    step: int
+    time: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +85,10 @@ class ObservedState:
     claims: frozenset[str] = frozenset()
     # Reports whether the chief's container has ended and the end of its log has not been read yet.
     is_unread: bool = False
+    # What the containers that save the job's checkpoints have logged last, as far as it was read.
+    checkpoint_lines: Sequence[CheckpointLine] = ()
+    # The last training steps that are known, of this or of an earlier pod.
+    reported_steps: Sequence[ReportedStep] = ()
     # Pods without a controller, by the name of the child Job that they had. They are not counted as children.
     orphans: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     # The name of the Indexed Job that runs a replica, by the replica's name. `jobs` has this Job once for each replica.
@@ -74,6 +114,12 @@ class ObservedState:
 
     def with_unread(self) -> ObservedState:
         return replace(self, is_unread=True)
+
+    def with_checkpoint_lines(self, lines: Sequence[CheckpointLine]) -> ObservedState:
+        return replace(self, checkpoint_lines=lines)
+
+    def with_reported_steps(self, steps: Sequence[ReportedStep]) -> ObservedState:
+        return replace(self, reported_steps=steps)
 
     def only(self, names: Container[str]) -> ObservedState:
         """Returns the state with only the Jobs, Services and pods of these names."""

@@ -14,7 +14,9 @@ from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_METRICS, METRIC_NAME, Metric
 
 # Metrics that show the progress of training, in the order of display.
-_PROGRESS = ("epoch", "step")
+STEP = "step"
+_PROGRESS = ("epoch", STEP)
+_MAX_STEP = 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
@@ -43,6 +45,15 @@ def reported_metrics(report: TrainerStatus) -> dict[str, Metric]:
         if value and len(each.name) <= MAX_METRIC_NAME and matches(METRIC_NAME, each.name):
             found[each.name] = Metric(each.name, value, report.last_updated_time)
     return found
+
+
+def step_of(value: str) -> int | None:
+    """The training step that the value of a metric says; None if it is no number of steps."""
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return int(number) if 0 <= number <= _MAX_STEP else None
 
 
 def _number(text: str) -> str:

@@ -52,6 +52,7 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
         scaling=_node_scaling(status.scaling) if status.scaling is not None else None,
         current_nodes=status.worker_replicas,
         selector=status.worker_selector,
+        checkpoint=status.checkpoint,
         nodes=next((f"{each.ready + each.succeeded}/{each.replicas}" for each in jobs if each.name == NODE), ""),
     )
 
@@ -75,6 +76,7 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
         scaling=_scaling_status(status.scaling) if status.scaling is not None else None,
         worker_replicas=status.current_nodes,
         worker_selector=status.selector,
+        checkpoint=status.checkpoint,
     )
 
 

@@ -22,6 +22,12 @@ from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
 from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.checkpoints import (
+    restored_in,
+    saving_replica,
+    saving_states,
+    seconds_until_saved,
+)
 from tfjob_controller.trainer.state.completion import (
     next_attribution_seconds,
     refusal,
@@ -38,8 +44,9 @@ from tfjob_controller.trainer.state.observed import (
     TrainingJob,
     is_finished,
 )
-from tfjob_controller.trainer.state.replica_state import seconds_until_change
+from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change
 from tfjob_controller.trainer.state.restarts import is_of_attempt, seconds_until_pod_lost, seconds_until_restart
+from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
 from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
 from tfjob_controller.trainer.status.summary import (
     PENDING,
@@ -47,6 +54,7 @@ from tfjob_controller.trainer.status.summary import (
     StatusEvent,
     active_status,
     ended_status,
+    join_ids,
     last_phase,
     phase_event,
     reverted_event,
@@ -159,8 +167,20 @@ def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
     old = job_state.status
     next_conditions = Conditions(old.conditions, format_time(job_state.now), job_state.job.metadata.generation)
     set_reverted(next_conditions, reverted)
-    status = replace(old, conditions=next_conditions.all())
-    return StatusResult(old) if status == old else StatusResult(status, tuple(reverted_event(old, status)))
+    status = _with_checkpoint(job_state, replace(old, conditions=next_conditions.all()))
+    events = (*reverted_event(old, status), *checkpoint_events(old, status))
+    return StatusResult(old) if status == old else StatusResult(status, events)
+
+
+def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
+    saver = saving_replica(job_state.plan)
+    if saver is None:
+        return status
+    observed, pods = job_state.observed, [each.pod for each in job_state.replica_states if each.replica is saver]
+    restored = restored_in(pods[0]) if pods and pods[0] is not None else None
+    found = with_restored(status.checkpoint, restored, observed.reported_steps)
+    found = next_checkpoint(found, observed.checkpoint_lines, job_state.now)
+    return status if found is status.checkpoint else replace(status, checkpoint=found)
 
 
 def _conditions_when_observed(job: TrainingJob, now: datetime) -> Conditions:
@@ -176,9 +196,12 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     set_reverted(next_conditions, reverted)
     if wait is not None and not plan.policy.is_suspended_by_user:
         next_conditions.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
-    figures = with_counts(job_state)
+    figures = _with_checkpoint(job_state, with_counts(job_state))
     completion = job_state.completion or refusal(obstacles)
     if completion is not None:
+        saving = saving_states(job_state.replica_states, job_state.now) if completion.succeeded else ()
+        if saving:
+            return _still_saving(job_state, figures, saving)
         if job_state.observed.is_unread or is_unread(plan, job_state.observed):
             return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
         nothing_to_clean = is_cleaned_up(plan, job_state.observed, job_state.replica_states)
@@ -195,6 +218,26 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     return _result_of(job_state, status, resizing, suspends=wait is not None and wait.suspends)
 
 
+def _still_saving(job_state: JobState, figures: TrainingStatus, saving: Sequence[ReplicaState]) -> StatusResult:
+    """Returns the status of a job that has succeeded and waits for its last checkpoint.
+
+    The successes are recorded at once, so that the job succeeds even if their nodes are lost now.
+    """
+    old, now = job_state.status, job_state.now
+    status = replace(
+        figures, reason=f"The last checkpoint is being saved: {join_ids([each.replica.id for each in saving])}"
+    )
+    wake_after_seconds = min(seconds_until_saved(each, now) for each in saving)
+    if status == old:
+        return StatusResult(old, wake_after_seconds=wake_after_seconds)
+    return StatusResult(
+        status,
+        tuple(checkpoint_events(old, status)),
+        wake_after_seconds,
+        is_urgent=status.succeeded_indexes != old.succeeded_indexes,
+    )
+
+
 def _result_of(
     job_state: JobState, status: TrainingStatus, resizing: ScalingDecision, *, suspends: bool = False
 ) -> StatusResult:
@@ -205,7 +248,7 @@ def _result_of(
         return StatusResult(
             old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
         )
-    events = (*status_events(job_state, status), *resizing.events)
+    events = (*status_events(job_state, status), *checkpoint_events(old, status), *resizing.events)
     if is_finished(status):
         return _result_of_end(job_state.job, status, events, job_state.now)
     would_lose_success = _would_lose_success(job_state)

@@ -11,10 +11,11 @@ from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import decoded_train
+from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
 from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.api.trainjob.types import Metric
+from tfjob_controller.api.trainjob.types import Metric, TrainJob
 from tfjob_controller.client.diagnostics.description import (
     MAX_EVENTS,
     MAX_REPLICAS_WITH_EVENTS,
@@ -189,3 +190,20 @@ def test_workers_that_are_left_after_others_have_gone_are_shown_under_their_own_
     cluster.delete_job(cluster.name("worker-1"))
     cluster.change(worker_replicas=3)
     assert [row.replica for row in described(cluster).replicas] == ["worker-0", "worker-2", "worker-3"]
+
+
+def test_the_last_checkpoint_is_shown_with_what_fails_and_what_was_restored() -> None:
+    job = decoded_train(trainjob())
+    assert described_checkpoint(job, None) == ""
+    saved = CheckpointStatus("checkpoint-500", 500, "2026-01-01T00:00:00Z", 2**20, "s3://b/c")
+    assert described_checkpoint(job, saved) == "checkpoint-500 (step 500), 1.0 MiB, saved 2026-01-01T00:00:00Z"
+    restored = RestoredCheckpoint("best", None, "2026-01-01T00:01:00Z", repeated_steps=3)
+    failure = CheckpointFailure("checkpoint-600", "no rights", "2026-01-01T00:02:00Z")
+    assert described_checkpoint(job, CheckpointStatus(restored=restored, failure=failure)) == (
+        "checkpoint-600 is not saved: no rights; training goes on from best; 3 steps are done again"
+    )
+
+
+def described_checkpoint(job: TrainJob, checkpoint: CheckpointStatus | None) -> str:
+    seen = replace(job, status=replace(job.status, checkpoint=checkpoint))
+    return summary(describe(seen, (), no_events))["Checkpoint"]

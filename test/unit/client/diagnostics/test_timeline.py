@@ -11,6 +11,7 @@ from tfjob_controller.client.diagnostics.timeline import (
     LOG,
     OBJECT,
     TimelineEntry,
+    _of_checkpoints,
     fold_entries,
     sort_entries,
 )
@@ -115,3 +116,21 @@ def test_lines_of_several_reconciles_stay_apart_where_their_ids_are_shown() -> N
     made = [TimelineEntry(at(1), "tfjob/train", EVENT, "Created [c]", reconcile_id=each) for each in ("a", "b")]
     assert [each.reconcile_id for each in fold_entries(made)] == ["a"]
     assert [each.reconcile_id for each in fold_entries(made, keep_reconciles_apart=True)] == ["a", "b"]
+
+
+def test_what_a_job_has_saved_and_restored_is_in_its_timeline() -> None:
+    checkpoint = {
+        "name": "checkpoint-30",
+        "step": 30,
+        "time": at(5),
+        "size": 2048,
+        "failure": {"name": "checkpoint-40", "reason": "no rights", "time": at(9)},
+        "restored": {"name": "checkpoint-20", "step": 20, "time": at(1), "repeatedSteps": 7},
+    }
+    entries = sort_entries(_of_checkpoints("trainjob/train", checkpoint))
+    assert [(each.time, each.text, each.is_warning) for each in entries] == [
+        (at(1), "training goes on from checkpoint-20 (step 20); 7 steps are done again", False),
+        (at(5), "saved checkpoint-30 (step 30), 2.0 KiB", False),
+        (at(9), "checkpoint-40 is not saved: no rights", True),
+    ]
+    assert sort_entries(_of_checkpoints("trainjob/train", None)) == []

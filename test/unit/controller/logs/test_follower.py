@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from helpers.fakeclock import FakeClock
 from helpers.logserver import Asked, LogServer
@@ -25,6 +27,7 @@ from tfjob_controller.api.common.core import (
     Waiting,
 )
 from tfjob_controller.controller.logs import followedlog, follower
+from tfjob_controller.controller.logs.checkpointparser import MAX_KEPT_LINES
 from tfjob_controller.controller.logs.followedlog import (
     BEHIND_ROUNDS,
     GRACE_SECONDS,
@@ -37,6 +40,7 @@ from tfjob_controller.controller.logs.followedlog import (
 from tfjob_controller.controller.logs.follower import NOTIFY_SECONDS, PERIOD_SECONDS, LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.kube.http.responsestream import Connector
+from tfjob_controller.trainer.state.observed import SavedCheckpoint
 from tfjob_controller.util.clock import RealClock
 
 RUNS = ContainerState(running=Running())
@@ -280,7 +284,7 @@ def test_one_that_does_not_end_with_its_container_is_asked_for_again(bench: Benc
     bench.follow(pod())
     asked = bench.asked()
     asked.begin()
-    bench.until(lambda: bench.follower._jobs["u-job"].log._may_be_silent)
+    bench.until(lambda: bench.follower._jobs["u-job", "metrics"].log._may_be_silent)
     bench.follow(pod(state=ENDED))
     bench.follower.run_round()
     last = bench.asked(GRACE_SECONDS)
@@ -365,7 +369,7 @@ def test_silence_is_nothing_bad_but_is_not_believed_for_ever(bench: Bench) -> No
     bench.follow(pod())
     asked = bench.asked()
     asked.begin()
-    bench.until(lambda: bench.follower._jobs["u-job"].log._may_be_silent)
+    bench.until(lambda: bench.follower._jobs["u-job", "metrics"].log._may_be_silent)
     bench.clock.advance(QUIET_SECONDS - A_WHILE)
     bench.follower.run_round()
     assert bench.follower.statistics().opened == 1
@@ -538,3 +542,80 @@ def test_the_thread_does_not_wake_while_nobody_logs(tmp_path: Path) -> None:
         eventually(lambda: follower.statistics().rounds >= 2)
         assert follower._due_at() - clock.monotonic() > 60.0
         assert follower.stop(60.0)
+
+
+# The log of the container that saves checkpoints
+
+
+def said(second: int, step: int) -> bytes:
+    time = f"2026-01-01T00:00:{second:02d}Z"
+    told = {"name": f"c-{step}", "step": step, "time": time, "bytes": 1, "uri": "s3://b", "uploadId": f"{step:032x}"}
+    return line(second, json.dumps({"checkpoint": {**told, "seconds": 1.0}}))
+
+
+def saving_pod(state: ContainerState = RUNS, name: str = "p") -> Pod:
+    made = pod(name)
+    saver = ContainerStatus("checkpoint-save", state=state)
+    return replace(made, status=replace(made.status, init_container_statuses=(saver,)))
+
+
+def follow_both(bench: Bench, followed: Pod) -> tuple[Asked, Asked]:
+    """The requests of the two logs."""
+    bench.follow(followed)
+    bench.follower.follow_checkpoints("ns/job", "u-job", followed, "checkpoint-save")
+    bench.follower.run_round()
+    both = {each.query["container"]: each for each in (bench.server.asked(), bench.server.asked())}
+    return both["trainer"], both["checkpoint-save"]
+
+
+def steps(bench: Bench) -> list[int | None]:
+    lines = bench.follower.checkpoint_lines_of("u-job")
+    return [each.step for each in lines if isinstance(each, SavedCheckpoint)]
+
+
+def test_the_log_of_an_init_container_is_followed_beside_that_of_the_program(bench: Bench) -> None:
+    program, saver = follow_both(bench, saving_pod())
+    program.begin().say(line(1, "loss=3"))
+    saver.begin().say(line(1, "loss=9"), said(2, 10), said(3, 20))
+    bench.until(lambda: bool(bench.metrics()) and bool(steps(bench)))
+    assert bench.metrics() == {"loss": at("3", 1)}
+    assert steps(bench) == [10, 20]
+    assert bench.follower.statistics().open == 2
+
+
+def test_the_two_logs_of_a_job_end_one_by_one(bench: Bench) -> None:
+    _, saver = follow_both(bench, saving_pod())
+    assert not bench.follower.has_read_checkpoints("u-job")
+    saver.begin().end()
+    bench.until(lambda: bench.follower.statistics().open == 1)
+    bench.follower.follow_checkpoints("ns/job", "u-job", saving_pod(ENDED), "checkpoint-save")
+    bench.follower.run_round()
+    asked = bench.server.asked()
+    assert asked.query["container"] == "checkpoint-save"
+    asked.begin().say(said(4, 30))
+    asked.end()
+    bench.until(lambda: bench.follower.has_read_checkpoints("u-job"), 0.1)
+    assert steps(bench) == [30]
+    assert not bench.follower.has_read_all("u-job")
+
+
+def test_what_an_earlier_pod_has_saved_stays_known(bench: Bench) -> None:
+    _, saver = follow_both(bench, saving_pod())
+    saver.begin().say(said(2, 10))
+    bench.until(lambda: bool(steps(bench)))
+    _, later = follow_both(bench, saving_pod(name="q"))
+    later.begin().say(said(3, 20))
+    bench.until(lambda: len(steps(bench)) == 2)
+    assert steps(bench) == [10, 20]
+    bench.follower.forget("u-job")
+    assert steps(bench) == []
+
+
+def test_of_lines_without_end_only_the_last_take_memory(bench: Bench) -> None:
+    _, saver = follow_both(bench, saving_pod())
+    saver.begin().say(*(said(2, step) for step in range(MAX_KEPT_LINES + 50)))
+    bench.until(lambda: (steps(bench) or [0])[-1] == MAX_KEPT_LINES + 49)
+    saver.say(*(said(3, step) for step in range(1000, 1010)))
+    bench.until(lambda: steps(bench)[-1] == 1009)
+    assert len(steps(bench)) == MAX_KEPT_LINES
+    assert len(bench.follower._jobs["u-job", "checkpoints"].log._latest) == MAX_KEPT_LINES

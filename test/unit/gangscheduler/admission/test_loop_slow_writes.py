@@ -17,7 +17,7 @@ from tfjob_controller.api.common.cluster import decode_node
 from tfjob_controller.api.gang import ADMITTED, GANGS, Gang, decode_gang
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.permit.permit import Permit
-from tfjob_controller.gangscheduler.state.informers import BY_GANG, NodeHandler, by_gang
+from tfjob_controller.gangscheduler.state.informers import NodeHandler
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status.writer import StatusWriter
 from tfjob_controller.kube.cache.store import Store
@@ -65,7 +65,6 @@ class Stage:
         self.loop = AdmissionLoop(
             self.state,
             self.gangs,
-            Store({BY_GANG: by_gang}),
             lambda namespace: (),
             self.writer,
             permit,

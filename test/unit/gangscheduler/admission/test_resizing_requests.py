@@ -114,6 +114,21 @@ def test_a_gang_is_requested_to_shrink_once_another_has_waited_and_not_before(wo
     assert ("big", "ShrinkRequested", "worker: 8 -> 5, capacity for team/next, waiting 30 s") in world.events.told
 
 
+def test_nobody_shrinks_further_while_the_view_still_counts_pods_that_are_gone(asked: GangWorld) -> None:
+    """On a busy machine the handler of pods, which keeps the view current, is behind the store."""
+    asked.change_gang("big", {"spec": {"minMembers": {"worker": 1}}})
+    asked.is_pod_handler_slow = True
+    set_count(asked, target(asked) or 0)
+    remove(asked, unwanted(asked))
+    asked.run()
+    later(asked, 1)
+    assert (target(asked), status(asked).members, phases(asked)["next"]) == (None, "5/5", "Waiting")
+    asked.is_pod_handler_slow = False
+    asked.deliver_pods()
+    later(asked, 1)
+    assert (target(asked), phases(asked)["next"]) == (None, "Admitted")
+
+
 def test_the_loop_wakes_for_it_by_itself(world: GangWorld) -> None:
     world.add_gang("next", worker=3)
     world.run()

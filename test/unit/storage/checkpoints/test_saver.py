@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from helpers.checkpoints import SidecarScene, write
 from helpers.poll import eventually
+from tfjob_controller.storage.checkpoints.report import UploadReport, Wanted
+from tfjob_controller.storage.checkpoints.resumelink import RESUME_LINK
+from tfjob_controller.storage.checkpoints.saver import Uploads
 
 
 @pytest.fixture
@@ -28,6 +32,46 @@ def finish(scene: SidecarScene, seconds: float = 60) -> None:
         return not ending.is_alive()
 
     eventually(moved)
+
+
+@dataclass(slots=True)
+class RemovingUploads:
+    """Removes the first candidates before their upload begins."""
+
+    uploads: Uploads
+    folder: Path
+    removals: int
+
+    def start(self, candidates: list[Wanted], leftovers: list[str]) -> None:
+        if self.removals > 0:
+            shutil.rmtree(self.folder)
+            self.folder.mkdir()
+        self.removals -= 1
+        self.uploads.start(candidates, leftovers)
+
+    def poll(self) -> tuple[list[UploadReport], bool]:
+        return self.uploads.poll()
+
+    def kill(self) -> None:
+        self.uploads.kill()
+
+
+@dataclass(slots=True)
+class DroppingUploads:
+    """Uploads that find each candidate changed."""
+
+    starts: int = 0
+    candidates: list[Wanted] = field(default_factory=list)
+
+    def start(self, candidates: list[Wanted], leftovers: list[str]) -> None:
+        self.starts += 1
+        self.candidates = candidates
+
+    def poll(self) -> tuple[list[UploadReport], bool]:
+        return [UploadReport("dropped", each.name, each.fingerprint) for each in self.candidates], True
+
+    def kill(self) -> None:
+        """There is nothing to end."""
 
 
 def test_a_checkpoint_is_uploaded_once(scene: SidecarScene) -> None:
@@ -77,6 +121,28 @@ def test_a_checkpoint_that_the_program_removes_is_forgotten(scene: SidecarScene)
     assert scene.told == []
 
 
+def test_a_new_checkpoint_does_not_wait_because_earlier_ones_were_removed_before_their_upload(
+    scene: SidecarScene,
+) -> None:
+    scene.after(1)
+    scene.saver.uploads = RemovingUploads(scene.saver.uploads, scene.folder, removals=8)
+    for number in range(1, 10):
+        write(scene.folder, {f"c-{number}/x": b"1", f"c-{number}/.done": b""})
+        scene.after(1)
+    scene.after(1)
+    assert len(scene.uploads.starts) == 9
+    assert scene.saved == ["c-9"]
+
+
+def test_a_checkpoint_that_is_always_dropped_is_not_tried_at_each_look(scene: SidecarScene) -> None:
+    scene.after(1)
+    dropping = DroppingUploads()
+    scene.saver.uploads = dropping
+    write(scene.folder, {"c-1/x": b"1", "c-1/.done": b""})
+    scene.after(120)
+    assert 2 <= dropping.starts <= 30
+
+
 def test_a_storage_that_is_away_is_said_once_and_tried_again(scene: SidecarScene) -> None:
     """A file where the storage's folder should be, until it is removed."""
     (scene.path / "store").write_bytes(b"")
@@ -122,6 +188,52 @@ def test_after_the_grace_period_it_says_what_is_not_saved(scene: SidecarScene) -
     ((name, reason),) = scene.failed
     assert name == "c-1"
     assert "the grace period of 25 s is over" in reason
+
+
+def resumes_from(scene: SidecarScene) -> str:
+    """The name of the checkpoint from which a restarted container would go on; empty if there is none."""
+    link = scene.folder / RESUME_LINK
+    return link.readlink().name if link.exists() else ""
+
+
+def test_a_restarted_container_goes_on_from_the_newest_checkpoint_that_is_saved(scene: SidecarScene) -> None:
+    for number in (1, 2):
+        write(scene.folder, {f"c-{number}/x": b"1"})
+        assert resumes_from(scene) == ("c-1" if number > 1 else "")
+        scene.after(20)
+        assert resumes_from(scene) == f"c-{number}"
+    assert [each.name for each in scene.folder.iterdir() if each.name.startswith(".")] == [RESUME_LINK]
+
+
+def test_what_the_storage_has_when_the_sidecar_starts_counts_as_saved(scene: SidecarScene) -> None:
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(20)
+    (scene.folder / RESUME_LINK).unlink()
+    scene.start()
+    scene.after(20)
+    assert resumes_from(scene) == "c-1"
+
+
+def test_if_the_program_has_removed_it_the_newest_complete_one_takes_its_place(scene: SidecarScene) -> None:
+    write(scene.folder, {"c-1/x": b"1"})
+    scene.after(20)
+    scene.uploads.is_slow = True
+    write(scene.folder, {"c-2/x": b"1"})
+    shutil.rmtree(scene.folder / "c-1")
+    scene.after(5)
+    assert resumes_from(scene) == ""
+    scene.after(10)
+    assert (scene.saved, resumes_from(scene)) == (["c-1"], "c-2")
+
+
+def test_a_folder_in_the_place_of_the_link_does_not_stop_the_saving(scene: SidecarScene) -> None:
+    write(scene.folder, {f"{RESUME_LINK}/x": b"", "c-1/x": b"1"})
+    scene.after(20)
+    write(scene.folder, {"c-2/x": b"1"})
+    scene.after(20)
+    assert scene.saved == ["c-1", "c-2"]
+    assert "will not resume from it" in scene.error.getvalue()
+    assert [each.name for each in scene.folder.iterdir() if each.name.startswith(".")] == [RESUME_LINK]
 
 
 def test_texts_are_bounded(scene: SidecarScene) -> None:

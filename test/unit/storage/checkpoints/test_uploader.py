@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -198,6 +200,16 @@ def test_files_without_a_manifest_are_removed_when_they_are_an_hour_old(
     (report,) = save(store, work, "c")
     left = {file.name.split("/")[2] for file in store.listing("data/")}
     assert left == {young, report.upload_id}
+
+
+def test_the_age_at_which_they_are_removed_can_be_set(store: LocalStore, work: Path, tmp_path: Path) -> None:
+    old, young = "a" * 32, "b" * 32
+    write(tmp_path / "store/data", {f"c/{old}/x": b"", f"c/{young}/x": b""})
+    minutes_ago = time.time() - 120
+    os.utime(tmp_path / "store/data" / f"c/{old}/x", (minutes_ago, minutes_ago))
+    changed = dataclasses.replace(uploader(store, work, []), leftover_age=timedelta(minutes=1))
+    changed.run([])
+    assert [file.name.split("/")[2] for file in store.listing("data/")] == [young]
 
 
 def test_what_an_own_upload_has_left_is_removed_at_once(store: LocalStore, work: Path, tmp_path: Path) -> None:

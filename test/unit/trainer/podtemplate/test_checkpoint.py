@@ -68,9 +68,34 @@ def test_only_these_two_have_the_credentials() -> None:
         container = init_container(spec, name)
         assert container["envFrom"] == [{"secretRef": secret}]
         assert container["env"] == [region, {"name": "STORAGE_URI", "value": "s3://bucket/job"}]
-        assert container["securityContext"]["runAsNonRoot"] is True
     training = container_of(spec, "node") or {}
     assert not {"env", "envFrom"} & training.keys()
+
+
+@pytest.mark.parametrize(
+    ("pod", "own", "user", "is_root"),
+    [
+        pytest.param(None, None, 0, True, id="the image's, root in most"),
+        pytest.param({"runAsUser": 1000}, None, None, False, id="the pod's, which holds for all its containers"),
+        pytest.param({"runAsUser": 0}, None, None, True, id="root, since the pod says so"),
+        pytest.param({"runAsUser": 0}, {"runAsUser": 1000, "runAsGroup": 5}, 1000, False, id="the container's own"),
+        pytest.param({"runAsNonRoot": True}, None, None, False, id="any but root"),
+        pytest.param({"runAsNonRoot": True}, {"runAsNonRoot": False}, 0, True, id="root, since the container may"),
+    ],
+)
+def test_both_run_as_the_user_of_the_program_without_any_capability(
+    pod: Object | None, own: Object | None, user: int | None, is_root: bool
+) -> None:
+    """Its files may be readable for it alone."""
+    before = template(securityContext=pod)
+    before["spec"]["containers"][0]["securityContext"] = own
+    spec = made(before)
+    for name in ("checkpoint-restore", "checkpoint-save"):
+        context = init_container(spec, name)["securityContext"]
+        assert (context.get("runAsUser"), context["runAsNonRoot"]) == (user, not is_root)
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["allowPrivilegeEscalation"] is False
+        assert context.get("runAsGroup") == (own or {}).get("runAsGroup")
 
 
 def test_the_program_and_both_share_an_empty_volume() -> None:
@@ -137,6 +162,14 @@ def test_the_template_may_give_both_resources() -> None:
     spec = made(template(initContainers=given))
     assert init_container(spec, "checkpoint-save")["resources"] == {"limits": {"memory": "1Gi"}}
     assert [each["name"] for each in spec["initContainers"]] == ["checkpoint-restore", "other", "checkpoint-save"]
+
+
+def test_a_pod_that_only_restores_has_neither_the_container_that_saves_nor_a_longer_end() -> None:
+    given = [{"name": "checkpoint-save", "resources": {"limits": {"memory": "1Gi"}}}]
+    changed = with_checkpoints(template(initContainers=given), "node", checkpoint(), IMAGE, saves=False)["spec"]
+    assert [each["name"] for each in changed["initContainers"]] == ["checkpoint-restore"]
+    assert "terminationGracePeriodSeconds" not in changed
+    assert mounts_of(changed["containers"][0]) == mounts_of(init_container(changed, "checkpoint-restore"))
 
 
 def test_the_program_is_told_where_its_checkpoints_are_unless_the_job_says_it() -> None:

@@ -1,0 +1,46 @@
+"""The rules of `api.common.storagevalidation` in CEL, and the schema of variables, for all kinds of jobs."""
+
+from __future__ import annotations
+
+from generate.podtemplate import ENV_SOURCE_FIELDS, ENV_VAR_FIELDS, open_object
+from generate.rules import Rule, quoted, rule_of
+from generate.schema import Schema, keyed
+from tfjob_controller.api.common import storagevalidation as says
+from tfjob_controller.api.common.schema import MAX_NAME
+from tfjob_controller.api.common.storage import INPUT_URI, LOGIN_IN_URI, OUTPUT_URI
+
+
+def checked(found: list[Rule]) -> Schema:
+    return {"x-kubernetes-validations": found}
+
+
+def required_text(description: str, longest: int) -> Schema:
+    return {"description": description, "type": "string", "minLength": 1, "maxLength": longest}
+
+
+def uri_rules(field: str, allowed: str, otherwise: str) -> list[Rule]:
+    """Of what holds the URI: a rule of the URI itself would have the API server show it, with the password in it."""
+    return [
+        rule_of(f"!has(self.{field}) || self.{field}.matches({quoted(allowed)})", otherwise, at=f".{field}"),
+        rule_of(
+            f"!has(self.{field}) || !self.{field}.matches({quoted(LOGIN_IN_URI)})", says.URI_WITH_LOGIN, at=f".{field}"
+        ),
+    ]
+
+
+INPUT_RULES = uri_rules("storageUri", INPUT_URI, says.UNKNOWN_SOURCE)
+OUTPUT_RULES = uri_rules("storageUri", OUTPUT_URI, says.UNKNOWN_TARGET)
+
+_ENV_VAR = open_object(
+    "EnvVar",
+    ENV_VAR_FIELDS,
+    {
+        "name": required_text("The variable's name.", MAX_NAME),
+        "value": {"description": "Its value.", "type": "string"},
+        "valueFrom": {
+            "description": "Where its value comes from.",
+            **open_object("EnvVarSource", ENV_SOURCE_FIELDS),
+        },
+    },
+)
+ENV: Schema = {"items": {**_ENV_VAR, "required": ["name"]}, **keyed("name")}

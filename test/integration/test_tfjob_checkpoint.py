@@ -1,0 +1,46 @@
+"""Checkpoints of TFJobs on a real API server: the chief's pod saves, and what is restarted restores again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helpers.manifests import container, master, parameter_servers, pod_template, workers
+from helpers.playground import Trial, ends
+from helpers.poll import eventually
+
+pytestmark = pytest.mark.cluster
+
+CHECKPOINT: dict[str, Any] = {"storageUri": "s3://bucket/runs"}
+# Without a restartPolicy.
+OPEN = pod_template(container())
+
+
+def transfers(trial: Trial, replica: str) -> list[str]:
+    spec = trial.child_job(replica)["spec"]["template"]["spec"]
+    return [each["name"] for each in spec.get("initContainers", ())]
+
+
+def test_only_the_chief_saves_and_parameter_servers_do_not_even_restore(trial: Trial) -> None:
+    trial.submit(master(), workers(2), parameter_servers(1), checkpoint=CHECKPOINT)
+    trial.await_phase("Running")
+    assert transfers(trial, "master-0") == ["checkpoint-restore", "checkpoint-save"]
+    assert transfers(trial, "worker-1") == ["checkpoint-restore"]
+    assert transfers(trial, "ps-0") == []
+
+
+def test_a_worker_that_fails_gets_a_new_pod_which_restores_and_the_chief_stays_in_its_pod(trial: Trial) -> None:
+    for replica in ("worker-0", "worker-1"):
+        trial.plays(replica, ends(137))
+    trial.submit(workers(2, template=OPEN), checkpoint=CHECKPOINT)
+    eventually(lambda: trial.starts("worker-0") == trial.starts("worker-1") == 2)
+    assert len(trial.pods("worker-0")) == 1
+    eventually(lambda: len(trial.pods("worker-1")) == 2)
+
+
+def test_a_job_of_which_the_chief_succeeds_succeeds(trial: Trial) -> None:
+    trial.submit(workers(2, template=OPEN), checkpoint=CHECKPOINT)
+    trial.await_phase("Running")
+    trial.end("worker-0")
+    assert trial.await_end()["state"] == "Succeeded"
