@@ -49,10 +49,6 @@ class BucketReader:
             return None
         return content
 
-    def unfinished_parts(self) -> int:
-        """The number of uploads in parts that were begun and neither completed nor aborted."""
-        return len(self._client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()))
-
 
 class FolderReader:
     """Implements `Reader` for the folders of jobs in a folder of this machine."""
