@@ -35,6 +35,9 @@ COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 ATTEMPT_LABEL = "scheduling.kubeflow.org/attempt"
 # Set to the new node on a pod that was reassigned, so that kube-scheduler retries it.
 NODE_ANNOTATION = "scheduling.kubeflow.org/node"
+# Set by the owner on its Gang: when the last checkpoint of its pods was completed, as an RFC 3339 time. Of gangs of equal
+# rank, those that lose least work are shrunk and preempted first.
+CHECKPOINT_TIME_ANNOTATION = "scheduling.kubeflow.org/checkpoint-time"
 # A scheduling gate of pods that share a template in mode affinity: the gang scheduler pins each one and removes it.
 PLACEMENT_GATE = "scheduling.kubeflow.org/placement"
 REQUIRED_NODE_AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -46,6 +49,8 @@ PHASES = WAITING, ADMITTED, BOUND, RELEASED, UNSCHEDULABLE = (
     "Released",
     "Unschedulable",
 )
+# The states of a preemption: the owner is to delete the pods; they are gone; the owner did not follow in time.
+PREEMPTION_STATES = REQUESTED, PREEMPTED, NOT_FOLLOWED = ("Requested", "Preempted", "NotFollowed")
 ON_TIMEOUT = ON_TIMEOUT_WAIT, ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND = ("Wait", "Fail", "Suspend")
 
 # The placement is part of one object, which etcd limits to 1.5 MB.
@@ -212,7 +217,7 @@ class Missing(_Value, frozen=True):
 class GangCondition(_Value, frozen=True, omit_defaults=False):
     """A standard condition (metav1.Condition)."""
 
-    type: Annotated[str, describe("Scheduled.")]
+    type: Annotated[str, describe("Scheduled, or Preempted.")]
     status: Annotated[str, describe("True, False or Unknown.")]
     reason: Annotated[str, describe("The reason, for programs.")]
     message: Annotated[str, describe("The reason, for people.")]
@@ -220,6 +225,22 @@ class GangCondition(_Value, frozen=True, omit_defaults=False):
     observed_generation: Annotated[
         int, describe("The metadata.generation that the condition was computed from.", format="int64", minimum=0)
     ] = 0
+
+
+class Preemption(_Value, frozen=True, omit_defaults=False):
+    """Why a gang must leave its nodes, or left them last. It is removed when the gang is admitted again."""
+
+    by: Annotated[str, describe("The gang that gets the capacity, as namespace/name.")]
+    state: Annotated[
+        str,
+        describe(
+            "Requested: the owner is to delete all pods of the gang, with their grace period. Preempted: they are "
+            "gone, and the gang waits for capacity again. NotFollowed: the owner did not delete them in time, and the "
+            "gang goes on.",
+            enum=list(PREEMPTION_STATES),
+        ),
+    ]
+    time: Annotated[str, describe("The time of the request.", format="date-time")]
 
 
 class GangStatus(_Value, frozen=True):
@@ -278,10 +299,16 @@ class GangStatus(_Value, frozen=True):
             format="date-time",
         ),
     ] = None
+    preemption: Annotated[
+        Preemption | None,
+        describe("The preemption of the gang, from the request until the gang is admitted again."),
+    ] = None
     observed_generation: Annotated[
         int, describe("The metadata.generation that this status was computed from.", format="int64")
     ] = 0
-    conditions: Annotated[tuple[GangCondition, ...], describe("The condition Scheduled.")] = ()
+    conditions: Annotated[
+        tuple[GangCondition, ...], describe("The conditions Scheduled and, once the gang was preempted, Preempted.")
+    ] = ()
 
 
 class Gang(_Value, frozen=True):
@@ -411,6 +438,12 @@ def parse_index(text: str) -> int | None:
 def placed_nodes(status: GangStatus) -> dict[str, str]:
     """Returns the node of each assigned member."""
     return {member: each.node for each in status.placement for member in each.members}
+
+
+def must_leave(gang: Gang) -> bool:
+    """Returns whether the owner is to delete all pods of the gang, since another gang preempts it."""
+    preemption = gang.status.preemption
+    return gang.status.phase == BOUND and preemption is not None and preemption.state == REQUESTED
 
 
 def required_on_node(required: Mapping[str, Any] | None, node: str) -> dict[str, Any]:
