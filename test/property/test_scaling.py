@@ -14,10 +14,10 @@ from helpers.gangs import a_node, a_pod, workers
 from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import Member
 from tfjob_controller.scheduling.autoscaling.elasticgang import ElasticGang, ResizeRequest
-from tfjob_controller.scheduling.clusterview import WhatIfView
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement, place
 from tfjob_controller.scheduling.podsets import pod_sets_of
+from tfjob_controller.scheduling.whatif import WhatIfView
 
 DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
 PS = Member("ps", 1, {"cpu": "1"})

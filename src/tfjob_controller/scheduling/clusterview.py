@@ -18,7 +18,7 @@ The view also sums up what each namespace uses and holds reserved, and what all 
 
 Free capacity may be negative, when another scheduler binds pods where capacity was reserved.
 
-`WhatIfView` is the view as it would be with more free capacity on some nodes.
+`WhatIfView` (whatif.py) is the view as it would be with more free capacity on some nodes.
 
 Threads: the caller holds one lock for all methods. Without the lock one may read a single `NodeInfo`
 (`node_infos.get`), all of them (`list(node_infos.values())`), `has_pod` and `utilization`, and use `verdicts`.
@@ -26,9 +26,9 @@ Threads: the caller holds one lock for all methods. Without the lock one may rea
 
 from __future__ import annotations
 
-from collections import ChainMap, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.common.podrequests import Amounts, add_amounts, requests_of
@@ -156,6 +156,15 @@ class ClusterView:
     def reserved_members(self, gang_key: str) -> Mapping[str, str]:
         """Returns the node of each member of a gang that has a reservation, whether its pod exists or not."""
         return {member: each.node for member, each in self._gangs.get(gang_key, {}).items()}
+
+    def capacity_of(self, gang_key: str) -> list[FreedCapacity]:
+        """Returns what would be free without the gang's members, by node: their pods, or what is reserved for them."""
+        found: list[FreedCapacity] = []
+        for member, reservation in self._gangs.get(gang_key, {}).items():
+            pods = (self._pods[key] for key in self._gang_pods.get((gang_key, member), ()))
+            amounts = [pod.amounts for pod in pods if _covers(pod, reservation)] or [reservation.amounts]
+            found += [FreedCapacity(reservation.node, each) for each in amounts]
+        return found
 
     def statistics(self) -> ViewStatistics:
         members = [each for gang in self._gangs.values() for each in gang.values()]
@@ -337,46 +346,6 @@ class ClusterView:
             add_amounts(self._allocatable, before.allocatable, -1)
         if after is not None:
             add_amounts(self._allocatable, after.allocatable, 1)
-
-
-class WhatIfView:
-    """A `NodeInfoLister` over a view that does not change meanwhile. Unknown nodes get no capacity."""
-
-    def __init__(self, view: ClusterView, freed: Iterable[FreedCapacity]) -> None:
-        self._view = view
-        more: dict[str, dict[str, int]] = {}
-        for each in freed:
-            if each.node in view.node_infos:
-                add_amounts(more.setdefault(each.node, {}), each.amounts)
-        self._changed = {name: _with_more(view.node_infos[name], amounts) for name, amounts in more.items()}
-        self._candidates: dict[NodeFilter, CandidateNodes] = {}
-
-    @property
-    def node_infos(self) -> Mapping[str, NodeInfo]:
-        # A ChainMap writes to its first map only, which its type does not express.
-        return ChainMap(self._changed, self._view.node_infos)  # type: ignore[arg-type]
-
-    def candidates(self, node_filter: NodeFilter) -> CandidateNodes:
-        """Returns the nodes that pass a filter."""
-        if node_filter not in self._candidates:
-            self._candidates[node_filter] = self._with_changes(self._view.candidates(node_filter))
-        return self._candidates[node_filter]
-
-    def _with_changes(self, nodes: CandidateNodes) -> CandidateNodes:
-        changes = [(self._view.node_infos[name], info) for name, info in self._changed.items()]
-        groups = dict(nodes.groups)
-        for key in {info.free_key for change in changes for info in change}:
-            if key in groups:
-                groups[key] = dict(groups[key])
-        candidates = CandidateNodes(nodes.node_filter, nodes.verdicts, groups)
-        for old, new in changes:
-            candidates.replace(old, new)
-        return candidates
-
-
-def _with_more(info: NodeInfo, amounts: Amounts) -> NodeInfo:
-    free = {name: value + amounts.get(name, 0) for name, value in info.free.items()}
-    return replace(info, free=free, free_key=tuple(free.items()))
 
 
 def _pod(pod: ScheduledPod) -> _Pod:

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from helpers.gangs import a_node, a_pod, a_view, workers
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
+from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity, nodes_without_capacity
 from tfjob_controller.scheduling.placement import Placement, place
 from tfjob_controller.scheduling.podsets import pod_set_of
+from tfjob_controller.scheduling.whatif import WhatIfView
 
 GANG = "ns/g"
 SOON = "2026-11-21T12:00:30Z"

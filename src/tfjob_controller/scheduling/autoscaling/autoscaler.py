@@ -39,11 +39,12 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
     member_index,
 )
 from tfjob_controller.scheduling.autoscaling.victims import TrialPlacement, Victim, VictimSelection, VictimSelector
-from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
+from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement, find_member_node, place
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
+from tfjob_controller.scheduling.whatif import WhatIfView
 
 FREE_CAPACITY = "the cluster has free capacity"
 # How long released capacity stays nominated for a gang: pods have a grace period.

@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from tfjob_controller.api.common.podrequests import add_amounts
 from tfjob_controller.api.gang import kind_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import ElasticGang
-from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
+from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement
 from tfjob_controller.scheduling.podsets import PodSet, requests_by_kind, total_requests
+from tfjob_controller.scheduling.whatif import WhatIfView, shortest_prefix
 
 # How many placements the third order may try, and how many nodes in all: a tenth of a second or less.
 _SEARCHED_PLACEMENTS = 200
@@ -84,8 +85,12 @@ class VictimSelector:
         """Returns None if there is no way."""
         if not self.candidates or not self._is_sufficient_in_total():
             return None
-        found = _shortest_prefix(_policy_order(self.candidates), self.try_placement) or self._select_otherwise()
+        found = self._shortest_prefix(_policy_order(self.candidates)) or self._select_otherwise()
         return None if found is None else self._spare(found)
+
+    def _shortest_prefix(self, line: Sequence[Victim]) -> VictimSelection | None:
+        found = shortest_prefix(line, self.try_placement)
+        return None if found is None else VictimSelection(*found)
 
     def _is_sufficient_in_total(self) -> bool:
         """Whether the capacity that is free, or could be, is as much as is requested, resource by resource."""
@@ -104,7 +109,7 @@ class VictimSelector:
         all_victims = [Victim(gang, member) for gang in self.candidates for member in gang.removal_order()]
         if self.try_placement(all_victims) is None:
             return None
-        found = _shortest_prefix(self._node_order(all_victims), self.try_placement)
+        found = self._shortest_prefix(self._node_order(all_victims))
         if found is not None:
             return found
         budget = min(_SEARCHED_PLACEMENTS, _SEARCHED_NODES // max(len(self.view.node_infos), 1))
@@ -200,25 +205,6 @@ def _policy_order(candidates: Iterable[ElasticGang]) -> list[Victim]:
         if removed < gang.removable_count():
             heapq.heappush(heap, (gang.priority, -gang.surplus_ratio(len(gang.nodes) - removed), key, removed, gang))
     return line
-
-
-def _shortest_prefix(line: Sequence[Victim], try_placement: TrialPlacement) -> VictimSelection | None:
-    """Returns the shortest prefix that is enough, by doubling: mostly few are, and longer ones take longer to try."""
-    low, high = 0, min(1, len(line))
-    placement = try_placement(line[:high])
-    while placement is None:
-        if high == len(line):
-            return None
-        low, high = high + 1, min(2 * high, len(line))
-        placement = try_placement(line[:high])
-    while low < high:
-        middle = (low + high) // 2
-        found = try_placement(line[:middle])
-        if found is None:
-            low = middle + 1
-        else:
-            high, placement = middle, found
-    return VictimSelection(line[:high], placement)
 
 
 def _subtract(missing: dict[str, int], amounts: Iterable[tuple[str, int]], times: int) -> None:
