@@ -256,6 +256,14 @@ class ExtenderOptions:
     starvation_timeout: float = option(
         DURATION, "30s", "How long a gang may wait before no younger gang may take capacity that it could use."
     )
+    preemption: str = option(
+        choice("off", "on"),
+        "off",
+        "on: gangs of lower priority are asked to leave their nodes, each one as a whole, for a gang that waits. "
+        "Priorities count up to that of the PriorityClass of the pods.",
+    )
+    preempt_after: float = option(DURATION, "10s", "How long a gang waits before it preempts others.")
+    preemption_grace: float = option(DURATION, "60s", "How long a gang has run at least before it is preempted.")
     scale_down_after: float = option(
         DURATION,
         "30s",

@@ -39,6 +39,7 @@ from tfjob_controller.gangscheduler.state.informers import (
     GangHandler,
     NodeHandler,
     PodHandler,
+    PriorityClassHandler,
     QuotaHandler,
     SchedulerCaches,
 )
@@ -56,6 +57,7 @@ from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
+from tfjob_controller.scheduling.preemption import PreemptionPolicy
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
@@ -118,7 +120,7 @@ class GangScheduler:
             observer=self.metrics.requests,
             verbose=options.log_level == "debug",
         )
-        self.caches = SchedulerCaches(self.transport, self._clock)
+        self.caches = SchedulerCaches(self.transport, self._clock, with_priorities=options.preemption == "on")
         self._binder = Binder(
             self.transport, self._clock, threads=options.concurrent_writes, observe=self.gang_metrics.binding_ended
         )
@@ -172,6 +174,10 @@ class GangScheduler:
             self._clock,
             policy=AdmissionPolicy(topology, options.starvation_timeout, is_fair=options.queue_order == "fair"),
             scale_policy=AutoscalingPolicy(options.scale_down_after, options.scale_up_after, topology),
+            preemption_policy=PreemptionPolicy(options.preempt_after, options.preemption_grace, topology)
+            if options.preemption == "on"
+            else None,
+            priority_classes=self.caches.list_priority_classes,
         )
         self.extender = self._new_extender()
         self._follower = self._new_follower()
@@ -213,6 +219,8 @@ class GangScheduler:
             self.caches.quotas.add_handler(QuotaHandler(self.state)),
             self.caches.gangs.add_handler(GangHandler(self.state)),
         ]
+        if self.caches.priority_classes is not None:
+            registrations.append(self.caches.priority_classes.add_handler(PriorityClassHandler(self.state)))
         if self._ungater is not None:
             registrations += [
                 self.caches.pods.add_handler(GatedPodHandler(self._ungater)),

@@ -15,6 +15,7 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
 # Phases of a pod that uses no capacity any more.
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
@@ -153,6 +154,16 @@ class ResourceQuota(_Value, frozen=True):
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
+class PriorityClass(_Value, frozen=True):
+    """The priority of pods that name it. `preemption_policy` is Never, or PreemptLowerPriority (also if empty)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
 decode_node = decoder_for(Node)
+decode_priority_class = decoder_for(PriorityClass)
 decode_resource_quota = decoder_for(ResourceQuota)
 decode_scheduled_pod = decoder_for(ScheduledPod)

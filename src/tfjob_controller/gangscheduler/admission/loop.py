@@ -5,7 +5,8 @@ Theory of operation. Other threads mark gangs in state/shared.py. A pass takes a
     outcomes handle how the writes of earlier passes ended
     process  derive each gang's status from its pods and spec (status/lifecycle.py): bound, released or suspended;
              update the reservations of admitted and bound gangs (reservations.py)
-    resize   plan resize requests to running gangs, and follow specs that were resized (resizing.py)
+    resize   plan resize requests to running gangs, and follow specs that were resized (resizing.py); ask gangs of
+             lower priority to leave their nodes (preemption.py)
     decide   go through the queue in order (queue.py); gangs that fit are reserved in the view in the same step
     submit   hand the new statuses to the writer (status/writer.py); an admission is one status update, so no gang is
              half admitted
@@ -32,17 +33,19 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
+from tfjob_controller.api.common.cluster import PriorityClass, ScheduledPod
+from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, Gang, GangStatus, must_leave, placed_nodes
+from tfjob_controller.gangscheduler.admission.preemption import GangPriorities, PreemptionRequests
 from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
 from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
+from tfjob_controller.gangscheduler.status.leaving import leaving_status
 from tfjob_controller.gangscheduler.status.lifecycle import GangState, pods_by_member, state_of
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate, StatusWriter
 from tfjob_controller.kube.cache.store import Store
@@ -51,6 +54,7 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import MAX_BACKOFF_SECONDS, AdmissionPolicy, Decision
 from tfjob_controller.scheduling.nodefilter import node_filter_of
+from tfjob_controller.scheduling.preemption import PreemptionPolicy
 from tfjob_controller.scheduling.quota import NamespaceQuotas, QuotaLookup
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
@@ -81,6 +85,8 @@ class AdmissionLoop:
         *,
         policy: AdmissionPolicy,
         scale_policy: AutoscalingPolicy,
+        preemption_policy: PreemptionPolicy | None = None,
+        priority_classes: Callable[[], Sequence[PriorityClass]] = tuple,
         rng: random.Random | None = None,
     ) -> None:
         self._state = state
@@ -93,6 +99,15 @@ class AdmissionLoop:
         self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake)
         self._resizing = ResizeRequests(
             state.view, gangs, self._quotas, state.observed_requests, scale_policy, clock, self._wake
+        )
+        self._preemption = PreemptionRequests(
+            state.view,
+            gangs,
+            self._resizing,
+            preemption_policy,
+            GangPriorities(priority_classes),
+            clock,
+            self._wake,
         )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's thread uses the following fields.
@@ -177,11 +192,11 @@ class AdmissionLoop:
         with self._state.lock:
             self._quotas.refresh()
             updates = [update for key in sorted(keys) for update in self._process(key, now)]
-            plan = self._resizing.plan(self._queue.ordered, now)
+            plan = self._preemption.plan(self._queue.ordered, now)
             self._state.nominated = plan.nominated
             busy = self._writer.under_way() | {key_of(update.gang) for update in updates}
-            updates += self._resizing.updates(plan, busy, now)
-            updates += self._queue.decide(now, plan.nominated)
+            updates += self._preemption.updates(plan, busy, now)
+            updates += self._queue.decide(now, plan.nominated, preemptor=plan.preemption.preemptor)
             self._computed_seconds = self._clock.monotonic() - begin
         for update in updates:
             self._submit(update)
@@ -233,6 +248,7 @@ class AdmissionLoop:
         self._queue.remove(key)
         self._unplaceable.discard(key)
         self._resizing.forget(key)
+        self._preemption.forget(key)
         if self._must_end(key, gang) and not self._permit.reject(key):
             # Bindings are in flight. Permit reports when they end; until then the gang keeps its reservations.
             return ()
@@ -245,6 +261,9 @@ class AdmissionLoop:
         pods = pods_by_member(gang, all_pods)
         if self._state.is_attempt_rejected(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
             return (self._requeue(key, gang, pods, now),)
+        self._preemption.update(gang, now)
+        if must_leave(gang) and lifecycle.is_wanted(gang):
+            return self._leave(gang, pods, now)
         idle = self._idle_seconds(key, gang, pods)
         has_succeeded = self._reservations.has_succeeded(gang)
         status = lifecycle.observed_status(gang, pods, idle, now, any_succeeded=has_succeeded)
@@ -259,6 +278,16 @@ class AdmissionLoop:
         if gang_state is GangState.QUEUED:
             self._add_to_queue(key, lifecycle.with_attempt_of_pods(gang, all_pods))
         return ()
+
+    def _leave(self, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Sequence[StatusUpdate]:
+        """Follow a gang that is being preempted. What its members hold stays reserved until all of its pods are gone."""
+        self._reservations.reserve(self._state.observed_requests.apply(key_of(gang), gang), pods)
+        status = leaving_status(gang, pods, now)
+        if status is None:
+            return ()
+        is_over = status.phase == WAITING
+        change = StatusChange.PREEMPTED if is_over else StatusChange.PREEMPTION_NOT_FOLLOWED
+        return (StatusUpdate(gang, status, change),)
 
     def _is_recreated(self, key: str, gang: Gang) -> bool:
         """Reports whether the Gang was deleted and recreated, which the watch may not have shown."""
@@ -331,6 +360,7 @@ class AdmissionLoop:
     def _forget(self, key: str) -> None:
         self._reservations.unreserve(key)
         self._resizing.forget(key)
+        self._preemption.forget(key)
         self._state.forget(key)
         self._queue.forget(key)
         for moments in (self._due, self._idle_since):

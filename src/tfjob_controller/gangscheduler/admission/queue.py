@@ -44,6 +44,7 @@ from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Whether a waiting gang fits now. Held: the capacity is kept for a gang ahead of it. Unknown: no pass has decided.
 FITS = YES, HELD, NO, UNKNOWN = "yes", "held", "no", "unknown"
+PREEMPTING = "preempts gangs of lower priority: waits until their pods are deleted"
 # The position is informational and may lag by some seconds.
 POSITION_SECONDS = 5.0
 
@@ -95,20 +96,23 @@ class AdmissionQueue:
         over_quota = {each.gang_key for each in self.decisions if isinstance(each, Pending) and each.is_over_quota}
         return self._decider.ordered(gang for key, gang in self._gangs.items() if key not in over_quota)
 
-    def decide(self, now: datetime, nominated: NominatedNodes | None = None) -> list[StatusUpdate]:
+    def decide(
+        self, now: datetime, nominated: NominatedNodes | None = None, *, preemptor: str = ""
+    ) -> list[StatusUpdate]:
         """Decide on all waiting gangs in order. Gangs that fit are reserved in the view and leave the queue.
 
-        `nominated` are nodes whose freed capacity is kept for one of them.
+        `nominated` are nodes whose freed capacity is kept for one of them, and `preemptor` is the gang that others
+        leave their nodes for.
         """
         if not self._gangs:
             self.decisions = ()
             return []
         self.decisions = decisions = self._decider.decide(list(self._gangs.values()), now, nominated)
-        updates = [self._update(decision, now) for decision in decisions]
+        updates = [self._update(decision, now, decision.gang_key == preemptor) for decision in decisions]
         self._wake_after_backoff(now)
         return [update for update in updates if update is not None]
 
-    def _update(self, decision: Decision, now: datetime) -> StatusUpdate | None:
+    def _update(self, decision: Decision, now: datetime, preempts: bool) -> StatusUpdate | None:
         gang = self._gangs[decision.gang_key]
         if isinstance(decision, Admit):
             del self._gangs[decision.gang_key]
@@ -120,7 +124,10 @@ class AdmissionQueue:
         else:
             # The outcome of the last attempt is more useful than the note that the gang backs off.
             message = gang.status.message if decision.message == BACKING_OFF else decision.message
-            status = lifecycle.waiting_status(gang, decision.position, decision.missing, message, now)
+            message = PREEMPTING if preempts else message
+            status = lifecycle.waiting_status(
+                gang, decision.position, decision.missing, message, now, preempts=preempts
+            )
             change = StatusChange.WAITING
         if status == gang.status or self._is_deferred(gang, status):
             return None

@@ -34,7 +34,7 @@ from tfjob_controller.gangscheduler.status.lifecycle import GangState, state_of
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
+from tfjob_controller.scheduling.autoscaling.autoscaler import could_shrink_for, plan_resizes
 from tfjob_controller.scheduling.autoscaling.elasticgang import (
     AutoscalingPolicy,
     ElasticGang,
@@ -44,7 +44,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
     elastic_kind,
 )
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.decisions import QueuedGang
+from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.quota import NamespaceQuotas
 from tfjob_controller.util.clock import Clock
@@ -138,12 +138,12 @@ class ResizeRequests:
         begin = self._clock.monotonic()
         if not running:
             return ResizePlan()
-        (ending, until), waited_at = self._ending(now), self._last_wait_time
+        (freed, until), waited_at = self._ending(now), self._last_wait_time
         # Not while capacity is being freed: in a pass without nominated nodes another gang might take it.
-        if begin < self._paused_until and not ending:
+        if begin < self._paused_until and not freed:
             self._wake(running[0].key, self._paused_until)
             return ResizePlan()
-        plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=ending, waited_at=waited_at)
+        plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=freed, waited_at=waited_at)
         end = self._clock.monotonic()
         if not plan.resizes and plan.nominated is None:
             self._paused_until = end + _PAUSE_FACTOR * (end - begin)
@@ -152,12 +152,24 @@ class ResizeRequests:
                 self._wake(running[0].key, end + max((due - now).total_seconds(), 0.0))
         return plan
 
-    def updates(self, plan: ResizePlan, updated: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
-        """Returns status updates of all gangs but those in `updated`, which already have one in this pass."""
-        nominated = frozenset[str]() if plan.nominated is None else plan.nominated.nodes
-        followed = [
-            update for key in sorted(self._incomplete - updated) for update in self._follow(key, nominated, now)
-        ]
+    def ending(self, now: datetime) -> Sequence[FreedCapacity]:
+        """Returns the capacity that is about to be freed."""
+        return self._ending(now)[0]
+
+    def could_shrink_for(self, queued: QueuedGang, freed: Sequence[FreedCapacity], now: datetime) -> bool:
+        """Returns whether elastic gangs could make room for a waiting gang."""
+        running = [each.elastic for each in self._states.values()]
+        return bool(running) and could_shrink_for(self._view, queued, running, now, self._policy, freed)
+
+    def updates(
+        self, plan: ResizePlan, nominated: NominatedNodes | None, updated: AbstractSet[str], now: datetime
+    ) -> list[StatusUpdate]:
+        """Returns status updates of all gangs but those in `updated`, which already have one in this pass.
+
+        No member is added on the `nominated` nodes.
+        """
+        nodes = frozenset[str]() if nominated is None else nominated.nodes
+        followed = [update for key in sorted(self._incomplete - updated) for update in self._follow(key, nodes, now)]
         updated = updated | {key_of(update.gang) for update in followed}
         requests = {each.key: each for each in plan.resizes}
         requested = [

@@ -14,11 +14,14 @@ from typing import Protocol
 from tfjob_controller.api.common.cluster import (
     FINISHED_PHASES,
     NODES,
+    PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
     Node,
+    PriorityClass,
     ResourceQuota,
     ScheduledPod,
     decode_node,
+    decode_priority_class,
     decode_resource_quota,
     decode_scheduled_pod,
 )
@@ -47,9 +50,9 @@ def by_namespace(quota: ResourceQuota) -> Iterable[str]:
 
 
 class SchedulerCaches:
-    """The informers on nodes, pods, quotas and Gangs."""
+    """The informers on nodes, pods, quotas and Gangs, and, `with_priorities`, on PriorityClasses."""
 
-    def __init__(self, requester: Requester, clock: Clock) -> None:
+    def __init__(self, requester: Requester, clock: Clock, *, with_priorities: bool = False) -> None:
         self.nodes: Informer[Node] = Informer(requester, NODES, decode_node, clock=clock)
         self.pods: Informer[ScheduledPod] = Informer(
             requester, PODS, decode_scheduled_pod, indexers={BY_GANG: by_gang}, clock=clock
@@ -62,7 +65,15 @@ class SchedulerCaches:
             clock=clock,
         )
         self.gangs: Informer[Gang] = Informer(requester, GANGS, decode_gang, clock=clock)
-        self.informers = InformerGroup([self.nodes, self.pods, self.quotas, self.gangs], clock)
+        self.priority_classes: Informer[PriorityClass] | None = (
+            Informer(requester, PRIORITY_CLASSES, decode_priority_class, clock=clock) if with_priorities else None
+        )
+        more = [] if self.priority_classes is None else [self.priority_classes]
+        self.informers = InformerGroup([self.nodes, self.pods, self.quotas, self.gangs, *more], clock)
+
+    def list_priority_classes(self) -> Sequence[PriorityClass]:
+        """Returns the PriorityClasses of the cluster; none without their informer."""
+        return () if self.priority_classes is None else self.priority_classes.store.list()
 
     def quotas_of(self, namespace: str) -> Sequence[ResourceQuota]:
         """Returns the ResourceQuotas of a namespace."""
@@ -177,6 +188,22 @@ class QuotaHandler:
 
     def on_delete(self, obj: ResourceQuota, final: bool) -> None:
         self._state.capacity_changed()
+
+
+class PriorityClassHandler:
+    """Wakes the loop when other gangs may preempt."""
+
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
+
+    def on_add(self, obj: PriorityClass, is_initial: bool) -> None:
+        self._state.wake()
+
+    def on_update(self, old: PriorityClass, new: PriorityClass) -> None:
+        self._state.wake()
+
+    def on_delete(self, obj: PriorityClass, final: bool) -> None:
+        self._state.wake()
 
 
 class GangHandler:

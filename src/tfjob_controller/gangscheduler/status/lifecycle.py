@@ -4,7 +4,8 @@
        ▲  ▲               │                                    │                                │
        │  └─no progress───┘                                    │     a member is recreated ─────┘ (bound alone)
        │                                                       │
-    Unschedulable (does not fit an empty cluster)              └── spec.suspend ──▶ Released, without a placement
+    Unschedulable (does not fit an empty cluster)              ├── spec.suspend ──▶ Released, without a placement
+                                                               └── preempted, and all pods are gone ──▶ Waiting
 
 A gang that spec.suspend released has no placement, and queues again once it is resumed. A gang that finished keeps its
 placement: a member that is recreated is bound alone, to its old node if it fits.
@@ -33,7 +34,6 @@ from tfjob_controller.api.gang import (
     UNSCHEDULABLE,
     WAITING,
     Gang,
-    GangCondition,
     GangStatus,
     Missing,
     member_of,
@@ -42,14 +42,13 @@ from tfjob_controller.api.gang import (
     placed_nodes,
     wanted_members,
 )
+from tfjob_controller.gangscheduler.status.conditions import SCHEDULED, condition, preempted_condition
 from tfjob_controller.scheduling.autoscaling.elasticgang import elastic_kind
 from tfjob_controller.scheduling.placement import placement_by_node
-from tfjob_controller.util.timestamps import format_micro_time, format_time
-
-SCHEDULED = "Scheduled"
+from tfjob_controller.util.timestamps import format_micro_time
 
 SUCCEEDED = "Succeeded"
-_NO_RESIZE_REQUEST: dict[str, Any] = {"target_members": {}, "target_reason": "", "leaving": ()}
+NO_RESIZE_REQUEST: dict[str, Any] = {"target_members": {}, "target_reason": "", "leaving": ()}
 # Longer than the Job controller's backoff before it replaces a failed pod (10 s the first time).
 REPLACEMENT_SECONDS = 15.0
 # An owner may restart a whole elastic gang with other members, and may lose its own leader election meanwhile.
@@ -172,7 +171,7 @@ def is_bound_member(pods: Mapping[str, ScheduledPod], member: str) -> bool:
 def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> GangStatus:
     """Returns the status of an admission. `placement` is the node of each member that starts."""
     message = f"Admitted: {len(placement)} pods on {len(set(placement.values()))} nodes"
-    return _changed_status(
+    return changed_status(
         gang,
         ADMITTED,
         "Admitted",
@@ -187,6 +186,7 @@ def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> 
         admitted_time=format_micro_time(now),
         bound_time=None,
         last_resize_time=None,
+        preemption=None,
         queued_time=gang.status.queued_time or gang.metadata.creation_timestamp,
     )
 
@@ -240,7 +240,7 @@ def resized_status(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangS
     """Returns the Bound status with the present members. A fulfilled resize request is cleared."""
     status = gang.status
     is_other = nodes.keys() != placed_nodes(status).keys()
-    return _changed_status(
+    return changed_status(
         gang if has_resize_request(gang) else replace(gang, status=without_resize_request(status)),
         BOUND,
         "Bound",
@@ -274,18 +274,19 @@ def resize_request_status(gang: Gang, kind: str, target: int, leaving: tuple[str
 
 
 def without_resize_request(status: GangStatus) -> GangStatus:
-    return replace(status, **_NO_RESIZE_REQUEST)
+    return replace(status, **NO_RESIZE_REQUEST)
 
 
 def finished_status(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: no pod of the gang runs any more"
-    return _changed_status(gang, RELEASED, "Finished", message, now, **_NO_RESIZE_REQUEST)
+    return changed_status(gang, RELEASED, "Finished", message, now, preemption=None, **NO_RESIZE_REQUEST)
 
 
 def suspended_status(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: spec.suspend is true"
-    changes = {"position": 0, "missing": (), "queued_time": None, "requeue_time": None, **_NO_RESIZE_REQUEST}
-    return _unplaced_status(gang, RELEASED, "Suspended", message, now, **changes)
+    changes = {"position": 0, "missing": (), "queued_time": None, "requeue_time": None, "preemption": None}
+    changes |= NO_RESIZE_REQUEST
+    return unplaced_status(gang, RELEASED, "Suspended", message, now, **changes)
 
 
 def requeued_status(
@@ -301,40 +302,31 @@ def requeued_status(
     if empty_attempts >= MAX_EMPTY_ATTEMPTS:
         message += f". No pod was created in {empty_attempts} attempts, so its age counts from now"
         changes["queued_time"] = format_micro_time(now)
-    return _unplaced_status(gang, WAITING, "NoProgress", message, now, **changes, **_NO_RESIZE_REQUEST)
+    return unplaced_status(gang, WAITING, "NoProgress", message, now, **changes, **NO_RESIZE_REQUEST)
 
 
-def waiting_status(gang: Gang, position: int, missing: tuple[Missing, ...], message: str, now: datetime) -> GangStatus:
+def waiting_status(
+    gang: Gang, position: int, missing: tuple[Missing, ...], message: str, now: datetime, *, preempts: bool = False
+) -> GangStatus:
+    """Returns the status of a gang in the queue; `preempts` while other gangs leave their nodes for it."""
     queued_time = gang.status.queued_time or format_micro_time(now)
     changes = {"position": position, "missing": missing, "queued_time": queued_time}
-    return _unplaced_status(gang, WAITING, "WaitingForCapacity", message, now, **changes)
+    reason = "Preempting" if preempts else "WaitingForCapacity"
+    return unplaced_status(gang, WAITING, reason, message, now, **changes)
 
 
 def unschedulable_status(gang: Gang, reason: str, message: str, now: datetime) -> GangStatus:
     """Returns the status of a gang that does not fit an empty cluster, or whose spec is invalid."""
     changes = {"position": 0, "missing": (), "queued_time": gang.status.queued_time or format_micro_time(now)}
-    return _unplaced_status(gang, UNSCHEDULABLE, reason, message, now, **changes)
+    return unplaced_status(gang, UNSCHEDULABLE, reason, message, now, **changes)
 
 
-def _unplaced_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:
+def unplaced_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:
     members = members_in_words(gang.spec, 0)
-    return _changed_status(gang, phase, reason, message, now, placement=(), members=members, **changes)
+    return changed_status(gang, phase, reason, message, now, placement=(), members=members, **changes)
 
 
-def _changed_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:
-    return replace(
-        gang.status,
-        phase=phase,
-        message=message,
-        observed_generation=gang.metadata.generation,
-        conditions=_conditions(gang, phase in (ADMITTED, BOUND), reason, message, now),
-        **changes,
-    )
-
-
-def _conditions(gang: Gang, is_true: bool, reason: str, message: str, now: datetime) -> tuple[GangCondition, ...]:
-    """Returns the condition Scheduled. Its time is that of the last change of its status."""
-    status = "True" if is_true else "False"
-    old = next((each for each in gang.status.conditions if each.type == SCHEDULED), None)
-    since = old.last_transition_time if old is not None and old.status == status else format_time(now)
-    return (GangCondition(SCHEDULED, status, reason, message, since, gang.metadata.generation),)
+def changed_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:
+    status = replace(gang.status, phase=phase, message=message, observed_generation=gang.metadata.generation, **changes)
+    scheduled = condition(gang, SCHEDULED, phase in (ADMITTED, BOUND), reason, message, now)
+    return replace(status, conditions=(scheduled, *preempted_condition(gang, status.preemption, now)))

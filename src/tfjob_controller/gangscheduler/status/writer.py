@@ -59,6 +59,12 @@ class StatusChange(StrEnum):
     """The gang's owner is requested to increase it."""
     REQUEST_WITHDRAWN = "request_withdrawn"
     """Neither any longer, although the owner did not follow the request."""
+    PREEMPTION_REQUESTED = "preemption_requested"
+    """The gang's owner is requested to delete all pods, for a gang of higher priority."""
+    PREEMPTED = "preempted"
+    """They are gone, and the gang is back in the queue."""
+    PREEMPTION_NOT_FOLLOWED = "preemption_not_followed"
+    """The owner did not delete them in time, and the gang goes on."""
 
 
 FAILED = "failed"
@@ -66,6 +72,16 @@ FAILED = "failed"
 _REPORT, _CHANGE, _ADMISSION = range(3)
 # Event reasons; the others are those of the condition Scheduled.
 REASSIGNED = "Reassigned"
+_PREEMPTION_REASONS = {
+    StatusChange.PREEMPTION_REQUESTED: "PreemptionRequested",
+    StatusChange.PREEMPTION_NOT_FOLLOWED: "PreemptionNotFollowed",
+}
+_WARNINGS = {
+    StatusChange.REQUEUED,
+    StatusChange.UNSCHEDULABLE,
+    StatusChange.PREEMPTED,
+    *_PREEMPTION_REASONS,
+}
 RESIZE_REASONS = {StatusChange.SHRINK_REQUESTED: "ShrinkRequested", StatusChange.GROW_REQUESTED: "GrowRequested"}
 
 
@@ -265,6 +281,8 @@ class StatusWriter:
             reason, note = REASSIGNED, "Some pods were assigned other nodes: theirs were lost, full or rejected"
         elif update.change in RESIZE_REASONS:
             reason, note = RESIZE_REASONS[update.change], _resize_note(gang)
+        elif update.change in _PREEMPTION_REASONS:
+            reason, note = _PREEMPTION_REASONS[update.change], gang.status.message
         elif reason == _reason_of(update.gang.status):
             return
         else:
@@ -278,7 +296,7 @@ class StatusWriter:
             uid=meta.uid,
             resource_version=meta.resource_version,
         )
-        type_ = "Warning" if update.change in (StatusChange.REQUEUED, StatusChange.UNSCHEDULABLE) else "Normal"
+        type_ = "Warning" if update.change in _WARNINGS else "Normal"
         self._recorder.event(regarding, type_, reason, note, "Schedule")
 
     def _wake_pod(self, pod: ScheduledPod, node: str) -> None:
@@ -302,5 +320,5 @@ def _resize_note(gang: Gang) -> str:
 
 
 def _reason_of(status: GangStatus) -> str:
-    """Returns the reason of the only condition, Scheduled."""
+    """Returns the reason of the first condition, Scheduled."""
     return status.conditions[0].reason if status.conditions else ""

@@ -49,6 +49,8 @@ from tfjob_controller.scheduling.whatif import WhatIfView
 FREE_CAPACITY = "the cluster has free capacity"
 # How long released capacity stays nominated for a gang: pods have a grace period.
 _RELEASE_TIMEOUT = timedelta(seconds=300)
+# How long gangs that should shrink may take, until whole gangs are preempted instead.
+_FOLLOW_TIMEOUT = timedelta(seconds=60)
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -74,6 +76,25 @@ def plan_resizes(
     if waiting:
         return _plan_shrink(view, waiting, running, now, policy, freed, waited_at)
     return _plan_growth(view, running, now, policy, waited_at)
+
+
+def could_shrink_for(
+    view: ClusterView,
+    queued: QueuedGang,
+    running: Sequence[ElasticGang],
+    now: datetime,
+    policy: AutoscalingPolicy,
+    freed: Sequence[FreedCapacity] = (),
+) -> bool:
+    """Returns whether elastic gangs make room for a waiting gang if they follow resize requests, now or soon.
+
+    A gang for which others should have shrunk for a minute gets no answer but False: their owners do not follow.
+    """
+    head = _head(queued, now, policy)
+    if head is None or now - head.eligible_time > _FOLLOW_TIMEOUT:
+        return False
+    selector = VictimSelector(view, head.minimum, _candidates(running, head), freed, _trial(view, head, freed, policy))
+    return selector.select() is not None
 
 
 # Growing

@@ -1,0 +1,197 @@
+"""Preemption in the admission loop: which bound gangs are asked to leave for which waiting one.
+
+Theory of operation. The rules are scheduling/preemption.py's. Here is what they read, kept current as gangs are
+processed (`update`), and what they cause:
+
+    plan     while a gang preempts, its nodes are nominated for it and no gang is resized; otherwise resizes are planned
+             (resizing.py), and only if they help nobody, whole gangs are asked to leave
+    updates  the statuses that ask them
+
+Everything follows from the Gangs' statuses: a request from `status.preemption` of a bound gang, what has been freed
+for whom from that of a waiting one. A restarted gang scheduler goes on with both. A preemption that has begun is
+completed even if preemption is turned off meanwhile; the lifecycle (status/leaving.py) does not depend on it.
+
+Priorities. Whoever may write Gangs can write any `spec.priority`. For preemption it counts only up to the value of the
+PriorityClass of the gang's pods, which an administrator defines and a ResourceQuota can restrict: no gang preempts, or
+is safe from it, by a number alone. Pods without a class have the cluster's default one, or 0.
+
+Threads: the admission loop's, under the view's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+
+from tfjob_controller.api.common.cluster import PriorityClass
+from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, Gang, must_leave, placed_nodes
+from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
+from tfjob_controller.gangscheduler.status import leaving, lifecycle
+from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
+from tfjob_controller.scheduling.preemption import Claim, Preemption, PreemptionPlan, PreemptionPolicy, RunningGang
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.timestamps import parse_time_or_none
+
+NEVER = "Never"
+# After an evaluation without a result the rules pause for a multiple of its duration: they run in every pass, and
+# kube-scheduler's filter calls wait for the lock meanwhile.
+_PAUSE_FACTOR = 20.0
+
+
+class GangPriorities:
+    """The priorities that count for preemption. `classes` returns the cluster's PriorityClasses."""
+
+    def __init__(self, classes: Callable[[], Sequence[PriorityClass]]) -> None:
+        self._classes = classes
+
+    def of(self, gang: Gang) -> int:
+        """Returns the priority of a gang that runs: that of its spec, at most the lowest one of its pods."""
+        return min([gang.spec.priority, *(each.value for each in self._of_pods(gang))])
+
+    def of_preemptor(self, gang: Gang) -> int | None:
+        """Returns the priority with which a gang preempts; None if a class of its pods says `Never`."""
+        if any(each.preemption_policy == NEVER for each in self._of_pods(gang)):
+            return None
+        return self.of(gang)
+
+    def _of_pods(self, gang: Gang) -> list[PriorityClass]:
+        by_name = {each.metadata.name: each for each in self._classes()}
+        default = next((each for each in by_name.values() if each.global_default), PriorityClass())
+        names = {each.priority_class_name for each in gang.spec.members if each.count > 0}
+        return [by_name.get(name, PriorityClass()) if name else default for name in sorted(names)]
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePlan:
+    """What one pass does before it decides on the queue."""
+
+    resize: ResizePlan
+    preemption: PreemptionPlan
+    """Empty while no gang preempts."""
+
+    @property
+    def nominated(self) -> NominatedNodes | None:
+        """The nodes that are kept for one waiting gang."""
+        return self.preemption.nominated or self.resize.nominated
+
+
+class PreemptionRequests:
+    """Plans preemptions. `policy` is None if they are off. `wake(key, moment)` schedules a gang, in monotonic seconds."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        gangs: Store[Gang],
+        resizing: ResizeRequests,
+        policy: PreemptionPolicy | None,
+        priorities: GangPriorities,
+        clock: Clock,
+        wake: Callable[[str, float], None],
+    ) -> None:
+        self._view = view
+        self._gangs = gangs
+        self._resizing = resizing
+        self._policy = policy
+        self._priorities = priorities
+        self._clock = clock
+        self._wake = wake
+        # The bound gangs that are candidates or about to leave, and for whom gangs leave or have left.
+        self._running: dict[str, Gang] = {}
+        self._claims: dict[str, Claim] = {}
+        self._paused_until = 0.0
+
+    def update(self, gang: Gang, now: datetime) -> None:
+        """Take over a gang that is placed or waits."""
+        key, status = key_of(gang), gang.status
+        for seconds in leaving.leaving_timeouts(gang, now):
+            self._wake(key, self._clock.monotonic() + seconds)
+        if self._policy is None or not lifecycle.is_wanted(gang):
+            return
+        preemption = status.preemption
+        time = parse_time_or_none(preemption.time) if preemption is not None else None
+        if preemption is not None and time is not None and (must_leave(gang) or _has_left(gang)):
+            self._claims[key] = Claim(preemption.by, time)
+        if status.phase == BOUND and (preemption is None or preemption.state != NOT_FOLLOWED):
+            self._running[key] = gang
+
+    def forget(self, key: str) -> None:
+        """Forget a gang that has ended, or that is about to be processed."""
+        self._running.pop(key, None)
+        self._claims.pop(key, None)
+
+    def plan(self, queue: Callable[[], Sequence[QueuedGang]], now: datetime) -> CyclePlan:
+        """Returns the plan of this pass; `queue` is called only if it is needed."""
+        if self._policy is None:
+            return CyclePlan(self._resizing.plan(queue, now), PreemptionPlan())
+        plan = self._rules(now).go_on(queue()) if self._claims else PreemptionPlan()
+        if plan.nominated is not None:
+            self._wake_at(plan, now)
+            return CyclePlan(ResizePlan(), plan)
+        resize = self._resizing.plan(queue, now)
+        if resize.nominated is None and not resize.resizes and self._running:
+            plan = self._begin(queue(), now)
+        return CyclePlan(resize, plan)
+
+    def _begin(self, queue: Sequence[QueuedGang], now: datetime) -> PreemptionPlan:
+        begin = self._clock.monotonic()
+        if not queue:
+            return PreemptionPlan()
+        if begin < self._paused_until:
+            self._wake(queue[0].key, self._paused_until)
+            return PreemptionPlan()
+        plan = self._rules(now).begin(queue)
+        if plan.victims:
+            return plan
+        end = self._clock.monotonic()
+        self._paused_until = end + _PAUSE_FACTOR * (end - begin)
+        self._wake_at(plan, now)
+        return plan
+
+    def _rules(self, now: datetime) -> Preemption:
+        freed = self._resizing.ending(now)
+        return Preemption(
+            self._view,
+            [self._running_gang(key, gang) for key, gang in self._running.items()],
+            self._claims.values(),
+            now,
+            self._policy or PreemptionPolicy(),
+            priority_of=self._priorities.of_preemptor,
+            freed=freed,
+            could_shrink=lambda queued: self._resizing.could_shrink_for(queued, freed, now),
+        )
+
+    def _running_gang(self, key: str, gang: Gang) -> RunningGang:
+        bound_time = parse_time_or_none(gang.status.bound_time)
+        members = len(placed_nodes(gang.status))
+        return RunningGang(key, self._priorities.of(gang), members, bound_time, bound_time, must_leave(gang))
+
+    def _wake_at(self, plan: PreemptionPlan, now: datetime) -> None:
+        key = next(iter(self._running), plan.preemptor)
+        if plan.recheck_time is not None and key:
+            self._wake(key, self._clock.monotonic() + max((plan.recheck_time - now).total_seconds(), 0.0))
+
+    def updates(self, plan: CyclePlan, updated: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
+        """Returns the status updates of both, for all gangs but those in `updated`, which have one in this pass."""
+        requested = [
+            StatusUpdate(
+                gang,
+                leaving.preemption_requested_status(gang, plan.preemption.preemptor, now),
+                StatusChange.PREEMPTION_REQUESTED,
+            )
+            for key in plan.preemption.victims
+            if key not in updated and (gang := self._gangs.get(key)) is not None and gang.status.phase == BOUND
+        ]
+        busy = updated | {key_of(each.gang) for each in requested}
+        return requested + self._resizing.updates(plan.resize, plan.nominated, busy, now)
+
+
+def _has_left(gang: Gang) -> bool:
+    preemption = gang.status.preemption
+    return gang.status.phase == WAITING and preemption is not None and preemption.state == PREEMPTED
