@@ -20,6 +20,7 @@ from helpers.memoryapi import MemoryApi
 from helpers.poll import eventually
 from tfjob_controller.api.common.cluster import (
     Node,
+    PriorityClass,
     ResourceQuota,
     ScheduledPod,
     decode_node,
@@ -37,6 +38,7 @@ from tfjob_controller.api.gang import (
     index_of,
     kind_of,
     member_of,
+    must_leave,
     placed_nodes,
     wanted_members,
 )
@@ -58,6 +60,7 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
+from tfjob_controller.scheduling.preemption import PreemptionPolicy
 from tfjob_controller.util.timestamps import format_micro_time
 
 NAMESPACE = "team"
@@ -155,8 +158,10 @@ class GangWorld:
     ended, or one of them waits because of `slow_writes`.
     """
 
-    def __init__(self, *, is_indexed: bool = False) -> None:
+    def __init__(self, *, is_indexed: bool = False, preemption: PreemptionPolicy | None = None) -> None:
         self.api = MemoryApi()
+        self.preemption = preemption
+        self.priority_classes: list[PriorityClass] = []
         self.clock = FakeClock()
         self.nodes: dict[str, Node] = {}
         # `hard` of a ResourceQuota; the API server counts pods in `used` as soon as they exist.
@@ -225,6 +230,8 @@ class GangWorld:
             self.clock,
             policy=AdmissionPolicy(),
             scale_policy=AutoscalingPolicy(SCALE_DOWN_SECONDS, SCALE_UP_SECONDS),
+            preemption_policy=self.preemption,
+            priority_classes=lambda: self.priority_classes,
             rng=random.Random(1),
         )
         self.placements = GangPlacements(self.gangs, self.state, lambda: True)
@@ -442,6 +449,7 @@ class GangWorld:
         *,
         cpu: int = 1,
         priority: int = 0,
+        priority_class: str = "",
         limits: tuple[int, int] | None = None,
         is_indexed: bool = False,
         **members: int,
@@ -460,7 +468,13 @@ class GangWorld:
                 "minMembers": least,
                 "maxMembers": most,
                 "members": [
-                    {"name": kind, "count": count, "resources": {"cpu": str(cpu)}, "indexed": is_indexed}
+                    {
+                        "name": kind,
+                        "count": count,
+                        "resources": {"cpu": str(cpu)},
+                        "indexed": is_indexed,
+                        "priorityClassName": priority_class,
+                    }
                     for kind, count in members.items()
                 ],
             },
@@ -513,7 +527,7 @@ class GangWorld:
         `cpu` replaces the request of the Gang's spec.
         """
         gang = self.gang(name)
-        if gang.status.phase not in (ADMITTED, BOUND):
+        if gang.status.phase not in (ADMITTED, BOUND) or must_leave(gang):
             return
         there = pods_by_member(gang, self.pods_of(name))
         cpu = cpu or int(gang.spec.members[0].resources["cpu"])
@@ -534,9 +548,10 @@ class GangWorld:
         }
 
     def delete_old_pods(self, name: str) -> None:
-        """Deletes pods as an owner does when its gang has lost its placement, or members were removed."""
+        """Deletes pods as an owner does when its gang has lost its placement or must leave, or members were removed."""
         gang = self.gang(name)
-        attempt = str(gang.status.attempt) if gang.status.phase in (ADMITTED, BOUND) else ""
+        is_placed = gang.status.phase in (ADMITTED, BOUND) and not must_leave(gang)
+        attempt = str(gang.status.attempt) if is_placed else ""
         wanted = wanted_members(gang)
         for pod in self.pods_of(name):
             if pod.metadata.labels[f"{_PREFIX}/attempt"] != attempt or member_of(pod.metadata) not in wanted:

@@ -1,8 +1,8 @@
 """Gangs under any order of arrivals, losses, time-outs, slow writes, faults and restarts.
 
-At any moment no node has more bound to it than it can take. Once all faults have ended and nothing changes any more,
-each gang is bound as a whole or not at all, reservations equal the Gangs' statuses, no gang waits that would fit, and
-no resize request is out of bounds.
+At any moment no node has more bound to it than it can take, and no gang leaves for one of equal or lower priority. Once
+all faults have ended and nothing changes any more, each gang is bound as a whole or not at all, reservations equal the
+Gangs' statuses, no gang waits that would fit, no resize request is out of bounds, and no gang is being preempted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from msgspec.structs import replace
 from helpers.examples import examples
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
-from tfjob_controller.api.gang import ADMITTED, BOUND, MAX_MEMBERS, WAITING, placed_nodes
+from tfjob_controller.api.common.cluster import PriorityClass
+from tfjob_controller.api.gang import ADMITTED, BOUND, MAX_MEMBERS, WAITING, must_leave, placed_nodes
 from tfjob_controller.gangscheduler.admission.loop import RETRY_SECONDS
 from tfjob_controller.gangscheduler.status.lifecycle import pods_by_member
+from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.autoscaling.elasticgang import member_index
+from tfjob_controller.scheduling.preemption import PreemptionPolicy
 
 NODES = ("a", "b", "c")
 CPUS = 4
+POLICY = PreemptionPolicy(after_seconds=5.0, grace_seconds=20.0)
 MAX_GANGS = 5
 # Longer than any rest after a failed attempt.
 LONG_SECONDS = 120.0
@@ -31,10 +35,13 @@ LONG_SECONDS = 120.0
 class GangMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = GangWorld()
+        # A priority counts as it is.
+        self.world = GangWorld(preemption=POLICY)
+        self.world.priority_classes = [PriorityClass(ObjectMeta(name="default"), value=1, global_default=True)]
         self.numbers = 0
         # What each pod of a gang really takes, where that is more than the gang says.
         self.more: dict[str, int] = {}
+        self.priorities: dict[str, int] = {}
         # The gangs whose pods are those of an Indexed Job.
         self.indexed: set[str] = set()
         # The last attempt of an earlier gang of the name, whose pods may still be there.
@@ -61,9 +68,27 @@ class GangMachine(RuleBasedStateMachine):
         name = f"g{self.numbers}"
         if is_indexed:
             self.indexed.add(name)
+        self.priorities[name] = priority
         self.more[name] = cpu + more if more else 0
         limits = None if elastic is None else (max(workers - elastic[0], 0), workers + elastic[1])
         self.world.add_gang(name, cpu=cpu, priority=priority, limits=limits, is_indexed=is_indexed, worker=workers)
+
+    @precondition(lambda self: len(self.world.names()) < MAX_GANGS - 1)
+    @rule(running=st.integers(2, 8), waiting=st.integers(1, 8), is_elastic=st.booleans())
+    def a_gang_waits_for_one_of_lower_priority(self, running: int, waiting: int, is_elastic: bool) -> None:
+        """Long enough to preempt it."""
+        least = (1, 0) if is_elastic else None
+        self.a_gang_comes(workers=running, cpu=1, priority=0, more=0, elastic=least, is_indexed=False)
+        for _ in range(2):
+            self.world.run()
+            self.own(f"g{self.numbers}")
+            self.world.schedule()
+        self.world.run()
+        self.world.clock.advance(POLICY.grace_seconds)
+        self.a_gang_comes(workers=waiting, cpu=1, priority=1, more=0, elastic=None, is_indexed=False)
+        self.world.run()
+        self.world.clock.advance(POLICY.after_seconds)
+        self.world.run()
 
     @precondition(lambda self: self.world.names())
     @rule(data=st.data())
@@ -211,9 +236,18 @@ class GangMachine(RuleBasedStateMachine):
                 attempt = int(pod.metadata.labels["scheduling.kubeflow.org/attempt"])
                 assert attempt <= max(self.world.gang(name).status.attempt, self.earlier.get(name, 0))
 
+    @invariant()
+    def no_gang_leaves_for_one_that_is_not_more_important(self) -> None:
+        for name in self.world.names():
+            gang = self.world.gang(name)
+            if must_leave(gang) and gang.status.preemption is not None:
+                preemptor = gang.status.preemption.by.partition("/")[2]
+                assert self.priorities[name] < self.priorities[preemptor]
+
     def teardown(self) -> None:
         self._come_to_rest()
         for name in self.world.names():
+            assert not must_leave(self.world.gang(name))
             self._check_whole_or_nothing(name)
             self._check_wish(name)
         self._check_reservations()

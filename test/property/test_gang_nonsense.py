@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from helpers.examples import examples
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
-from tfjob_controller.api.gang import PHASES
+from tfjob_controller.api.gang import PHASES, PREEMPTION_STATES
+from tfjob_controller.scheduling.preemption import PreemptionPolicy
 
 names = st.sampled_from(["worker", "ps", "w", "a-b", ""])
 numbers = st.sampled_from([-1, 0, 1, 2, 7, 300, 2**31 - 1])
@@ -58,6 +59,14 @@ statuses = st.fixed_dictionaries(
         "requeueTime": moments,
         "queuedTime": moments,
         "position": numbers,
+        "preemption": st.fixed_dictionaries(
+            {},
+            optional={
+                "by": st.sampled_from(["team/odd", "team/good", "nobody", ""]),
+                "state": st.sampled_from([*PREEMPTION_STATES, "Odd"]),
+                "time": moments,
+            },
+        ),
     },
 )
 
@@ -67,7 +76,7 @@ statuses = st.fixed_dictionaries(
 def test_no_gang_stops_the_others(
     first: dict[str, Any], second: dict[str, Any], said: dict[str, Any], is_restarted: bool
 ) -> None:
-    world = GangWorld()
+    world = GangWorld(preemption=PreemptionPolicy())
     world.put_node("a", 4)
     world.put_node("z", 4)
     world.add_gang("odd", worker=1)

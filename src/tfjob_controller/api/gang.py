@@ -230,7 +230,7 @@ class GangCondition(_Value, frozen=True, omit_defaults=False):
 class Preemption(_Value, frozen=True, omit_defaults=False):
     """Why a gang must leave its nodes, or left them last. It is removed when the gang is admitted again."""
 
-    by: Annotated[str, describe("The gang that gets the capacity, as namespace/name.")]
+    by: Annotated[str, describe("The gang that gets the capacity, as namespace/name.")] = ""
     state: Annotated[
         str,
         describe(
@@ -239,8 +239,8 @@ class Preemption(_Value, frozen=True, omit_defaults=False):
             "gang goes on.",
             enum=list(PREEMPTION_STATES),
         ),
-    ]
-    time: Annotated[str, describe("The time of the request.", format="date-time")]
+    ] = ""
+    time: Annotated[str | None, describe("The time of the request.", format="date-time")] = None
 
 
 class GangStatus(_Value, frozen=True):

@@ -38,7 +38,7 @@ from datetime import datetime
 
 from tfjob_controller.api.common.cluster import PriorityClass, ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, Gang, GangStatus, must_leave, placed_nodes
-from tfjob_controller.gangscheduler.admission.preemption import GangPriorities, PreemptionRequests
+from tfjob_controller.gangscheduler.admission.preemption import PreemptionRequests
 from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
 from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
@@ -105,7 +105,7 @@ class AdmissionLoop:
             gangs,
             self._resizing,
             preemption_policy,
-            GangPriorities(priority_classes),
+            priority_classes,
             clock,
             self._wake,
         )

@@ -20,13 +20,13 @@ Threads: the admission loop's, under the view's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.api.common.cluster import PriorityClass
-from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, Gang, must_leave, placed_nodes
+from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, Gang, kind_of, must_leave, placed_nodes
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
 from tfjob_controller.gangscheduler.status import leaving, lifecycle
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
@@ -35,21 +35,26 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
+from tfjob_controller.scheduling.nodeinfo import FreedCapacity
+from tfjob_controller.scheduling.podsets import requests_by_kind, valid_pod_sets_of
 from tfjob_controller.scheduling.preemption import Claim, Preemption, PreemptionPlan, PreemptionPolicy, RunningGang
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 NEVER = "Never"
+# For how long what an ended gang had counts as about to be free: its owner deletes the pods, or the garbage collector.
+_ENDING_SECONDS = 5.0
 # After an evaluation without a result the rules pause for a multiple of its duration: they run in every pass, and
 # kube-scheduler's filter calls wait for the lock meanwhile.
 _PAUSE_FACTOR = 20.0
 
 
 class GangPriorities:
-    """The priorities that count for preemption. `classes` returns the cluster's PriorityClasses."""
+    """The priorities that count for preemption, with these PriorityClasses."""
 
-    def __init__(self, classes: Callable[[], Sequence[PriorityClass]]) -> None:
-        self._classes = classes
+    def __init__(self, classes: Iterable[PriorityClass]) -> None:
+        self._classes = {each.metadata.name: each for each in classes}
+        self._default = next((each for each in self._classes.values() if each.global_default), PriorityClass())
 
     def of(self, gang: Gang) -> int:
         """Returns the priority of a gang that runs: that of its spec, at most the lowest one of its pods."""
@@ -57,15 +62,12 @@ class GangPriorities:
 
     def of_preemptor(self, gang: Gang) -> int | None:
         """Returns the priority with which a gang preempts; None if a class of its pods says `Never`."""
-        if any(each.preemption_policy == NEVER for each in self._of_pods(gang)):
-            return None
-        return self.of(gang)
+        is_patient = any(each.preemption_policy == NEVER for each in self._of_pods(gang))
+        return None if is_patient else self.of(gang)
 
     def _of_pods(self, gang: Gang) -> list[PriorityClass]:
-        by_name = {each.metadata.name: each for each in self._classes()}
-        default = next((each for each in by_name.values() if each.global_default), PriorityClass())
         names = {each.priority_class_name for each in gang.spec.members if each.count > 0}
-        return [by_name.get(name, PriorityClass()) if name else default for name in sorted(names)]
+        return [self._classes.get(name, PriorityClass()) if name else self._default for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,10 @@ class CyclePlan:
 
 
 class PreemptionRequests:
-    """Plans preemptions. `policy` is None if they are off. `wake(key, moment)` schedules a gang, in monotonic seconds."""
+    """Plans preemptions. `policy` is None if they are off, and `classes` returns the cluster's PriorityClasses.
+
+    `wake(key, moment)` schedules a gang, in monotonic seconds.
+    """
 
     def __init__(
         self,
@@ -91,7 +96,7 @@ class PreemptionRequests:
         gangs: Store[Gang],
         resizing: ResizeRequests,
         policy: PreemptionPolicy | None,
-        priorities: GangPriorities,
+        classes: Callable[[], Iterable[PriorityClass]],
         clock: Clock,
         wake: Callable[[str, float], None],
     ) -> None:
@@ -99,12 +104,14 @@ class PreemptionRequests:
         self._gangs = gangs
         self._resizing = resizing
         self._policy = policy
-        self._priorities = priorities
+        self._classes = classes
         self._clock = clock
         self._wake = wake
         # The bound gangs that are candidates or about to leave, and for whom gangs leave or have left.
         self._running: dict[str, Gang] = {}
         self._claims: dict[str, Claim] = {}
+        # Gangs that were bound and have ended, and until when, in monotonic seconds, their capacity counts.
+        self._ended: dict[str, tuple[Gang, float]] = {}
         self._paused_until = 0.0
 
     def update(self, gang: Gang, now: datetime) -> None:
@@ -120,11 +127,15 @@ class PreemptionRequests:
             self._claims[key] = Claim(preemption.by, time)
         if status.phase == BOUND and (preemption is None or preemption.state != NOT_FOLLOWED):
             self._running[key] = gang
+        if status.phase == BOUND or _has_left(gang):
+            self._ended.pop(key, None)
 
     def forget(self, key: str) -> None:
         """Forget a gang that has ended, or that is about to be processed."""
-        self._running.pop(key, None)
+        gang = self._running.pop(key, None)
         self._claims.pop(key, None)
+        if gang is not None:
+            self._ended[key] = gang, self._clock.monotonic() + _ENDING_SECONDS
 
     def plan(self, queue: Callable[[], Sequence[QueuedGang]], now: datetime) -> CyclePlan:
         """Returns the plan of this pass; `queue` is called only if it is needed."""
@@ -135,9 +146,10 @@ class PreemptionRequests:
             self._wake_at(plan, now)
             return CyclePlan(ResizePlan(), plan)
         resize = self._resizing.plan(queue, now)
-        if resize.nominated is None and not resize.resizes and self._running:
-            plan = self._begin(queue(), now)
-        return CyclePlan(resize, plan)
+        is_released = resize.nominated is not None and not resize.resizes
+        # Requests to shrink may not be followed; capacity that was released for a gang is not taken from it.
+        plan = self._begin(queue(), now) if self._running and not is_released else PreemptionPlan()
+        return CyclePlan(ResizePlan() if plan.victims else resize, plan)
 
     def _begin(self, queue: Sequence[QueuedGang], now: datetime) -> PreemptionPlan:
         begin = self._clock.monotonic()
@@ -146,7 +158,7 @@ class PreemptionRequests:
         if begin < self._paused_until:
             self._wake(queue[0].key, self._paused_until)
             return PreemptionPlan()
-        plan = self._rules(now).begin(queue)
+        plan = self._rules(now, self._ending()).begin(queue)
         if plan.victims:
             return plan
         end = self._clock.monotonic()
@@ -154,23 +166,32 @@ class PreemptionRequests:
         self._wake_at(plan, now)
         return plan
 
-    def _rules(self, now: datetime) -> Preemption:
-        freed = self._resizing.ending(now)
+    def _ending(self) -> list[FreedCapacity]:
+        """Returns what gangs had that have just ended: nobody has to leave for what is about to be free."""
+        now = self._clock.monotonic()
+        self._ended = {key: (gang, until) for key, (gang, until) in self._ended.items() if until > now}
+        for key, (_, until) in self._ended.items():
+            self._wake(key, until)
+        return [
+            FreedCapacity(node, requests.get(kind_of(member), {}))
+            for gang, _ in self._ended.values()
+            for requests in (requests_by_kind(valid_pod_sets_of(gang.spec)),)
+            for member, node in placed_nodes(gang.status).items()
+        ]
+
+    def _rules(self, now: datetime, ending: Sequence[FreedCapacity] = ()) -> Preemption:
+        freed = [*self._resizing.ending(now), *ending]
+        priorities = GangPriorities(self._classes())
         return Preemption(
             self._view,
-            [self._running_gang(key, gang) for key, gang in self._running.items()],
+            [_running_gang(key, gang, priorities) for key, gang in self._running.items()],
             self._claims.values(),
             now,
             self._policy or PreemptionPolicy(),
-            priority_of=self._priorities.of_preemptor,
+            priority_of=priorities.of_preemptor,
             freed=freed,
             could_shrink=lambda queued: self._resizing.could_shrink_for(queued, freed, now),
         )
-
-    def _running_gang(self, key: str, gang: Gang) -> RunningGang:
-        bound_time = parse_time_or_none(gang.status.bound_time)
-        members = len(placed_nodes(gang.status))
-        return RunningGang(key, self._priorities.of(gang), members, bound_time, bound_time, must_leave(gang))
 
     def _wake_at(self, plan: PreemptionPlan, now: datetime) -> None:
         key = next(iter(self._running), plan.preemptor)
@@ -195,3 +216,9 @@ class PreemptionRequests:
 def _has_left(gang: Gang) -> bool:
     preemption = gang.status.preemption
     return gang.status.phase == WAITING and preemption is not None and preemption.state == PREEMPTED
+
+
+def _running_gang(key: str, gang: Gang, priorities: GangPriorities) -> RunningGang:
+    bound_time = parse_time_or_none(gang.status.bound_time)
+    members = len(placed_nodes(gang.status))
+    return RunningGang(key, priorities.of(gang), members, bound_time, bound_time, must_leave(gang))
