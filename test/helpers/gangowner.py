@@ -25,9 +25,13 @@ class Owner:
         self._api = api
         self._namespace = namespace
 
-    def submit(self, name: str, cpu: str = "1", **members: int) -> None:
+    def submit(self, name: str, cpu: str = "1", priority: int = 0, priority_class: str = "", **members: int) -> None:
         spec = {
-            "members": [{"name": kind, "count": count, "resources": {"cpu": cpu}} for kind, count in members.items()]
+            "priority": priority,
+            "members": [
+                {"name": kind, "count": count, "resources": {"cpu": cpu}, "priorityClassName": priority_class}
+                for kind, count in members.items()
+            ],
         }
         body = {"apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang", "metadata": {"name": name}}
         self._api.create(GANGS.format(self._namespace), {**body, "spec": spec})

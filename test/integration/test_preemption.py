@@ -1,0 +1,96 @@
+"""Preemption of whole gangs on a real API server, beside a real kube-scheduler, with an owner of another kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.gangowner import GANGS, Owner
+from helpers.gangscheduler import running_gang_scheduler
+from helpers.poll import eventually
+from localcluster.gangscheduler import GangScheduler
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+URGENT = "test-preemption-urgent"
+
+
+@pytest.fixture
+def preempting(gang_cluster: Cluster) -> Iterator[Cluster]:
+    """The gang scheduler and its kube-scheduler, with preemption after a second."""
+    api = gang_cluster.api
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": URGENT}, "value": 1000}
+    api.create_if_missing(CLASSES, body)
+    options = {"preemption": "on", "preempt_after": 1.0, "preemption_grace": 1.0}
+    try:
+        with running_gang_scheduler(gang_cluster.kubeconfig, **options) as scheduler:
+            assert scheduler.extender is not None
+            with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
+                yield gang_cluster
+    finally:
+        api.delete(f"{CLASSES}/{URGENT}")
+
+
+@pytest.fixture
+def owner(preempting: Cluster) -> Owner:
+    return Owner(preempting.api, "gangs")
+
+
+def run(owner: Owner, name: str, workers: int, **more: int | str) -> None:
+    owner.submit(name, worker=workers, **more)
+    owner.await_phase(name, "Admitted")
+    owner.make_pods(name)
+    owner.await_phase(name, "Bound")
+
+
+def await_state(owner: Owner, name: str, state: str) -> dict[str, str]:
+    def found() -> dict[str, str] | None:
+        preemption: dict[str, str] = owner.status(name).get("preemption") or {}
+        return preemption if preemption.get("state") == state else None
+
+    return eventually(found, 30, 0.05) or {}
+
+
+def reasons(cluster: Cluster, name: str) -> set[str]:
+    events = cluster.api.list("/apis/events.k8s.io/v1/namespaces/gangs/events")
+    return {each["reason"] for each in events if each["regarding"]["name"] == name}
+
+
+def test_a_whole_gang_leaves_for_one_of_higher_priority_and_runs_again_afterwards(
+    owner: Owner, preempting: Cluster
+) -> None:
+    run(owner, "low", 8)
+    queued = owner.status("low")["queuedTime"]
+    owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
+    assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
+    assert owner.status("low")["phase"] == "Bound"
+    assert "preempts" in eventually(lambda: owner.status("high").get("message"))
+    pods = owner.nodes("low")
+    for member in pods:
+        assert owner.status("high")["phase"] == "Waiting"
+        preempting.api.delete(f"/api/v1/namespaces/gangs/pods/low-{member}-1")
+    status = owner.await_phase("low", "Waiting")
+    assert (status["preemption"]["state"], status["queuedTime"]) == ("Preempted", queued)
+    owner.await_phase("high", "Admitted")
+    owner.make_pods("high")
+    owner.await_phase("high", "Bound")
+    assert owner.status("low")["phase"] == "Waiting"
+    preempting.api.delete(f"{GANGS.format('gangs')}/high")
+    for member in owner.nodes("high"):
+        preempting.api.delete(f"/api/v1/namespaces/gangs/pods/high-{member}-1")
+    status = owner.await_phase("low", "Admitted")
+    assert status["attempt"] == 2
+    assert "preemption" not in status
+    owner.make_pods("low")
+    owner.await_phase("low", "Bound")
+    eventually(lambda: {"PreemptionRequested", "Preempted"} <= reasons(preempting, "low"))
+    eventually(lambda: "Preempting" in reasons(preempting, "high"))
+
+
+def test_no_gang_leaves_for_one_whose_pods_have_no_class_of_that_priority(owner: Owner, preempting: Cluster) -> None:
+    """A tenant writes any number into a Gang, but PriorityClasses are not theirs."""
+    run(owner, "low", 8)
+    owner.submit("claims", worker=4, priority=2_000_000_000)
+    owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
+    assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
