@@ -15,7 +15,7 @@ from helpers.scalingworld import ScalingWorld
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.scheduling.placement import place
 from tfjob_controller.scheduling.podsets import pod_sets_of
-from tfjob_controller.scheduling.preemption import Preemption, PreemptionPlan, PreemptionPolicy, RunningGang
+from tfjob_controller.scheduling.preemption import PreemptionDecider, PreemptionPlan, PreemptionPolicy, RunningGang
 from tfjob_controller.scheduling.whatif import WhatIfView
 
 POLICY = PreemptionPolicy(after_seconds=10.0, grace_seconds=60.0)
@@ -41,8 +41,10 @@ def a_world(
     count, cpu, priority = head
     world.arrives("head", workers(count, str(cpu)), priority=priority)
     world.advance(POLICY.after_seconds)
-    rules = Preemption(world.view, bound.values(), [], world.now, POLICY, priority_of=lambda gang: gang.spec.priority)
-    return world, rules.begin(world.queue())
+    rules = PreemptionDecider(
+        world.view, bound.values(), [], world.now, POLICY, priority_of=lambda gang: gang.spec.priority
+    )
+    return world, rules.new_plan(world.queue())
 
 
 def fits(world: ScalingWorld, head: Gang, gone: Iterable[str]) -> bool:

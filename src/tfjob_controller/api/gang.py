@@ -35,8 +35,8 @@ COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 ATTEMPT_LABEL = "scheduling.kubeflow.org/attempt"
 # Set to the new node on a pod that was reassigned, so that kube-scheduler retries it.
 NODE_ANNOTATION = "scheduling.kubeflow.org/node"
-# Set by the owner on its Gang: when the last checkpoint of its pods was completed, as an RFC 3339 time. Of gangs of equal
-# rank, those that lose least work are shrunk and preempted first.
+# Set by the owner on its Gang: when the last checkpoint of its pods was completed, as an RFC 3339 time. Of gangs of
+# equal rank, those that lose least work are shrunk and preempted first.
 CHECKPOINT_TIME_ANNOTATION = "scheduling.kubeflow.org/checkpoint-time"
 # A scheduling gate of pods that share a template in mode affinity: the gang scheduler pins each one and removes it.
 PLACEMENT_GATE = "scheduling.kubeflow.org/placement"

@@ -92,7 +92,7 @@ class PreemptionPlan:
     recheck_time: datetime | None = None
 
 
-class Preemption:
+class PreemptionDecider:
     """One evaluation of the rules.
 
     `queue` is in queue order. `running` are all bound gangs, `claims` those of all gangs. `freed` is the capacity of
@@ -122,7 +122,7 @@ class Preemption:
         leaving = [each.key for each in self._running if each.is_leaving]
         self._freed = [*freed, *(each for key in leaving for each in view.capacity_of(key))]
 
-    def go_on(self, queue: Iterable[QueuedGang]) -> PreemptionPlan:
+    def ongoing_plan(self, queue: Iterable[QueuedGang]) -> PreemptionPlan:
         """Returns the nominated nodes of the preemptor that has a claim; an empty plan without one."""
         preemptors = {each.preemptor for each in self._claims}
         waiting = (each for each in queue if each.key in preemptors and not each.is_backing_off(self._now))
@@ -135,7 +135,7 @@ class Preemption:
                 return PreemptionPlan(each.key, nominated=nominated, recheck_time=last + NOMINATION_TIMEOUT)
         return PreemptionPlan()
 
-    def begin(self, queue: Iterable[QueuedGang]) -> PreemptionPlan:
+    def new_plan(self, queue: Iterable[QueuedGang]) -> PreemptionPlan:
         """Returns the victims of the first gang that may preempt and would start; an empty plan if there is none."""
         rechecks: list[datetime] = []
         # Gangs that differ in nothing but their names fail alike.

@@ -26,7 +26,8 @@ _DIRECTIONS = {"shrink_requested": "shrink", "grow_requested": "grow"}
 # `gangscheduler.status.writer.StatusChange` and refused writes, and all results that
 # `gangscheduler.binding.binder.ObserveBinding` names.
 _CHANGES = ("admitted", "waiting", "unschedulable", "bound", "reassigned", "resized", "released", "requeued")
-_WRITE_RESULTS = (*_CHANGES, *_DIRECTIONS, "request_withdrawn", "failed")
+_PREEMPTION = ("preemption_requested", "preempted", "preemption_not_followed")
+_WRITE_RESULTS = (*_CHANGES, *_DIRECTIONS, "request_withdrawn", *_PREEMPTION, "failed")
 _BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
 # The meanings of `gangscheduler.admission.queue.FITS`.
 _FITS = {

@@ -15,7 +15,13 @@ from tfjob_controller.api.gang import Gang, placed_nodes
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decisions import QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
-from tfjob_controller.scheduling.preemption import Claim, Preemption, PreemptionPlan, PreemptionPolicy, RunningGang
+from tfjob_controller.scheduling.preemption import (
+    Claim,
+    PreemptionDecider,
+    PreemptionPlan,
+    PreemptionPolicy,
+    RunningGang,
+)
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 
@@ -39,7 +45,7 @@ class _World(ScalingWorld):
         freed: Sequence[FreedCapacity] = (),
         shrinkable: bool = False,
         never: Sequence[str] = (),
-    ) -> Preemption:
+    ) -> PreemptionDecider:
         def running(gang: Gang) -> RunningGang:
             bound = parse_time_or_none(gang.status.bound_time)
             seconds = (saved or {}).get(gang.metadata.name)
@@ -54,7 +60,7 @@ class _World(ScalingWorld):
         def could_shrink(queued: QueuedGang) -> bool:
             return shrinkable
 
-        return Preemption(
+        return PreemptionDecider(
             self.view,
             map(running, self.running.values()),
             claims,
@@ -66,7 +72,7 @@ class _World(ScalingWorld):
         )
 
     def begin(self, **rules: Any) -> PreemptionPlan:
-        return self.rules(**rules).begin(self.queue())
+        return self.rules(**rules).new_plan(self.queue())
 
     def victims(self, **rules: Any) -> list[str]:
         return [key.removeprefix("ns/") for key in self.begin(**rules).victims]
@@ -233,7 +239,7 @@ def test_while_a_victim_leaves_its_nodes_are_nominated_and_nobody_else_is_asked(
     world.runs_on("two", "b", 4)
     world.waits("high", 4, priority=1)
     claims = [Claim("ns/high", world.now)]
-    plan = world.rules(claims, leaving=["one"]).go_on(world.queue())
+    plan = world.rules(claims, leaving=["one"]).ongoing_plan(world.queue())
     assert (plan.preemptor, plan.victims) == ("ns/high", ())
     assert plan.nominated is not None
     assert plan.nominated.nodes == {"a"}
@@ -243,7 +249,7 @@ def test_what_a_victim_has_left_stays_nominated_until_the_preemptor_starts(world
     world.runs_on("two", "b", 4)
     world.waits("high", 4, priority=1)
     world.waits("higher", 4, priority=9)
-    world.nominated = world.rules([Claim("ns/high", world.now)]).go_on(world.queue()).nominated
+    world.nominated = world.rules([Claim("ns/high", world.now)]).ongoing_plan(world.queue()).nominated
     assert world.admit() == ["ns/high"]
 
 
@@ -251,12 +257,12 @@ def test_it_does_not_stay_nominated_for_ever(world: _World) -> None:
     world.waits("high", 4, priority=1)
     claim = Claim("ns/high", world.now)
     world.advance(300)
-    assert world.rules([claim]).go_on(world.queue()) == PreemptionPlan()
+    assert world.rules([claim]).ongoing_plan(world.queue()) == PreemptionPlan()
 
 
 def test_nothing_is_nominated_for_a_gang_that_does_not_wait_any_more(world: _World) -> None:
     world.runs_on("one", "a", 4)
-    assert world.rules([Claim("ns/gone", world.now)], leaving=["one"]).go_on(world.queue()) == PreemptionPlan()
+    assert world.rules([Claim("ns/gone", world.now)], leaving=["one"]).ongoing_plan(world.queue()) == PreemptionPlan()
 
 
 def test_a_gang_that_leaves_already_is_no_victim_again(world: _World) -> None:

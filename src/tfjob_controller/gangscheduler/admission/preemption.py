@@ -37,7 +37,13 @@ from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.podsets import requests_by_kind, valid_pod_sets_of
-from tfjob_controller.scheduling.preemption import Claim, Preemption, PreemptionPlan, PreemptionPolicy, RunningGang
+from tfjob_controller.scheduling.preemption import (
+    Claim,
+    PreemptionDecider,
+    PreemptionPlan,
+    PreemptionPolicy,
+    RunningGang,
+)
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
 
@@ -141,24 +147,24 @@ class PreemptionRequests:
         """Returns the plan of this pass; `queue` is called only if it is needed."""
         if self._policy is None:
             return CyclePlan(self._resizing.plan(queue, now), PreemptionPlan())
-        plan = self._rules(now).go_on(queue()) if self._claims else PreemptionPlan()
+        plan = self._decider(now).ongoing_plan(queue()) if self._claims else PreemptionPlan()
         if plan.nominated is not None:
             self._wake_at(plan, now)
             return CyclePlan(ResizePlan(), plan)
         resize = self._resizing.plan(queue, now)
         is_released = resize.nominated is not None and not resize.resizes
         # Requests to shrink may not be followed; capacity that was released for a gang is not taken from it.
-        plan = self._begin(queue(), now) if self._running and not is_released else PreemptionPlan()
+        plan = self._new_plan(queue(), now) if self._running and not is_released else PreemptionPlan()
         return CyclePlan(ResizePlan() if plan.victims else resize, plan)
 
-    def _begin(self, queue: Sequence[QueuedGang], now: datetime) -> PreemptionPlan:
+    def _new_plan(self, queue: Sequence[QueuedGang], now: datetime) -> PreemptionPlan:
         begin = self._clock.monotonic()
         if not queue:
             return PreemptionPlan()
         if begin < self._paused_until:
             self._wake(queue[0].key, self._paused_until)
             return PreemptionPlan()
-        plan = self._rules(now, self._ending()).begin(queue)
+        plan = self._decider(now, self._ending()).new_plan(queue)
         if plan.victims:
             return plan
         end = self._clock.monotonic()
@@ -179,10 +185,10 @@ class PreemptionRequests:
             for member, node in placed_nodes(gang.status).items()
         ]
 
-    def _rules(self, now: datetime, ending: Sequence[FreedCapacity] = ()) -> Preemption:
+    def _decider(self, now: datetime, ending: Sequence[FreedCapacity] = ()) -> PreemptionDecider:
         freed = [*self._resizing.ending(now), *ending]
         priorities = GangPriorities(self._classes())
-        return Preemption(
+        return PreemptionDecider(
             self._view,
             [_running_gang(key, gang, priorities) for key, gang in self._running.items()],
             self._claims.values(),
