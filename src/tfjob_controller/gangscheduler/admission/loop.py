@@ -280,7 +280,7 @@ class AdmissionLoop:
         return ()
 
     def _leave(self, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Sequence[StatusUpdate]:
-        """Follow a gang that is being preempted. All of its members' capacity stays reserved until all pods are gone."""
+        """Follow a gang that is being preempted. Its capacity stays reserved until all of its pods are gone."""
         self._reservations.reserve(self._state.observed_requests.apply(key_of(gang), gang), pods)
         status = leaving_status(gang, pods, now)
         if status is None:
