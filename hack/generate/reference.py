@@ -63,6 +63,8 @@ EVENTS: Mapping[str, str] = {
     reasons.CHANGE_REVERTED: "Warning",
     reasons.WAITING_FOR_CAPACITY: "Normal",
     reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",
+    reasons.PREEMPTED: "Warning",
+    reasons.PREEMPTING: "Normal",
     reasons.GANG_ADMITTED: "Normal",
     reasons.GANG_SCHEDULED: "Normal",
     reasons.TIMED_OUT: "Warning",

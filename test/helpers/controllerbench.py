@@ -51,6 +51,9 @@ class Counted:
     def job_restarted(self, restarts: int) -> None:
         self.said.append(("restarted", restarts))
 
+    def job_preempted(self) -> None:
+        self.said.append(("preempted",))
+
     def job_resized(self, direction: str, reason: str) -> None:
         self.said.append(("resized", direction, reason))
 

@@ -162,6 +162,7 @@ class JobObserver(Protocol):
     def job_running(self, seconds_since_creation: float) -> None: ...
 
     def job_restarted(self, restarts: int) -> None: ...
+    def job_preempted(self) -> None: ...
 
     def job_resized(self, direction: str, reason: str) -> None: ...
 
@@ -181,6 +182,8 @@ def observe_status(observer: JobObserver, job: TrainingJob, new: TrainingStatus,
         observer.job_created()
     if new.restarts > old.restarts:
         observer.job_restarted(new.restarts - old.restarts)
+    if _is_preempted(new) and not _is_preempted(old):
+        observer.job_preempted()
     if old.scaling is not None and new.scaling is not None and new.scaling.workers != old.scaling.workers:
         direction = "down" if new.scaling.workers < old.scaling.workers else "up"
         observer.job_resized(direction, "autoscaler" if new.scaling.reason else "spec")
@@ -190,6 +193,10 @@ def observe_status(observer: JobObserver, job: TrainingJob, new: TrainingStatus,
     if observed.is_finished(new) and not observed.is_finished(old):
         ended = parse_time(new.completion_time) if new.completion_time else now
         observer.job_finished(new.state, _seconds_between(new.start_time, ended))
+
+
+def _is_preempted(status: TrainingStatus) -> bool:
+    return conditions.has_true(status.conditions, conditions.PREEMPTED)
 
 
 def _observe_checkpoints(observer: JobObserver, old: CheckpointStatus, new: CheckpointStatus) -> None:

@@ -42,6 +42,9 @@ class JobMetrics:
         for state in ("Succeeded", "Failed"):
             self._finished.labels(state)
         self._restarts = Counter(f"{prefix}_restarts_total", "Restarts of replicas, over all jobs.", registry=registry)
+        self._preemptions = Counter(
+            f"{prefix}_preemptions_total", "Preemptions by gangs of higher priority, over all jobs.", registry=registry
+        )
         self._resizes = Counter(
             f"{prefix}_resizes_total",
             "Changes of the number of workers of running jobs, by direction (up, down) and cause: autoscaler, or "
@@ -87,6 +90,9 @@ class JobMetrics:
 
     def job_restarted(self, restarts: int) -> None:
         self._restarts.inc(restarts)
+
+    def job_preempted(self) -> None:
+        self._preemptions.inc()
 
     def job_resized(self, direction: str, reason: str) -> None:
         self._resizes.labels(direction, reason).inc()

@@ -8,6 +8,7 @@ from tfjob_controller.api.common.status import JobCondition
 
 CREATED = "Created"
 SCHEDULED = "Scheduled"
+PREEMPTED = "Preempted"
 RUNNING = "Running"
 RESIZING = "Resizing"
 RESTARTING = "Restarting"

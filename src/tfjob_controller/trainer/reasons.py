@@ -53,6 +53,9 @@ GANG_ADMITTED = "GangAdmitted"
 GANG_SCHEDULED = "GangScheduled"
 WAITING_FOR_CAPACITY = "WaitingForCapacity"
 EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
+# Also the reason of the condition Preempted.
+PREEMPTED = "Preempted"
+PREEMPTING = "Preempting"
 TIMED_OUT = "TimedOut"
 GANG_SCHEDULING_OFF = "GangSchedulingOff"
 
@@ -103,6 +106,9 @@ DESCRIPTIONS: dict[str, str] = {
     WAITING_FOR_CAPACITY: "There is no capacity for all replicas yet, and none is created; the message says what is "
     "missing.",
     EXCEEDS_CLUSTER_CAPACITY: "Not even an empty cluster has capacity for all replicas; new nodes may change that.",
+    PREEMPTED: "A gang of higher priority gets the capacity of all replicas, which are deleted; the message names it. "
+    "Nothing counts as a restart, and the job waits for capacity again.",
+    PREEMPTING: "Gangs of lower priority are preempted for the job, which waits until their pods are deleted.",
     TIMED_OUT: "There was no capacity for all replicas within spec.gang.timeoutSeconds; onTimeout says what follows.",
     GANG_SCHEDULING_OFF: "spec.gang.enabled is true, but the controller runs with --gang-scheduling=off.",
     CREATE_REFUSED: "A child can never be created; the message has the API server's words.",

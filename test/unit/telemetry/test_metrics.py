@@ -122,12 +122,14 @@ def test_starts_restarts_and_ends_of_jobs_are_counted(metrics: Metrics) -> None:
     metrics.jobs.job_created()
     metrics.jobs.job_running(3.0)
     metrics.jobs.job_restarted(2)
+    metrics.jobs.job_preempted()
     metrics.jobs.job_resized("down", "autoscaler")
     metrics.jobs.job_finished("Succeeded", 60.0)
     metrics.jobs.job_finished("Failed", None)
     assert value(metrics, "tfjob_created_total") == 1
     assert value(metrics, "tfjob_time_to_running_seconds_sum") == 3.0
     assert value(metrics, "tfjob_restarts_total") == 2
+    assert value(metrics, "tfjob_preemptions_total") == 1
     assert value(metrics, "tfjob_resizes_total", direction="down", reason="autoscaler") == 1
     assert value(metrics, "tfjob_resizes_total", direction="up", reason="spec") == 0
     assert value(metrics, "tfjob_finished_total", state="Succeeded") == 1

@@ -50,6 +50,7 @@ from tfjob_controller.api.gang import (
     Member,
     index_of,
     kind_of,
+    must_leave,
     placed_nodes,
     required_on_node,
     wanted_members,
@@ -112,9 +113,9 @@ def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[Replica
 
 
 def is_placed(gang: Gang) -> bool:
-    """Reports whether the gang's pods may exist. Pods of a Released gang with a placement restart on their nodes."""
+    """Reports whether the gang's pods may exist; not those of one that is preempted. Pods of a Released gang with a placement restart on their nodes."""
     status = gang.status
-    if gang.spec.suspend or gang.metadata.deletion_timestamp is not None:
+    if gang.spec.suspend or gang.metadata.deletion_timestamp is not None or must_leave(gang):
         return False
     return status.phase in (ADMITTED, BOUND) or (status.phase == RELEASED and bool(status.placement))
 

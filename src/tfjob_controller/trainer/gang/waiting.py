@@ -15,7 +15,17 @@ from datetime import datetime, timedelta
 
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.gang import ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND, RELEASED, UNSCHEDULABLE, Gang, placed_nodes
+from tfjob_controller.api.gang import (
+    ON_TIMEOUT_FAIL,
+    ON_TIMEOUT_SUSPEND,
+    PREEMPTED,
+    RELEASED,
+    REQUESTED,
+    UNSCHEDULABLE,
+    Gang,
+    must_leave,
+    placed_nodes,
+)
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gang.admission import GangAdmission
 from tfjob_controller.trainer.gang.terms import GangTerms, PodGroupTerms
@@ -95,15 +105,26 @@ def _timed_out(terms: GangTerms, why: str) -> GangWait:
     )
 
 
+def preemptor_of(gang: Gang | None) -> str:
+    """Returns for which gang this one leaves its nodes, or has left them and waits; empty if it is not preempted."""
+    preemption = gang.status.preemption if gang is not None else None
+    return preemption.by if preemption is not None and preemption.state in (REQUESTED, PREEMPTED) else ""
+
+
 def _why(gang: Gang | None) -> tuple[str, str]:
     if gang is None or gang.spec.suspend or gang.status.phase in ("", RELEASED):
         return reasons.WAITING_FOR_SCHEDULER, _NOT_SEEN
-    status = gang.status
+    status, preemptor = gang.status, preemptor_of(gang)
+    if must_leave(gang):
+        return reasons.PREEMPTED, f"preempted by {preemptor}: all pods are deleted"
     message = status.message or "There is no capacity yet"
     if status.phase == UNSCHEDULABLE:
         return reasons.EXCEEDS_CLUSTER_CAPACITY, message
     place = f" (position {status.position} in the queue)" if status.position else ""
-    return reasons.WAITING_FOR_CAPACITY, message + place
+    if preemptor:
+        return reasons.PREEMPTED, f"preempted by {preemptor}. {message}{place}"
+    is_preempting = any(each.reason == reasons.PREEMPTING for each in status.conditions)
+    return reasons.PREEMPTING if is_preempting else reasons.WAITING_FOR_CAPACITY, message + place
 
 
 def _in_words(message: str) -> str:

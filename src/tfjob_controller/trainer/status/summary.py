@@ -73,6 +73,7 @@ def suspended_status(figures: TrainingStatus, next_conditions: Conditions) -> Tr
     next_conditions.clear(conditions.RUNNING, reasons.SUSPENDED, words)
     next_conditions.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
     next_conditions.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
+    next_conditions.clear(conditions.PREEMPTED, reasons.SUSPENDED, words)
     scheduled = next_conditions.find(conditions.SCHEDULED)
     if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
         next_conditions.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
@@ -239,6 +240,8 @@ _SCHEDULING_EVENTS = {
     reasons.GANG_SCHEDULED: NORMAL,
     reasons.WAITING_FOR_CAPACITY: NORMAL,
     reasons.EXCEEDS_CLUSTER_CAPACITY: WARNING,
+    reasons.PREEMPTED: WARNING,
+    reasons.PREEMPTING: NORMAL,
     reasons.TIMED_OUT: WARNING,
     reasons.GANG_SCHEDULING_OFF: WARNING,
 }

@@ -19,6 +19,7 @@ from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.actions.suspension import is_cleaned_up, ttl_seconds_left
 from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.gang.waiting import GangWait, preemptor_of
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
 from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.state import replica_state
@@ -196,6 +197,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     set_reverted(next_conditions, reverted)
     if wait is not None and not plan.policy.is_suspended_by_user:
         next_conditions.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
+        _set_preempted(job_state, wait, next_conditions)
     figures = _with_checkpoint(job_state, with_counts(job_state))
     completion = job_state.completion or refusal(obstacles)
     if completion is not None:
@@ -216,6 +218,16 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     others = (Obstacle(reverted),) if reverted else ()
     status = active_status(job_state, figures, next_conditions, (*obstacles, *others))
     return _result_of(job_state, status, resizing, suspends=wait is not None and wait.suspends)
+
+
+def _set_preempted(job_state: JobState, wait: GangWait, next_conditions: Conditions) -> None:
+    """The condition stays until the gang is admitted again, or goes on since its pods were not deleted in time."""
+    preemptor = preemptor_of(job_state.observed.gang)
+    if preemptor:
+        words = f"{preemptor} gets the capacity: all pods are deleted, and the job waits for capacity again"
+        next_conditions.set(conditions.PREEMPTED, True, reasons.PREEMPTED, words)
+    elif wait.scheduled:
+        next_conditions.clear(conditions.PREEMPTED, reasons.GANG_ADMITTED, "The job has capacity again")
 
 
 def _still_saving(job_state: JobState, figures: TrainingStatus, saving: Sequence[ReplicaState]) -> StatusResult:

@@ -20,8 +20,10 @@ from tfjob_controller.api.gang import (
     UNSCHEDULABLE,
     WAITING,
     Gang,
+    GangCondition,
     GangStatus,
     NodePlacement,
+    Preemption,
 )
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Patch
 from tfjob_controller.trainer.actions.planner import stop_all
@@ -367,6 +369,102 @@ def test_what_a_program_exits_with_while_it_is_deleted_says_nothing(replica: str
     cluster.jobs[name] = replace(job, metadata=going, status=replace(job.status, failed=1))
     cluster.settle()
     assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Creating", 0)
+
+
+# Preempted by a gang of higher priority
+
+
+def preempt(cluster: World, state: str = "Requested") -> None:
+    """The gang scheduler asks for all pods, or says what became of that."""
+    preemption = Preemption("other/urgent", state, format_time(cluster.now))
+    if state == "Preempted":
+        says(cluster, WAITING, placement=(), preemption=preemption, message="needs 3 x cpu: 1", position=2)
+    else:
+        says(cluster, BOUND, preemption=preemption)
+
+
+def condition(cluster: World, type_: str) -> tuple[str, str] | None:
+    return next(((each.status, each.reason) for each in cluster.job.status.conditions if each.type == type_), None)
+
+
+def test_all_pods_of_a_preempted_gang_go_in_their_grace_period_and_none_is_created() -> None:
+    cluster = bound_world()
+    preempt(cluster)
+    deletes = cluster.actions().deletes
+    assert sorted(each.name for each in deletes) == sorted(cluster.jobs)
+    assert all(each.foreground for each in deletes)
+    cluster.settle()
+    assert cluster.jobs == {}
+    assert len(cluster.services) == 3
+    assert not cluster.actions().creates
+    assert scheduled(cluster) == ("False", "Preempted", "preempted by other/urgent: all pods are deleted")
+    assert condition(cluster, "Preempted") == ("True", "Preempted")
+    assert "preempted by other/urgent" in cluster.job.status.reason
+    assert [each.type for each in cluster.events if each.reason == "Preempted"] == ["Warning"]
+
+
+def test_a_preempted_job_runs_again_in_its_next_attempt_without_a_restart() -> None:
+    cluster = bound_world()
+    cluster.exits("worker-1", 0)
+    cluster.settle()
+    preempt(cluster)
+    cluster.settle()
+    preempt(cluster, "Preempted")
+    cluster.settle()
+    assert scheduled(cluster)[2] == "preempted by other/urgent. needs 3 x cpu: 1 (position 2 in the queue)"
+    assert condition(cluster, "Preempted") == ("True", "Preempted")
+    says(cluster, WAITING, preemption=None)
+    admit(cluster)
+    cluster.settle()
+    assert condition(cluster, "Preempted") == ("False", "GangAdmitted")
+    assert sorted(cluster.jobs) == [cluster.name("master-0"), cluster.name("worker-0")]
+    assert labels(cluster, "master-0")["attempt"] == "2"
+    assert (cluster.job.status.restarts, cluster.job.status.restart_counts) == (0, {})
+    assert [each.reason for each in cluster.events].count("Preempted") == 1
+
+
+@pytest.mark.parametrize("replica", ["master-0", "worker-0"])
+def test_a_program_that_fails_because_it_is_preempted_says_nothing(replica: str) -> None:
+    cluster = bound_world()
+    cluster.lingers = True
+    preempt(cluster)
+    cluster.settle()
+    cluster.exits(replica, 1)
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Creating", 0)
+
+
+def test_a_gang_whose_pods_were_not_deleted_in_time_goes_on() -> None:
+    cluster = bound_world()
+    preempt(cluster, "NotFollowed")
+    assert cluster.actions() is NO_ACTIONS
+    cluster.settle()
+    assert scheduled(cluster)[:2] == ("True", "GangAdmitted")
+    assert condition(cluster, "Preempted") is None
+
+
+def test_a_preempted_job_waits_its_full_time_from_then_on() -> None:
+    cluster = bound_world(timeoutSeconds=60, onTimeout="Fail")
+    cluster.advance(3600)
+    preempt(cluster)
+    cluster.settle()
+    cluster.advance(59)
+    preempt(cluster, "Preempted")
+    cluster.settle()
+    assert cluster.job.status.phase == "Creating"
+    cluster.advance(1)
+    cluster.settle()
+    assert cluster.job.status.phase == "Failed"
+
+
+def test_a_job_for_which_others_are_preempted_says_so() -> None:
+    cluster = gang_world()
+    cluster.settle()
+    conditions = (GangCondition("Scheduled", "False", "Preempting", "", format_time(cluster.now)),)
+    says(cluster, WAITING, message="preempts others", position=1, conditions=conditions)
+    cluster.settle()
+    assert scheduled(cluster) == ("False", "Preempting", "preempts others (position 1 in the queue)")
+    assert [each.type for each in cluster.events if each.reason == "Preempting"] == ["Normal"]
 
 
 def resumed_world(*replica_specs: Any) -> World:
