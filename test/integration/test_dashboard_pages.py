@@ -111,7 +111,9 @@ def test_the_queue_shows_who_waits_for_what_who_makes_way_and_the_shares(
             worker=4,
         ),
     )
-    for each in found:
+    preemption = {"by": f"{namespace}/first", "state": "Requested", "time": "2026-01-01T00:00:00.000000Z"}
+    leaves = gang("victim", {"phase": "Bound", "placement": placed, "preemption": preemption}, worker=4)
+    for each in (*found, leaves):
         name = each["metadata"]["name"]
         api.create(path, {**each, "apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang"})
         api.patch(f"{path}/{name}/status", {"status": each["status"]})
@@ -126,10 +128,11 @@ def test_the_queue_shows_who_waits_for_what_who_makes_way_and_the_shares(
         [re.compile(r"\s*1\s.*first.*is first", re.DOTALL), re.compile(r"\s*2\s.*next", re.DOTALL)]
     )
     expect(waiting.nth(1)).to_contain_text("cpu 4 of 16")
-    expect(rows("Resize requests")).to_contain_text("worker 4 → 2")
-    expect(rows("Resize requests")).to_contain_text(f"capacity for {namespace}/first")
+    expect(rows("Requests to running gangs").nth(0)).to_contain_text(f"capacity for {namespace}/first")
+    expect(rows("Requests to running gangs")).to_contain_text(["worker 4 → 2", "all pods leave"])
+    expect(rows("Requests to running gangs").nth(1)).to_contain_text(f"preempted by {namespace}/first")
     expect(rows("Shares of namespaces")).to_contain_text(namespace)
-    expect(rows("Shares of namespaces")).to_contain_text("cpu 4")
+    expect(rows("Shares of namespaces")).to_contain_text("cpu 8")
     page.evaluate("window.isTheSamePage = true")
     api.delete(f"{path}/first")
     expect(waiting).to_have_count(1)

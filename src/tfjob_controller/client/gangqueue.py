@@ -1,6 +1,6 @@
 """The queue of gangs: those that wait for capacity, in the order in which they will start, and what each lacks.
 
-Beside it: which running gangs were asked to shrink or to grow, and how much of the cluster the gangs of each namespace
+Beside it: which running gangs were asked to shrink, to grow or to leave, and how much of the cluster the gangs of each namespace
 hold.
 """
 
@@ -22,6 +22,7 @@ from tfjob_controller.api.gang import (
     Missing,
     decode_gang,
     kind_of,
+    must_leave,
 )
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.usage import member_requests
@@ -55,8 +56,8 @@ class WaitingGang:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizedGang:
-    """A running gang that was asked to have another size, such as `worker 4 → 2`, and why."""
+class GangRequest:
+    """What a running gang was asked to do, such as `worker 4 → 2`, or that all of its pods leave, and why."""
 
     namespace: str
     gang: str
@@ -88,7 +89,7 @@ class GangQueue:
     waiting: Sequence[WaitingGang]
     running: int
     unseen: int = 0
-    resizes: Sequence[ResizedGang] = ()
+    requests: Sequence[GangRequest] = ()
     shares: Sequence[NamespaceShare] = ()
 
 
@@ -122,7 +123,7 @@ def queue_of(gangs: Sequence[Gang], nodes: Sequence[Node] | None = None) -> Gang
         [_row(gang) for gang in sorted(waiting, key=_order)],
         len(running),
         unseen,
-        [_resize(gang) for gang in sorted(running, key=_name) if gang.status.target_members],
+        [_request(gang) for gang in sorted(running, key=_name) if gang.status.target_members or must_leave(gang)],
         _shares(waiting, running, nodes),
     )
 
@@ -131,10 +132,12 @@ def _name(gang: Gang) -> tuple[str, str]:
     return gang.metadata.namespace, gang.metadata.name
 
 
-def _resize(gang: Gang) -> ResizedGang:
+def _request(gang: Gang) -> GangRequest:
     targets, status = gang.status.target_members, gang.status
+    if must_leave(gang) and status.preemption is not None:
+        return GangRequest(*_name(gang), _owner(gang), "all pods leave", f"preempted by {status.preemption.by}")
     changes = (f"{each.name} {each.count} → {targets[each.name]}" for each in gang.spec.members if each.name in targets)
-    return ResizedGang(*_name(gang), _owner(gang), ", ".join(changes), status.target_reason)
+    return GangRequest(*_name(gang), _owner(gang), ", ".join(changes), status.target_reason)
 
 
 def _shares(waiting: Iterable[Gang], running: Sequence[Gang], nodes: Sequence[Node] | None) -> list[NamespaceShare]:

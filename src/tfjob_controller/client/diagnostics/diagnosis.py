@@ -14,7 +14,7 @@ import msgspec
 
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.gang import UNSCHEDULABLE, WAITING
+from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
 from tfjob_controller.api.trainjob.types import LAUNCHER, TrainJob
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.replicas import status_of
@@ -148,10 +148,15 @@ def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
         if phase == UNSCHEDULABLE:
             now = f"its gang does not fit even on an empty cluster: {_message(status)}"
             return Diagnosis(now, "it can start once suitable nodes are added, or it requests less")
+        preemption = status.get("preemption") or {}
+        if phase == BOUND and preemption.get("state") == REQUESTED:
+            now = f"it is preempted: {preemption.get('by', '')} gets the capacity, and all of its pods are deleted"
+            return Diagnosis(now, "it waits for capacity again, and goes on from its last checkpoint if it has one")
         if phase == WAITING:
             position = status.get("position", 0)
             place = f" at position {position} of the queue" if position else ""
-            return Diagnosis(f"it waits for capacity as a gang{place}: {_message(status)}", _when(spec, status))
+            was = f"it was preempted by {preemption['by']}, and " if preemption.get("by") else "it "
+            return Diagnosis(f"{was}waits for capacity as a gang{place}: {_message(status)}", _when(spec, status))
     return None
 
 

@@ -55,12 +55,12 @@ def rows_of(
     return headers, rows
 
 
-def resize_rows(queue: GangQueue, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells of the running gangs that were asked to have another size."""
+def request_rows(queue: GangQueue, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells of what running gangs were asked to do."""
     space = ["Namespace"] if with_namespace else []
     rows = [
         [*([each.namespace] if with_namespace else []), each.gang, each.owner, each.change, each.reason]
-        for each in queue.resizes
+        for each in queue.requests
     ]
     return [*space, "Gang", "Of", "Change", "Reason"], rows
 
@@ -86,9 +86,9 @@ def show_queue(session: Session, parsed: Namespace) -> int:
     wide, screen, with_namespace = parsed.output == WIDE, Screen(), not session.scope
     if queue.waiting:
         screen.table(*rows_of(queue, datetime.now(UTC), with_namespace=with_namespace, wide=wide))
-    if queue.resizes:
-        screen.heading("Resize requests")
-        screen.table(*resize_rows(queue, with_namespace=with_namespace))
+    if queue.requests:
+        screen.heading("Requests to running gangs")
+        screen.table(*request_rows(queue, with_namespace=with_namespace))
     if wide and queue.shares:
         screen.heading("Shares")
         screen.table(*share_rows(queue))

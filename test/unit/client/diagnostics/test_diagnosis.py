@@ -145,6 +145,18 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             id="queued",
         ),
         pytest.param(
+            case(gangs=[gang("Bound", preemption={"by": "other/urgent", "state": "Requested"})]),
+            "it is preempted: other/urgent gets the capacity, and all of its pods are deleted",
+            "it waits for capacity again, and goes on from its last checkpoint",
+            id="being preempted",
+        ),
+        pytest.param(
+            case(gangs=[gang("Waiting", message="no room", preemption={"by": "other/urgent", "state": "Preempted"})]),
+            "it was preempted by other/urgent, and waits for capacity as a gang: no room",
+            "it starts once its turn comes",
+            id="preempted",
+        ),
+        pytest.param(
             case(gangs=[gang("Unschedulable", message="too big")]),
             "its gang does not fit even on an empty cluster: too big",
             "it can start once suitable nodes are added",

@@ -16,7 +16,7 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.gangqueue import queue_of, read_queue
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kubectl.commands.queue import resize_rows, rows_of, share_rows, summary
+from tfjob_controller.kubectl.commands.queue import request_rows, rows_of, share_rows, summary
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -111,9 +111,17 @@ def running(name: str, namespace: str, *, workers: int, target: int = 0) -> Gang
 
 def test_gangs_that_make_way_are_listed_with_the_reason() -> None:
     queue = queue_of([running("large", "team", workers=4, target=2), running("small", "team", workers=1)])
-    headers, rows = resize_rows(queue, with_namespace=True)
+    headers, rows = request_rows(queue, with_namespace=True)
     assert headers == ["Namespace", "Gang", "Of", "Change", "Reason"]
     assert rows == [["team", "large", "", "worker 4 → 2", "capacity for team/first, waiting 31 s"]]
+
+
+def test_a_preempted_gang_is_listed_with_whom_it_leaves_for() -> None:
+    victim = running("small", "team", workers=1)
+    preemption = Preemption("other/urgent", "Requested", "2026-01-01T00:00:00Z")
+    victim = replace(victim, status=replace(victim.status, preemption=preemption))
+    _, rows = request_rows(queue_of([victim]), with_namespace=True)
+    assert rows == [["team", "small", "", "all pods leave", "preempted by other/urgent"]]
 
 
 def test_the_share_of_a_namespace_is_that_of_the_resource_of_which_it_holds_most() -> None:
