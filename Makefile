@@ -149,6 +149,10 @@ demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while 
 demo-resume: $(READY) ## Train on two nodes without shared storage, cut off the node of rank 0, and count the steps done twice
 	@$(PY) -m demo.resume $(if $(KEEP),--keep)
 
+.PHONY: demo-preemption
+demo-preemption: $(READY) ## An urgent job takes the place of one that trains, which then goes on from its checkpoint
+	@$(PY) -m demo.preemption
+
 .PHONY: demo-dashboard
 demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the dashboard that shows them, until Ctrl-C; the cluster stays
 	@$(PY) -m demo.dashboard

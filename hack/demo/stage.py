@@ -170,7 +170,7 @@ def _controller(
         address = f"127.0.0.1:{port}"
         flags = ["--kubeconfig", str(cluster.kubeconfig), *_serving(address)]
         flags += _taking_reports(f"{host}:{reports_port}") if reports else []
-        flags += _with_local_initializer(cluster.folder) if transfers else []
+        flags += with_local_initializer(cluster.folder) if transfers else []
         screen.step("tfjob-controller run" + ("   (replaces that of an earlier demo)" if was_there else ""))
         screen.detail(f"log: {log}")
         begin = log.stat().st_size if log.exists() else 0
@@ -191,7 +191,8 @@ def _taking_reports(address: str) -> list[str]:
     return ["--progress-server", "--progress-server-bind-address", address, f"--progress-server-url=https://{address}"]
 
 
-def _with_local_initializer(folder: Path) -> list[str]:
+def with_local_initializer(folder: Path) -> list[str]:
+    """Returns the flag with which the controller uses the initializer's image that the nodes have."""
     config = folder / "controller-config.yaml"
     config.write_text(f"initializerImage: {images.INITIALIZER}\n")
     return [f"--controller-config-file={config}"]

@@ -1,0 +1,235 @@
+"""`make demo-preemption`: an urgent job takes the place of one that trains, which then goes on from its checkpoint.
+
+Real PyTorch on two real nodes, whose simulated GPUs the first job holds. A job of higher priority comes: the gang
+scheduler asks for all pods of the first one, the urgent job runs in their place, and afterwards the first job goes on
+from the checkpoint that it saved last, without a restart that counts.
+
+Exit code 0 only if all of this was observed. Ctrl-C stops everything that the demo has started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import yaml
+from rich.console import Console
+
+from demo import resume
+from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES, AutoscaleStage, Setting, open_autoscale_stage
+from demo.checks import Check
+from demo.follow import DemoError
+from demo.kubectl import Kubectl, KubectlError
+from demo.picture import Object
+from demo.play import ROOT
+from demo.screen import Screen
+from localcluster import images, state
+from localcluster.api import RefusedError
+
+NAME = "demo-preemption"
+SETTING = Setting(
+    NAME,
+    (images.TORCH, images.INITIALIZER),
+    (),
+    ("--preemption=on", "--preempt-after=3s", "--preemption-grace=5s"),
+)
+INTERRUPTED = 128 + signal.SIGINT
+POLL_SECONDS = 0.5
+# For each step.
+TIMEOUT_SECONDS = 240.0
+FIRST, URGENT = resume.JOB, "urgent"
+SETTINGS = {"STEPS": "200", "STEP_SECONDS": "0.1"}
+JOBS = "/apis/kubeflow.org/v2alpha1/namespaces/default/trainjobs"
+PODS = "/api/v1/namespaces/default/pods"
+REQUESTS = {"cpu": "200m", "memory": "256Mi", GPU: str(GPUS_PER_NODE)}
+PRIORITY_CLASS: Object = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": URGENT},
+    "value": 1000,
+    "description": "Gangs of this class preempt others.",
+}
+_BEGIN = re.compile(r"^continues after step (\d+)$", re.MULTILINE)
+
+
+def main() -> int:
+    """Runs the demo and returns the exit code."""
+    screen = Screen(Console(highlight=False))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
+    if os.environ.get("KUBECONFIG"):
+        screen.detail("KUBECONFIG is not used: this demo needs a full cluster and starts its own")
+    try:
+        with (
+            open_autoscale_stage(ROOT, screen, SETTING) as stage,
+            resume.bucket(state.stack_dir(NAME)) as url,
+        ):
+            checks = Demo(stage, screen).run(url)
+            for check in checks:
+                screen.check(check)
+            farewell(screen)
+    except (DemoError, KubectlError, RefusedError) as error:
+        screen.error(str(error))
+        return 1
+    except KeyboardInterrupt:
+        screen.step("interrupted: stopping everything that the demo started")
+        return INTERRUPTED
+    return 0 if all(check.holds for check in checks) else 1
+
+
+def first_job() -> str:
+    """Returns the sample of checkpoints as a gang that holds all GPUs, slowed down so that it can be followed."""
+    objects = list(yaml.safe_load_all((ROOT / resume.SAMPLE).read_text()))
+    spec = objects[-1]["spec"]
+    spec["gang"] = {"enabled": True}
+    spec["trainer"]["image"] = images.TORCH
+    spec["trainer"]["env"] = [{"name": name, "value": value} for name, value in SETTINGS.items()]
+    spec["trainer"]["resourcesPerNode"] = {"requests": REQUESTS, "limits": {GPU: REQUESTS[GPU]}}
+    return yaml.safe_dump_all(objects, sort_keys=False)
+
+
+def urgent_job() -> Object:
+    """Returns a job of higher priority that needs all GPUs for some seconds."""
+    trainer = {
+        "image": images.TORCH,
+        "command": ["sh", "-c", "echo urgent work; sleep 5"],
+        "resourcesPerNode": {"requests": REQUESTS, "limits": {GPU: REQUESTS[GPU]}},
+    }
+    spec = {
+        "framework": "plain",
+        "numNodes": NODES,
+        "gang": {"enabled": True, "priority": 1000},
+        "trainer": trainer,
+        "podSpecOverrides": [{"targetJobs": [{"name": "node"}], "priorityClassName": URGENT}],
+    }
+    return {"apiVersion": "kubeflow.org/v2alpha1", "kind": "TrainJob", "metadata": {"name": URGENT}, "spec": spec}
+
+
+@dataclass(slots=True)
+class Demo:
+    """The parts of the demo, in order."""
+
+    stage: AutoscaleStage
+    screen: Screen
+    began: float = field(default_factory=time.monotonic)
+    said: dict[str, str] = field(default_factory=dict)
+    # Whether pods of both jobs ever ran at the same time.
+    overlapped: bool = False
+
+    @property
+    def kubectl(self) -> Kubectl:
+        return self.stage.kubectl
+
+    def run(self, url: str) -> list[Check]:
+        """Runs all parts. Raises `DemoError` if an expected state is not reached."""
+        self.kubectl.run("apply", "--server-side", "-k", str(ROOT / resume.RUNTIMES))
+        self.kubectl.run("apply", "-f", "-", stdin=json.dumps(resume.credentials(url)))
+        self.kubectl.run("apply", "-f", "-", stdin=json.dumps(PRIORITY_CLASS))
+        self._title(f"1. {FIRST}: two nodes with {GPUS_PER_NODE} GPUs each, which is the whole cluster")
+        self.screen.output(self.kubectl.run("apply", "-f", "-", stdin=first_job()))
+        self._until(f"{FIRST} to save a checkpoint", lambda jobs: bool(_checkpoint(jobs, FIRST)))
+        self._title(f"2. {URGENT}: gang.priority 1000, of the PriorityClass {URGENT}. It needs all GPUs as well")
+        self.screen.output(self.kubectl.run("apply", "-f", "-", stdin=json.dumps(urgent_job())))
+        self._until(f"{FIRST} to be preempted", lambda jobs: _is(jobs, FIRST, "Preempted"))
+        self._show("kubectl get trainjobs,gangs")
+        self._until(f"{URGENT} to run", lambda jobs: _is(jobs, URGENT, "Running"))
+        self._show(f"kubectl describe trainjob {FIRST}", "Preempted")
+        self._until(f"{URGENT} to end", lambda jobs: _phase(jobs, URGENT) in ("Done", "Failed"))
+        jobs = self._look()
+        saved, urgent = _checkpoint(jobs, FIRST), _phase(jobs, URGENT)
+        self._title(f"3. {FIRST} goes on from {saved}")
+        self._until(f"{FIRST} to end", lambda jobs: _phase(jobs, FIRST) in ("Done", "Failed"))
+        self._show(f"kubectl events --for trainjob/{FIRST}")
+        return [self._check_urgent(urgent), self._check_resumed(saved), self._check_end()]
+
+    def _check_urgent(self, phase: str) -> Check:
+        text = f"the urgent job ended {phase}, and no pod of one job ran beside one of the other"
+        return Check(phase == "Done" and not self.overlapped, text)
+
+    def _check_resumed(self, saved: str) -> Check:
+        begins = [int(step) for step in _BEGIN.findall(resume.log_of(self.kubectl, "node"))]
+        wanted = int(re.sub(r"\D", "", saved) or 0)
+        text = f"{FIRST} went on after step {begins[-1] if begins else '?'}; its last checkpoint was {saved}"
+        # Each process of the node says it.
+        return Check(set(begins) == {wanted}, text)
+
+    def _check_end(self) -> Check:
+        status = self._look()[FIRST].get("status", {})
+        restarts = status.get("restarts", 0)
+        text = f"{FIRST} ended {status.get('phase')} with {restarts} restarts"
+        return Check(status.get("phase") == "Done" and restarts == 0, text)
+
+    def _until(self, what: str, predicate: Callable[[dict[str, Object]], bool]) -> None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            jobs = self._look()
+            if predicate(jobs):
+                return
+            if time.monotonic() > deadline:
+                raise DemoError(f"not within {TIMEOUT_SECONDS:.0f} s: {what}; logs: {self.stage.logs}")
+            time.sleep(POLL_SECONDS)
+
+    def _look(self) -> dict[str, Object]:
+        """Reads the jobs, and prints a line for each that has changed."""
+        jobs = {str(each["metadata"]["name"]): each for each in self.stage.api.list(JOBS)}
+        for name, job in sorted(jobs.items()):
+            status = job.get("status", {})
+            checkpoint = _checkpoint(jobs, name)
+            parts = (status.get("summary", ""), f"checkpoint {checkpoint}" if checkpoint else "", status.get("reason"))
+            words = ", ".join(each for each in parts if each)
+            if words and self.said.get(name) != words:
+                self.said[name] = words
+                self.screen.output(f"{time.monotonic() - self.began:5.1f} s  {name}: {words}")
+        running = {
+            each["metadata"]["labels"].get("train_job_name")
+            for each in self.stage.api.list(PODS)
+            if each["status"].get("phase") == "Running"
+        }
+        self.overlapped |= {FIRST, URGENT} <= running
+        return jobs
+
+    def _show(self, command: str, only: str = "") -> None:
+        """Runs a command and shows its output; with `only`, only lines that contain this word."""
+        self.screen.blank()
+        with self.screen.command(f"{command} | grep {only}" if only else command):
+            said = self.kubectl.run(*command.split()[1:]).splitlines()
+            self.screen.output("\n".join(each for each in said if only in each))
+
+    def _title(self, text: str) -> None:
+        self.screen.blank()
+        self.screen.step(text)
+
+
+def _phase(jobs: dict[str, Object], name: str) -> str:
+    return str(jobs.get(name, {}).get("status", {}).get("phase", ""))
+
+
+def _is(jobs: dict[str, Object], name: str, condition: str) -> bool:
+    found = jobs.get(name, {}).get("status", {}).get("conditions", ())
+    return any(each["type"] == condition and each["status"] == "True" for each in found)
+
+
+def _checkpoint(jobs: dict[str, Object], name: str) -> str:
+    return str((jobs.get(name, {}).get("status", {}).get("checkpoint") or {}).get("name", ""))
+
+
+def farewell(screen: Screen) -> None:
+    """Prints what to do next."""
+    screen.blank()
+    screen.output(
+        "Next:\n"
+        "  tfjob-controller extender --preemption=on     # off by default\n"
+        "  spec: {gang: {enabled: true, priority: 1000}}, and a priorityClassName with at least that value\n"
+        "  spec: {checkpoint: {storageUri: s3://…}}      # what is preempted loses what it has not saved\n"
+        "docs/gang-scheduling.md#preemption describes who leaves for whom."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
