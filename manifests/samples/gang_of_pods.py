@@ -50,7 +50,8 @@ def follow(options, requests):
         phase, attempt = status.get("phase", ""), status.get("attempt", 0)
         if reported != (reported := f"{phase or 'not seen yet'}: {status.get('message', '')}"):
             print(reported, flush=True)
-        if phase in ("Admitted", "Waiting", "Unschedulable") and done != (phase, attempt):
+        is_preempted = phase == "Bound" and status.get("preemption", {}).get("state") == "Requested"
+        if (is_preempted or phase in ("Admitted", "Waiting", "Unschedulable")) and done != (phase, attempt):
             present = attempt if phase == "Admitted" else "none"
             if attempt > (present == 1):  # deletes the pods of earlier attempts
                 kubectl("delete", "pods", "-l", f"{GROUP}/gang={options.name},{GROUP}/attempt!={present}")

@@ -62,6 +62,7 @@ TARGETS = (
     Target("check", "test/unit/test_moduletests.py", "main([links, totals, tests]", "moduletests"),
     Target("demo", _DEMO, 'module: str = "demo"', "demo"),
     Target("demo-trainjob", _DEMO, 'module="demo.trainjob"', "demo.trainjob"),
+    Target("demo-preemption", "test/e2e/test_demo_preemption.py", 'start_demo("demo.preemption"', "demo.preemption"),
     Target("demo-resume", "test/e2e/test_demo.py", 'module="demo.resume"', "demo.resume"),
     Target("demo-elastic", "test/e2e/test_demo.py", 'module="demo.elastic"', "demo.elastic"),
     Target("demo-transformers", "test/e2e/test_demo.py", 'module="demo.transformers"', "demo.transformers"),

@@ -23,6 +23,7 @@ from tfjob_controller.api.gang import (
     GANG_LABEL,
     MEMBER_LABEL,
     Gang,
+    GangMeta,
     GangSpec,
     GangStatus,
     Member,
@@ -80,7 +81,7 @@ def a_gang(
 ) -> Gang:
     created = (NOW - timedelta(seconds=age_seconds)).isoformat()
     return Gang(
-        ObjectMeta(name=name, namespace="ns", creation_timestamp=created),
+        GangMeta(name=name, namespace="ns", creation_timestamp=created),
         GangSpec(members=members or (workers(1),), **spec),
         status or GangStatus(),
     )

@@ -311,10 +311,20 @@ class GangStatus(_Value, frozen=True):
     ] = ()
 
 
+class GangAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The annotations that the gang scheduler reads."""
+
+    checkpoint_time: str = msgspec.field(default="", name=CHECKPOINT_TIME_ANNOTATION)
+
+
+class GangMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
+    annotations: GangAnnotations = GangAnnotations()
+
+
 class Gang(_Value, frozen=True):
     """One gang."""
 
-    metadata: ObjectMeta
+    metadata: GangMeta
     spec: Annotated[GangSpec, describe("The pods that must run together.")] = GangSpec()
     status: Annotated[GangStatus, describe("What the gang scheduler reports.")] = GangStatus()
 

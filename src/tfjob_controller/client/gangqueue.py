@@ -1,7 +1,7 @@
 """The queue of gangs: those that wait for capacity, in the order in which they will start, and what each lacks.
 
-Beside it: which running gangs were asked to shrink, to grow or to leave, and how much of the cluster the gangs of each namespace
-hold.
+Beside it: which running gangs were asked to shrink, to grow or to leave, and how much of the cluster the gangs of each
+namespace hold.
 """
 
 from __future__ import annotations

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.gangs import a_node, workers
+from helpers.gangs import a_gang, a_node, workers
 from helpers.scalingworld import ScalingWorld
-from tfjob_controller.api.gang import Gang, placed_nodes
+from tfjob_controller.api.gang import Gang, GangAnnotations, GangStatus, placed_nodes
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decisions import QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
+from tfjob_controller.scheduling.podsets import last_saved_time
 from tfjob_controller.scheduling.preemption import (
     Claim,
     PreemptionDecider,
@@ -270,3 +271,22 @@ def test_a_gang_that_leaves_already_is_no_victim_again(world: _World) -> None:
     world.runs_on("two", "b", 4)
     world.waits("high", 8, priority=1)
     assert world.victims(leaving=["one"]) == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "saved"),
+    [
+        ("2026-11-21T11:30:00Z", "11:30"),
+        ("2026-11-21T10:00:00Z", "11:00"),
+        ("", "11:00"),
+        ("yesterday", "11:00"),
+        ("2026-11-21T11:30:00Z" + " " * 40, "11:00"),
+    ],
+    ids=["later", "before it was bound", "none", "invalid", "too long"],
+)
+def test_work_is_saved_by_the_last_checkpoint_since_the_gang_was_bound(checkpoint: str, saved: str) -> None:
+    gang = a_gang("a", status=GangStatus(bound_time="2026-11-21T11:00:00Z"))
+    gang = replace(gang, metadata=replace(gang.metadata, annotations=GangAnnotations(checkpoint)))
+    found = last_saved_time(gang)
+    assert found is not None
+    assert f"{found:%H:%M}" == saved

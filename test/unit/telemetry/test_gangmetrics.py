@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.api.gang import Gang, GangMeta, GangStatus
 from tfjob_controller.gangscheduler.status.writer import FAILED, StatusChange
-from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 
 
 def gang(phase: str, *, queued_time: str | None = None, admitted_time: str | None = None) -> Gang:
     status = GangStatus(phase=phase, queued_time=queued_time, admitted_time=admitted_time)
-    return Gang(ObjectMeta(name="secret-name", namespace="team"), status=status)
+    return Gang(GangMeta(name="secret-name", namespace="team"), status=status)
 
 
 def scraped(registry: CollectorRegistry) -> str:

@@ -36,7 +36,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
-from tfjob_controller.scheduling.podsets import requests_by_kind, valid_pod_sets_of
+from tfjob_controller.scheduling.podsets import last_saved_time, requests_by_kind, valid_pod_sets_of
 from tfjob_controller.scheduling.preemption import (
     Claim,
     PreemptionDecider,
@@ -227,4 +227,4 @@ def _has_left(gang: Gang) -> bool:
 def _running_gang(key: str, gang: Gang, priorities: GangPriorities) -> RunningGang:
     bound_time = parse_time_or_none(gang.status.bound_time)
     members = len(placed_nodes(gang.status))
-    return RunningGang(key, priorities.of(gang), members, bound_time, bound_time, must_leave(gang))
+    return RunningGang(key, priorities.of(gang), members, bound_time, last_saved_time(gang), must_leave(gang))

@@ -22,7 +22,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decisions import NominatedNodes
-from tfjob_controller.scheduling.podsets import PodSet, valid_pod_set_of
+from tfjob_controller.scheduling.podsets import PodSet, last_saved_time, valid_pod_set_of
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Workers should run near these.
@@ -36,6 +36,8 @@ class ElasticGang:
     `pod_set` is that of one member. `nodes` are the nodes of the members that have one; `count` is how many the gang
     has in its spec, between `min_members` and `max_members`. `preferred_nodes` are those of the gang's parameter
     servers or, without any, of its members of other kinds.
+
+    `saved_time` is when its program last saved its work, or began.
 
     `is_resizable` is false while the gang is being resized, and once one of its members has ended. `target`, `leaving`
     and `reason` are those of the current resize request; without one, `target` equals `count`.
@@ -53,6 +55,7 @@ class ElasticGang:
     is_resizable: bool = True
     bound_time: datetime | None = None
     last_resize_time: datetime | None = None
+    saved_time: datetime | None = None
     target: int = 0
     leaving: tuple[str, ...] = ()
     reason: str = ""
@@ -131,6 +134,7 @@ def elastic_gang_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool
         and (target != member.count or not is_changing),
         bound_time=parse_time_or_none(status.bound_time),
         last_resize_time=parse_time_or_none(status.last_resize_time),
+        saved_time=last_saved_time(gang),
         target=target,
         leaving=status.leaving if target < member.count else (),
         reason=status.target_reason if target != member.count else "",

@@ -4,8 +4,8 @@ Theory of operation. Candidates are ordered, and the shortest prefix is taken wi
 with the live placement. Then victims are spared whose capacity its placement does not use, and finally each one without
 which it still fits. Three orders are tried until one gives a plan:
 
-1. the policy: the lowest priority first, then the gang furthest above its minimum, member by member
-   (`ElasticGang.removal_order`);
+1. the policy: the lowest priority first, then the gang furthest above its minimum, then the one that saved its work
+   last, member by member (`ElasticGang.removal_order`). A shrink need not cost any work, so the sizes come first;
 2. node by node, first those where the pending gang gains most for each removed member: it may need a whole node, and
    the first order removes one member here and one there;
 3. all combinations within a budget, which is enough for small clusters and gangs.
@@ -194,17 +194,25 @@ class VictimSelector:
 
 def _policy_order(candidates: Iterable[ElasticGang]) -> list[Victim]:
     """All removable members; each next one from the gang that is furthest above its minimum then."""
-    heap = [(each.priority, -each.surplus_ratio(len(each.nodes)), each.key, 0, each) for each in candidates]
+    heap = [
+        (each.priority, -each.surplus_ratio(len(each.nodes)), -_saved_seconds(each), each.key, 0, each)
+        for each in candidates
+    ]
     heapq.heapify(heap)
     removable = {each.key: each.removal_order() for each in candidates}
     line: list[Victim] = []
     while heap:
-        _, _, key, removed, gang = heapq.heappop(heap)
+        _, _, saved, key, removed, gang = heapq.heappop(heap)
         line.append(Victim(gang, removable[key][removed]))
         removed += 1
         if removed < gang.removable_count():
-            heapq.heappush(heap, (gang.priority, -gang.surplus_ratio(len(gang.nodes) - removed), key, removed, gang))
+            surplus = gang.surplus_ratio(len(gang.nodes) - removed)
+            heapq.heappush(heap, (gang.priority, -surplus, saved, key, removed, gang))
     return line
+
+
+def _saved_seconds(gang: ElasticGang) -> float:
+    return gang.saved_time.timestamp() if gang.saved_time is not None else 0.0
 
 
 def _subtract(missing: dict[str, int], amounts: Iterable[tuple[str, int]], times: int) -> None:

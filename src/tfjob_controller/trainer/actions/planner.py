@@ -28,7 +28,7 @@ from tfjob_controller.api.common.core import (
     PodGroup,
 )
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.gang import GANGS, Gang
+from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.actions.children import (
     build_claim,
@@ -344,8 +344,11 @@ def _gang_patches(job_state: JobState) -> Iterator[Patch]:
     terms = plan.scheduling.gang
     if terms is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
         return
-    body = gang_spec_patch(gang, desired_gang_spec(plan, terms, admission), terms)
-    if body is not None:
+    body = gang_spec_patch(gang, desired_gang_spec(plan, terms, admission), terms) or {}
+    saved = job_state.status.checkpoint.time if job_state.status.checkpoint is not None else None
+    if saved and saved != gang.metadata.annotations.checkpoint_time:
+        body = {**body, "metadata": {"annotations": {CHECKPOINT_TIME_ANNOTATION: saved}}}
+    if body:
         yield Patch(GANGS, gang.metadata.name, body)
 
 

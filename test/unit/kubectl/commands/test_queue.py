@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from helpers.memoryapi import MemoryApi, refusal
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.api.common.cluster import Node, NodeStatus
-from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member, NodePlacement
+from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, GangStatus, Member, NodePlacement, Preemption
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.gangqueue import queue_of, read_queue
 from tfjob_controller.kube.errors import ApiError
@@ -25,7 +26,7 @@ def gang(name: str, phase: str, position: int = 0, *, suspend: bool = False) -> 
     owner = OwnerReference(kind="TFJob", name=f"job-{name}", controller=True)
     spec = GangSpec(members=(Member("master", 1), Member("worker", 3)), priority=7, suspend=suspend)
     status = GangStatus(phase=phase, position=position, message="needs more", queued_time="2026-01-01T11:57:00.000000Z")
-    return Gang(ObjectMeta(name=name, namespace="team", owner_references=(owner,)), spec, status)
+    return Gang(GangMeta(name=name, namespace="team", owner_references=(owner,)), spec, status)
 
 
 def test_waiting_gangs_come_by_position_then_new_ones_and_unschedulable_ones_last() -> None:
@@ -84,7 +85,7 @@ def test_gangs_that_no_gang_scheduler_has_looked_at_are_distinguished_with_where
     ],
 )
 def test_waiting_counts_from_the_creation_until_a_gang_was_placed_once(status: dict[str, Any], waits: str) -> None:
-    made = ObjectMeta(name="a", namespace="team", creation_timestamp="2026-01-01T11:59:16Z")
+    made = GangMeta(name="a", namespace="team", creation_timestamp="2026-01-01T11:59:16Z")
     headers, rows = rows_of(queue_of([Gang(made, GangSpec(), GangStatus(**status))]), NOW, with_namespace=False)
     assert rows[0][headers.index("Waits")] == waits
 
@@ -106,7 +107,7 @@ def running(name: str, namespace: str, *, workers: int, target: int = 0) -> Gang
         target_reason="capacity for team/first, waiting 31 s" if target else "",
     )
     spec = GangSpec(members=(Member("worker", workers, resources),))
-    return Gang(ObjectMeta(name=name, namespace=namespace), spec, status)
+    return Gang(GangMeta(name=name, namespace=namespace), spec, status)
 
 
 def test_gangs_that_make_way_are_listed_with_the_reason() -> None:

@@ -17,6 +17,7 @@ from tfjob_controller.api.gang import (
     GANG_LABEL,
     MEMBER_LABEL,
     Gang,
+    GangMeta,
     GangSpec,
     GangStatus,
     Member,
@@ -91,7 +92,7 @@ def test_capacity_of_members_without_a_pod_is_reserved_and_not_free(
 ) -> None:
     placement = (NodePlacement("n1", ("worker-0", "worker-1", "gone-7")),)
     gang = Gang(
-        ObjectMeta(name="train-ab12", namespace="team"),
+        GangMeta(name="train-ab12", namespace="team"),
         GangSpec(members=(Member("worker", 2, {GPU: "1", "cpu": "no quantity"}),)),
         GangStatus(phase=phase, placement=placement),
     )

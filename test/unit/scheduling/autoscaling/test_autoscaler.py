@@ -306,6 +306,15 @@ def test_the_one_furthest_above_its_minimum_gives_first() -> None:
     assert wishes(busy.plan()) == {"a": (2, "2"), "b": (3, "3")}
 
 
+def test_of_two_that_have_as_much_the_one_that_saved_its_work_last_gives_first() -> None:
+    busy = world(6)
+    for name, bound in (("a", "2026-11-21T11:00:00Z"), ("b", "2026-11-21T11:00:01Z")):
+        busy.runs(name, [("n0", members(0, 1, 2))], workers(3), bound_time=bound, **elastic(2, 4))
+    busy.arrives("next", workers(1))
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"b": (2, "2")}
+
+
 def test_of_two_that_have_as_much_each_gives_a_half() -> None:
     busy = world(12)
     for name in ("a", "b"):

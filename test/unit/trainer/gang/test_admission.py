@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world, world
 from helpers.gangs import member_ids
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
+from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.gang import (
     ADMITTED,
     BOUND,
@@ -20,6 +21,7 @@ from tfjob_controller.api.gang import (
     UNSCHEDULABLE,
     WAITING,
     Gang,
+    GangAnnotations,
     GangCondition,
     GangStatus,
     NodePlacement,
@@ -369,6 +371,20 @@ def test_what_a_program_exits_with_while_it_is_deleted_says_nothing(replica: str
     cluster.jobs[name] = replace(job, metadata=going, status=replace(job.status, failed=1))
     cluster.settle()
     assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Creating", 0)
+
+
+def test_the_gang_says_when_the_last_checkpoint_was_saved() -> None:
+    cluster = bound_world()
+    saved = format_time(cluster.now)
+    cluster.job = replace(
+        cluster.job, status=replace(cluster.job.status, checkpoint=CheckpointStatus("checkpoint-7", 7, saved))
+    )
+    (patch,) = cluster.actions().patches
+    assert (patch.resource, patch.name) == (GANGS, gang_of(cluster).metadata.name)
+    assert patch.body == {"metadata": {"annotations": {"scheduling.kubeflow.org/checkpoint-time": saved}}}
+    gang = gang_of(cluster)
+    cluster.gang = replace(gang, metadata=replace(gang.metadata, annotations=GangAnnotations(saved)))
+    assert cluster.actions() is NO_ACTIONS
 
 
 # Preempted by a gang of higher priority
