@@ -25,7 +25,7 @@ from tfjob_controller.api.common.cluster import (
     ScheduledPod,
     ScheduledPodSpec,
 )
-from tfjob_controller.api.gang import Gang, GangSpec, Member
+from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, Member
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Pending
@@ -102,7 +102,7 @@ def _gang(number: int) -> Gang:
     """Returns a gang. The first half has waited for a minute, the second was just created."""
     created = NOW - timedelta(seconds=60 if number < GANGS // 2 else 1)
     worker = Member("worker", 9 + number % SHAPES, {"cpu": f"{1000 + number % SHAPES}m", GPU: "1"})
-    meta = ObjectMeta(name=f"gang-{number:04}", namespace="bench", creation_timestamp=created.isoformat())
+    meta = GangMeta(name=f"gang-{number:04}", namespace="bench", creation_timestamp=created.isoformat())
     return Gang(meta, GangSpec((Member("ps", 1, {"cpu": "1"}), worker)))
 
 

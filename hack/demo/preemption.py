@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -26,11 +27,13 @@ from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES, AutoscaleStage, Setti
 from demo.checks import Check
 from demo.follow import DemoError
 from demo.kubectl import Kubectl, KubectlError
-from demo.picture import Object
 from demo.play import ROOT
 from demo.screen import Screen
+from demo.trainjob import RUNTIMES
 from localcluster import images, state
 from localcluster.api import RefusedError
+
+Object = dict[str, Any]
 
 NAME = "demo-preemption"
 SETTING = Setting(
@@ -128,7 +131,7 @@ class Demo:
 
     def run(self, url: str) -> list[Check]:
         """Runs all parts. Raises `DemoError` if an expected state is not reached."""
-        self.kubectl.run("apply", "--server-side", "-k", str(ROOT / resume.RUNTIMES))
+        self.kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
         self.kubectl.run("apply", "-f", "-", stdin=json.dumps(resume.credentials(url)))
         self.kubectl.run("apply", "-f", "-", stdin=json.dumps(PRIORITY_CLASS))
         self._title(f"1. {FIRST}: two nodes with {GPUS_PER_NODE} GPUs each, which is the whole cluster")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tfjob_controller.api.common.cluster import Node, NodeCondition, NodeStatus
-from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
+from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, GangStatus, Member
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.placement import place
@@ -76,7 +76,7 @@ def gang_of(job: SimJob, *, elastic: bool) -> Gang:
         min_members={WORKER: job.min_workers} if elastic else {},
         max_members={WORKER: job.max_workers} if elastic else {},
     )
-    meta = ObjectMeta(name=job.name, namespace=NAMESPACE, uid=job.name, creation_timestamp=since)
+    meta = GangMeta(name=job.name, namespace=NAMESPACE, uid=job.name, creation_timestamp=since)
     return Gang(meta, spec, GangStatus(queued_time=since))
 
 

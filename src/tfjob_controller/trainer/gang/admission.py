@@ -113,7 +113,10 @@ def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[Replica
 
 
 def is_placed(gang: Gang) -> bool:
-    """Reports whether the gang's pods may exist; not those of one that is preempted. Pods of a Released gang with a placement restart on their nodes."""
+    """Reports whether the gang's pods may exist; not if it is preempted.
+
+    Pods of a Released gang with a placement restart on their nodes.
+    """
     status = gang.status
     if gang.spec.suspend or gang.metadata.deletion_timestamp is not None or must_leave(gang):
         return False
