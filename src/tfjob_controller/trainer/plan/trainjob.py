@@ -332,13 +332,15 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
 
 
 def _roles(recipe: Recipe, setting: Setting, workspace: JobWorkspace, config_map: str) -> Iterator[Role]:
-    launched = recipe.framework.has_launcher
+    launched, spec = recipe.framework.has_launcher, recipe.job.spec
     if launched:
         yield _training_role(recipe, setting, workspace, config_map, LAUNCHER, 1)
     yield _training_role(recipe, setting, workspace, config_map, NODE, setting.num_nodes)
     if workspace.claim:
         for carrier in workspace.storage_containers:
-            yield _carrier_role(recipe, carrier, workspace)
+            exports = carrier.role == MODEL_EXPORTER
+            writer = trainer_template(spec, recipe._base(NODE), NODE, runs_command=False) if exports else None
+            yield _carrier_role(recipe, carrier, workspace, writer)
 
 
 def _training_role(
@@ -385,14 +387,16 @@ def _container_base(recipe: Recipe, carrier: StorageContainer) -> Mapping[str, A
     return container_of(spec_of(template), carrier.role) or {}
 
 
-def _carrier_role(recipe: Recipe, carrier: StorageContainer, workspace: JobWorkspace) -> Role:
+def _carrier_role(
+    recipe: Recipe, carrier: StorageContainer, workspace: JobWorkspace, writer: dict[str, Any] | None
+) -> Role:
     base = trainer_template(recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False)
     return Role(
         name=carrier.role,
         replica_type=carrier.role,
         replicas=1,
         port=0,
-        template=storage_template(carrier, base, recipe.config.initializer_image, workspace),
+        template=storage_template(carrier, base, recipe.config.initializer_image, workspace, writer),
         container=carrier.role,
     )
 

@@ -44,6 +44,17 @@ def security_context_beside(training: Part, pod: Part) -> dict[str, Any]:
     return {**_SECURITY, **user, "runAsNonRoot": not is_root}
 
 
+def security_context_after(training: Part, pod: Part) -> dict[str, Any]:
+    """The same for a container in a later pod: it inherits nothing from the training pod, so it says all of it."""
+    inherited = {
+        name: value
+        for name, value in (pod.get("securityContext") or {}).items()
+        if name in ("runAsUser", "runAsGroup") and value is not None
+    }
+    own = {**inherited, **(training.get("securityContext") or {})}
+    return security_context_beside({"securityContext": own}, pod)
+
+
 @dataclass(frozen=True, slots=True)
 class StorageContainer:
     """An initializer or exporter, as a pod or an init container. `role` is also its name."""

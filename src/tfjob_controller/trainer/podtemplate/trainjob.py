@@ -44,6 +44,7 @@ from tfjob_controller.trainer.podtemplate.storage import (
     claim_of,
     claim_volume,
     is_claim,
+    security_context_after,
     storage_container,
 )
 
@@ -194,9 +195,18 @@ def with_workspace(template: Part, container: str, workspace: JobWorkspace) -> d
     return with_container(changed, container, lambda each: with_mounts(each, _mounts(workspace)))
 
 
-def storage_template(storage: StorageContainer, base: Part, image: str, workspace: JobWorkspace) -> dict[str, Any]:
-    """The pod of an initializer or exporter, based on the runtime's template."""
-    template = with_container(base, storage.role, lambda each: storage_container(storage, each, image))
+def storage_template(
+    storage: StorageContainer, base: Part, image: str, workspace: JobWorkspace, writer: Part | None = None
+) -> dict[str, Any]:
+    """The pod of an initializer or exporter, based on the runtime's template.
+
+    `writer` is the template of the pods whose files an exporter reads: it runs as their user.
+    """
+    security: dict[str, Any] = {}
+    if writer is not None:
+        spec = spec_of(writer)
+        security = {"securityContext": security_context_after(container_of(spec, NODE) or {}, spec)}
+    template = with_container(base, storage.role, lambda each: storage_container(storage, {**security, **each}, image))
     return with_workspace(template, storage.role, workspace)
 
 

@@ -204,3 +204,27 @@ def test_init_containers_come_before_those_of_the_runtime_and_see_what_the_nodes
     assert first["image"] == "theirs"
     assert [each["mountPath"] for each in first["volumeMounts"]] == ["/workspace", "/workspace/model"]
     assert template["spec"]["initContainers"] == [{"name": "theirs"}]
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "user"),
+    [
+        pytest.param({}, {}, {"runAsUser": 0, "runAsNonRoot": False}, id="the image's"),
+        pytest.param({"runAsUser": 1000, "runAsGroup": 7}, {}, {"runAsUser": 1000, "runAsGroup": 7}, id="the pod's"),
+        pytest.param({"runAsUser": 1000}, {"runAsUser": 5}, {"runAsUser": 5}, id="the container's"),
+        pytest.param({"runAsNonRoot": True}, {}, {"runAsNonRoot": True}, id="not root"),
+    ],
+)
+def test_an_exporter_runs_as_the_user_whose_files_it_reads(
+    pod: dict[str, Any], container: dict[str, Any], user: dict[str, Any]
+) -> None:
+    """Programs write files that only their user may read, as safetensors does."""
+    workspace = made(is_shared=True, modelConfig={"output": {"storageUri": "s3://out"}})
+    writer = {"spec": {"securityContext": pod, "containers": [{"name": "node", "securityContext": container}]}}
+    template = storage_template(workspace.storage_containers[0], {}, IMAGE, workspace, writer)
+    found = dict(container_of(template["spec"], "model-exporter") or {})["securityContext"]
+    assert {name: found[name] for name in ("runAsUser", "runAsGroup", "runAsNonRoot") if name in found} == {
+        "runAsNonRoot": True,
+        **user,
+    }
+    assert found["capabilities"] == {"drop": ["ALL"]}
