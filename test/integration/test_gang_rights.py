@@ -154,7 +154,8 @@ def test_the_shipped_rights_are_enough_and_every_single_one_is_used(
         obstacles(proxy)
         play = Play(api)
         lead(api)
-        follows = {"leader_lease_namespace": NAMESPACE, "leader_lease_name": NAME}
+        follows: dict[str, Any] = {"leader_lease_namespace": NAMESPACE, "leader_lease_name": NAME}
+        follows |= {"preemption": "on", "queue_order": "fair"}
         with running_gang_scheduler(proxy.kubeconfig(tmp_path, token), ready=False, **follows) as scheduler:
 
             def repeats_events() -> bool:

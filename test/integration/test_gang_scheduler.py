@@ -10,6 +10,7 @@ from helpers.gangscheduler import running_gang_scheduler
 from helpers.poll import eventually, never
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import NAME, GangScheduler
+from tfjob_controller.programs.gangscheduler import GangScheduler as Program
 
 
 @pytest.fixture
@@ -200,3 +201,31 @@ def test_in_fair_order_the_namespace_that_has_less_comes_before_older_gangs(gang
         api.delete(f"{GANGS.format('gangs')}/flood-0")
         small.await_phase("late", "Admitted")
         assert flood.status("flood-2")["phase"] == "Waiting"
+
+
+def test_the_weight_of_a_namespace_is_that_of_its_annotation_also_when_it_changes(gang_cluster: Cluster) -> None:
+    """Of two that hold as much, the one of the larger weight is next, although the other has waited longer."""
+    api = gang_cluster.api
+    owners = {name: Owner(api, name) for name in ("light", "heavy")}
+    annotation = "scheduling.kubeflow.org/queue-weight"
+    for name in owners:
+        api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": name}})
+    with running_gang_scheduler(gang_cluster.kubeconfig, queue_order="fair") as scheduler:
+        for name, owner in owners.items():
+            owner.submit(f"{name}-holds", worker=4)
+            owner.await_phase(f"{name}-holds", "Admitted")
+        owners["light"].submit("light-waits", worker=1)
+        owners["light"].await_phase("light-waits", "Waiting")
+        owners["heavy"].submit("heavy-waits", worker=1)
+        eventually(lambda: owners["heavy"].status("heavy-waits").get("position") == 2)
+        api.patch("/api/v1/namespaces/heavy", {"metadata": {"annotations": {annotation: "lots"}}})
+        eventually(lambda: scheduler.caches.namespaces and _weight_text(scheduler, "heavy") == "lots")
+        assert scheduler.caches.weight_of("heavy") == 1.0
+        api.patch("/api/v1/namespaces/heavy", {"metadata": {"annotations": {annotation: "2"}}})
+        eventually(lambda: owners["heavy"].status("heavy-waits").get("position") == 1)
+        assert owners["light"].status("light-waits")["phase"] == "Waiting"
+
+
+def _weight_text(scheduler: Program, namespace: str) -> str:
+    found = scheduler.caches.namespaces.store.get(namespace) if scheduler.caches.namespaces is not None else None
+    return found.metadata.annotations.queue_weight if found is not None else ""

@@ -37,6 +37,7 @@ from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.informers import (
     BY_GANG,
     GangHandler,
+    NamespaceHandler,
     NodeHandler,
     PodHandler,
     PriorityClassHandler,
@@ -120,7 +121,12 @@ class GangScheduler:
             observer=self.metrics.requests,
             verbose=options.log_level == "debug",
         )
-        self.caches = SchedulerCaches(self.transport, self._clock, with_priorities=options.preemption == "on")
+        self.caches = SchedulerCaches(
+            self.transport,
+            self._clock,
+            with_priorities=options.preemption == "on",
+            with_weights=options.queue_order == "fair",
+        )
         self._binder = Binder(
             self.transport, self._clock, threads=options.concurrent_writes, observe=self.gang_metrics.binding_ended
         )
@@ -178,6 +184,7 @@ class GangScheduler:
             if options.preemption == "on"
             else None,
             priority_classes=self.caches.list_priority_classes,
+            weight_of=self.caches.weight_of,
         )
         self.extender = self._new_extender()
         self._follower = self._new_follower()
@@ -219,6 +226,8 @@ class GangScheduler:
             self.caches.quotas.add_handler(QuotaHandler(self.state)),
             self.caches.gangs.add_handler(GangHandler(self.state)),
         ]
+        if self.caches.namespaces is not None:
+            registrations.append(self.caches.namespaces.add_handler(NamespaceHandler(self.state)))
         if self.caches.priority_classes is not None:
             registrations.append(self.caches.priority_classes.add_handler(PriorityClassHandler(self.state)))
         if self._ungater is not None:

@@ -2,7 +2,8 @@
 
 The dominant share of a namespace (Dominant Resource Fairness) is the largest, over all resources, of what the namespace
 uses as a share of the allocatable of all nodes, divided by the weight of the namespace. It uses what its bound,
-unfinished pods request, with or without a gang, and what is reserved for its gangs (`ClusterView.usage`).
+unfinished pods request, with or without a gang, and what is reserved for its gangs (`ClusterView.usage`). The weight is
+that of an annotation of the namespace (`weight_in`).
 
 Shares change within a scheduling cycle: each admission adds to one namespace. `in_fair_order` therefore yields one
 gang at a time, and evaluates the share of that gang's namespace again before it yields the next (progressive filling).
@@ -18,8 +19,10 @@ one gang.
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import groupby
 from typing import Protocol, TypeVar
 
@@ -27,6 +30,9 @@ from tfjob_controller.api.gang import Gang
 from tfjob_controller.scheduling.clusterview import ClusterView
 
 DEFAULT_WEIGHT = 1.0
+MIN_WEIGHT, MAX_WEIGHT = 0.01, 1000.0
+# No longer text is parsed.
+_WEIGHT = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,6})?")
 
 
 class _Queued(Protocol):
@@ -41,13 +47,18 @@ class _Queued(Protocol):
 _QueuedT = TypeVar("_QueuedT", bound=_Queued)
 
 
+def equal_weight(namespace: str) -> float:
+    """The weight of every namespace without an annotation."""
+    return DEFAULT_WEIGHT
+
+
 class NamespaceShares:
     """The dominant shares of namespaces. `weight_of` returns the weight of a namespace.
 
     Threads: as the view's, under the same lock.
     """
 
-    def __init__(self, view: ClusterView, weight_of: Callable[[str], float] = lambda namespace: DEFAULT_WEIGHT) -> None:
+    def __init__(self, view: ClusterView, weight_of: Callable[[str], float] = equal_weight) -> None:
         self._view = view
         self._weight_of = weight_of
 
@@ -56,6 +67,13 @@ class NamespaceShares:
         total = self._view.allocatable
         shares = (used / total[name] for name, used in self._view.usage(namespace).items() if total.get(name, 0) > 0)
         return max(shares, default=0.0) / self._weight_of(namespace)
+
+
+@lru_cache(maxsize=1024)
+def weight_in(text: str) -> float | None:
+    """Returns the weight that an annotation says: a decimal number from 0.01 to 1000. None if it is invalid."""
+    weight = float(text) if _WEIGHT.fullmatch(text) else 0.0
+    return weight if MIN_WEIGHT <= weight <= MAX_WEIGHT else None
 
 
 def in_fair_order(

@@ -11,7 +11,7 @@ from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, workers
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Admit, QueuedGang
-from tfjob_controller.scheduling.fairshare import NamespaceShares
+from tfjob_controller.scheduling.fairshare import NamespaceShares, weight_in
 
 
 def gang_in(namespace: str, name: str, count: int = 1, *, age: float = 0.0, priority: int = 0) -> Gang:
@@ -104,3 +104,42 @@ def test_a_large_gang_starts_against_a_flood_of_older_small_ones(small_has: int)
             return
         view.unreserve(running.pop(0))
     raise AssertionError("it starved")
+
+
+@pytest.mark.parametrize(
+    ("text", "weight"),
+    [
+        ("2", 2.0),
+        ("0.01", 0.01),
+        ("1000", 1000.0),
+        ("12.500000", 12.5),
+        ("", None),
+        ("0", None),
+        ("0.001", None),
+        ("1000.1", None),
+        ("-1", None),
+        ("1e3", None),
+        ("nan", None),
+        ("inf", None),
+        (" 2", None),
+        ("2\n", None),
+        ("\u0662", None),
+        ("9" * 10_000_000, None),
+    ],
+)
+def test_a_weight_is_a_bounded_decimal_number(text: str, weight: float | None) -> None:
+    assert weight_in(text) == weight
+
+
+def test_a_namespace_of_twice_the_weight_may_hold_twice_as_much_before_it_waits() -> None:
+    view = a_view(a_node("a", "8"))
+    reserve(view, "heavy/job", "a", {"cpu": 3000})
+    reserve(view, "light/job", "a", {"cpu": 2000})
+    gangs = [gang_in("heavy", "h"), gang_in("light", "l", age=100)]
+    equal = AdmissionDecider(view, AdmissionPolicy(), shares=NamespaceShares(view)).ordered(gangs)
+    weights = {"heavy": 2.0, "light": 1.0}
+    weighted = AdmissionDecider(view, AdmissionPolicy(), shares=NamespaceShares(view, weights.__getitem__)).ordered(
+        gangs
+    )
+    assert [each.key for each in equal] == ["light/l", "heavy/h"]
+    assert [each.key for each in weighted] == ["heavy/h", "light/l"]

@@ -14,9 +14,12 @@ from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
+# The annotation of a namespace with its weight in the fair order of the queue.
+QUEUE_WEIGHT_ANNOTATION = "scheduling.kubeflow.org/queue-weight"
 # Phases of a pod that uses no capacity any more.
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 ALWAYS = "Always"
@@ -154,6 +157,20 @@ class ResourceQuota(_Value, frozen=True):
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
+class NamespaceAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The annotations that the gang scheduler reads."""
+
+    queue_weight: str = msgspec.field(default="", name=QUEUE_WEIGHT_ANNOTATION)
+
+
+class NamespaceMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
+    annotations: NamespaceAnnotations = NamespaceAnnotations()
+
+
+class Namespace(_Value, frozen=True):
+    metadata: NamespaceMeta
+
+
 class PriorityClass(_Value, frozen=True):
     """The priority of pods that name it. `preemption_policy` is Never, or PreemptLowerPriority (also if empty)."""
 
@@ -163,6 +180,7 @@ class PriorityClass(_Value, frozen=True):
     preemption_policy: str = ""
 
 
+decode_namespace = decoder_for(Namespace)
 decode_node = decoder_for(Node)
 decode_priority_class = decoder_for(PriorityClass)
 decode_resource_quota = decoder_for(ResourceQuota)

@@ -53,6 +53,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import MAX_BACKOFF_SECONDS, AdmissionPolicy, Decision
+from tfjob_controller.scheduling.fairshare import equal_weight
 from tfjob_controller.scheduling.nodefilter import node_filter_of
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
 from tfjob_controller.scheduling.quota import NamespaceQuotas, QuotaLookup
@@ -87,6 +88,7 @@ class AdmissionLoop:
         scale_policy: AutoscalingPolicy,
         preemption_policy: PreemptionPolicy | None = None,
         priority_classes: Callable[[], Sequence[PriorityClass]] = tuple,
+        weight_of: Callable[[str], float] = equal_weight,
         rng: random.Random | None = None,
     ) -> None:
         self._state = state
@@ -96,7 +98,7 @@ class AdmissionLoop:
         self._clock = clock
         self._quotas = NamespaceQuotas(quotas_of)
         self._reservations = Reservations(state.view, self._quotas, permit)
-        self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake)
+        self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake, weight_of)
         self._resizing = ResizeRequests(
             state.view, gangs, self._quotas, state.observed_requests, scale_policy, clock, self._wake
         )

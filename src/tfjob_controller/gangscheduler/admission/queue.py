@@ -37,7 +37,7 @@ from tfjob_controller.scheduling.decisions import (
     backoff_seconds,
     queue_order,
 )
-from tfjob_controller.scheduling.fairshare import NamespaceShares
+from tfjob_controller.scheduling.fairshare import NamespaceShares, equal_weight
 from tfjob_controller.scheduling.quota import NamespaceQuotas
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
@@ -59,10 +59,12 @@ class AdmissionQueue:
         quotas: NamespaceQuotas,
         clock: Clock,
         wake: Callable[[str, float], None],
+        weight_of: Callable[[str], float] = equal_weight,
     ) -> None:
         # The last pass's; replaced as a whole, so that any thread may read it.
         self.decisions: Sequence[Decision] = ()
-        self._decider = AdmissionDecider(view, policy, quotas, NamespaceShares(view) if policy.is_fair else None)
+        shares = NamespaceShares(view, weight_of) if policy.is_fair else None
+        self._decider = AdmissionDecider(view, policy, quotas, shares)
         self._clock = clock
         self._wake = wake
         self._gangs: dict[str, Gang] = {}

@@ -11,15 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+import structlog
+
 from tfjob_controller.api.common.cluster import (
     FINISHED_PHASES,
+    NAMESPACES,
     NODES,
     PRIORITY_CLASSES,
+    QUEUE_WEIGHT_ANNOTATION,
     RESOURCE_QUOTAS,
+    Namespace,
     Node,
     PriorityClass,
     ResourceQuota,
     ScheduledPod,
+    decode_namespace,
     decode_node,
     decode_priority_class,
     decode_resource_quota,
@@ -31,7 +37,10 @@ from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.scheduling.fairshare import DEFAULT_WEIGHT, MAX_WEIGHT, MIN_WEIGHT, weight_in
 from tfjob_controller.util.clock import Clock
+
+log = structlog.get_logger(__name__)
 
 # Names of the pod index by Gang key, and of the quota index.
 BY_GANG = "gang"
@@ -50,9 +59,14 @@ def by_namespace(quota: ResourceQuota) -> Iterable[str]:
 
 
 class SchedulerCaches:
-    """The informers on nodes, pods, quotas and Gangs, and, `with_priorities`, on PriorityClasses."""
+    """The informers on nodes, pods, quotas and Gangs.
 
-    def __init__(self, requester: Requester, clock: Clock, *, with_priorities: bool = False) -> None:
+    There are two more, which only some flags need: `with_priorities` on PriorityClasses, `with_weights` on Namespaces.
+    """
+
+    def __init__(
+        self, requester: Requester, clock: Clock, *, with_priorities: bool = False, with_weights: bool = False
+    ) -> None:
         self.nodes: Informer[Node] = Informer(requester, NODES, decode_node, clock=clock)
         self.pods: Informer[ScheduledPod] = Informer(
             requester, PODS, decode_scheduled_pod, indexers={BY_GANG: by_gang}, clock=clock
@@ -68,8 +82,17 @@ class SchedulerCaches:
         self.priority_classes: Informer[PriorityClass] | None = (
             Informer(requester, PRIORITY_CLASSES, decode_priority_class, clock=clock) if with_priorities else None
         )
-        more = [] if self.priority_classes is None else [self.priority_classes]
+        self.namespaces: Informer[Namespace] | None = (
+            Informer(requester, NAMESPACES, decode_namespace, clock=clock) if with_weights else None
+        )
+        more = [each for each in (self.priority_classes, self.namespaces) if each is not None]
         self.informers = InformerGroup([self.nodes, self.pods, self.quotas, self.gangs, *more], clock)
+
+    def weight_of(self, namespace: str) -> float:
+        """Returns the weight of a namespace in the fair order; an invalid one counts as none."""
+        found = self.namespaces.store.get(namespace) if self.namespaces is not None else None
+        text = found.metadata.annotations.queue_weight if found is not None else ""
+        return weight_in(text) or DEFAULT_WEIGHT
 
     def list_priority_classes(self) -> Sequence[PriorityClass]:
         """Returns the PriorityClasses of the cluster; none without their informer."""
@@ -188,6 +211,34 @@ class QuotaHandler:
 
     def on_delete(self, obj: ResourceQuota, final: bool) -> None:
         self._state.capacity_changed()
+
+
+class NamespaceHandler:
+    """Wakes the loop when a weight changes, and says which one is invalid."""
+
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
+
+    def on_add(self, obj: Namespace, is_initial: bool) -> None:
+        self._changed(obj)
+
+    def on_update(self, old: Namespace, new: Namespace) -> None:
+        if old.metadata.annotations != new.metadata.annotations:
+            self._changed(new)
+
+    def on_delete(self, obj: Namespace, final: bool) -> None:
+        pass
+
+    def _changed(self, namespace: Namespace) -> None:
+        text = namespace.metadata.annotations.queue_weight
+        if text and weight_in(text) is None:
+            log.warning(
+                f"annotation {QUEUE_WEIGHT_ANNOTATION}: the weight is 1, "
+                f"since this is no decimal number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}",
+                namespace=namespace.metadata.name,
+                value=text[:32],
+            )
+        self._state.wake()
 
 
 class PriorityClassHandler:
