@@ -220,21 +220,7 @@ class GangScheduler:
         if self.extender is not None:
             self.extender.start()
             log.info("serving kube-scheduler", port=self.extender.port)
-        registrations: list[HandlerProcessor[Any]] = [
-            self.caches.nodes.add_handler(NodeHandler(self.state)),
-            self.caches.pods.add_handler(PodHandler(self.state, self._permit)),
-            self.caches.quotas.add_handler(QuotaHandler(self.state)),
-            self.caches.gangs.add_handler(GangHandler(self.state)),
-        ]
-        if self.caches.namespaces is not None:
-            registrations.append(self.caches.namespaces.add_handler(NamespaceHandler(self.state)))
-        if self.caches.priority_classes is not None:
-            registrations.append(self.caches.priority_classes.add_handler(PriorityClassHandler(self.state)))
-        if self._ungater is not None:
-            registrations += [
-                self.caches.pods.add_handler(GatedPodHandler(self._ungater)),
-                self.caches.gangs.add_handler(PlacedGangHandler(self._ungater)),
-            ]
+        registrations = self._add_handlers()
         self.caches.informers.start()
         if self._follower is not None:
             self._follower.start()
@@ -257,6 +243,24 @@ class GangScheduler:
         if self._follower is not None:
             self.metrics.leadership.on(self._options.leader_lease_name)
         log.info("workers started", nodes=len(self.caches.nodes.store), gangs=len(self.caches.gangs.store))
+
+    def _add_handlers(self) -> list[HandlerProcessor[Any]]:
+        registrations: list[HandlerProcessor[Any]] = [
+            self.caches.nodes.add_handler(NodeHandler(self.state)),
+            self.caches.pods.add_handler(PodHandler(self.state, self._permit)),
+            self.caches.quotas.add_handler(QuotaHandler(self.state)),
+            self.caches.gangs.add_handler(GangHandler(self.state)),
+        ]
+        if self.caches.namespaces is not None:
+            registrations.append(self.caches.namespaces.add_handler(NamespaceHandler(self.state)))
+        if self.caches.priority_classes is not None:
+            registrations.append(self.caches.priority_classes.add_handler(PriorityClassHandler(self.state)))
+        if self._ungater is not None:
+            registrations += [
+                self.caches.pods.add_handler(GatedPodHandler(self._ungater)),
+                self.caches.gangs.add_handler(PlacedGangHandler(self._ungater)),
+            ]
+        return registrations
 
     @property
     def _is_leading(self) -> bool:

@@ -20,7 +20,6 @@ from tfjob_controller.simulator.model import SimJob, SimulationError
 from tfjob_controller.util.timestamps import format_micro_time
 
 GPU = "nvidia.com/gpu"
-NAMESPACE = "default"
 SERVER, WORKER = "ps", "worker"
 # The wall clock at the start of every simulation.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,7 +64,7 @@ def wall_time(now_ms: int) -> datetime:
 
 def key(job: SimJob) -> str:
     """Returns the key of the job's Gang."""
-    return f"{NAMESPACE}/{job.name}"
+    return f"{job.namespace}/{job.name}"
 
 
 def gang_of(job: SimJob, *, elastic: bool) -> Gang:
@@ -75,8 +74,9 @@ def gang_of(job: SimJob, *, elastic: bool) -> Gang:
         members=_members(job),
         min_members={WORKER: job.min_workers} if elastic else {},
         max_members={WORKER: job.max_workers} if elastic else {},
+        priority=job.priority,
     )
-    meta = GangMeta(name=job.name, namespace=NAMESPACE, uid=job.name, creation_timestamp=since)
+    meta = GangMeta(name=job.name, namespace=job.namespace, uid=job.name, creation_timestamp=since)
     return Gang(meta, spec, GangStatus(queued_time=since))
 
 

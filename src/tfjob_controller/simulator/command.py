@@ -36,6 +36,7 @@ from tfjob_controller.simulator.simulation import (
     paired,
     paired_change,
     run_experiment,
+    tenants_of,
     workload_cell,
 )
 
@@ -67,7 +68,13 @@ def _cells_of(options: SimulateOptions) -> list[ExperimentCell]:
     if options.trace:
         return [ExperimentCell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace, options.kind)))]
     workload = RandomWorkload(
-        options.jobs, options.mean_arrival, options.job_workers, options.work_median, options.work_sigma, options.kind
+        options.jobs,
+        options.mean_arrival,
+        options.job_workers,
+        options.work_median,
+        options.work_sigma,
+        options.kind,
+        options.shared,
     )
     return grid(workload) if options.grid else [workload_cell(shape, workload)]
 
@@ -82,6 +89,9 @@ def _settings_of(options: SimulateOptions) -> SimulationSettings:
         scale_up_after_seconds=options.scale_up_after,
         pod_seconds=options.pod_interval,
         deadlock_timeout_seconds=options.deadlock_timeout,
+        preempt_after_seconds=options.preempt_after,
+        preemption_grace_seconds=options.preemption_grace,
+        checkpoint_seconds=options.checkpoint_interval,
     )
 
 
@@ -117,6 +127,8 @@ def _print_tables(found: Sequence[CellResults]) -> None:
     for findings in found:
         console.print(_heading_of(findings), highlight=False)
         console.print(_table_of(findings))
+        if tenants := tenants_of(findings):
+            console.print(_tenant_table(findings, tenants))
     if len(found) > 1:
         for measure in ("completion_mean", "waiting_mean", "elapsed_mean", "makespan", "allocated", "useful"):
             console.print(f"{measure.replace('_', ', ')}: change from default, 95 % of each", highlight=False)
@@ -156,6 +168,30 @@ def _table_of(findings: CellResults) -> Table:
     for policy in findings.by_policy:
         table.add_row(policy, *_row(findings, policy))
     return table
+
+
+def _tenant_table(findings: CellResults, tenants: Sequence[str]) -> Table:
+    """Returns the table of what each tenant gets, and of what preemption costs."""
+    table = Table()
+    table.add_column("policy", no_wrap=True)
+    for tenant in tenants:
+        table.add_column(f"{tenant}: waiting mean, P95; completion", justify="right")
+    for name in ("preemptions", "wasted"):
+        table.add_column(name, justify="right")
+    for policy in findings.by_policy:
+        table.add_row(policy, *_tenant_row(findings, policy, tenants))
+    return table
+
+
+def _tenant_row(findings: CellResults, policy: str, tenants: Sequence[str]) -> Iterable[str]:
+    def of(measure: str) -> Interval:
+        return interval(findings.values(policy, measure))
+
+    for tenant in tenants:
+        waiting, late = _number(of(f"waiting_mean of {tenant}")), of(f"waiting_p95 of {tenant}").mean
+        yield f"{waiting}, {late:.0f}; {_number(of(f'completion_mean of {tenant}'))}"
+    yield f"{of('preemptions').mean:.0f}"
+    yield f"{of('wasted').mean:.1%}"
 
 
 def _row(findings: CellResults, policy: str) -> Iterable[str]:

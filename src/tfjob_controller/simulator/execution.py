@@ -101,7 +101,7 @@ class UsageLevel:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A decision: `start`, `resize`, `end` or `evict`, in the order in which they happened."""
+    """A decision: `start`, `resize`, `end`, `preempt` or `evict`, in the order in which they happened."""
 
     moment_ms: int
     what: str
@@ -187,6 +187,9 @@ class Execution:
     rate: float = 0.0
     paused_until_ms: int = 0
     number: int = 0
+    # The work that was left when it was saved last, and when.
+    saved_remaining: float = 0.0
+    saved_ms: int = 0
 
     @property
     def workers(self) -> int:
@@ -208,13 +211,23 @@ class Executions:
     ended_ms: dict[str, int] = field(default_factory=dict)
     resizes: int = 0
     restarts: int = 0
+    preemptions: int = 0
+    # GPU seconds whose work was lost, and done again.
+    wasted_seconds: float = 0.0
+    checkpoint_ms: int = 60 * SECOND
     _number: int = 0
+    # The work that is left of preempted jobs.
+    _left: dict[str, float] = field(default_factory=dict)
 
     def start(self, job: SimJob, node_of: Mapping[str, str], pause_ms: int = 0) -> None:
-        """Starts a job whose pods all have a node; it works after the pause."""
+        """Starts a job whose pods all have a node; it works after the pause. One that was preempted restarts."""
         now = self.timeline.now
-        execution = self.running[job.name] = Execution(job, dict(node_of), job.work, now)
-        self.started_ms[job.name] = now
+        if job.name in self._left:
+            pause_ms += round(self.speed.restart_seconds * SECOND)
+        left = self._left.pop(job.name, job.work)
+        execution = Execution(job, dict(node_of), left, now, saved_remaining=left, saved_ms=now)
+        self.running[job.name] = execution
+        self.started_ms.setdefault(job.name, now)
         self.ledger.record(now, "start", job.name, execution.workers, list(execution.nodes()))
         self._continue(execution, pause_ms)
 
@@ -228,6 +241,25 @@ class Executions:
         self.restarts += pause_ms > 0
         self.ledger.record(now, "resize", name, execution.workers, list(execution.nodes()), reason)
         self._continue(execution, max(pause_ms, execution.paused_until_ms - now))
+
+    def preempt(self, name: str, reason: str) -> None:
+        """Stops a job, which loses what it has done since its last checkpoint and can start again."""
+        now = self.timeline.now
+        execution = self.running.pop(name)
+        self._account(execution)
+        self._left[name] = execution.saved_remaining
+        lost = max(execution.saved_remaining - execution.remaining, 0.0)
+        speed = self.speed.speed(execution.workers, len(execution.nodes()))
+        self.wasted_seconds += lost / speed * execution.workers * execution.job.gpus if speed else 0.0
+        self.preemptions += 1
+        self.ledger.release(now, name)
+        self.ledger.record(now, "preempt", name, reason=reason)
+
+    def saved_ms(self, name: str) -> int:
+        """Returns when a running job saved its work last, or started."""
+        execution = self.running[name]
+        self._account(execution)
+        return execution.saved_ms
 
     def advance(self, event: JobDue) -> SimJob | None:
         """Returns the job if it has ended, after releasing its GPUs."""
@@ -246,7 +278,14 @@ class Executions:
 
     def _account(self, execution: Execution) -> None:
         now = self.timeline.now
-        execution.remaining -= execution.rate * (now - execution.since_ms) / SECOND
+        done = execution.rate * (now - execution.since_ms) / SECOND
+        passed = now - execution.saved_ms
+        if execution.rate and passed >= self.checkpoint_ms:
+            # What was done after the last whole interval is not saved.
+            after = min(passed % self.checkpoint_ms, now - execution.since_ms)
+            execution.saved_remaining = execution.remaining - done + execution.rate * after / SECOND
+            execution.saved_ms = now - after
+        execution.remaining -= done
         execution.since_ms = now
 
     def _continue(self, execution: Execution, pause_ms: int) -> None:

@@ -1,7 +1,7 @@
 """Jobs as gangs, by the live rules: `decisions` says which start, `placement` where, `autoscaler` which are resized.
 
-Theory of operation. As in the gang scheduler's admission loop, each step plans resizes, places members that a running
-gang is missing, and decides on the queue. What takes time between programs takes none here: a resize request is
+Theory of operation. As in the gang scheduler's admission loop, each step plans resizes and preemptions, places members
+that a running gang is missing, and decides on the queue. What takes time between programs takes none here: a request is
 followed at once, and the step is repeated until nothing changes. Gangs are the same objects as in the API server, with
 the fields that their owner and the gang scheduler would write. Nothing here decides anything, except where pods go
 without locality (`podscheduling`).
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.gang import BOUND, Gang, kind_of, placed_nodes, wanted_members
+from tfjob_controller.api.gang import BOUND, WAITING, Gang, kind_of, placed_nodes, wanted_members
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.autoscaling import autoscaler
 from tfjob_controller.scheduling.autoscaling.elasticgang import (
@@ -30,16 +30,24 @@ from tfjob_controller.scheduling.decisions import (
     AdmissionPolicy,
     Admit,
     NominatedNodes,
+    QueuedGang,
     Unschedulable,
-    queue_order,
 )
+from tfjob_controller.scheduling.fairshare import NamespaceShares
 from tfjob_controller.scheduling.placement import find_member_node, placement_by_node
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
+from tfjob_controller.scheduling.preemption import (
+    Claim,
+    PreemptionDecider,
+    PreemptionPlan,
+    PreemptionPolicy,
+    RunningGang,
+)
 from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, wall_time
 from tfjob_controller.simulator.execution import Executions, JobDue, PodCreated, Timeline, Wake
 from tfjob_controller.simulator.model import SchedulingPolicy, SimJob, SimulationSettings, ms
 from tfjob_controller.simulator.podscheduling import reserve_spread, select_node
-from tfjob_controller.util.timestamps import format_micro_time
+from tfjob_controller.util.timestamps import format_micro_time, parse_time_or_none
 
 # A gang that is admitted sooner has not waited: as the gang scheduler counts it.
 _IMMEDIATE_MS = 5000
@@ -63,9 +71,11 @@ class SimulatedGangScheduler:
         self._view = view
         self._policy = policy
         self._settings = settings
-        self._decider = AdmissionDecider(
-            view, AdmissionPolicy(starvation_timeout_seconds=settings.starvation_timeout_seconds)
-        )
+        admission = AdmissionPolicy((), settings.starvation_timeout_seconds, is_fair=policy.fair)
+        self._decider = AdmissionDecider(view, admission, shares=NamespaceShares(view) if policy.fair else None)
+        self._preemption_policy = PreemptionPolicy(settings.preempt_after_seconds, settings.preemption_grace_seconds)
+        # For whom gangs were preempted that wait again.
+        self._claims: dict[str, Claim] = {}
         self._scale_policy = AutoscalingPolicy(settings.scale_down_after_seconds, settings.scale_up_after_seconds)
         self._jobs: dict[str, SimJob] = {}
         self._waiting: dict[str, Gang] = {}
@@ -90,6 +100,7 @@ class SimulatedGangScheduler:
             known.pop(key(job), None)
         for keys in (self._incomplete, self._stale):
             keys.discard(key(job))
+        self._claims.pop(key(job), None)
 
     def on_event(self, event: JobDue | PodCreated | Wake) -> None:
         """A job may continue after a pause; everything else is seen by the step that follows."""
@@ -98,20 +109,23 @@ class SimulatedGangScheduler:
 
     def step(self) -> None:
         now = wall_time(self._timeline.now)
-        if not self._policy.autoscaling:
+        if not self._policy.autoscaling and not self._policy.preemption:
             self._admit(now, None)
             return
-        plan = self._plan(now)
-        while self._has_progress(plan, now):
-            plan = self._plan(now)
-        self._wake_at(plan.recheck_time)
+        plan, preemption = self._plan(now), self._plan_preemption(now)
+        while self._has_progress(plan, preemption, now):
+            plan, preemption = self._plan(now), self._plan_preemption(now)
+        times = [each for each in (plan.recheck_time, preemption.recheck_time) if each is not None]
+        self._wake_at(min(times, default=None))
 
-    def _has_progress(self, plan: ResizePlan, now: datetime) -> bool:
-        """Returns whether the plan, missing members or the queue changed anything, tried in this order."""
+    def _has_progress(self, plan: ResizePlan, preemption: PreemptionPlan, now: datetime) -> bool:
+        """Returns whether the plans, missing members or the queue changed anything, tried in this order."""
+        nominated = preemption.nominated or plan.nominated
         return (
             self._apply_requests(plan, now)
-            or self._add_missing_members(plan.nominated, now)
-            or self._admit(now, plan.nominated)
+            or self._preempt(preemption, now)
+            or self._add_missing_members(nominated, now)
+            or self._admit(now, nominated)
         )
 
     # The queue
@@ -145,6 +159,8 @@ class SimulatedGangScheduler:
     def _bind(self, admit: Admit, node_of: Mapping[str, str], now: datetime) -> None:
         gang_key = admit.gang_key
         gang, job = self._waiting.pop(gang_key), self._jobs[gang_key]
+        self._claims.pop(gang_key, None)
+        self._claims = {key: each for key, each in self._claims.items() if each.preemptor != gang_key}
         if self._timeline.now - job.arrival_ms >= _IMMEDIATE_MS:
             self._waited_at = now
         status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_time=format_micro_time(now))
@@ -158,10 +174,54 @@ class SimulatedGangScheduler:
         is_whole = len(node_of) == sum(member.count for member in gang.spec.members)
         (self._incomplete.discard if is_whole else self._incomplete.add)(gang_key)
 
+    # Preemption
+
+    def _plan_preemption(self, now: datetime) -> PreemptionPlan:
+        if not self._policy.preemption or not self._waiting:
+            return PreemptionPlan()
+        queue = self._decider.ordered(self._waiting.values())
+        decider = PreemptionDecider(
+            self._view,
+            [self._running_gang(key, gang) for key, gang in self._bound.items()],
+            self._claims.values(),
+            now,
+            self._preemption_policy,
+            priority_of=lambda gang: gang.spec.priority,
+            could_shrink=lambda queued: self._could_shrink_for(queued, now),
+        )
+        plan = decider.ongoing_plan(queue) if self._claims else PreemptionPlan()
+        return plan if plan.nominated is not None else decider.new_plan(queue)
+
+    def _running_gang(self, gang_key: str, gang: Gang) -> RunningGang:
+        saved = wall_time(self._executions.saved_ms(gang.metadata.name))
+        bound = parse_time_or_none(gang.status.bound_time)
+        return RunningGang(gang_key, gang.spec.priority, len(placed_nodes(gang.status)), bound, saved)
+
+    def _could_shrink_for(self, queued: QueuedGang, now: datetime) -> bool:
+        if not self._policy.autoscaling:
+            return False
+        return autoscaler.could_shrink_for(self._view, queued, self._running(), now, self._scale_policy)
+
+    def _preempt(self, plan: PreemptionPlan, now: datetime) -> bool:
+        """Does what the owners of the victims and then the gang scheduler do. Returns whether there were any."""
+        for gang_key in plan.victims:
+            gang = self._bound.pop(gang_key)
+            self._view.unreserve(gang_key)
+            self._executions.preempt(gang.metadata.name, f"for {plan.preemptor}")
+            status = replace(gang.status, phase=WAITING, placement=(), bound_time=None)
+            self._waiting[gang_key] = replace(gang, status=status)
+            self._claims[gang_key] = Claim(plan.preemptor, now)
+            self._elastic.pop(gang_key, None)
+            for keys in (self._incomplete, self._stale):
+                keys.discard(gang_key)
+        return bool(plan.victims)
+
     # Resizing
 
     def _plan(self, now: datetime) -> ResizePlan:
-        queue = queue_order(self._waiting.values())
+        if not self._policy.autoscaling:
+            return ResizePlan()
+        queue = self._decider.ordered(self._waiting.values())
         return autoscaler.plan_resizes(
             self._view, queue, self._running(), now, self._scale_policy, waited_at=self._waited_at
         )

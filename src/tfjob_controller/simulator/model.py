@@ -17,7 +17,7 @@ import csv
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 SECOND = 1000
@@ -49,6 +49,8 @@ class SimJob:
     work: float
     gpus: int = 1
     is_indexed: bool = False
+    namespace: str = "default"
+    priority: int = 0
 
     @property
     def pods(self) -> int:
@@ -61,12 +63,20 @@ MEAN_ARRIVALS = (15.0, 30.0, 60.0, 120.0)
 WORKERS = (1, 2, 4, 8)
 
 
+# The two namespaces of a shared cluster, and every how many jobs of the second one is urgent.
+FLOOD, TEAM = "flood", "team"
+_URGENT_EVERY = 4
+
+
 @dataclass(frozen=True, slots=True)
 class RandomWorkload:
     """Poisson arrivals; each job has one of the numbers of `workers`, equally often, and a TFJob a parameter server.
 
     Its work is log-normal, and proportional to its workers: `work_median` seconds for each of them. Its minimum is half
     of its workers (at least one), its maximum twice as many. Equal seeds and numbers give equal jobs.
+
+    `shared`: four fifths of the jobs are of a namespace `flood`, which submits them twice as fast, and the others, half
+    as fast, of a namespace `team`, of which each fourth job has a higher priority.
     """
 
     jobs: int = 100
@@ -75,10 +85,23 @@ class RandomWorkload:
     work_median: float = 120.0
     work_sigma: float = 0.8
     kind: str = TFJOB
+    shared: bool = False
 
     def generate(self, seed: int) -> list[SimJob]:
         """Returns the jobs in the order of their arrivals."""
-        return list(self._jobs(random.Random(seed)))  # noqa: S311 -- a simulation
+        if not self.shared:
+            return list(self._jobs(random.Random(seed)))  # noqa: S311 -- a simulation
+        few = max(self.jobs // 5, 1)
+        flood = replace(self, jobs=self.jobs - few, mean_arrival_seconds=self.mean_arrival_seconds / 2)
+        team = replace(self, jobs=few, mean_arrival_seconds=self.mean_arrival_seconds * 2)
+        found = [*flood._of_namespace(FLOOD, seed), *team._of_namespace(TEAM, seed)]
+        return sorted(found, key=lambda job: (job.arrival_ms, job.name))
+
+    def _of_namespace(self, namespace: str, seed: int) -> Iterator[SimJob]:
+        rng = random.Random(f"{seed}-{namespace}")  # noqa: S311 -- a simulation
+        for number, job in enumerate(self._jobs(rng), start=1):
+            is_urgent = namespace == TEAM and number % _URGENT_EVERY == 0
+            yield replace(job, name=f"{namespace}-{job.name}", namespace=namespace, priority=int(is_urgent))
 
     def _jobs(self, rng: random.Random) -> Iterator[SimJob]:
         now = 0.0
@@ -198,13 +221,16 @@ class SchedulingPolicy:
 
     With `locality` a gang is placed on few nodes, and single pods on the fullest node (kube-scheduler's MostAllocated).
     Without it pods are spread (LeastAllocated), which the live code cannot do: that is the simulator's own baseline.
-    With `autoscaling` the live rules resize jobs; they only know gangs.
+    With `autoscaling` the live rules resize jobs, with `fair` they order the queue by the shares of namespaces, and
+    with `preemption` they preempt gangs of lower priority; they only know gangs.
     """
 
     name: str
     gang: bool = False
     locality: bool = False
     autoscaling: bool = False
+    fair: bool = False
+    preemption: bool = False
 
 
 POLICIES = {
@@ -216,8 +242,22 @@ POLICIES = {
         SchedulingPolicy("gang+locality", gang=True, locality=True),
         SchedulingPolicy("gang+autoscaling", gang=True, autoscaling=True),
         SchedulingPolicy("gang+locality+autoscaling", gang=True, locality=True, autoscaling=True),
+        SchedulingPolicy("gang+locality+fair", gang=True, locality=True, fair=True),
+        SchedulingPolicy("gang+locality+preemption", gang=True, locality=True, preemption=True),
+        SchedulingPolicy("gang+locality+fair+preemption", gang=True, locality=True, fair=True, preemption=True),
+        SchedulingPolicy(
+            "gang+locality+autoscaling+fair+preemption",
+            gang=True,
+            locality=True,
+            autoscaling=True,
+            fair=True,
+            preemption=True,
+        ),
     )
 }
+# Those for jobs of one namespace and one priority, and those for a cluster that several share.
+OF_ONE_TENANT = tuple(name for name, each in POLICIES.items() if not each.fair and not each.preemption)
+OF_SEVERAL = ("gang+locality", "gang+locality+autoscaling", *(name for name in POLICIES if name not in OF_ONE_TENANT))
 # The policy that all others are compared with.
 BASELINE = "default"
 
@@ -244,7 +284,8 @@ class SimulationSettings:
 
     `pod_seconds` is the time between the creations of two pods of a job: kube-controller-manager creates about ten a
     second with its default limits. `deadlock_timeout_seconds`: Kubernetes itself never ends a deadlock; after so long
-    without progress the pods of the youngest job that holds GPUs are deleted and recreated.
+    without progress the pods of the youngest job that holds GPUs are deleted and recreated. A job saves its work every
+    `checkpoint_seconds`; one that is preempted loses what it has done since then, and starts again with a restart.
     """
 
     speed: SpeedModel = field(default_factory=SpeedModel)
@@ -254,6 +295,9 @@ class SimulationSettings:
     scale_up_after_seconds: float = 60.0
     pod_seconds: float = 0.1
     deadlock_timeout_seconds: float = 600.0
+    preempt_after_seconds: float = 10.0
+    preemption_grace_seconds: float = 60.0
+    checkpoint_seconds: float = 60.0
 
     @property
     def pause_seconds(self) -> float:

@@ -19,7 +19,7 @@ from tfjob_controller.flags import (
     options_of,
     read_options,
 )
-from tfjob_controller.simulator.model import IN_PLACE, POLICIES, RESTART, TFJOB, TRAINJOB
+from tfjob_controller.simulator.model import IN_PLACE, OF_ONE_TENANT, OF_SEVERAL, POLICIES, RESTART, TFJOB, TRAINJOB
 from tfjob_controller.util.commandline import UsageError
 
 TABLE, JSON = "table", "json"
@@ -46,10 +46,14 @@ def _float(value: str) -> float:
         return math.nan
 
 
+# Names of several policies.
+_NAMED = {"all": OF_ONE_TENANT, "shared": OF_SEVERAL}
+
+
 def _policies(value: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in value.split(",")) if value != "all" else tuple(POLICIES)
+    names = _NAMED.get(value) or tuple(name.strip() for name in value.split(","))
     if len(set(names)) < len(names) or not set(names) <= set(POLICIES):
-        raise ValueError(f"must be all, or some of {', '.join(POLICIES)}, separated by commas")
+        raise ValueError(f"must be all, shared, or some of {', '.join(POLICIES)}, separated by commas")
     return names
 
 
@@ -84,7 +88,10 @@ class SimulateOptions:
         SWITCH, "false", "Simulates 2, 4 and 8 nodes of 4 GPUs, each with mean arrivals of 15, 30, 60 and 120 s."
     )
     policies: tuple[str, ...] = option(
-        _POLICIES, "all", f"Policies to compare, separated by commas: {', '.join(POLICIES)}; or all."
+        _POLICIES,
+        "all",
+        f"Policies to compare, separated by commas: {', '.join(POLICIES)}; all for those of one namespace, or shared "
+        "for those of a cluster that several share.",
     )
     trace: str = option(
         FILE,
@@ -109,6 +116,12 @@ class SimulateOptions:
         DURATION, "2m", "Median work for each requested worker, as the time of a single worker."
     )
     work_sigma: float = option(_SIGMA, "0.8", "Sigma of the log-normal distribution of work.")
+    shared: bool = option(
+        SWITCH,
+        "false",
+        "Random jobs of two namespaces: flood submits four fifths of them, twice as fast; team the others, half as "
+        "fast, and each fourth one with a higher priority.",
+    )
     seeds: int = option(COUNT, "10", "Number of runs of each policy, with different jobs; one for a trace.")
     first_seed: int = option(COUNT, "1", "The seed of the first run; the others follow.")
     resize: str = option(
@@ -134,6 +147,11 @@ class SimulateOptions:
         "10m",
         "Without gangs, the pods of the youngest job that holds GPUs are deleted after this time without progress, as "
         "by an administrator. Kubernetes itself never deletes them.",
+    )
+    preempt_after: float = option(DURATION, "10s", "The same as for `tfjob-controller extender`.")
+    preemption_grace: float = option(DURATION, "60s", "The same as for `tfjob-controller extender`.")
+    checkpoint_interval: float = option(
+        DURATION, "60s", "How often a job saves its work: one that is preempted loses what it has done since."
     )
     output: str = option(choice(TABLE, JSON), TABLE, "Format of the result on standard output; -o for short.")
     plots: str = option(FILE, "", "Folder for plots, PNG and SVG; needs matplotlib. Empty for none.")

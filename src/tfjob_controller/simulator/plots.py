@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from tfjob_controller.simulator.cluster import ClusterShape
 from tfjob_controller.simulator.execution import PARTIAL, PAUSED, Ledger, Segment
 from tfjob_controller.simulator.model import BASELINE, SECOND
-from tfjob_controller.simulator.simulation import CellResults, paired_change
+from tfjob_controller.simulator.simulation import CellResults, interval, paired_change, tenants_of
 
 mpl.rcParams["svg.hashsalt"] = "tfjob-controller"
 mpl.rcParams["font.size"] = 8
@@ -45,6 +45,8 @@ def draw_all(many: Sequence[CellResults], folder: Path) -> list[Path]:
 
 def _figures(findings: CellResults) -> Iterator[tuple[str, Figure]]:
     yield "times", _distributions(findings)
+    if tenants := tenants_of(findings):
+        yield "tenants", _tenants(findings, tenants)
     shape = findings.cell.shape
     ledgers = {name: ledger for name, runs in findings.by_policy.items() if (ledger := runs[0].ledger) is not None}
     title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
@@ -67,6 +69,24 @@ def _figure(rows: int, columns: int, height: float, title: str) -> tuple[Figure,
     figure.suptitle(title)
     axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
+
+
+# Tenants of a shared cluster
+
+
+def _tenants(findings: CellResults, tenants: Sequence[str]) -> Figure:
+    figure, (axis,) = _figure(1, 1, 3.0, "Mean waiting time by tenant, 95 % confidence intervals over seeds")
+    for number, policy in enumerate(findings.by_policy):
+        found = [interval(findings.values(policy, f"waiting_mean of {tenant}")) for tenant in tenants]
+        places = [index + (number - len(findings.by_policy) / 2) * 0.12 for index in range(len(tenants))]
+        halves = [each.half or 0.0 for each in found]
+        axis.errorbar(places, [each.mean for each in found], yerr=halves, fmt="o", markersize=3, label=policy)
+    axis.set_yscale("symlog", linthresh=10)
+    axis.set_ylabel("seconds")
+    axis.set_xticks(range(len(tenants)), tenants)
+    axis.grid(alpha=0.3, axis="y")
+    axis.legend(fontsize=7, ncols=2)
+    return figure
 
 
 # Distributions of times

@@ -6,6 +6,7 @@ of all GPUs until the last job ends:
 - `waiting`: from arrival until all pods have a node; `elapsed`: from there to the end; `completion`: both;
 - `allocated`: GPUs that a job holds; `working`: of a job that makes progress; `useful`: what that is worth in GPUs that
   work alone. Idle partial gangs, restarts, spread pods and many workers for one job make them differ;
+- `wasted`: GPUs that did work which was lost by preemption; on a shared cluster each tenant has times of its own;
 - `deadlock`: nothing works, while jobs hold a part of what they need, and none can get more.
 
 Many runs (`run_experiment`) simulate every policy on the same jobs, seed by seed. Means over seeds have Student's 95 %
@@ -83,6 +84,8 @@ class SimulationRun:
     restarts: int
     deadlock_ms: int
     evictions: int
+    preemptions: int = 0
+    wasted_seconds: float = 0.0
 
 
 def simulate(
@@ -100,7 +103,9 @@ def simulate(
     """
     check_fits(jobs, shape)
     timeline = Timeline()
-    executions = Executions(timeline, Ledger(detailed), settings.speed)
+    executions = Executions(
+        timeline, Ledger(detailed), settings.speed, checkpoint_ms=round(settings.checkpoint_seconds * SECOND)
+    )
     kind = SimulatedGangScheduler if policy.gang else SimulatedKubeScheduler
     scheduler: Scheduler = kind(timeline, executions, shape.view(), policy, settings)
     for job in jobs:
@@ -120,6 +125,8 @@ def simulate(
         executions.restarts,
         scheduler.deadlock_ms,
         scheduler.evictions,
+        executions.preemptions,
+        executions.wasted_seconds,
     )
 
 
@@ -160,7 +167,39 @@ def measures(run: SimulationRun) -> dict[str, float]:
         "restarts": float(run.restarts),
         "deadlock": run.deadlock_ms / SECOND,
         "evictions": float(run.evictions),
+        "preemptions": float(run.preemptions),
+        "wasted": run.wasted_seconds / capacity,
+        **_by_tenant(run),
     }
+
+
+_OF_TENANT = "waiting_mean of "
+
+
+def tenants_of(findings: CellResults) -> list[str]:
+    """Returns the tenants of a shared cluster; nothing if there is only one."""
+    results = next(iter(findings.by_policy.values()))
+    return [name.removeprefix(_OF_TENANT) for name in results[0].measures if name.startswith(_OF_TENANT)]
+
+
+def tenant_of(job: SimJob) -> str:
+    """Returns the name under which the measures of a job are told apart on a shared cluster."""
+    return f"{job.namespace}, urgent" if job.priority else job.namespace
+
+
+def _by_tenant(run: SimulationRun) -> dict[str, float]:
+    """Returns the waiting and completion times of each tenant; nothing if there is only one."""
+    tenants = sorted({tenant_of(each.job) for each in run.outcomes})
+    if len(tenants) < 2:
+        return {}
+    found: dict[str, float] = {}
+    for tenant in tenants:
+        own = [each for each in run.outcomes if tenant_of(each.job) == tenant]
+        for name in ("waiting", "completion"):
+            values = [TIMES[name](each) for each in own]
+            found[f"{name}_mean of {tenant}"] = statistics.fmean(values)
+            found[f"{name}_p95 of {tenant}"] = nearest_rank(values, 0.95)
+    return found
 
 
 def nearest_rank(values: Sequence[float], share: float) -> float:

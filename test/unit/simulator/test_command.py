@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfjob_controller import cli
-from tfjob_controller.simulator.model import POLICIES
+from tfjob_controller.simulator.model import OF_ONE_TENANT, OF_SEVERAL
 
 SMALL = ("simulate", "--jobs=6", "--seeds=2", "--parallel=1", "--nodes=2")
 HEADER = "arrival,ps,workers,min,max,work,gpus per worker"
@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
 
 def test_the_table_names_every_policy_and_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = run(capsys, *SMALL)
-    assert [name for name in POLICIES if f" {name} " not in out] == []
+    assert [name for name in OF_ONE_TENANT if f" {name} " not in out] == []
     assert "2x4-30s: 8 GPUs, 2 runs of each" in out
     assert "--plots=FOLDER" in err
     assert "docs/simulator.md" in err
@@ -102,8 +102,8 @@ def test_the_grid_is_that_of_the_documented_results(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["--policies=dragon"], "--policies must be all, or some of default,", id="unknown policy"),
-        pytest.param(["--policies=gang,gang"], "--policies must be all, or some of", id="policy twice"),
+        pytest.param(["--policies=dragon"], "--policies must be all, shared, or some of default,", id="unknown policy"),
+        pytest.param(["--policies=gang,gang"], "--policies must be all, shared, or some of", id="policy twice"),
         pytest.param(["--job-workers=1,0"], "--job-workers must be whole numbers from 1", id="no workers"),
         pytest.param(["--spread-factor=1.5"], "--spread-factor must be a number above 0, and 1 at most", id="too fast"),
         pytest.param(["--work-sigma=-1"], "--work-sigma must be a number from 0 to 5", id="negative sigma"),
@@ -134,3 +134,10 @@ def test_the_sample_trace_in_the_docs_is_one(tmp_path: Path, capsys: pytest.Capt
     assert len(list(csv.reader(trace.open()))) > 2
     out, _ = run(capsys, "simulate", f"--trace={trace}")
     assert "sample: 16 GPUs, 1 run of each" in out
+
+
+def test_on_a_shared_cluster_there_is_a_table_of_what_each_tenant_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = run(capsys, *SMALL, "--jobs=20", "--shared", "--policies=shared")
+    assert [name for name in OF_SEVERAL if out.count(f" {name} ") != 2] == []
+    for words in ("flood: waiting mean", "team: waiting mean", "team, urgent: waiting mean", "preemptions", "wasted"):
+        assert words in " ".join(out.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -147,3 +148,27 @@ def test_a_gang_that_does_not_fit_spread_is_where_the_live_placement_put_it() ->
     run = simulated(jobs, 2, 2, "gang", AT_ONCE)
     assert times(run)["b"][0] == 1
     assert [each.node for each in run.ledger.segments if each.job == "b"] == ["node-2"]
+
+
+def test_a_preempted_job_loses_what_it_has_done_since_its_last_checkpoint() -> None:
+    """a has four GPUs, and is preempted after 85 s by b, which came at 75 s. It did 60 s before its checkpoint."""
+    jobs = [a_job("a", 0, 4, 400), replace(a_job("b", 75, 4, 200), priority=1, namespace="urgent")]
+    run = simulated(jobs, 1, 4, "gang+locality+preemption", replace(AT_ONCE, checkpoint_seconds=60.0))
+    restart = AT_ONCE.speed.restart_seconds
+    assert times(run) == {"a": (0, 135 + restart + 40), "b": (85, 135)}
+    assert run.preemptions == 1
+    assert run.wasted_seconds == pytest.approx(4 * 25)
+
+
+def test_a_job_that_has_just_started_is_not_preempted() -> None:
+    jobs = [a_job("a", 0, 4, 400), replace(a_job("b", 5, 4, 200), priority=1)]
+    run = simulated(jobs, 1, 4, "gang+locality+preemption")
+    assert times(run)["b"][0] == 60
+
+
+def test_in_fair_order_a_flood_does_not_keep_others_out() -> None:
+    flood = [replace(a_job(f"f{number}", number, 4, 400), namespace="flood") for number in range(3)]
+    team = replace(a_job("t", 50, 4, 400), namespace="team")
+    by_age = times(simulated([*flood, team], 1, 4, "gang+locality"))["t"][0]
+    fair = times(simulated([*flood, team], 1, 4, "gang+locality+fair"))["t"][0]
+    assert (by_age, fair) == (300, 200)

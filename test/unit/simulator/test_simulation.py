@@ -40,6 +40,8 @@ def test_a_run_in_numbers() -> None:
         "restarts": 0.0,
         "deadlock": 0.0,
         "evictions": 0.0,
+        "preemptions": 0.0,
+        "wasted": 0.0,
     }
 
 
