@@ -13,10 +13,10 @@ from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs
 from helpers.dashboards import dashboard, faults, origin_of
 from helpers.gangowner import GANGS, Owner
-from helpers.manifests import master, tfjob, workers
+from helpers.manifests import gang_job, master, tfjob, workers
 from helpers.playground import Trial, ends
 from integration.test_dashboard import address, guest, open_job, row
-from integration.test_gang_tfjobs import gang_job, jobs
+from integration.test_gang_tfjobs import jobs
 
 pytestmark = pytest.mark.cluster
 

@@ -11,6 +11,7 @@ from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
 from helpers.gangscheduler import running_gang_scheduler
+from helpers.manifests import gang_job
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
@@ -36,22 +37,6 @@ def jobs(gang_scheduling: Cluster) -> Iterator[Jobs]:
         yield jobs
         for job in jobs.all():
             jobs.delete(job["metadata"]["name"])
-
-
-def gang_job(name: str, workers: int, **gang: Any) -> Object:
-    """A master and workers of one CPU each, on nodes that take four. They run until the test ends them."""
-    container = {"name": "tensorflow", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
-    template = {"spec": {"containers": [container]}}
-    specs = [
-        {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
-        {"tfReplicaType": "WORKER", "replicas": workers, "template": template},
-    ]
-    return {
-        "apiVersion": "kubeflow.org/v1alpha1",
-        "kind": "TFJob",
-        "metadata": {"name": name},
-        "spec": {"replicaSpecs": specs, "gang": {"enabled": True, **gang}},
-    }
 
 
 def condition(jobs: Jobs, name: str, type_: str) -> Object:

@@ -7,13 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.gangowner import GANGS, Owner
+from helpers.controller import Jobs, running_controller
+from helpers.gangowner import GANGS, SMALL, Owner
 from helpers.gangscheduler import running_gang_scheduler
+from helpers.manifests import gang_job
 from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 URGENT = "test-preemption-urgent"
+NODES = ("node-a", "node-b")
 
 
 @pytest.fixture
@@ -94,3 +99,38 @@ def test_no_gang_leaves_for_one_whose_pods_have_no_class_of_that_priority(owner:
     owner.submit("claims", worker=4, priority=2_000_000_000)
     owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
     assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
+
+
+@pytest.fixture
+def jobs(preempting: Cluster) -> Iterator[Jobs]:
+    """The controller and simulated kubelets on both nodes."""
+    kubelets = FakeKubelet(Api.from_kubeconfig(preempting.kubeconfig), namespace="gangs", nodes=NODES, resources=SMALL)
+    with kubelets, running_controller(preempting.kubeconfig, "gangs"):
+        jobs = Jobs(preempting.api, "gangs")
+        yield jobs
+        for job in jobs.all():
+            jobs.delete(job["metadata"]["name"])
+
+
+def conditions(jobs: Jobs, name: str) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in jobs.status(name).get("conditions", ())}
+
+
+def test_a_tfjob_leaves_as_a_whole_for_an_urgent_one_and_runs_again_without_a_restart(jobs: Jobs) -> None:
+    jobs.submit(gang_job("low", 7))
+    jobs.await_phase("Running", "low", 30)
+    urgent = gang_job("urgent", 3, priority=1000)
+    urgent["spec"]["priorityClassName"] = URGENT
+    jobs.submit(urgent)
+    eventually(lambda: conditions(jobs, "low").get("Preempted") == "True", 30, 0.05)
+    jobs.await_phase("Running", "urgent", 40)
+    running = [pod["metadata"]["labels"]["tf_job_name"] for pod in jobs.children("pods").values()]
+    assert set(running) == {"urgent"}
+    assert "preempted by gangs/urgent" in jobs.status("low")["reason"]
+    jobs.end_replica("master", job="urgent")
+    jobs.await_phase("Done", "urgent", 40)
+    jobs.await_phase("Running", "low", 40)
+    assert conditions(jobs, "low")["Preempted"] == "False"
+    assert jobs.status("low").get("restarts", 0) == 0
+    jobs.end_replica("master", job="low")
+    assert jobs.await_phase("Done", "low", 40)["state"] == "Succeeded"
