@@ -317,7 +317,10 @@ class GangMachine(RuleBasedStateMachine):
     def _has_room_for(self, attempt: int, name: str) -> bool:
         cpu = self.more[name] or int(self.world.gang(name).spec.members[0].resources["cpu"])
         view = self.world.state.view
-        return any(view.free(node).get("cpu", 0) >= 1000 * cpu for node in self.world.nodes)
+        return any(view.free(node).get("cpu", 0) >= 1000 * cpu for node in self._schedulable())
+
+    def _schedulable(self) -> list[str]:
+        return [node for node, body in self.world.nodes.items() if not body.spec.unschedulable]
 
     def _check_reservations(self) -> None:
         """What is reserved is what the Gangs say, but for members that have succeeded."""
@@ -343,8 +346,7 @@ class GangMachine(RuleBasedStateMachine):
             (member,) = self.world.state.observed_requests.apply(f"{NAMESPACE}/{name}", gang).spec.members
             least = max(1, gang.spec.min_members.get("worker", member.count))
             cpu = 1000 * int(member.resources["cpu"])
-            nodes = [node for node, body in self.world.nodes.items() if not body.spec.unschedulable]
-            room = sum(max(0, view.free(node).get("cpu", 0)) // cpu for node in nodes)
+            room = sum(max(0, view.free(node).get("cpu", 0)) // cpu for node in self._schedulable())
             assert room < least, f"{name} waits although it fits"
 
 

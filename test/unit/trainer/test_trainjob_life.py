@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, waiting
+from helpers.clusterinmemory import World, terminated, waiting
 from helpers.clusterinmemory import running as running_container
 from helpers.gangs import member_ids
 from helpers.trainworld import (
@@ -20,12 +20,13 @@ from helpers.trainworld import (
     true_conditions,
     world_in_steps,
 )
-from tfjob_controller.api.common.core import Condition
+from tfjob_controller.api.common.core import PODS, Condition, Terminated
 from tfjob_controller.api.gang import BOUND, WAITING
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.actions.suspension import is_active
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
+from tfjob_controller.trainer.state.pods import STRANDED_SECONDS
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.trainer.state.restarts import BASE_SECONDS
 from tfjob_controller.util.timestamps import format_time
@@ -121,6 +122,51 @@ def test_a_status_that_counts_a_restart_says_that_nothing_of_the_new_set_is_ther
     writes = cluster.status_writes
     cluster.settle()
     assert cluster.status_writes == writes
+
+
+def stranded(cluster: World, **changed: Any) -> None:
+    """As seen of node-0's pod, whose node failed after its first init container, when the node was started again."""
+    done = terminated(Terminated(0, finished_at=format_time(cluster.now)), name="checkpoint-restore")
+    cluster.pod(
+        "node-0",
+        **{
+            "phase": "Pending",
+            "init_container_statuses": (done,),
+            "conditions": (
+                Condition("PodReadyToStartContainers", "False", last_transition_time=format_time(cluster.now)),
+            ),
+            **changed,
+        },
+    )
+
+
+def test_a_pod_that_its_kubelet_never_starts_is_deleted_so_that_another_one_takes_its_place() -> None:
+    cluster = running_train_world()
+    stranded(cluster)
+    result = cluster.sync()
+    assert not cluster.actions().deletes
+    assert result.wake_after_seconds == STRANDED_SECONDS + 1
+    cluster.advance(STRANDED_SECONDS)
+    (delete,) = cluster.actions().deletes
+    assert (delete.resource, delete.name) == (PODS, cluster.pods_of("node-0")[-1].metadata.name)
+    assert delete.uid
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"phase": "Running"}, id="runs"),
+        pytest.param({"init_container_statuses": ()}, id="no init container has run: it may be a slow start"),
+        pytest.param({"conditions": ()}, id="an older kubelet"),
+        pytest.param({"conditions": (Condition("PodReadyToStartContainers", "True"),)}, id="ready"),
+    ],
+)
+def test_other_pods_are_left_alone_however_long_they_take(changed: dict[str, Any]) -> None:
+    cluster = running_train_world()
+    stranded(cluster, **changed)
+    cluster.sync()
+    cluster.advance(10 * STRANDED_SECONDS)
+    assert not [each for each in cluster.actions().deletes if each.resource == PODS]
 
 
 def test_a_set_is_not_restarted_for_a_pod_that_had_succeeded_before_somebody_deleted_it() -> None:

@@ -83,6 +83,7 @@ from tfjob_controller.trainer.scaling.autoscaler import (
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.trainer.state.pods import STRANDED_SECONDS, stranded_since
 from tfjob_controller.trainer.state.pods import is_finished as is_pod_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended, job_outcome
 from tfjob_controller.trainer.state.restarts import (
@@ -93,6 +94,7 @@ from tfjob_controller.trainer.state.restarts import (
     seconds_until_restart,
 )
 from tfjob_controller.trainer.status.counts import unrecorded_successes
+from tfjob_controller.util.timestamps import seconds_until
 
 
 def plan_actions(job_state: JobState) -> Actions:
@@ -126,7 +128,7 @@ def _running(job_state: JobState) -> Actions:
     """Returns the actions in the current step of a job that is not suspended."""
     return Actions(
         creates=tuple(_creates(job_state)),
-        deletes=(*_deletes(job_state), *_stale_deletes(job_state)),
+        deletes=(*_deletes(job_state), *_stale_deletes(job_state), *_stranded_deletes(job_state)),
         suspends=tuple(_resumes(job_state)),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
@@ -140,6 +142,15 @@ def _deletes(job_state: JobState) -> tuple[Delete, ...]:
         *_recreated_deletes(step.plan, current, job_state.status),
         *_reassigned_deletes(job_state.admission, current),
     )
+
+
+def _stranded_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of pods that their kubelet will never start: they count as lost with their node."""
+    for pods in job_state.step.observed.pods.values():
+        for pod in pods:
+            since = stranded_since(pod)
+            if since is not None and seconds_until(since, STRANDED_SECONDS, job_state.now) <= 0:
+                yield build_delete(PODS, pod)
 
 
 def _suspended_deletes(job_state: JobState) -> Iterator[Delete]:

@@ -29,6 +29,10 @@ from tfjob_controller.util.timestamps import format_time, parse_time
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
+PENDING = "Pending"
+_SANDBOX_READY = "PodReadyToStartContainers"
+# How long a pod may be without its sandbox until it is deleted, so that another one takes its place.
+STRANDED_SECONDS = 120.0
 
 # The reasons for which each container waits before it starts.
 _ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
@@ -136,6 +140,23 @@ def has_succeeded(pod: Pod, name: str) -> bool:
     container = training_container(pod, name)
     exited = last_exit(container) if container is not None else None
     return exited is not None and exited.exit_code == 0 and not was_told_to_end(pod, exited)
+
+
+def stranded_since(pod: Pod) -> str | None:
+    """Returns since when the kubelet has not started a pod whose sandbox it lost; None for any other pod.
+
+    If a node fails while a pod that is never restarted starts, after an init container has ended and before the
+    training container runs, the kubelet does nothing with it once the node is back, and it stays Pending forever
+    (kubernetes/kubernetes#118321, seen with 1.36.3). Its sandbox is not ready although an init container has run in it.
+    A kubelet that does start the pod again needs seconds for that.
+    """
+    if pod.status.phase != PENDING or pod.metadata.deletion_timestamp is not None:
+        return None
+    has_run = any(each.state.terminated is not None for each in pod.status.init_container_statuses)
+    sandbox = next((each for each in pod.status.conditions if each.type == _SANDBOX_READY), None)
+    if not has_run or sandbox is None or sandbox.status != "False":
+        return None
+    return sandbox.last_transition_time
 
 
 def _true_condition(pod: Pod, condition_type: str) -> Condition | None:

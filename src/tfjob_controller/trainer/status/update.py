@@ -45,6 +45,7 @@ from tfjob_controller.trainer.state.observed import (
     TrainingJob,
     is_finished,
 )
+from tfjob_controller.trainer.state.pods import STRANDED_SECONDS, stranded_since
 from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change
 from tfjob_controller.trainer.state.restarts import is_of_attempt, seconds_until_pod_lost, seconds_until_restart
 from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
@@ -63,7 +64,7 @@ from tfjob_controller.trainer.status.summary import (
     status_events,
     suspended_status,
 )
-from tfjob_controller.util.timestamps import format_time
+from tfjob_controller.util.timestamps import format_time, seconds_until
 
 # The status of a job that has ended waits for the logs of its workers. Their reader queues the job; this is a fallback.
 _UNREAD_SECONDS = 2.0
@@ -301,11 +302,20 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
         seconds_until_pod_lost(plan, job_state.observed, now),
         seconds_until_restart(plan, status, now) or None,
         next_attribution_seconds(states, now),
+        _seconds_until_stranded(job_state),
         seconds_until_config_timeout(plan, job_state.unfinished, now),
         seconds_until_join_timeout(plan, job_state.unfinished, status, now),
         wait.seconds_left if wait is not None and not plan.policy.is_suspended_by_user else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)
+
+
+def _seconds_until_stranded(job_state: JobState) -> float | None:
+    """Returns when the first pod that its kubelet does not start is deleted."""
+    begins = (stranded_since(pod) for pods in job_state.step.observed.pods.values() for pod in pods)
+    # One second is added, since timestamps have whole seconds.
+    left = (seconds_until(each, STRANDED_SECONDS + 1, job_state.now) for each in begins if each is not None)
+    return min((seconds for seconds in left if seconds > 0), default=None)
 
 
 def is_minor(old: TrainingStatus, result: StatusResult) -> bool:
