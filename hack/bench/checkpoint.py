@@ -2,7 +2,7 @@
 
 One large checkpoint and one of many small files. The bare uploads are `put_file` of the large file and a loop of
 `put_file` over the small ones; the bare downloads are `get_file`. Rounds alternate, and the medians are compared.
-BENCH_MEGABYTES and BENCH_FILES change the sizes.
+BENCH_MEGABYTES and BENCH_FILES change the sizes. `report` describes the figures.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,13 +19,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_ROUNDS = 3
+from bench.report import ROUNDS, Reach, progress, report, size
+
+# Of the time of bare s3fs: 0.7 of its speed with a large file, and a half of it with many small ones.
+_LARGE, _SMALL = Reach(max_ratio=1 / 0.7), Reach(max_ratio=2.0)
 _BUCKET = "bench"
 _BLOCK = 2**20
 
 
-def main() -> None:
-    megabytes, count = int(os.environ.get("BENCH_MEGABYTES", "256")), int(os.environ.get("BENCH_FILES", "1000"))
+def main() -> int:
+    """Runs the benchmark and returns the exit code."""
+    megabytes = int(os.environ.get("BENCH_MEGABYTES", size(256, tiny=1)))
+    count = int(os.environ.get("BENCH_FILES", size(1000, tiny=10)))
     with tempfile.TemporaryDirectory(prefix="bench-checkpoint-") as root, _server(Path(root)) as environ:
         os.environ.update(environ)
         large, small = Path(root, "large"), Path(root, "small")
@@ -37,18 +41,20 @@ def main() -> None:
                 file.write(os.urandom(_BLOCK))
         for number in range(count):
             (small / f"checkpoint-1/{number}.bin").write_bytes(os.urandom(1000))
-        _compare(f"{megabytes} MiB in one file", large, Path(root))
-        _compare(f"{count:,} files of 1 kB", small, Path(root))
+        ok = _compare("large", large, Path(root), _LARGE, megabytes=megabytes)
+        ok &= _compare("small", small, Path(root), _SMALL, files=count)
+    return 0 if ok else 1
 
 
-def _compare(what: str, work: Path, root: Path) -> None:
+def _compare(kind: str, work: Path, root: Path, reach: Reach, **sizes: int) -> bool:
+    """Prints the figures of this kind of checkpoint. Returns whether they have reached their target."""
     import s3fs
 
     bare = s3fs.S3FileSystem(skip_instance_cache=True)
     bare.mkdirs(_BUCKET, exist_ok=True)
     files = sorted((work / "checkpoint-1").iterdir())
     times: dict[str, list[float]] = {"bare upload": [], "upload": [], "bare download": [], "restore": []}
-    for number in range(_ROUNDS):
+    for number in range(ROUNDS):
         prefix = f"{_BUCKET}/bare-{work.name}-{number}"
         uri = f"s3://{_BUCKET}/{work.name}-{number}"
         target = root / "target"
@@ -70,9 +76,13 @@ def _compare(what: str, work: Path, root: Path) -> None:
         shutil.rmtree(target)
         for each in (f"{_BUCKET}/{work.name}-{number}", prefix):
             bare.rm(each, recursive=True)
-    for ours, theirs in (("upload", "bare upload"), ("restore", "bare download")):
-        mine, their = statistics.median(times[ours]), statistics.median(times[theirs])
-        print(f"{what}: {ours} {mine:.2f} s, {theirs} {their:.2f} s: {their / mine:.2f} of its speed")
+        progress(f"{kind}: round {number + 1} of {ROUNDS}")
+    pairs = (("upload", "bare upload"), ("restore", "bare download"))
+    reached = [
+        report(f"checkpoint_{ours}_{kind}", "s", times[ours], baselines=times[theirs], reach=reach, **sizes)
+        for ours, theirs in pairs
+    ]
+    return all(reached)
 
 
 def _time(work: Callable[[], object]) -> float:
@@ -141,4 +151,4 @@ def _server(root: Path) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -67,6 +67,7 @@ FIGURES = {
         "dashboard_change_seen_100": False,
         "dashboard_rss": False,
     },
+    "checkpoint": {f"checkpoint_{what}_{kind}": True for kind in ("large", "small") for what in ("upload", "restore")},
     "logs": {"logs_followed_cpu": False, "logs_silent_cpu": False},
     "logscontroller": {"logs_controller_cpu": False},
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
