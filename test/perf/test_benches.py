@@ -134,7 +134,7 @@ def check(figures: list[dict[str, Any]], expected: dict[str, bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["watch", "filter", "placement", "simulate", pytest.param("logs", marks=pytest.mark.long)]
+    "name", ["watch", "filter", "placement", "simulate", "checkpoint", pytest.param("logs", marks=pytest.mark.long)]
 )
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
