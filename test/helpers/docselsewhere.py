@@ -92,6 +92,7 @@ TARGETS = (
     *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang", "simulate", "logs")),
     _bench("scale"),
     _bench("dashboard"),
+    _bench("checkpoint"),
     Target("soak", "test/integration/test_soak.py", '"-m", "soak"]', "soak"),
     Target("cluster-up", _LOCAL, "commands(PAGE)", "localcluster up"),
     Target(

@@ -17,6 +17,7 @@ import msgspec.structs
 from helpers.clusterinmemory import World
 from helpers.trainworld import admit
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, Pod
+from tfjob_controller.api.gang import BOUND, REQUESTED, WAITING, Preemption, must_leave
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete
 from tfjob_controller.trainer.actions.planner import plan_actions
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
@@ -121,8 +122,27 @@ class LaggingCluster:
         if gang.spec.suspend:
             status = msgspec.structs.replace(gang.status, phase="", placement=())
             self.truth.gang = msgspec.structs.replace(gang, status=status)
+        elif must_leave(gang):
+            if all(is_finished(pod) for pods in self.truth.pods.values() for pod in pods):
+                self._set_gang_status(phase=WAITING, placement=())
         elif not gang.status.placement:
             admit(self.truth)
+
+    def is_preempted(self) -> None:
+        """A gang of higher priority comes: the gang scheduler asks for all pods."""
+        gang = self.truth.gang
+        if gang is not None and gang.status.placement and not gang.spec.suspend:
+            preemption = Preemption("other/urgent", REQUESTED, format_time(self.truth.now))
+            self._set_gang_status(phase=BOUND, preemption=preemption)
+
+    def returns_to_queue(self) -> None:
+        """The attempt is given up."""
+        self._set_gang_status(phase=WAITING, placement=())
+
+    def _set_gang_status(self, **changes: Any) -> None:
+        gang = self.truth.gang
+        if gang is not None:
+            self.truth.gang = msgspec.structs.replace(gang, status=msgspec.structs.replace(gang.status, **changes))
 
     # Steps of the Job controller, the garbage collector and the kubelets
 

@@ -24,6 +24,7 @@ QUIET: tuple[Step, ...] = (
     ("gang_scheduler",),
 )
 TOGGLES: tuple[Step, ...] = (("suspend", True), ("suspend", False))
+PREEMPTIONS: tuple[Step, ...] = (("is_preempted",), ("gang_scheduler",))
 KILLS: tuple[Step, ...] = tuple(("is_killed", node) for node in NODES)
 # 143: no handler of SIGTERM; 1: torchrun; 0: a program that ends in order.
 exit_codes = st.sampled_from([143, 1, 0])
@@ -73,6 +74,18 @@ def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(
     status = cluster.truth.job.status
     assert (status.phase, ready(cluster), status.restarts) == ("Running", 2, 0), status.reason
     assert generations(cluster.truth) == {"0"}
+
+
+@given(history=histories(*QUIET, *PREEMPTIONS), stops_with=exit_codes, elastic=st.booleans())
+@settings(max_examples=examples(200))
+def test_being_preempted_is_no_failure_whoever_sees_it_when(
+    history: list[Step], stops_with: int, elastic: bool
+) -> None:
+    """The pods may be seen to end before their Job is seen to be deleted."""
+    more = {"command": ["torchrun", "x"], "elasticPolicy": {"minNodes": 2, "maxNodes": 6}} if elastic else {}
+    cluster = after(history, stops_with, {"enabled": True}, maxRestarts=0, **more)
+    status = cluster.truth.job.status
+    assert (status.phase, ready(cluster), status.restarts) == ("Running", 2, 0), status.reason
 
 
 @given(history=histories(*QUIET, *KILLS), stops_with=exit_codes, gang=gangs)

@@ -126,7 +126,7 @@ def _pod_transitions(pod: Pod) -> object:
 
 def _gang_transitions(gang: Gang) -> object:
     status = gang.status
-    return status.phase, status.attempt, status.target_members, status.leaving
+    return status.phase, status.attempt, status.target_members, status.leaving, status.preemption
 
 
 # Longer than the time between the pods of a burst, too short for a person to notice.

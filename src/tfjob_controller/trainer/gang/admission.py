@@ -123,16 +123,32 @@ def is_placed(gang: Gang) -> bool:
     return status.phase in (ADMITTED, BOUND) or (status.phase == RELEASED and bool(status.placement))
 
 
+def has_lost_its_place(plan: Plan, observed: ObservedState) -> bool:
+    """Reports whether the job runs as a gang that must leave its nodes, or has left them, and is to run again.
+
+    All of its Jobs are deleted then, and what their pods end with says nothing. The caches of Jobs and pods are
+    independent: a Job may look untouched while its pods end, since the controller has deleted it.
+    """
+    gang = observed.gang
+    if gang is None or gang.spec.suspend or gang.metadata.deletion_timestamp is not None or is_placed(gang):
+        return False
+    return is_run_as_gang(plan, observed)
+
+
 def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
-    """Returns the state without Jobs that are being deleted and without their pods, unless these have succeeded.
+    """Returns the state without Jobs that are or will be deleted and without their pods, unless these have succeeded.
 
     A program that is stopped may exit with an error, which its Job counts until it is deleted.
     """
-    if (plan.scheduling.gang is None and plan.scaling.resize != BY_RESTART) or not _has_deletions(observed):
+    is_over = has_lost_its_place(plan, observed)
+    may_ignore = plan.scheduling.gang is not None or plan.scaling.resize == BY_RESTART
+    if not may_ignore or not (is_over or _has_deletions(observed)):
         return observed
     now = _attempt_of(plan, observed)
     jobs = {
-        name: job for name, job in observed.jobs.items() if not _is_being_deleted(job) or _is_taken_by_others(job, now)
+        name: job
+        for name, job in observed.jobs.items()
+        if not is_over and (not _is_being_deleted(job) or _is_taken_by_others(job, now))
     }
     pods = {
         name: some if name in jobs else [pod for pod in some if _counts(plan, observed, name, pod, now)]

@@ -17,7 +17,7 @@ from datetime import datetime
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, without_deleted
+from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, has_lost_its_place, without_deleted
 from tfjob_controller.trainer.gang.waiting import GangWait, gang_wait, pod_group_wait
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
@@ -118,7 +118,7 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     unfinished = unfinished_replicas(plan, states)
     retried = retried_replicas(plan, unfinished)
     causes = restart_causes(unfinished, retried) or _missing_for_long(plan, unfinished, status, now)
-    replaced = replaced_counts(plan, observed, status)
+    replaced = {} if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
     counts = next_restart_counts(
         [state for state in states if not state.replica.role.restarts_together], status.restart_counts, replaced
     )

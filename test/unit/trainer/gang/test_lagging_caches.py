@@ -1,0 +1,43 @@
+"""A gang that loses its place while the cache of Jobs is behind that of pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helpers.laggingcluster import LaggingCluster
+from helpers.trainworld import train_world
+from tfjob_controller.trainer.gang.terms import ALWAYS, ON, GangPolicy
+
+NODES = ("node-0", "node-1", "node-2")
+POLICY = GangPolicy(ALWAYS, "gang-scheduler", autoscaling=ON)
+FIXED: dict[str, Any] = {"command": ["torchrun", "x"]}
+ELASTIC: dict[str, Any] = {**FIXED, "elasticPolicy": {"minNodes": 2, "maxNodes": 6}}
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxRestarts": 0}], ids=["no-limit", "no-restarts"])
+@pytest.mark.parametrize("spec", [FIXED, ELASTIC], ids=["fixed", "elastic"])
+@pytest.mark.parametrize("exit_code", [1, 143])
+@pytest.mark.parametrize("ended", [(), NODES[:1], NODES[1:2], NODES], ids=["none", "first", "second", "all"])
+@pytest.mark.parametrize("event", ["is_preempted", "returns_to_queue"])
+def test_what_pods_end_with_counts_as_no_failure_although_their_job_looks_untouched(
+    event: str, ended: tuple[str, ...], exit_code: int, spec: dict[str, Any], limit: dict[str, int]
+) -> None:
+    cluster = LaggingCluster(train_world(nodes=3, gangs=POLICY, **spec, **limit), stops_with=exit_code)
+    cluster.runs_on()
+    getattr(cluster, event)()
+    cluster.sync()
+    for node in NODES:
+        cluster.job_controller(node)
+    cluster.advance()
+    for node in ended:
+        cluster.kubelet(node)
+    # The Job is being deleted, which its cache does not show yet.
+    cluster.pods_seen()
+    for _ in range(3):
+        cluster.sync()
+    status = cluster.truth.status
+    assert (status.phase, status.restarts) == ("Creating", 0), status.reason
+    cluster.runs_on()
+    assert (cluster.truth.status.phase, cluster.truth.status.restarts) == ("Running", 0)
