@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -17,6 +18,7 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.util.timestamps import format_time
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 URGENT = "test-preemption-urgent"
@@ -101,6 +103,19 @@ def test_no_gang_leaves_for_one_whose_pods_have_no_class_of_that_priority(owner:
     owner.submit("claims", worker=4, priority=2_000_000_000)
     owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
     assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
+
+
+def test_of_equal_gangs_the_one_with_the_younger_checkpoint_leaves(owner: Owner, preempting: Cluster) -> None:
+    """Without checkpoints the one that was bound last would leave."""
+    run(owner, "saved", 4)
+    run(owner, "unsaved", 4)
+    # Times of the status have microseconds, this one seconds: it is later in any case.
+    soon = format_time(datetime.now(UTC) + timedelta(seconds=2))
+    saved = {"metadata": {"annotations": {"scheduling.kubeflow.org/checkpoint-time": soon}}}
+    preempting.api.patch(f"{GANGS.format('gangs')}/saved", saved)
+    owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
+    assert await_state(owner, "saved", "Requested")["by"] == "gangs/high"
+    assert "preemption" not in owner.status("unsaved")
 
 
 @pytest.fixture
