@@ -10,13 +10,14 @@ import argparse
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from rich.console import Console
 
 from demo.autoscalestage import NODES, give_gpus, start_programs
 from demo.crds import apply_crds
-from demo.dashboardjobs import jobs
+from demo.dashboardjobs import FIRST_GANG, Object, jobs
 from demo.follow import DemoError
 from demo.kubectl import Kubectl, KubectlError
 from demo.play import INTERRUPTED, ROOT
@@ -30,6 +31,7 @@ from tfjob_controller.kubectl.cli import main as kubectl_tfjob
 
 NAME = "demo-dashboard"
 NAMESPACE = "default"
+_TIMEOUT_SECONDS, _POLL_SECONDS = 120.0, 0.2
 RESOURCE_PATHS = {
     kind: f"/apis/kubeflow.org/{version}/namespaces/{NAMESPACE}/{kind.lower()}s"
     for kind, version in (("TFJob", "v1alpha1"), ("TrainJob", "v2alpha1"))
@@ -88,6 +90,22 @@ def _fill(plane: ControlPlane, screen: Screen) -> None:
     screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
     for each in created:
         api.create(RESOURCE_PATHS[each["kind"]], each)
+        if each["metadata"]["name"] == FIRST_GANG:
+            # On a busy machine a later gang would come first, and take its GPUs.
+            _await_capacity(api, each)
+
+
+def _await_capacity(api: Api, job: Object) -> None:
+    path, deadline = f"{RESOURCE_PATHS[job['kind']]}/{FIRST_GANG}", time.monotonic() + _TIMEOUT_SECONDS
+    while not _is_scheduled(api.get(path)):
+        if time.monotonic() > deadline:
+            raise DemoError(f"{FIRST_GANG} got no capacity within {_TIMEOUT_SECONDS:.0f} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_scheduled(job: Object) -> bool:
+    found = job.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Scheduled" and each["status"] == "True" for each in found)
 
 
 if __name__ == "__main__":

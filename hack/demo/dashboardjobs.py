@@ -28,11 +28,15 @@ LOSES_ITS_DATA = "import time\nprint('reading /data/train.csv', flush=True)\ntim
 IS_KILLED = "import sys, time\nprint('step=1 loss=2.3', flush=True)\ntime.sleep(5)\nsys.exit(137)"
 
 
+# The gang that runs, and that those which wait come after.
+FIRST_GANG = "llama-finetune"
+
+
 def jobs() -> Iterator[Object]:
     """Yields the manifests in the order in which they are created: those that hold GPUs before those that wait."""
     yield trainjob("resnet", FOREVER, numNodes=2)
     yield tfjob("mnist", FOREVER, workers=2)
-    yield trainjob("llama-finetune", FOREVER, numNodes=2, gang={"enabled": True}, gpus=1)
+    yield trainjob(FIRST_GANG, FOREVER, numNodes=2, gang={"enabled": True}, gpus=1)
     yield trainjob("bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 3})
     yield trainjob("done", BRIEFLY)
     yield tfjob("done-with-workers", BRIEFLY, workers=1)

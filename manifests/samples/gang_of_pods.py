@@ -47,11 +47,10 @@ def follow(options, requests):
     while True:
         gang = json.loads(kubectl("get", "gang", options.name, "-o", "json"))
         status = gang.get("status", {})
-        phase, attempt = status.get("phase", ""), status.get("attempt", 0)
+        phase, attempt, asked = status.get("phase", ""), status.get("attempt", 0), status.get("preemption", {}).get("state")
         if reported != (reported := f"{phase or 'not seen yet'}: {status.get('message', '')}"):
             print(reported, flush=True)
-        is_preempted = phase == "Bound" and status.get("preemption", {}).get("state") == "Requested"
-        if (is_preempted or phase in ("Admitted", "Waiting", "Unschedulable")) and done != (phase, attempt):
+        if (asked == "Requested" or phase in ("Admitted", "Waiting", "Unschedulable")) and done != (phase, attempt):
             present = attempt if phase == "Admitted" else "none"
             if attempt > (present == 1):  # deletes the pods of earlier attempts
                 kubectl("delete", "pods", "-l", f"{GROUP}/gang={options.name},{GROUP}/attempt!={present}")
