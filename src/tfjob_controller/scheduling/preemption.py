@@ -1,13 +1,13 @@
 """Which running gangs leave their nodes for a waiting gang of higher priority: all of a gang, or none of it.
 
-Theory of operation. `plan_preemption` is called before the queue is decided on, and keeps no state: preemptions under
-way are read from the gangs. There is at most one preemptor at a time.
+Theory of operation. A `PreemptionDecider` is asked before the queue is decided on, and keeps no state: preemptions
+under way are read from the gangs. There is at most one preemptor at a time.
 
-*Going on*: victims name the preemptor in their statuses. As long as one of them is about to leave, or has left lately,
-and the preemptor waits, the nodes of its placement are nominated for it: no other gang may be placed there, whatever
-its priority, so what the victims free is not lost to others.
+*Ongoing* (`ongoing_plan`): victims name the preemptor in their statuses. As long as one of them is about to leave, or
+has left lately, and the preemptor waits, the nodes of its placement are nominated for it: no other gang may be placed
+there, whatever its priority, so what the victims free is not lost to others.
 
-*Beginning*: the queue is gone through in order, to the first gang that may preempt and would start:
+*New* (`new_plan`): the queue is gone through in order, to the first gang that may preempt and would start:
 
 1. a gang that may not preempt, or whose last attempt was given up, is skipped;
 2. a gang that fits as soon as terminating pods are gone, or for which elastic gangs could shrink, needs no victims, and
