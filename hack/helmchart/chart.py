@@ -37,6 +37,7 @@ COMPONENTS: Mapping[str, Condition] = {
     "gang-backend-coscheduling": Condition('eq .Values.gangBackend "coscheduling"'),
     "gang-backend-kubernetes": Condition('eq .Values.gangBackend "kubernetes"'),
     "gang-backend-kueue": Condition('eq .Values.gangBackend "kueue"'),
+    "node-autoscaler": Condition("and .Values.gangScheduler.enabled .Values.gangScheduler.nodeAutoscaler.enabled"),
     "high-availability": Condition(".Values.highAvailability.enabled"),
     "network-policies": Condition(".Values.networkPolicies.enabled"),
     "priority-class": Condition(".Values.priorityClass.enabled"),

@@ -158,6 +158,12 @@ def _gangs(defaults: Defaults) -> Iterator[Value]:
         STRING,
     )
     yield Value(
+        "gangScheduler.nodeAutoscaler.enabled",
+        False,
+        "Let it ask a node autoscaler for nodes. The class is a flag, in extraArgs: see docs/gang-scheduling.md.",
+        BOOLEAN,
+    )
+    yield Value(
         "gangBackend",
         "",
         "Whose scheduler runs gangs, instead of this project's: see docs/interop.md.",

@@ -1,10 +1,11 @@
-"""Installs the CRDs of other projects' gangs as published, to test that the objects that we write are valid.
+"""Installs the CRDs of other projects as published, to test that the objects that we write are valid.
 
     install_foreign_crds(api)    # PodGroups of Volcano and of coscheduling, Workloads and queues of Kueue
+    install_provisioning_crd(api)    # ProvisioningRequests of the node autoscaler
 
-The CRDs of Kueue and scheduler-plugins are in their Go modules, of which only these files are read; the downloads are
-compared with the checksums here. Volcano's are generated from its types by controller-gen, as Volcano does, and kept
-in the cache.
+The CRDs of Kueue, scheduler-plugins and the autoscaler are in their Go modules, of which only these files are read; the
+downloads are compared with the checksums here. Volcano's are generated from its types by controller-gen, as Volcano
+does, and kept in the cache.
 """
 
 from __future__ import annotations
@@ -65,6 +66,20 @@ PUBLISHED = (
 )
 
 
+# The release of the module that Kueue uses; it has had the version v1 since then.
+_PROVISIONING = Published(
+    "k8s.io/autoscaler/cluster-autoscaler/apis",
+    "v0.0.0-20240830133931-adfbe7e45277",
+    "h1:BibFadVS+A7XR6HMReIuHoY9n8I+8oWR8/4xGgf2BDE=",
+    "config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml",
+)
+
+
+def install_provisioning_crd(api: Api, report: Report = to_stderr) -> None:
+    """Applies the CRD of ProvisioningRequests; it is downloaded first if necessary. Raises LocalClusterError."""
+    install_crd(api, yaml.safe_load(fetched(go_of(_MODULE, report), _PROVISIONING).read_text()))
+
+
 def install_foreign_crds(api: Api, report: Report = to_stderr) -> None:
     """Applies the CRDs; they are downloaded and generated first if necessary. Raises LocalClusterError."""
     for crd in _all(report):
@@ -72,9 +87,10 @@ def install_foreign_crds(api: Api, report: Report = to_stderr) -> None:
 
 
 def prepare(report: Report = to_stderr) -> None:
-    """Downloads and generates the CRDs, so that `install_foreign_crds` is fast. Raises LocalClusterError."""
+    """Downloads and generates the CRDs, so that they are installed fast. Raises LocalClusterError."""
     for _ in _all(report):
         pass
+    fetched(go_of(_MODULE, report), _PROVISIONING)
 
 
 def _all(report: Report) -> Iterator[Object]:

@@ -264,6 +264,13 @@ class ExtenderOptions:
     )
     preempt_after: float = option(DURATION, "10s", "How long a gang waits before it preempts others.")
     preemption_grace: float = option(DURATION, "60s", "How long a gang has run at least before it is preempted.")
+    provisioning_class: str = option(
+        TEXT,
+        "",
+        "The class of the ProvisioningRequests by which gangs that lack capacity ask a node autoscaler for nodes, such "
+        "as best-effort-atomic-scale-up.autoscaling.x-k8s.io. Empty: nothing is asked for.",
+    )
+    provision_after: float = option(DURATION, "15s", "How long a gang lacks capacity before it asks for nodes.")
     scale_down_after: float = option(
         DURATION,
         "30s",

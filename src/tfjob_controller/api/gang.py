@@ -243,6 +243,13 @@ class Preemption(_Value, frozen=True, omit_defaults=False):
     time: Annotated[str | None, describe("The time of the request.", format="date-time")] = None
 
 
+class ProvisioningRequestReference(_Value, frozen=True, omit_defaults=False):
+    """The ProvisioningRequest whose nodes the pods of an attempt use."""
+
+    name: Annotated[str, describe("The name of the ProvisioningRequest, in the namespace of the gang.")] = ""
+    class_name: Annotated[str, describe("Its provisioning class.")] = ""
+
+
 class GangStatus(_Value, frozen=True):
     """What the gang scheduler reports."""
 
@@ -302,6 +309,13 @@ class GangStatus(_Value, frozen=True):
     preemption: Annotated[
         Preemption | None,
         describe("The preemption of the gang, from the request until the gang is admitted again."),
+    ] = None
+    provisioning_request: Annotated[
+        ProvisioningRequestReference | None,
+        describe(
+            "The ProvisioningRequest by which a node autoscaler has provided the nodes of this attempt. The owner sets "
+            "it as annotations of the pods, so that the autoscaler adds no others for them."
+        ),
     ] = None
     observed_generation: Annotated[
         int, describe("The metadata.generation that this status was computed from.", format="int64")

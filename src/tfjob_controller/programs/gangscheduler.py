@@ -5,7 +5,7 @@ cache is synced and every handler has processed the initial state: reservations 
 The extender's verbs respond with 503 until then.
 
 Stop order: the extender's server (waiting bind calls get an error, and kube-scheduler retries), Permit and binder, the
-ungater of mode affinity, the status writer, the loop, caches, other servers. Nothing is lost: admissions are in the
+ungater of mode affinity, the requests to a node autoscaler, the status writer, the loop, caches, other servers. Nothing is lost: admissions are in the
 Gangs' statuses.
 """
 
@@ -34,6 +34,8 @@ from tfjob_controller.gangscheduler.extender.server import TlsFiles, new_server
 from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, GangPlacements
 from tfjob_controller.gangscheduler.leadership import LeaseFollower
 from tfjob_controller.gangscheduler.permit.permit import Permit
+from tfjob_controller.gangscheduler.provisioning.provisioner import Provisioner
+from tfjob_controller.gangscheduler.provisioning.rules import ProvisioningPolicy
 from tfjob_controller.gangscheduler.state.informers import (
     BY_GANG,
     GangHandler,
@@ -170,6 +172,7 @@ class GangScheduler:
             self._clock,
             threads=options.concurrent_writes,
         )
+        self._provisioner = self._new_provisioner()
         topology = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
         self.admission = AdmissionLoop(
             self.state,
@@ -185,6 +188,7 @@ class GangScheduler:
             else None,
             priority_classes=self.caches.list_priority_classes,
             weight_of=self.caches.weight_of,
+            node_requests=self._provisioner,
         )
         self.extender = self._new_extender()
         self._follower = self._new_follower()
@@ -200,6 +204,9 @@ class GangScheduler:
         }
         if self._ungater is not None:
             pages["ungater"] = self._ungater.statistics
+        if self._provisioner is not None:
+            pages["provisioning"] = self._provisioner.statistics
+            self.gang_metrics.collect_provisioning(self._provisioner.states)
         self.servers = servers(options, self.problems, self.metrics.exposition, pages, self._clock)
         log.info("gang scheduler initialized", server=config.host, credentials=config.origin, mode=options.mode)
 
@@ -239,6 +246,8 @@ class GangScheduler:
         self.admission.start()
         if self._ungater is not None:
             self._ungater.start()
+        if self._provisioner is not None:
+            self._provisioner.start()
         self._is_working.set()
         if self._follower is not None:
             self.metrics.leadership.on(self._options.leader_lease_name)
@@ -285,6 +294,22 @@ class GangScheduler:
         sys.stderr.flush()
         self._exit_process(1)
 
+    def _new_provisioner(self) -> Provisioner | None:
+        options = self._options
+        if not options.provisioning_class:
+            return None
+        return Provisioner(
+            self.transport,
+            self.state,
+            self.caches.gangs.store,
+            self.caches.quotas_of,
+            lambda: self.admission.decisions,
+            self._recorder,
+            self.gang_metrics.provisioned,
+            self._clock,
+            policy=ProvisioningPolicy(options.provisioning_class, options.provision_after),
+        )
+
     def _new_extender(self) -> HttpServer | None:
         options = self._options
         if options.mode == "affinity" or options.extender_bind_address is None:
@@ -309,6 +334,7 @@ class GangScheduler:
         ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
         ended &= self._permit.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
         ended &= self._ungater.stop(_PART_SECONDS) if self._ungater is not None else True
+        ended &= self._provisioner.stop(_PART_SECONDS) if self._provisioner is not None else True
         ended &= self._writer.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
         ended &= self.admission.stop(_PART_SECONDS)
@@ -331,7 +357,8 @@ class GangScheduler:
         }
         server = {"extender-http": self.extender.restarts} if self.extender is not None else {}
         ungater = {"ungater": self._ungater.restarts} if self._ungater is not None else {}
-        return self.caches.informers.restarts() | own | server | ungater
+        provisioner = self._provisioner.restarts if self._provisioner is not None else {}
+        return self.caches.informers.restarts() | own | server | ungater | provisioner
 
     def _reserved(self) -> dict[str, int]:
         with self.state.lock:

@@ -28,6 +28,9 @@ _DIRECTIONS = {"shrink_requested": "shrink", "grow_requested": "grow"}
 _CHANGES = ("admitted", "waiting", "unschedulable", "bound", "reassigned", "resized", "released", "requeued")
 _PREEMPTION = ("preemption_requested", "preempted", "preemption_not_followed")
 _WRITE_RESULTS = (*_CHANGES, *_DIRECTIONS, "request_withdrawn", *_PREEMPTION, "failed")
+# All results that `gangscheduler.provisioning.provisioner` observes, and the states that requests can have.
+_PROVISIONING_RESULTS = ("created", "refused", "failed", "expired", "revoked")
+_PROVISIONING_STATES = ("requested", "accepted", "provisioned", "failed", "expired", "revoked")
 _BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
 # The meanings of `gangscheduler.admission.queue.FITS`.
 _FITS = {
@@ -78,6 +81,14 @@ class GangMetrics:
         self._bindings = Counter("gang_bindings_total", "Bindings by result.", ["result"], registry=registry)
         for result in _BINDING_RESULTS:
             self._bindings.labels(result)
+        self._provisioning = Counter(
+            "gang_provisioning_results_total",
+            "ProvisioningRequests that were created, that the API server refused, and that are over without a use.",
+            ["result"],
+            registry=registry,
+        )
+        for result in _PROVISIONING_RESULTS:
+            self._provisioning.labels(result)
         self._binding_seconds = Histogram(
             "gang_binding_duration_seconds",
             "Time from the first attempt of a Binding until its outcome was known.",
@@ -117,6 +128,14 @@ class GangMetrics:
         """Show the gangs that wait or are bound in part. None: another replica decides, and shows them."""
         self.registry.register(_UnderwayCollector(underway))
 
+    def collect_provisioning(self, states: Callable[[], Mapping[str, int]]) -> None:
+        """Show the ProvisioningRequests by state."""
+        self.registry.register(_ProvisioningCollector(states))
+
+    def provisioned(self, result: str) -> None:
+        """Count what became of a ProvisioningRequest."""
+        self._provisioning.labels(result).inc()
+
     def written(self, result: str, gang: Gang) -> None:
         self._writes.labels(result).inc()
         if result in _DIRECTIONS:
@@ -154,6 +173,20 @@ class _UnderwayCollector:
         partly.add_metric([], len(now.partly_bound))
         partly_longest.add_metric([], max(now.partly_bound, default=0.0))
         return families
+
+
+class _ProvisioningCollector:
+    def __init__(self, states: Callable[[], Mapping[str, int]]) -> None:
+        self._states = states
+
+    def describe(self) -> Iterable[Metric]:
+        return [_provisioning()]
+
+    def collect(self) -> Iterable[Metric]:
+        family, states = _provisioning(), self._states()
+        for state in _PROVISIONING_STATES:
+            family.add_metric([state], states.get(state, 0))
+        return [family]
 
 
 class _Collector:
@@ -199,6 +232,12 @@ def _underway() -> tuple[GaugeMetricFamily, ...]:
             "Time since the admission of the partly bound gang that was admitted first.",
             labels=[],
         ),
+    )
+
+
+def _provisioning() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "gang_provisioning_requests", "ProvisioningRequests of waiting gangs, by state.", labels=["state"]
     )
 
 

@@ -39,7 +39,7 @@ from datetime import datetime
 from tfjob_controller.api.common.cluster import PriorityClass, ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, Gang, GangStatus, must_leave, placed_nodes
 from tfjob_controller.gangscheduler.admission.preemption import PreemptionRequests
-from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
+from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue, NodeRequests
 from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
 from tfjob_controller.gangscheduler.permit.permit import Permit
@@ -89,6 +89,7 @@ class AdmissionLoop:
         preemption_policy: PreemptionPolicy | None = None,
         priority_classes: Callable[[], Sequence[PriorityClass]] = tuple,
         weight_of: Callable[[str], float] = equal_weight,
+        node_requests: NodeRequests | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._state = state
@@ -98,7 +99,7 @@ class AdmissionLoop:
         self._clock = clock
         self._quotas = NamespaceQuotas(quotas_of)
         self._reservations = Reservations(state.view, self._quotas, permit)
-        self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake, weight_of)
+        self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake, weight_of, node_requests)
         self._resizing = ResizeRequests(
             state.view, gangs, self._quotas, state.observed_requests, scale_policy, clock, self._wake
         )

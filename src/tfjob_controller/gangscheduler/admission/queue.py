@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, WAITING, Gang, GangStatus, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, WAITING, Gang, GangStatus, ProvisioningRequestReference, placed_nodes
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.gangscheduler.status.lifecycle import is_bound_member, pods_by_member
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
@@ -49,6 +50,16 @@ PREEMPTING = "preempts gangs of lower priority: waits until their pods are delet
 POSITION_SECONDS = 5.0
 
 
+class NodeRequests(Protocol):
+    """The requests to a node autoscaler (provisioning/provisioner.py), which read the decisions. Any thread."""
+
+    def note_of(self, key: str) -> str:
+        """Returns what to add to the message of a waiting gang; empty if nothing is requested for it."""
+
+    def granted(self, key: str) -> ProvisioningRequestReference | None:
+        """Returns the request by which nodes were provided for a gang, if any."""
+
+
 class AdmissionQueue:
     """Holds the waiting gangs. `wake(key, moment)` schedules a gang, in monotonic seconds."""
 
@@ -60,6 +71,7 @@ class AdmissionQueue:
         clock: Clock,
         wake: Callable[[str, float], None],
         weight_of: Callable[[str], float] = equal_weight,
+        node_requests: NodeRequests | None = None,
     ) -> None:
         # The last pass's; replaced as a whole, so that any thread may read it.
         self.decisions: Sequence[Decision] = ()
@@ -67,6 +79,7 @@ class AdmissionQueue:
         self._decider = AdmissionDecider(view, policy, quotas, shares)
         self._clock = clock
         self._wake = wake
+        self._node_requests = node_requests
         self._gangs: dict[str, Gang] = {}
         self._written_at: dict[str, float] = {}
         self._blocked_until: dict[str, float] = {}
@@ -118,14 +131,17 @@ class AdmissionQueue:
         gang = self._gangs[decision.gang_key]
         if isinstance(decision, Admit):
             del self._gangs[decision.gang_key]
-            status = lifecycle.admitted_status(gang, decision.placement.node_of, now)
+            request = self._node_requests.granted(decision.gang_key) if self._node_requests is not None else None
+            status = lifecycle.admitted_status(gang, decision.placement.node_of, now, request)
             return StatusUpdate(gang, status, StatusChange.ADMITTED)
         if isinstance(decision, Unschedulable):
-            status = lifecycle.unschedulable_status(gang, decision.reason, decision.message, now)
+            message = self._with_note(gang, decision.message)
+            status = lifecycle.unschedulable_status(gang, decision.reason, message, now)
             change = StatusChange.UNSCHEDULABLE
         else:
             # The outcome of the last attempt is more useful than the note that the gang backs off.
-            message = gang.status.message if decision.message == BACKING_OFF else decision.message
+            is_backing_off = decision.message == BACKING_OFF
+            message = gang.status.message if is_backing_off else self._with_note(gang, decision.message)
             message = PREEMPTING if preempts else message
             status = lifecycle.waiting_status(
                 gang, decision.position, decision.missing, message, now, preempts=preempts
@@ -134,6 +150,11 @@ class AdmissionQueue:
         if status == gang.status or self._is_deferred(gang, status):
             return None
         return StatusUpdate(gang, status, change)
+
+    def _with_note(self, gang: Gang, message: str) -> str:
+        """Returns the message with what the node autoscaler does for the gang."""
+        note = self._node_requests.note_of(key_of(gang)) if self._node_requests is not None else ""
+        return f"{message}; {note}" if note else message
 
     def _is_deferred(self, gang: Gang, status: GangStatus) -> bool:
         """Reports whether a write has to wait: for a retry, or because only the position changed since a recent one."""

@@ -36,6 +36,7 @@ from tfjob_controller.api.gang import (
     Gang,
     GangStatus,
     Missing,
+    ProvisioningRequestReference,
     member_of,
     members_in_words,
     parse_index,
@@ -168,8 +169,16 @@ def is_bound_member(pods: Mapping[str, ScheduledPod], member: str) -> bool:
     return member in pods and is_bound(pods[member])
 
 
-def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> GangStatus:
-    """Returns the status of an admission. `placement` is the node of each member that starts."""
+def admitted_status(
+    gang: Gang,
+    placement: Mapping[str, str],
+    now: datetime,
+    provisioning_request: ProvisioningRequestReference | None = None,
+) -> GangStatus:
+    """Returns the status of an admission. `placement` is the node of each member that starts.
+
+    `provisioning_request` is the one that a node autoscaler has provided nodes for, if any.
+    """
     message = f"Admitted: {len(placement)} pods on {len(set(placement.values()))} nodes"
     return changed_status(
         gang,
@@ -187,6 +196,7 @@ def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> 
         bound_time=None,
         last_resize_time=None,
         preemption=None,
+        provisioning_request=provisioning_request,
         queued_time=gang.status.queued_time or gang.metadata.creation_timestamp,
     )
 
@@ -323,7 +333,8 @@ def unschedulable_status(gang: Gang, reason: str, message: str, now: datetime) -
 
 def unplaced_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:
     members = members_in_words(gang.spec, 0)
-    return changed_status(gang, phase, reason, message, now, placement=(), members=members, **changes)
+    changes |= {"placement": (), "members": members, "provisioning_request": None}
+    return changed_status(gang, phase, reason, message, now, **changes)
 
 
 def changed_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:

@@ -287,17 +287,8 @@ class StatusWriter:
             return
         else:
             note = gang.status.message
-        meta = gang.metadata
-        regarding = ObjectReference(
-            api_version=GANGS.api_version,
-            kind=GANGS.kind,
-            namespace=meta.namespace,
-            name=meta.name,
-            uid=meta.uid,
-            resource_version=meta.resource_version,
-        )
         type_ = "Warning" if update.change in _WARNINGS else "Normal"
-        self._recorder.event(regarding, type_, reason, note, "Schedule")
+        self._recorder.event(reference_to(gang), type_, reason, note, "Schedule")
 
     def _wake_pod(self, pod: ScheduledPod, node: str) -> None:
         if self._pod_client is None:
@@ -309,6 +300,19 @@ class StatusWriter:
         except ApiError as error:
             # kube-scheduler retries by itself within minutes.
             log.info("pod not woken", key=key_of(pod), error=str(error))
+
+
+def reference_to(gang: Gang) -> ObjectReference:
+    """Returns the reference of an event about a Gang."""
+    meta = gang.metadata
+    return ObjectReference(
+        api_version=GANGS.api_version,
+        kind=GANGS.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
 
 
 def _resize_note(gang: Gang) -> str:

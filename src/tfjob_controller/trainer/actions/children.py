@@ -88,7 +88,7 @@ def build_job(
     if replica.fails_itself:
         spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
     if assignment is not None:
-        apply_assignment(spec["template"]["spec"], assignment)
+        apply_assignment(spec["template"], assignment)
     if plan.scheduling.pod_group is not None:
         labels = labels | pod_group_label(plan.scheduling.pod_group)
         join_pod_group(spec["template"], plan.scheduling.pod_group)
@@ -107,7 +107,7 @@ def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: Member
     if role.service_name:
         template["spec"]["subdomain"] = role.service_name
     if assignment is not None:
-        apply_to_set(template["spec"], assignment)
+        apply_to_set(template, assignment)
     if plan.scheduling.pod_group is not None:
         labels = labels | pod_group_label(plan.scheduling.pod_group)
         join_pod_group(template, plan.scheduling.pod_group)

@@ -26,7 +26,7 @@ import hashlib
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -47,6 +47,7 @@ from tfjob_controller.api.gang import (
     REQUIRED_NODE_AFFINITY,
     Gang,
     GangSpec,
+    GangStatus,
     Member,
     index_of,
     kind_of,
@@ -55,6 +56,7 @@ from tfjob_controller.api.gang import (
     required_on_node,
     wanted_members,
 )
+from tfjob_controller.api.provisioningrequest import CLASS_ANNOTATION, CONSUME_ANNOTATION
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
@@ -103,10 +105,11 @@ def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[Replica
     pods = (pod for some in observed.pods.values() for pod in some)
     placed = gang if attempt else None
     taken = _taken_members(plan, observed, done, now, placed)
-    nodes = placed_nodes(placed.status) if placed is not None else {}
+    status = placed.status if placed is not None else GangStatus()
+    nodes = placed_nodes(status)
     return GangAdmission(
         is_admitted=attempt > 0,
-        assignments={name: _assignment(terms, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
+        assignments={name: _assignment(terms, id_, status, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
         member_counts=_sizes(taken.values(), placed),
         stale=StaleChildren(stale, not stale and not any(_is_left_over(pod, now) for pod in pods)),
     )
@@ -347,8 +350,11 @@ def _size(role: str, indexes: set[int], gang: Gang | None) -> int:
     )
 
 
-def _assignment(terms: GangTerms, member: str, attempt: int, node: str) -> MemberAssignment:
-    return MemberAssignment(terms.name, member, attempt, terms.scheduler_name, node if terms.pins else "")
+def _assignment(terms: GangTerms, member: str, status: GangStatus, node: str) -> MemberAssignment:
+    request = status.provisioning_request
+    annotations = {CONSUME_ANNOTATION: request.name, CLASS_ANNOTATION: request.class_name} if request is not None else {}
+    pinned = node if terms.pins else ""
+    return MemberAssignment(terms.name, member, status.attempt, terms.scheduler_name, pinned, annotations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,13 +389,17 @@ NODE_LABEL = "scheduling.kubeflow.org/pinned-to"
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """`node` is set if the pod is pinned to it; otherwise the scheduler `scheduler_name` assigns the node."""
+    """`node` is set if the pod is pinned to it; otherwise the scheduler `scheduler_name` assigns the node.
+
+    `annotations` name the ProvisioningRequest that has provided the nodes of the attempt, if any.
+    """
 
     gang: str
     member: str
     attempt: int
     scheduler_name: str = ""
     node: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -402,12 +412,14 @@ def set_labels(assignment: MemberAssignment, kind: str) -> dict[str, str]:
     return {GANG_LABEL: assignment.gang, MEMBER_KIND_LABEL: kind, ATTEMPT_LABEL: str(assignment.attempt)}
 
 
-def apply_to_set(pod_spec: dict[str, Any], assignment: MemberAssignment) -> None:
-    """Changes the pod spec of an Indexed Job in place.
+def apply_to_set(template: dict[str, Any], assignment: MemberAssignment) -> None:
+    """Changes the pod template of an Indexed Job in place.
 
     One template cannot pin its pods to different nodes. If pods are pinned, each waits behind a scheduling gate until
     the gang scheduler has pinned it.
     """
+    _annotate(template, assignment)
+    pod_spec = template["spec"]
     if assignment.scheduler_name:
         pod_spec["schedulerName"] = assignment.scheduler_name
     if assignment.node:
@@ -429,12 +441,20 @@ def node_value(node: str) -> str:
     return hashlib.sha256(node.encode()).hexdigest()[:16]
 
 
-def apply_assignment(pod_spec: dict[str, Any], assignment: MemberAssignment) -> None:
-    """Changes a pod spec in place, so that the pod runs as assigned."""
+def apply_assignment(template: dict[str, Any], assignment: MemberAssignment) -> None:
+    """Changes a pod template in place, so that the pod runs as assigned."""
+    _annotate(template, assignment)
+    pod_spec = template["spec"]
     if assignment.scheduler_name:
         pod_spec["schedulerName"] = assignment.scheduler_name
     if assignment.node:
         pod_spec["affinity"] = _pinned(pod_spec.get("affinity") or {}, assignment.node)
+
+
+def _annotate(template: dict[str, Any], assignment: MemberAssignment) -> None:
+    if assignment.annotations:
+        metadata = template["metadata"]
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **assignment.annotations}
 
 
 def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:

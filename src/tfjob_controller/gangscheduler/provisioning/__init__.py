@@ -1,0 +1,1 @@
+"""Requests to a node autoscaler: gangs that lack capacity ask for nodes by ProvisioningRequest."""

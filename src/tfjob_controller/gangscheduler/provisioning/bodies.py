@@ -1,0 +1,110 @@
+"""Builds a ProvisioningRequest and its PodTemplates for a gang, ready for JSON. Pure.
+
+A request asks for the least that the gang can start with: an elastic gang grows by itself once there is more. Request
+and templates are owned by the Gang, so that they are deleted with it. Their names contain a hash of everything that is
+asked for and of the gang's uid: after a restart the same gang has the same request, and another spec has another one.
+
+The autoscaler only reads the templates. No pod is created from them, so their image is never pulled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.gang import GANGS, REQUIRED_NODE_AFFINITY, Gang, Member
+from tfjob_controller.api.provisioningrequest import POD_TEMPLATES, PROVISIONING_REQUESTS
+from tfjob_controller.scheduling.podsets import pod_sets_of
+
+Body = dict[str, Any]
+
+# The label of our requests, which the informer selects by, and the number of the request for its gang.
+MANAGED_BY_LABEL, MANAGER = "app.kubernetes.io/managed-by", "gang-scheduler"
+NUMBER_LABEL = "scheduling.kubeflow.org/provisioning-number"
+_NEVER_PULLED = "none"
+# A name has 253 characters at most: that of the gang, the hash, and the kind of the pods.
+_GANG_NAME, _HASH = 200, 10
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBodies:
+    """What is created for one request: the templates first, since the request refers to them."""
+
+    name: str
+    request: Body
+    templates: tuple[Body, ...]
+
+    @property
+    def pods(self) -> int:
+        """The number of pods that it asks for nodes for."""
+        return sum(each["count"] for each in self.request["spec"]["podSets"])
+
+
+def request_bodies(gang: Gang, class_name: str, number: int) -> RequestBodies:
+    """Returns the bodies of a gang's request. Raises ValueError for an invalid quantity in the spec."""
+    counts = {each.name: each.min_count for each in pod_sets_of(gang.spec) if each.min_count}
+    specs = {each.name: _pod_spec(each) for each in gang.spec.members if each.name in counts}
+    asked = msgspec.json.encode([gang.metadata.uid, class_name, number, counts, specs], order="deterministic")
+    name = f"{gang.metadata.name[:_GANG_NAME].rstrip('.-')}-{hashlib.sha256(asked).hexdigest()[:_HASH]}"
+    labels = {MANAGED_BY_LABEL: MANAGER, NUMBER_LABEL: str(number)}
+    spec = {
+        "provisioningClassName": class_name,
+        "podSets": [
+            {"podTemplateRef": {"name": f"{name}-{kind}"}, "count": count} for kind, count in sorted(counts.items())
+        ],
+    }
+    request = {
+        "apiVersion": PROVISIONING_REQUESTS.api_version,
+        "kind": PROVISIONING_REQUESTS.kind,
+        "metadata": _metadata(gang, name, labels),
+        "spec": spec,
+    }
+    templates = [
+        {
+            "apiVersion": POD_TEMPLATES.api_version,
+            "kind": POD_TEMPLATES.kind,
+            "metadata": _metadata(gang, f"{name}-{kind}", labels),
+            "template": {"spec": specs[kind]},
+        }
+        for kind in sorted(counts)
+    ]
+    return RequestBodies(name, request, tuple(templates))
+
+
+def _metadata(gang: Gang, name: str, labels: Mapping[str, str]) -> Body:
+    meta = gang.metadata
+    owner = {"apiVersion": GANGS.api_version, "kind": GANGS.kind, "name": meta.name, "uid": meta.uid}
+    return {"name": name, "namespace": meta.namespace, "labels": dict(labels), "ownerReferences": [owner]}
+
+
+def _pod_spec(member: Member) -> Body:
+    # Resources that cannot be overcommitted must have equal limits.
+    limits = {name: amount for name, amount in member.resources.items() if _has_equal_limit(name)}
+    spec: Body = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": member.name,
+                "image": _NEVER_PULLED,
+                "resources": {"requests": dict(member.resources), **({"limits": limits} if limits else {})},
+            }
+        ],
+    }
+    if member.node_selector:
+        spec["nodeSelector"] = dict(member.node_selector)
+    if member.tolerations:
+        spec["tolerations"] = [dict(each) for each in member.tolerations]
+    if member.node_affinity is not None:
+        spec["affinity"] = {"nodeAffinity": {REQUIRED_NODE_AFFINITY: member.node_affinity}}
+    if member.priority_class_name:
+        spec["priorityClassName"] = member.priority_class_name
+    return spec
+
+
+def _has_equal_limit(resource: str) -> bool:
+    return resource.startswith("hugepages-") or ("/" in resource and not resource.startswith("kubernetes.io/"))
