@@ -31,6 +31,7 @@ from helpers.rights import (
 from localcluster.api import Api
 from localcluster.crds import install_crds
 from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
+from localcluster.foreigncrds import install_provisioning_crd
 from localcluster.gangscheduler import NAME
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
 from localcluster.programs import Options
@@ -40,6 +41,7 @@ from tfjob_controller.programs.gangscheduler import GangScheduler
 pytestmark = pytest.mark.cluster
 
 RBAC = MANIFESTS / "base" / "extender" / "rbac.yaml"
+PROVISIONING = MANIFESTS / "components" / "node-autoscaler" / "rbac.yaml"
 POLICIES = MANIFESTS / "base" / "extender" / "admission-policies.yaml"
 SCHEDULER = MANIFESTS / "base" / "extender" / "scheduler.yaml"
 SYSTEM = "tfjob-system"
@@ -47,6 +49,7 @@ ACCOUNT = "extender"
 # As the fixture makes them.
 NAMESPACE, NODES = "gangs", ("node-a", "node-b")
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+REQUESTS = f"/apis/autoscaling.x-k8s.io/v1/namespaces/{NAMESPACE}/provisioningrequests"
 GANGS = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
 
 Object = dict[str, Any]
@@ -54,7 +57,7 @@ Object = dict[str, Any]
 
 def shipped_rules() -> list[Object]:
     """Of the extender: the Lease is read by it, and written only by its kube-scheduler."""
-    documents = list(yaml.safe_load_all(RBAC.read_text()))
+    documents = [each for path in (RBAC, PROVISIONING) for each in yaml.safe_load_all(path.read_text())]
     rules: list[Object] = [rule for each in documents for rule in each.get("rules", ())]
     return without(rules, WRITES_LEASE)
 
@@ -82,6 +85,16 @@ class Play:
         member = {"name": "worker", "count": 1, "resources": {"cpu": "1"}}
         gang = {"apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang", "metadata": {"name": "one"}}
         api.create(GANGS, {**gang, "spec": {"members": [member]}})
+        # It asks a node autoscaler for nodes, until it is suspended.
+        large = {**gang, "metadata": {"name": "large"}, "spec": {"members": [{**member, "count": 100}]}}
+        api.create(GANGS, large)
+
+    def withdraws(self) -> bool:
+        """The large gang is suspended once it has asked for nodes."""
+        if self._api.list(REQUESTS):
+            self._api.patch(f"{GANGS}/large", {"spec": {"suspend": True}})
+            return True
+        return False
 
     def goes_on(self, scheduler: GangScheduler) -> str:
         """The gang's phase."""
@@ -134,6 +147,7 @@ def audited_cluster() -> Iterator[tuple[Cluster, Path]]:
         own_plane("audited", Options(apiserver_flags=flags, unsafe_no_fsync=True)) as cluster,
     ):
         install_crds(cluster.api)
+        install_provisioning_crd(cluster.api)
         cluster.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         for name in NODES:
             make_node(cluster.api, name, SMALL)
@@ -156,6 +170,7 @@ def test_the_shipped_rights_are_enough_and_every_single_one_is_used(
         lead(api)
         follows: dict[str, Any] = {"leader_lease_namespace": NAMESPACE, "leader_lease_name": NAME}
         follows |= {"preemption": "on", "queue_order": "fair"}
+        follows |= {"provisioning_class": "played", "provision_after": 0.1}
         with running_gang_scheduler(proxy.kubeconfig(tmp_path, token), ready=False, **follows) as scheduler:
 
             def repeats_events() -> bool:
@@ -168,6 +183,7 @@ def test_the_shipped_rights_are_enough_and_every_single_one_is_used(
                 return play.goes_on(scheduler) == "Bound"
 
             eventually(repeats_events, 60, 0.1)
+            eventually(play.withdraws, 60, 0.1)
             play.goes_to_stay()
             eventually(bound, 60, 0.05)
             eventually(lambda: not set(RIGHTS) - used_rights(log), 60, 0.2)

@@ -61,6 +61,7 @@ COMPONENT_VALUES: dict[str, Values] = {
     "network-policies": {"networkPolicies": {"enabled": True}},
     "monitoring": {"monitoring": {"enabled": True}},
     "gang-affinity": {"gangScheduler": {"mode": "affinity"}},
+    "node-autoscaler": {"gangScheduler": {"nodeAutoscaler": {"enabled": True}}},
     "dashboard": {"dashboard": {"enabled": True}},
     "kubeflow-trainer": {"kubeflowTrainer": {"enabled": True}},
     "progress-server": {"progressServer": {"enabled": True}},
@@ -70,7 +71,7 @@ COMPONENT_VALUES: dict[str, Values] = {
 ON_GANGS = [each for each in COMPONENTS if not each.startswith("gang-backend-")]
 COMBINATIONS = [
     *((overlay,) for overlay in OVERLAYS if overlay != CRDS_OVERLAY),
-    *(("standalone", each) for each in COMPONENTS if each != "gang-affinity"),
+    *(("standalone", each) for each in COMPONENTS if each not in ("gang-affinity", "node-autoscaler")),
     *(("gang-scheduling", each) for each in ON_GANGS),
     # Components that change what others add.
     ("ha", "gang-affinity", "monitoring", "dashboard", "kubeflow-trainer", "progress-server"),

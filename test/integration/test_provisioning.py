@@ -9,19 +9,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from helpers.cluster import Cluster
+from helpers.cluster import Cluster, own_plane
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import GANGS, SMALL, Owner
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.manifests import gang_job
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.fakekubelet import make_node
 from localcluster.foreigncrds import install_provisioning_crd
 from localcluster.gangscheduler import GangScheduler
-from tfjob_controller.util.timestamps import format_time
+from localcluster.programs import Options
 from tfjob_controller.util.clock import RealClock
+from tfjob_controller.util.timestamps import format_time
 
 CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/gangs/provisioningrequests"
@@ -175,3 +178,46 @@ def test_the_pods_of_a_job_say_whose_nodes_they_use(autoscaler: Autoscaler, aski
         for each in pods or ():
             assert wanted.items() <= each["metadata"]["annotations"].items()
         jobs.delete("large")
+
+
+def test_a_planted_request_is_deleted_without_the_templates_of_others(
+    owner: Owner, autoscaler: Autoscaler, asking: Cluster
+) -> None:
+    """A tenant writes one that names the Gang as its owner, and a PodTemplate of somebody else."""
+    owner.submit("runs", worker=1)
+    owner.await_phase("runs", "Admitted")
+    (uid,) = (each["metadata"]["uid"] for each in asking.api.list(GANGS.format("gangs")))
+    template = {"spec": {"containers": [{"name": "main", "image": "localhost/none"}]}}
+    asking.api.create(TEMPLATES, {"metadata": {"name": "others"}, "template": template})
+    reference = {"apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang", "name": "runs", "uid": uid}
+    planted = {
+        "apiVersion": "autoscaling.x-k8s.io/v1",
+        "kind": "ProvisioningRequest",
+        "metadata": {
+            "name": "planted",
+            "labels": {"app.kubernetes.io/managed-by": "gang-scheduler"},
+            "ownerReferences": [reference],
+        },
+        "spec": {"provisioningClassName": CLASS, "podSets": [{"count": 1, "podTemplateRef": {"name": "others"}}]},
+    }
+    asking.api.create(REQUESTS, planted)
+    try:
+        eventually(lambda: not autoscaler.requests())
+        assert [each["metadata"]["name"] for each in asking.api.list(TEMPLATES)] == ["others"]
+    finally:
+        asking.api.delete(f"{TEMPLATES}/others")
+
+
+def test_without_the_crd_gangs_wait_as_without_an_autoscaler_until_it_is_installed() -> None:
+    with own_plane("provisioning", Options(unsafe_no_fsync=True)) as cluster:
+        install_crds(cluster.api)
+        cluster.api.create("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
+        options = {"provisioning_class": CLASS, "provision_after": 0.1}
+        with capture_logs() as logs, running_gang_scheduler(cluster.kubeconfig, **options):
+            owner = Owner(cluster.api, "gangs")
+            owner.submit("large", worker=12)
+            assert owner.await_phase("large", "Unschedulable")["message"].endswith("the whole cluster has")
+            errors = [str(each["error"]) for each in logs if "provisioningrequests" in str(each.get("resource"))]
+            install_provisioning_crd(cluster.api)
+            Autoscaler(cluster.api).await_request("large")
+    assert any("CRD" in each for each in errors), errors

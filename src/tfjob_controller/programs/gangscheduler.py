@@ -5,8 +5,8 @@ cache is synced and every handler has processed the initial state: reservations 
 The extender's verbs respond with 503 until then.
 
 Stop order: the extender's server (waiting bind calls get an error, and kube-scheduler retries), Permit and binder, the
-ungater of mode affinity, the requests to a node autoscaler, the status writer, the loop, caches, other servers. Nothing is lost: admissions are in the
-Gangs' statuses.
+ungater of mode affinity, the requests to a node autoscaler, the status writer, the loop, caches, other servers. Nothing
+is lost: admissions are in the Gangs' statuses.
 """
 
 from __future__ import annotations

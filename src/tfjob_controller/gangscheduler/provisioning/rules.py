@@ -46,7 +46,13 @@ from tfjob_controller.api.provisioningrequest import (
 )
 from tfjob_controller.gangscheduler.provisioning.bodies import NUMBER_LABEL, RequestBodies, request_bodies
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.decisions import BACKING_OFF, EXCEEDS_CLUSTER_CAPACITY, Decision, Pending, Unschedulable
+from tfjob_controller.scheduling.decisions import (
+    BACKING_OFF,
+    EXCEEDS_CLUSTER_CAPACITY,
+    Decision,
+    Pending,
+    Unschedulable,
+)
 from tfjob_controller.scheduling.podsets import pod_sets_of, valid_pod_sets_of
 from tfjob_controller.scheduling.quota import NamespaceQuotas, QuotaLookup, QuotaShortage
 from tfjob_controller.util.text import CONTROL_CHARACTERS
@@ -316,4 +322,3 @@ def _is_over_quota(gang: Gang, decision: Pending | Unschedulable, quotas: Namesp
 
 def _one_line(text: str) -> str:
     return _CONTROLS.sub(" ", text[:_MAX_MESSAGE]).strip()
-

@@ -352,7 +352,9 @@ def _size(role: str, indexes: set[int], gang: Gang | None) -> int:
 
 def _assignment(terms: GangTerms, member: str, status: GangStatus, node: str) -> MemberAssignment:
     request = status.provisioning_request
-    annotations = {CONSUME_ANNOTATION: request.name, CLASS_ANNOTATION: request.class_name} if request is not None else {}
+    annotations = (
+        {CONSUME_ANNOTATION: request.name, CLASS_ANNOTATION: request.class_name} if request is not None else {}
+    )
     pinned = node if terms.pins else ""
     return MemberAssignment(terms.name, member, status.attempt, terms.scheduler_name, pinned, annotations)
 
