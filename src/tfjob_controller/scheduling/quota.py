@@ -4,6 +4,11 @@ A gang's reservation counts before its pods exist; otherwise a namespace could r
 quota allows it nothing. The remaining amount is `hard` less `used` less what is reserved for pods that do not exist
 yet. From its creation on, the API server counts a pod in `used`.
 
+Pods and quotas arrive on different watches. In the moment in which a pod is known here but not yet the quota that
+counts it, or a quota counts a pod no more that still counts here, the pod would count nowhere. So a quota without
+scopes counts as used at least what the pods known here request (`PodUsage`). Terminating pods count as long as the
+quota says, which does not wait for the pods of a lost node.
+
 A quota counts for a kind of pods if all its scopes match. A Gang does not say whether its pods have
 activeDeadlineSeconds or affinity to pods of other namespaces; they count as if they had neither. Only requests and
 the number of pods are checked, since a Gang has no limits. The API server checks each pod in any case.
@@ -17,7 +22,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfjob_controller.api.common.cluster import ResourceQuota, ScopeRequirement
+from tfjob_controller.api.common.cluster import (
+    FINISHED_PHASES,
+    ResourceQuota,
+    ScheduledPod,
+    ScheduledPodSpec,
+    ScopeRequirement,
+)
+from tfjob_controller.api.common.podrequests import Amounts, add_amounts, requests_of
 from tfjob_controller.api.common.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amount_from, quantity_of
 from tfjob_controller.api.gang import Gang, Missing
 from tfjob_controller.kube.meta import key_of, namespace_of
@@ -28,6 +40,58 @@ _REQUESTS = "requests."
 
 # Returns the ResourceQuotas of a namespace.
 QuotaLookup = Callable[[str], Sequence[ResourceQuota]]
+# Returns what the known pods of a namespace request.
+UsageLookup = Callable[[str], Amounts]
+
+
+def unknown_usage(_: str) -> Amounts:
+    """The usage for a caller that knows no pods: the quotas say what is used."""
+    return {}
+
+
+class PodUsage:
+    """The sum of what the unfinished pods of each namespace request, without terminating ones.
+
+    Threads: the caller holds one lock for all methods.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[ScheduledPodSpec, Amounts]] = {}
+        self._usage: dict[str, dict[str, int]] = {}
+
+    def of(self, namespace: str) -> Amounts:
+        """Returns what the pods of a namespace request. Not a copy."""
+        return self._usage.get(namespace, {})
+
+    def set_pod(self, pod: ScheduledPod) -> None:
+        """Add or update a pod."""
+        key = key_of(pod)
+        if pod.status.phase in FINISHED_PHASES or pod.metadata.deletion_timestamp:
+            self.remove_pod(key)
+            return
+        known = self._pods.get(key)
+        if known is not None and known[0] == pod.spec:
+            # The earlier object is freed.
+            self._pods[key] = pod.spec, known[1]
+            return
+        self.remove_pod(key)
+        try:
+            amounts = requests_of(pod)
+        except ValueError:
+            return
+        self._pods[key] = pod.spec, amounts
+        add_amounts(self._usage.setdefault(pod.metadata.namespace, {}), amounts, 1)
+
+    def remove_pod(self, key: str) -> None:
+        """Remove a pod, which may be unknown."""
+        known = self._pods.pop(key, None)
+        if known is None:
+            return
+        namespace = namespace_of(key)
+        usage = self._usage[namespace]
+        add_amounts(usage, known[1], -1)
+        if not any(usage.values()):
+            del self._usage[namespace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +142,16 @@ class _Account:
 class NamespaceQuotas:
     """Records what gangs have reserved for pods that do not exist yet, and how much of a gang the quotas allow."""
 
-    def __init__(self, quotas_of: QuotaLookup) -> None:
+    def __init__(self, quotas_of: QuotaLookup, usage_of: UsageLookup = unknown_usage) -> None:
         self._quotas_of = quotas_of
+        self._usage_of = usage_of
         # By namespace and gang.
         self._reserved: dict[str, dict[str, tuple[_Pods, ...]]] = {}
         # By namespace; dropped when something changes.
         self._accounts: dict[str, list[_Account]] = {}
 
     def refresh(self) -> None:
-        """Read the quotas again."""
+        """Read the quotas and the usage again."""
         self._accounts.clear()
 
     def reserve(self, gang: Gang, pod_sets: Iterable[PodSet], counts: Mapping[str, int]) -> None:
@@ -156,7 +221,9 @@ class NamespaceQuotas:
     def _accounts_of(self, namespace: str) -> list[_Account]:
         accounts = self._accounts.get(namespace)
         if accounts is None:
-            accounts = self._accounts[namespace] = [_account(each) for each in self._quotas_of(namespace)]
+            accounts = self._accounts[namespace] = [
+                _account(each, self._usage_of(namespace)) for each in self._quotas_of(namespace)
+            ]
             for reserved in self._reserved.get(namespace, {}).values() if accounts else ():
                 for pods in reserved:
                     for account in accounts:
@@ -170,19 +237,21 @@ def _pods_of(gang: Gang, pod_sets: Iterable[PodSet], counts: Mapping[str, int]) 
     return [_Pods(classes.get(each.name, ""), each.requests, counts.get(each.name, 0)) for each in pod_sets]
 
 
-def _account(quota: ResourceQuota) -> _Account:
+def _account(quota: ResourceQuota, usage: Amounts) -> _Account:
     selector = quota.spec.scope_selector
     scopes = [ScopeRequirement(scope, "Exists") for scope in quota.spec.scopes]
+    scopes += selector.match_expressions if selector is not None else ()
     left: dict[str, int] = {}
     for name, text in (quota.status.hard or quota.spec.hard).items():
         resource = _resource(name)
         try:
-            amount = amount_from(resource, text) - amount_from(resource, quota.status.used.get(name, "0"))
+            hard, used = amount_from(resource, text), amount_from(resource, quota.status.used.get(name, "0"))
         except ValueError:
             continue
         if resource:
+            amount = hard - (used if scopes else max(used, usage.get(resource, 0)))
             left[resource] = min(amount, left.get(resource, amount))
-    return _Account([*scopes, *(selector.match_expressions if selector is not None else ())], left)
+    return _Account(scopes, left)
 
 
 def _resource(name: str) -> str:

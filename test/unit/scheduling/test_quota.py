@@ -7,10 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.common.cluster import ResourceQuota, decode_resource_quota
+from tfjob_controller.api.common.cluster import (
+    ResourceQuota,
+    ScheduledPod,
+    decode_resource_quota,
+    decode_scheduled_pod,
+)
 from tfjob_controller.api.gang import Gang, decode_gang
 from tfjob_controller.scheduling.podsets import pod_sets_of
-from tfjob_controller.scheduling.quota import NamespaceQuotas, QuotaShortage
+from tfjob_controller.scheduling.quota import NamespaceQuotas, PodUsage, QuotaShortage
 
 GPU = "nvidia.com/gpu"
 
@@ -155,3 +160,63 @@ def test_several_quotas_hold_at_once() -> None:
     found = NamespaceQuotas(lambda namespace: tight).limit(gang, pod_sets_of(gang.spec))
     assert isinstance(found, QuotaShortage)
     assert found.message == "waits for quota: 4 \u00d7 cpu, 2 left"
+
+
+def a_pod(name: str, cpu: str = "1", *, phase: str = "Pending", node: str = "", deleted: str = "") -> ScheduledPod:
+    body = {
+        "metadata": {"name": name, "namespace": "ns", **({"deletionTimestamp": deleted} if deleted else {})},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
+        "status": {"phase": phase},
+    }
+    return decode_scheduled_pod(msgspec.json.encode(body))
+
+
+def test_pods_that_a_quota_does_not_count_yet_count_as_used() -> None:
+    """The watch of pods may be ahead of that of quotas, and behind it."""
+    usage = PodUsage()
+    for number in range(3):
+        usage.set_pod(a_pod(f"pod-{number}"))
+    quotas = NamespaceQuotas(lambda namespace: [a_quota({"cpu": "4"}, {"cpu": "1"})], usage.of)
+    gang = a_gang(workers(2, cpu="1"))
+    found = quotas.limit(gang, pod_sets_of(gang.spec))
+    assert isinstance(found, QuotaShortage)
+    assert found.message == "waits for quota: 2 \u00d7 cpu, 1 left"
+    usage.remove_pod("ns/pod-0")
+    quotas.refresh()
+    assert quotas.limit(gang, pod_sets_of(gang.spec)) == pod_sets_of(gang.spec)
+
+
+def test_what_is_reserved_counts_in_addition_to_the_pods() -> None:
+    usage = PodUsage()
+    usage.set_pod(a_pod("pod-0"))
+    quotas = NamespaceQuotas(lambda namespace: [a_quota({"cpu": "4"}, {})], usage.of)
+    first, second = a_gang(workers(2, cpu="1"), name="first"), a_gang(workers(2, cpu="1"), name="second")
+    quotas.reserve(first, pod_sets_of(first.spec), {"worker": 2})
+    found = quotas.limit(second, pod_sets_of(second.spec))
+    assert isinstance(found, QuotaShortage)
+    assert found.message == "waits for quota: 2 \u00d7 cpu, 1 left"
+
+
+def test_known_pods_do_not_count_in_a_quota_with_scopes() -> None:
+    """It counts only some of them."""
+    usage = PodUsage()
+    usage.set_pod(a_pod("pod-0", cpu="9"))
+    quotas = NamespaceQuotas(lambda namespace: [a_quota({"cpu": "4"}, {}, scopes=["NotBestEffort"])], usage.of)
+    gang = a_gang(workers(4, cpu="1"))
+    assert quotas.limit(gang, pod_sets_of(gang.spec)) == pod_sets_of(gang.spec)
+
+
+def test_the_usage_follows_the_pods() -> None:
+    usage = PodUsage()
+    usage.set_pod(a_pod("one", cpu="1500m"))
+    usage.set_pod(a_pod("two", node="node-1"))
+    assert usage.of("ns") == {"cpu": 2500, "pods": 2}
+    usage.set_pod(a_pod("one", cpu="2", node="node-1", phase="Running"))
+    assert usage.of("ns") == {"cpu": 3000, "pods": 2}
+    usage.set_pod(a_pod("one", cpu="2", node="node-1", phase="Failed"))
+    assert usage.of("ns") == {"cpu": 1000, "pods": 1}
+    usage.set_pod(a_pod("two", node="node-1", deleted="2026-01-01T00:00:00Z"))
+    assert usage.of("ns") == {}
+    usage.set_pod(a_pod("three", cpu="nonsense"))
+    usage.remove_pod("ns/unknown")
+    assert usage.of("ns") == usage.of("other") == {}

@@ -97,7 +97,7 @@ class AdmissionLoop:
         self._writer = writer
         self._permit = permit
         self._clock = clock
-        self._quotas = NamespaceQuotas(quotas_of)
+        self._quotas = NamespaceQuotas(quotas_of, state.pod_usage.of)
         self._reservations = Reservations(state.view, self._quotas, permit)
         self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake, weight_of, node_requests)
         self._resizing = ResizeRequests(

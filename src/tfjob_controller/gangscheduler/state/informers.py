@@ -165,6 +165,7 @@ class PodHandler:
         self._remove_from_permit(obj)
         with self._state.lock:
             self._state.view.remove_pod(key_of(obj))
+            self._state.pod_usage.remove_pod(key_of(obj))
             self._state.gang_pods.remove(obj)
         self._enqueue(obj)
 
@@ -173,6 +174,7 @@ class PodHandler:
         with self._state.lock:
             before = view.version
             view.set_pod(pod)
+            self._state.pod_usage.set_pod(pod)
             # Labels may have changed.
             if old is not None:
                 self._state.gang_pods.remove(old)

@@ -8,9 +8,9 @@ on this module, and none depends on the loop: a gang's path leads from here to t
 `RejectedNodes` records which nodes kube-scheduler's own filters rejected for which members, so that these members are
 placed elsewhere. A rejection expires: ports become free, and volumes become available.
 
-Locks: `lock` guards the view and the gangs' pods. It is held while a pass computes, never during I/O, and
-kube-scheduler's filter calls do not wait for it. The marks have a lock of their own, which is held briefly. Threads:
-any, but only the loop calls `take` and `wait`.
+Locks: `lock` guards the view, the gangs' pods and the usage of quotas. It is held while a pass computes, never during
+I/O, and kube-scheduler's filter calls do not wait for it. The marks have a lock of their own, which is held briefly.
+Threads: any, but only the loop calls `take` and `wait`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import controller_of, key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes
+from tfjob_controller.scheduling.quota import PodUsage
 from tfjob_controller.util.clock import Clock
 
 # An observation that no longer holds, such as a deleted LimitRange, must not block a gang; a futile attempt is cheap.
@@ -213,6 +214,7 @@ class SharedState:
     def __init__(self, gangs: Store[Gang], clock: Clock) -> None:
         self.view = ClusterView()
         self.gang_pods = GangPods()
+        self.pod_usage = PodUsage()
         self.lock = threading.Lock()
         self.observed_requests = ObservedRequests(clock)
         self.rejected_nodes = RejectedNodes(clock)
