@@ -166,6 +166,17 @@ class ClusterView:
             found += [FreedCapacity(reservation.node, each) for each in amounts]
         return found
 
+    def ending_capacity_of(self, gang_key: str, members: Iterable[str]) -> list[FreedCapacity]:
+        """Returns what is about to be free of a gang that has ended: what is reserved for it, and what its pods use.
+
+        Terminating pods without a reservation are left out (`terminating_pods`).
+        """
+        reserved = self._gangs.get(gang_key, {})
+        keys = [key for member in members for key in self._gang_pods.get((gang_key, member), ())]
+        pods = [self._pods[key] for key in keys if key not in self._deletion_times]
+        pods = [each for each in pods if each.member not in reserved or not _covers(each, reserved[each.member])]
+        return self.capacity_of(gang_key) + [FreedCapacity(each.node, each.amounts) for each in pods]
+
     def statistics(self) -> ViewStatistics:
         members = [each for gang in self._gangs.values() for each in gang.values()]
         open_members = [each for each in members if not each.covering]

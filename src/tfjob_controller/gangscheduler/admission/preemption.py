@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.api.common.cluster import PriorityClass
-from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, Gang, kind_of, must_leave, placed_nodes
+from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, Gang, must_leave, placed_nodes
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
 from tfjob_controller.gangscheduler.status import leaving, lifecycle
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
@@ -36,7 +36,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
-from tfjob_controller.scheduling.podsets import last_saved_time, requests_by_kind, valid_pod_sets_of
+from tfjob_controller.scheduling.podsets import last_saved_time
 from tfjob_controller.scheduling.preemption import (
     Claim,
     PreemptionDecider,
@@ -49,7 +49,7 @@ from tfjob_controller.util.timestamps import parse_time_or_none
 
 NEVER = "Never"
 # For how long what an ended gang had counts as about to be free: its owner deletes the pods, or the garbage collector.
-_ENDING_SECONDS = 5.0
+ENDING_SECONDS = 5.0
 # After an evaluation without a result the rules pause for a multiple of its duration: they run in every pass, and
 # kube-scheduler's filter calls wait for the lock meanwhile.
 _PAUSE_FACTOR = 20.0
@@ -141,7 +141,7 @@ class PreemptionRequests:
         gang = self._running.pop(key, None)
         self._claims.pop(key, None)
         if gang is not None:
-            self._ended[key] = gang, self._clock.monotonic() + _ENDING_SECONDS
+            self._ended[key] = gang, self._clock.monotonic() + ENDING_SECONDS
 
     def plan(self, queue: Callable[[], Sequence[QueuedGang]], now: datetime) -> CyclePlan:
         """Returns the plan of this pass; `queue` is called only if it is needed."""
@@ -173,17 +173,16 @@ class PreemptionRequests:
         return plan
 
     def _ending(self) -> list[FreedCapacity]:
-        """Returns what gangs had that have just ended: nobody has to leave for what is about to be free."""
+        """Returns what gangs have that have just ended: nobody has to leave for what is about to be free."""
         now = self._clock.monotonic()
         self._ended = {key: (gang, until) for key, (gang, until) in self._ended.items() if until > now}
-        for key, (_, until) in self._ended.items():
-            self._wake(key, until)
-        return [
-            FreedCapacity(node, requests.get(kind_of(member), {}))
-            for gang, _ in self._ended.values()
-            for requests in (requests_by_kind(valid_pod_sets_of(gang.spec)),)
-            for member, node in placed_nodes(gang.status).items()
-        ]
+        ending: list[FreedCapacity] = []
+        for key, (gang, until) in self._ended.items():
+            capacity = self._view.ending_capacity_of(key, placed_nodes(gang.status))
+            if capacity:
+                self._wake(key, until)
+            ending += capacity
+        return ending
 
     def _decider(self, now: datetime, ending: Sequence[FreedCapacity] = ()) -> PreemptionDecider:
         freed = [*self._resizing.ending(now), *ending]

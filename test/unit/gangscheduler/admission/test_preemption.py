@@ -9,6 +9,7 @@ import pytest
 from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.common.cluster import PriorityClass
 from tfjob_controller.api.gang import Preemption, placed_nodes
+from tfjob_controller.gangscheduler.admission.preemption import ENDING_SECONDS
 from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS, LEAVING_SECONDS
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
@@ -135,6 +136,30 @@ def test_nothing_else_takes_what_victims_have_left(world: GangWorld) -> None:
         world.run()
     assert world.gang("high").status.phase == "Admitted"
     assert world.gang("highest").status.phase == "Waiting"
+
+
+def test_nobody_is_asked_for_what_a_gang_that_has_ended_still_uses(world: GangWorld) -> None:
+    world.add_gang("high", worker=4, priority=100, priority_class="high")
+    world.run()
+    world.delete_gang("low-a")
+    world.clock.advance(AFTER)
+    world.run()
+    assert states(world) == {}
+    world.clock.advance(ENDING_SECONDS)
+    world.run()
+    assert states(world) == {"low-b": "Requested"}
+
+
+def test_what_a_gang_had_and_others_have_taken_is_not_waited_for(world: GangWorld) -> None:
+    """In a cluster where gangs end all the time, one of high priority would otherwise never preempt."""
+    world.add_gang("high", worker=4, priority=100, priority_class="high")
+    world.run()
+    world.clock.advance(AFTER)
+    world.delete_gang("low-a")
+    remove_pods(world, "low-a")
+    world.put_pod("other", {}, 4, node="a")
+    world.run()
+    assert states(world) == {"low-b": "Requested"}
 
 
 def test_an_owner_that_deletes_nothing_is_left_alone_and_others_are_asked(world: GangWorld) -> None:
