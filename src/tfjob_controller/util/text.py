@@ -13,6 +13,8 @@ from __future__ import annotations
 # For a character set in a regular expression: DEL and the eight-bit control characters; line and paragraph separator;
 # bidirectional embeddings, overrides and isolates.
 CONTROL_CHARACTERS = "\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+# Matches a text without any control character, line breaks included.
+PRINTABLE_PATTERN = f"^[^\x00-\x1f{CONTROL_CHARACTERS}]*$"
 
 
 def escape(character: str) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES, LoggedMetric, MetricValue
 from tfjob_controller.trainer.state.checkpoints import printable
 from tfjob_controller.trainer.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
-from tfjob_controller.util.text import CONTROL_CHARACTERS
+from tfjob_controller.util.text import PRINTABLE_PATTERN
 
 # More than are logged between two syncs; older ones are dropped.
 MAX_KEPT_LINES = 100
@@ -28,17 +28,16 @@ _STAMPED = re.compile(
     rb'(?P<line>\{"(?:checkpoint|checkpointFailed)": \{.*\}\})'
 )
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?= )")
-_PRINTABLE = f"^[^\x00-\x1f{CONTROL_CHARACTERS}]*$"
 _MOST_BYTES = 5 * 2**40
 _MOST_SECONDS = 10.0**9
 _MAX_NAME, _MAX_TEXT = 253, 1000
 # How many bytes of a line are kept at least: each character of a name and an URI may take twelve.
-_Name = Annotated[str, msgspec.Meta(max_length=_MAX_NAME, pattern=_PRINTABLE)]
-_Text = Annotated[str, msgspec.Meta(max_length=_MAX_TEXT, pattern=_PRINTABLE)]
+_Name = Annotated[str, msgspec.Meta(max_length=_MAX_NAME, pattern=PRINTABLE_PATTERN)]
+_Text = Annotated[str, msgspec.Meta(max_length=_MAX_TEXT, pattern=PRINTABLE_PATTERN)]
 
 
 class _Saved(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_NAME, pattern=_PRINTABLE)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_NAME, pattern=PRINTABLE_PATTERN)]
     step: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None
     time: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
     byte_count: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)] = msgspec.field(name="bytes")

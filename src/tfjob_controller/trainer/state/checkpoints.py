@@ -23,7 +23,7 @@ from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER
 from tfjob_controller.trainer.state.pods import is_finished, last_exit, training_container
 from tfjob_controller.trainer.state.replica_state import SUCCEEDED, ReplicaState
-from tfjob_controller.util.text import CONTROL_CHARACTERS
+from tfjob_controller.util.text import CONTROL_CHARACTERS, PRINTABLE_PATTERN
 from tfjob_controller.util.timestamps import seconds_until
 
 # Kubernetes' default of `terminationGracePeriodSeconds`.
@@ -33,9 +33,8 @@ _REPORT_SECONDS = 5
 
 # The kubelet cuts a termination message at 4 KiB.
 _LONGEST_MESSAGE = 4096
-_PRINTABLE = f"^[^\x00-\x1f{CONTROL_CHARACTERS}]*$"
 _CONTROLS = re.compile(f"[\x00-\x1f{CONTROL_CHARACTERS}]+")
-_Name = Annotated[str, msgspec.Meta(max_length=253, pattern=_PRINTABLE)]
+_Name = Annotated[str, msgspec.Meta(max_length=253, pattern=PRINTABLE_PATTERN)]
 
 
 class _Skipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,9 +46,9 @@ _AllSkipped = Annotated[tuple[_Skipped, ...], msgspec.Meta(max_length=MAX_SKIPPE
 
 
 class _Restored(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=253, pattern=_PRINTABLE)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=253, pattern=PRINTABLE_PATTERN)]
     step: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None
-    uri: Annotated[str, msgspec.Meta(max_length=1000, pattern=_PRINTABLE)]
+    uri: Annotated[str, msgspec.Meta(max_length=1000, pattern=PRINTABLE_PATTERN)]
     upload_id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     skipped: _AllSkipped = ()
 
