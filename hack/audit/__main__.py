@@ -127,8 +127,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_shared = bool(os.environ.get("AUDIT_SHARE_OF_MACHINE"))
     parser.add_argument("--share-of-machine", action="store_true", default=is_shared)
     parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
+    parser.add_argument("--resize", type=float, default=defaults.resize_seconds, metavar="SECONDS")
+    parser.add_argument("--preemption-grace", type=float, metavar="SECONDS", help="gangs are preempted")
     given = parser.parse_args(argv)
-    limits = Limits(given.bind_deadline, given.fit_grace, given.starvation_timeout, given.race)
+    limits = Limits(
+        given.bind_deadline,
+        given.fit_grace,
+        given.starvation_timeout,
+        given.race,
+        resize_seconds=given.resize,
+        preemption_grace_seconds=given.preemption_grace,
+    )
     stop = Flag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -18,21 +18,36 @@ them (audit.order), with the time, and calls `tick` several times a second. The 
                      so long that nodes are nominated for it; and no gang was being reduced, whose capacity is kept for
                      one waiting gang. Reported only if filling one node after another finds a placement.
     preempted        kube-scheduler has evicted a pod in favour of another one.
+    quota-exceeded   when a gang was placed, the pods of its namespace, and the reservations for members without one,
+                     requested more than a ResourceQuota of the namespace allows.
+
+With preemption (`preemption_grace_seconds`; audit.sharing):
+
+    preempted-by-lower     a gang was asked to leave for one of equal or lower priority
+    preempted-too-early    or before it had been bound for the grace time
+    preempted-for-nothing  all victims have left, and for `preemptor_seconds` their preemptor was not admitted, although
+                           it wants to start
+    priority-inversion     for `inversion_seconds` a gang waited that would fit without bound gangs of lower priority
+                           which may be preempted; no preemption was open and no gang was being reduced; and the same
+                           held for every waiting gang of its priority or a higher one
 
 Each violation is reported once per pod, or once per attempt of a gang. All times are seconds since the epoch.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from audit.capacity import ClusterCapacity, fits, reservations
-from audit.objects import Gang, Object, Pod, gang_of, is_partly_bound, key_of, node_of, pod_of
-from audit.races import Outages, Round, pods_unknown_to
+from audit.capacity import ClusterCapacity, fits
+from audit.objects import Gang, Object, Pod, Quota, gang_of, key_of, node_of, pod_of, quota_of
+from audit.races import Outages, pods_unknown_to
+from audit.records import GangRecord, rank, reserved_capacity
+from audit.sharing import Preemptions, is_inverted, over_quota
 
-PODS, NODES, GANGS = KINDS = ("pods", "nodes", "gangs")
+PODS, NODES, GANGS, QUOTAS = KINDS = ("pods", "nodes", "gangs", "resourcequotas")
 # The version found by a list after a gap in a watch: the order of such changes is unknown.
 RELISTED = "RELISTED"
 
@@ -50,6 +65,10 @@ class Limits:
     leadership. It exceeds the timeout of a Binding request (10 s), which the server may process until then."""
     resize_seconds: float = 60.0
     """How long after a resize the released capacity may be kept for one gang, while the removed pods end."""
+    preemption_grace_seconds: float | None = None
+    """The gang scheduler's setting; None if no gang is preempted."""
+    preemptor_seconds: float = 60.0
+    inversion_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,42 +79,6 @@ class Violation:
     at: float
 
 
-@dataclass(slots=True)
-class _GangRecord:
-    """The state of a gang that its last version does not contain."""
-
-    gang: Gang
-    progress_at: float
-    pods: dict[str, Pod] = field(default_factory=dict)
-    # (attempt, member) of the members that have succeeded, including those whose pods are deleted.
-    succeeded: set[tuple[str, str]] = field(default_factory=set)
-    partly_since: float | None = None
-    fits_since: float | None = None
-    round: Round = field(default_factory=Round)
-
-    @property
-    def served(self) -> set[str]:
-        """Members of the current attempt that are bound or have finished."""
-        attempt = self.gang.attempt
-        now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and (pod.node or pod.is_finished)}
-        return now | {member for number, member in self.succeeded if number == attempt}
-
-    @property
-    def is_partly_bound(self) -> bool:
-        return is_partly_bound(self.gang, self.pods.values(), self.served)
-
-    @property
-    def covered(self) -> set[str]:
-        """Members that need no reservation: their pod runs on its assigned node or has succeeded."""
-        gang = self.gang
-        there = {
-            pod.member
-            for pod in self.pods.values()
-            if pod.attempt == gang.attempt and pod.uses_capacity and pod.node == gang.placement.get(pod.member)
-        }
-        return there | {member for number, member in self.succeeded if number == gang.attempt}
-
-
 class Audit:
     """Applies events to a view of the cluster and records violations (see the module). Not thread-safe."""
 
@@ -103,11 +86,14 @@ class Audit:
         self._limits = limits
         self._capacity = ClusterCapacity()
         self._pods: dict[str, Pod] = {}
-        self._records: dict[str, _GangRecord] = {}
+        self._records: dict[str, GangRecord] = {}
         # When each existing pod was bound, by uid.
         self._bound_at: dict[str, float] = {}
         # Until when each pod of a deleted Gang may still be bound, by uid.
         self._in_flight_until: dict[str, float] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._preemptions = Preemptions(limits.preemption_grace_seconds, limits.preemptor_seconds)
+        self._inverted_since: float | None = None
         self._outages = Outages()
         # Names of the schedulers of gang pods; these call the gang scheduler.
         self._gang_schedulers: set[str] = set()
@@ -120,6 +106,7 @@ class Audit:
         self.bound = 0
         self.longest_partly_bound_seconds = 0.0
         self.longest_fitting_wait_seconds = 0.0
+        self.longest_inversion_seconds = 0.0
 
     def seed(self, kind: str, change: str, obj: Object, now: float) -> None:
         """Applies an event from before all kinds were listed; it causes no violation."""
@@ -137,6 +124,8 @@ class Audit:
         gang scheduler reads the whole cluster again. The schedulers learn of events of that time only after the outage.
         """
         lasted = self._outages.note(now)
+        self._preemptions.delay(lasted)
+        self._inverted_since = None
         for record in self._records.values():
             record.fits_since = None
             record.progress_at += lasted
@@ -145,6 +134,8 @@ class Audit:
 
     def lost(self, seconds: float) -> None:
         """Extends all deadlines by the time that other programs of a busy machine used."""
+        self._preemptions.delay(seconds)
+        self._inverted_since = None if self._inverted_since is None else self._inverted_since + seconds
         for record in self._records.values():
             record.progress_at += seconds
             record.partly_since = None if record.partly_since is None else record.partly_since + seconds
@@ -156,6 +147,8 @@ class Audit:
             self._judge_partly(record, now)
             self._judge_stuck(record, now)
         self._judge_waits(now, [record for record in self._records.values() if record.gang.is_waiting])
+        self._preemptions.tick(now, functools.partial(self._report, now))
+        self._judge_inversion(now)
 
     def report(self) -> dict[str, Any]:
         """Returns the fields of the JSON line."""
@@ -166,6 +159,10 @@ class Audit:
             "events": self.events,
             "longest_partly_bound_seconds": round(self.longest_partly_bound_seconds, 2),
             "longest_fitting_wait_seconds": round(self.longest_fitting_wait_seconds, 2),
+            "preemptions": self._preemptions.requested,
+            "preemptors_admitted": self._preemptions.served,
+            "longest_preemptor_wait_seconds": round(self._preemptions.longest_open_seconds, 2),
+            "longest_inversion_seconds": round(self.longest_inversion_seconds, 2),
             "races": [asdict(each) for each in self.races],
             "violations": [asdict(each) for each in self.violations],
         }
@@ -175,7 +172,11 @@ class Audit:
         if kind == NODES:
             self._set_node(obj, is_gone)
         elif kind == GANGS:
-            self._set_gang(obj, is_gone, now)
+            self._set_gang(obj, is_gone, now, is_judged)
+        elif kind == QUOTAS:
+            self._quotas.pop(key_of(obj), None)
+            if not is_gone:
+                self._quotas[key_of(obj)] = quota_of(obj)
         else:
             # A pod that is created with a node name was not bound by a scheduler.
             is_placed_by_hand = change == "ADDED" and bool(obj["spec"].get("nodeName"))
@@ -189,7 +190,7 @@ class Audit:
         else:
             self._capacity.nodes[key_of(obj)] = node_of(obj)
 
-    def _set_gang(self, obj: Object, is_gone: bool, now: float) -> None:
+    def _set_gang(self, obj: Object, is_gone: bool, now: float, is_judged: bool) -> None:
         gang = gang_of(obj)
         self._gang_uids.add(gang.uid)
         known = self._records.get(gang.key)
@@ -198,20 +199,25 @@ class Audit:
             self._remove_gang(self._records.pop(gang.key), now)
         if is_gone:
             return
-        if known is None or not is_same:
+        before = known.gang if known is not None and is_same else None
+        if known is None or before is None:
             pods = {pod.key: pod for pod in self._pods.values() if pod.gang == gang.key}
             succeeded = {(pod.attempt, pod.member) for pod in pods.values() if pod.phase == "Succeeded"}
-            self._records[gang.key] = _GangRecord(gang, now, pods, succeeded)
+            self._records[gang.key] = GangRecord(gang, now, pods, succeeded)
             self._note_partly(self._records[gang.key], now)
         else:
-            before = known.gang
             if (before.phase, before.attempt, before.placement) != (gang.phase, gang.attempt, gang.placement):
                 known.progress_at = now
             known.gang = gang
             self._note_partly(known, now)
+        gangs = {key: record.gang for key, record in self._records.items()}
+        self._preemptions.note_gang(before, gang, gangs, now, functools.partial(self._report, now))
+        if is_judged and gang.is_placed and (before is None or before.placement != gang.placement):
+            self._judge_quota(gang, now)
 
-    def _remove_gang(self, record: _GangRecord, now: float) -> None:
+    def _remove_gang(self, record: GangRecord, now: float) -> None:
         """Handles a Gang that was deleted, or replaced by another one of the same name."""
+        self._preemptions.note_deleted(record.gang, now)
         for pod in record.pods.values():
             if not pod.node and not _fault_of(record.gang, pod):
                 self._in_flight_until[pod.uid] = now + self._limits.in_flight_seconds
@@ -303,13 +309,13 @@ class Audit:
             f"{each.key} ({each.scheduler}, {now - self._bound_at.get(each.uid, 0.0):.2f} s ago)" for each in others[:4]
         )
 
-    def _note_partly(self, record: _GangRecord, now: float) -> None:
+    def _note_partly(self, record: GangRecord, now: float) -> None:
         if not record.is_partly_bound:
             record.partly_since = None
         elif record.partly_since is None:
             record.partly_since = now
 
-    def _judge_partly(self, record: _GangRecord, now: float) -> None:
+    def _judge_partly(self, record: GangRecord, now: float) -> None:
         if record.partly_since is None:
             return
         lasted = now - record.partly_since
@@ -320,7 +326,7 @@ class Audit:
             text = f"{gang.phase}, attempt {gang.attempt}: for {lasted:.1f} s without {lacking}"
             self._add_violation("partly-bound", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
-    def _judge_stuck(self, record: _GangRecord, now: float) -> None:
+    def _judge_stuck(self, record: GangRecord, now: float) -> None:
         lasted = now - record.progress_at
         if (
             record.gang.phase == "Admitted"
@@ -330,13 +336,64 @@ class Audit:
             text = f"admitted, attempt {record.gang.attempt}: no pod was created or bound for {lasted:.1f} s"
             self._add_violation("stuck", f"{record.gang.uid}/{record.gang.attempt}", record.gang.key, text, now)
 
-    def _judge_waits(self, now: float, records: list[_GangRecord]) -> None:
+    def _judge_quota(self, gang: Gang, now: float) -> None:
+        """Judges the quotas of the namespace of a gang whose placement is new."""
+        quotas = [each for each in self._quotas.values() if each.namespace == gang.namespace]
+        if not quotas:
+            return
+        exceeded = over_quota(quotas, self._pods_in(gang.namespace), self._with_pods(gang.namespace))
+        if exceeded:
+            figures = ", ".join(f"{name} {total / 1000:g} of {limit / 1000:g}" for name, total, limit in exceeded)
+            text = f"attempt {gang.attempt}: its namespace requests or has reserved {figures}"
+            self._add_violation("quota-exceeded", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
+
+    def _pods_in(self, namespace: str) -> list[Pod]:
+        return [pod for pod in self._pods.values() if pod.key.partition("/")[0] == namespace]
+
+    def _with_pods(self, namespace: str) -> Iterator[tuple[Gang, set[str]]]:
+        for record in self._records.values():
+            if record.gang.is_placed and record.gang.namespace == namespace:
+                yield record.gang, record.with_pods
+
+    def _is_over_quota(self, gang: Gang) -> bool:
+        """Reports whether the quotas of its namespace may not leave enough for all of a waiting gang."""
+        quotas = [each for each in self._quotas.values() if each.namespace == gang.namespace]
+        if not quotas:
+            return False
+        placement = {f"{need.name}-{number}": "" for need in gang.needs for number in range(need.count)}
+        wanted = replace(gang, placement=placement)
+        placed = [*self._with_pods(gang.namespace), (wanted, set[str]())]
+        return bool(over_quota(quotas, self._pods_in(gang.namespace), placed))
+
+    def _judge_inversion(self, now: float) -> None:
+        """Judges whether gangs wait that could preempt others."""
+        if self._limits.preemption_grace_seconds is None:
+            return
+        if not self._is_any_inverted(now):
+            self._inverted_since = None
+            return
+        self._inverted_since = now if self._inverted_since is None else self._inverted_since
+        lasted = now - self._inverted_since
+        self.longest_inversion_seconds = max(self.longest_inversion_seconds, lasted)
+        if lasted > self._limits.inversion_seconds:
+            waiting = [each.gang for each in self._records.values() if each.gang.is_waiting]
+            first = min(waiting, key=rank)
+            text = f"for {lasted:.1f} s gangs of lower priority have run that it could preempt"
+            self._add_violation("priority-inversion", f"{self._inverted_since}", first.key, text, now)
+
+    def _is_any_inverted(self, now: float) -> bool:
+        if self._preemptions.is_any_open or self._is_any_resizing(now):
+            return False
+        since = now - (self._limits.preemption_grace_seconds or 0.0)
+        return is_inverted(self._records.values(), self._capacity, since, self._is_over_quota)
+
+    def _judge_waits(self, now: float, records: list[GangRecord]) -> None:
         if not records:
             return
-        free = self._capacity.free(reservations(self._placed()))
+        free = self._capacity.free(reserved_capacity(self._records.values()))
         first_starving = self._first_starving_rank(now)
         for record in records:
-            if self._is_any_resizing(now):
+            if self._is_any_resizing(now) or self._preemptions.is_any_open:
                 record.fits_since = None
             else:
                 self._judge_wait(record, free, first_starving, now)
@@ -349,16 +406,19 @@ class Audit:
 
     def _judge_wait(
         self,
-        record: _GangRecord,
+        record: GangRecord,
         free: Mapping[str, Mapping[str, int]],
         first_starving: tuple[int, float, str] | None,
         now: float,
     ) -> None:
         gang = record.gang
         is_free_to_start = (
-            gang.is_waiting and gang.not_before <= now and (first_starving is None or _rank(gang) <= first_starving)
+            gang.is_waiting
+            and gang.not_before <= now
+            and (first_starving is None or rank(gang) <= first_starving)
+            and fits(gang.needs, self._capacity, free)
         )
-        if not is_free_to_start or not fits(gang.needs, self._capacity, free):
+        if not is_free_to_start or self._is_over_quota(gang):
             record.fits_since = None
             return
         if record.fits_since is None:
@@ -369,19 +429,19 @@ class Audit:
             text = f"{gang.phase or 'new'}: has waited for {lasted:.1f} s although all of it fits"
             self._add_violation("fits-and-waits", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
-    def _placed(self) -> Iterator[tuple[Gang, set[str]]]:
-        return ((record.gang, record.covered) for record in self._records.values() if record.gang.is_placed)
-
     def _first_starving_rank(self, now: float) -> tuple[int, float, str] | None:
         """Returns the rank of the first gang for which nodes may be nominated; gangs behind it may have to wait."""
         # Slightly less than the timeout, since the clocks of the gang scheduler and the auditor may differ.
         timeout = 0.9 * self._limits.starvation_timeout_seconds - 1.0
         starving = [
-            _rank(each.gang)
+            rank(each.gang)
             for each in self._records.values()
-            if each.gang.is_waiting and now - each.gang.since >= timeout
+            if each.gang.is_waiting and now - each.gang.since >= timeout and not self._is_over_quota(each.gang)
         ]
         return min(starving, default=None)
+
+    def _report(self, now: float, rule: str, once_for: str, subject: str, text: str) -> None:
+        self._add_violation(rule, once_for, subject, text, now)
 
     def _add_violation(self, rule: str, once_for: str, subject: str, text: str, now: float) -> None:
         if (rule, once_for) not in self._reported:
@@ -398,8 +458,3 @@ def _fault_of(gang: Gang, pod: Pod) -> str:
     if gang.placement and pod.member not in gang.placement:
         return "it is not a placed member of its gang"
     return ""
-
-
-def _rank(gang: Gang) -> tuple[int, float, str]:
-    """Returns the sort key of a gang in the queue; the smallest comes first."""
-    return -gang.priority, gang.since, gang.key

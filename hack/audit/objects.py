@@ -65,6 +65,24 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """What a ResourceQuota without scopes allows the pods of its namespace to request, `pods` included."""
+
+    key: str
+    namespace: str
+    hard: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """The gang that gets the capacity, the state, and when it was requested."""
+
+    by: str
+    state: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Gang:
     """Times are seconds since the epoch; a `not_before` of 0 means none."""
 
@@ -82,6 +100,12 @@ class Gang:
     is_resize_requested: bool
     """Whether the gang scheduler has requested another number of members from the owner."""
     resized_at: float
+    bound_at: float
+    preemption: Preemption | None
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
 
     @property
     def is_placed(self) -> bool:
@@ -149,7 +173,23 @@ def gang_of(obj: Object) -> Gang:
         is_being_deleted="deletionTimestamp" in meta,
         is_resize_requested=bool(status.get("targetMembers")),
         resized_at=epoch_seconds(status.get("lastResizeTime")),
+        bound_at=epoch_seconds(status.get("boundTime")),
+        preemption=_preemption_of(status.get("preemption")),
     )
+
+
+def _preemption_of(body: Object | None) -> Preemption | None:
+    if not body:
+        return None
+    return Preemption(body.get("by", ""), body.get("state", ""), epoch_seconds(body.get("time")))
+
+
+def quota_of(obj: Object) -> Quota:
+    """Returns a quota; one with scopes counts nothing here."""
+    spec = obj.get("spec") or {}
+    hard = {} if spec.get("scopes") or spec.get("scopeSelector") else spec.get("hard") or {}
+    named = {name.removeprefix("requests."): value for name, value in hard.items() if not name.startswith("limits.")}
+    return Quota(key_of(obj), obj["metadata"]["namespace"], amounts(named))
 
 
 def is_partly_bound(gang: Gang, pods: Iterable[Pod], served: Collection[str]) -> bool:

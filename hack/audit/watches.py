@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from audit.core import GANGS, NODES, PODS, RELISTED
+from audit.core import GANGS, NODES, PODS, QUOTAS, RELISTED
 from audit.order import Event
 from localcluster.api import Api, Object
 from localcluster.follower import Follower
@@ -23,6 +23,7 @@ PATHS: Mapping[str, str] = {
     PODS: "/api/v1/pods",
     NODES: "/api/v1/nodes",
     GANGS: "/apis/scheduling.kubeflow.org/v1alpha1/gangs",
+    QUOTAS: "/api/v1/resourcequotas",
 }
 
 

@@ -1,12 +1,13 @@
 """`make chaos-gang`: creates and deletes gangs during faults; an auditor reports violations of the rules.
 
 It has a control plane of its own, fake nodes, gang scheduler and kube-scheduler as processes, and simple owners of
-gangs. Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if there were violations,
-or gangs that did not complete.
+gangs of two tenants. Each tenant has a namespace and a quota, and one of them has two gangs of three. Urgent gangs
+preempt others, and elastic ones shrink and grow. Progress goes to standard error; the last line on standard output is
+JSON. Exit code 1 if there were violations, or gangs that did not complete.
 
 CHAOS_GANGS     number of gangs, 1000
 CHAOS_SEED      seed of all random choices; by default random
-CHAOS_AT_ONCE   number of gangs at a time, 24
+CHAOS_AT_ONCE   number of gangs at a time, 32
 CHAOS_FAULTS    mean seconds between faults, 1.5; 0 for none
 CHAOS_KINDS     kinds of faults (chaos.plan.FAULTS), separated by commas; by default all
 CHAOS_PATIENCE  seconds without progress after which the run ends, 120
@@ -20,22 +21,38 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import urllib3
 
 from chaos.faults import Faults
-from chaos.owner import Owners
-from chaos.plan import FAULTS, gang_plan
+from chaos.owner import URGENT, Owners
+from chaos.plan import FAULTS, GangPlan, gang_plan
 from chaos.requests import RequestFaults
-from chaos.stage import NAMESPACE, Stage, keep_logs, open_stage
-from localcluster.api import RefusedError
+from chaos.stage import NAMESPACE, Stage, StageOptions, keep_logs, open_stage
+from localcluster.api import Api, RefusedError
 from localcluster.errors import LocalClusterError
 from localcluster.gangscheduler import NAME
 
 _POLL_SECONDS = 0.05
 _SHOW_SECONDS = 10.0
+# The tenants: of three gangs the first one has two. All nodes together have 160 CPUs and take 300 pods, and the largest
+# gang has 50 pods of two CPUs.
+_TENANTS = {"flood": {"requests.cpu": "150", "pods": "280"}, NAMESPACE: {"requests.cpu": "150"}}
+_PREEMPTION_GRACE_SECONDS = 1.0
+_OPTIONS = StageOptions(
+    flags=(
+        "--preemption=on",
+        "--preempt-after=1s",
+        f"--preemption-grace={_PREEMPTION_GRACE_SECONDS:g}s",
+        "--scale-down-after=4s",
+        "--scale-up-after=4s",
+    ),
+    # Owners here delete removed pods at once.
+    auditor_flags=(f"--preemption-grace={_PREEMPTION_GRACE_SECONDS}", "--resize=5"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +71,7 @@ def settings_of(environ: dict[str, str]) -> Settings:
     return Settings(
         gangs=int(environ.get("CHAOS_GANGS", "1000")),
         seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
-        at_once=int(environ.get("CHAOS_AT_ONCE", "24")),
+        at_once=int(environ.get("CHAOS_AT_ONCE", "32")),
         fault_seconds=float(environ.get("CHAOS_FAULTS", "1.5")),
         kinds=_kinds(environ.get("CHAOS_KINDS", "")),
         patience_seconds=float(environ.get("CHAOS_PATIENCE", "120")),
@@ -75,35 +92,41 @@ class Run:
         self._settings = settings
         self._stage = stage
         rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
-        self._plans = [gang_plan(number, rng) for number in range(settings.gangs)]
-        self._owners = Owners(stage.api, NAMESPACE, NAME)
-        self._faults = Faults(stage, self._owners, rng, settings.fault_seconds, settings.kinds)
+        flood, other = self._tenants = [Owners(stage.api, namespace, NAME) for namespace in _TENANTS]
+        plans = [gang_plan(number, rng) for number in range(settings.gangs)]
+        self._plans: list[tuple[Owners, GangPlan]] = [
+            (other if number % 3 == 0 else flood, plan) for number, plan in enumerate(plans)
+        ]
+        self._faults = Faults(stage, flood, rng, settings.fault_seconds, settings.kinds)
         self._begin = time.monotonic()
         self._shown_at = 0.0
 
     def play(self) -> dict[str, Any]:
         """Runs all gangs and returns the fields of the JSON line."""
-        self._owners.start()
+        _prepare(self._stage.api)
+        for owners in self._tenants:
+            owners.start()
         if self._settings.fault_seconds:
             self._faults.start()
         try:
             self._drive()
-            unfinished = self._owners.unfinished
+            unfinished = {name: status for owners in self._tenants for name, status in owners.unfinished.items()}
         finally:
             if self._settings.fault_seconds:
                 self._faults.stop()
-            self._owners.stop()
+            for owners in self._tenants:
+                owners.stop()
         return self._result(unfinished, self._stage.auditor_report())
 
     def _drive(self) -> None:
         """Keeps `at_once` gangs submitted until all have completed or none makes progress any more."""
         submitted, last, progress_at = 0, 0, time.monotonic()
-        while len(self._owners.finished) < len(self._plans):
-            finished = len(self._owners.finished)
+        while (finished := self._finished) < len(self._plans):
             # If the server does not respond, the request is repeated in the next iteration.
             with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
                 while submitted < len(self._plans) and submitted - finished < self._settings.at_once:
-                    self._owners.submit(self._plans[submitted])
+                    owners, plan = self._plans[submitted]
+                    owners.submit(plan)
                     submitted += 1
             if finished != last:
                 last, progress_at = finished, time.monotonic()
@@ -112,14 +135,26 @@ class Run:
             self._show()
             time.sleep(_POLL_SECONDS)
 
+    @property
+    def _finished(self) -> int:
+        return sum(len(owners.finished) for owners in self._tenants)
+
+    @property
+    def _counts(self) -> Counter[str]:
+        return sum((Counter(owners.counts) for owners in self._tenants), Counter())
+
     def _show(self) -> None:
         now = time.monotonic()
         if now - self._shown_at >= _SHOW_SECONDS:
             self._shown_at = now
             counts = self._faults.counts
             faults = f"{sum(counts.values())} faults of {len(counts)} kinds"
-            completed = f"{len(self._owners.finished)} of {len(self._plans)} gangs completed"
-            progress(f"{now - self._begin:5.0f} s  {completed}, {self._owners.counts['pods']} pods, {faults}")
+            own = self._counts
+            completed = f"{self._finished} of {len(self._plans)} gangs completed"
+            progress(
+                f"{now - self._begin:5.0f} s  {completed}, {own['pods']} pods, {own['gangs preempted']} preempted, "
+                f"{own['resizes']} resized, {faults}"
+            )
 
     def _result(self, unfinished: dict[str, str], report: dict[str, Any]) -> dict[str, Any]:
         for name, status in unfinished.items():
@@ -128,7 +163,7 @@ class Run:
             progress(f"fault failed: {problem}")
         return {
             "gangs": len(self._plans),
-            "pods": self._owners.counts["pods"],
+            "pods": self._counts["pods"],
             "faults": sum(self._faults.counts.values()),
             "violations": report.pop("violations"),
             "seed": self._settings.seed,
@@ -140,9 +175,18 @@ class Run:
                 program.ended_by_itself for replica in self._stage.replicas for program in replica.programs
             ),
             "nobody_led_seconds": round(self._stage.outages.idle_seconds, 1),
-            "owners": self._owners.counts,
+            "owners": dict(self._counts),
             "auditor": {**report, "races": len(report["races"])},
         }
+
+
+def _prepare(api: Api) -> None:
+    """Creates the tenants and the PriorityClass of urgent gangs."""
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": URGENT}, "value": 1000}
+    api.create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    for name, hard in _TENANTS.items():
+        api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": name}})
+        api.create(f"/api/v1/namespaces/{name}/resourcequotas", {"metadata": {"name": name}, "spec": {"hard": hard}})
 
 
 def _variables_of(settings: Settings) -> str:
@@ -164,7 +208,7 @@ def main() -> int:
             raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
         settings = settings_of(dict(os.environ))
         progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
-        with open_stage(RequestFaults(settings.seed), progress) as stage:
+        with open_stage(RequestFaults(settings.seed), progress, _OPTIONS) as stage:
             result = Run(stage, settings).play()
             is_ok = not (result["violations"] or result["unfinished"])
             if not is_ok:

@@ -5,8 +5,8 @@ which a few workers take one name each and perform the actions that are due (`Sy
 actions are kept by a timer.
 
 An owner creates pods only while its gang is admitted, only for placed members, and only once no pod of an earlier
-attempt exists. It deletes all pods when the gang waits again or is suspended, and recreates pods that have failed. When
-all pods have succeeded, the gang and its pods are deleted.
+attempt exists. It deletes all pods when the gang waits again, is suspended or preempted, and recreates pods that have
+failed. It follows requests to resize the gang. When all pods have succeeded, the gang and its pods are deleted.
 
 Threads: two watches, one timer and `workers`; all have ended after `stop`.
 """
@@ -25,6 +25,8 @@ from chaos.timer import Timer
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
 
+# The PriorityClass of the pods of gangs with a priority.
+URGENT = "chaos-urgent"
 _RETRY_SECONDS = 0.2
 _NOT_FOUND = 404
 _JOIN_SECONDS = 10.0
@@ -41,7 +43,10 @@ class Owners:
         # Gangs of which all pods have succeeded, and of these the ones whose pods and Gang have been deleted.
         self.ending: set[str] = set()
         self.finished: set[str] = set()
-        self.counts = {"pods": 0, "gangs bound": 0, "gangs suspended": 0, "gangs returned": 0, "pods replaced": 0}
+        self.counts = dict.fromkeys(
+            ("pods", "pods replaced", "gangs bound", "gangs suspended", "gangs returned", "gangs preempted", "resizes"),
+            0,
+        )
         self._plans: dict[str, GangPlan] = {}
         self._suspended: dict[str, bool] = {}
         self._gangs = Mirror(api, self.gangs_path, _name, self.enqueue)
@@ -75,8 +80,8 @@ class Owners:
 
     def submit(self, plan: GangPlan) -> None:
         """Creates a gang, unless it exists. Raises RefusedError, and urllib3's HTTPError."""
-        kinds = [{"name": name, "count": count, "resources": {"cpu": plan.cpu}} for name, count in plan.members.items()]
-        spec = {"members": kinds, "minMembers": dict(plan.min_members), "priority": plan.priority}
+        limits = {"minMembers": dict(plan.min_members), "maxMembers": dict(plan.max_members)}
+        spec = {"members": _kinds(plan, plan.members), "priority": plan.priority, **limits}
         self._plans[plan.name] = plan
         version = f"{PREFIX}/v1alpha1"
         self.api.create_if_missing(
@@ -186,13 +191,44 @@ class Sync:
         ):
             self._delete(self._pods)
             return
+        if _must_leave(status):
+            self._leave(status)
+            return
+        self._resize(self._gang, status)
         old = {name: pod for name, pod in self._pods.items() if _label(pod, "attempt") != self._attempt}
         if old:
             self._delete(old)
             return
         self._run_members(placed)
 
+    def _leave(self, status: Object) -> None:
+        """Deletes all pods of a gang that is preempted, after the time that the plan says."""
+        request = f"leave-{status['preemption']['time']}"
+        if self._owners.is_first(self._name, request):
+            self._owners.count("gangs preempted")
+        left = self._plan.leave_seconds - self._owners.seconds_since_first(self._name, request)
+        if left > 0:
+            self._owners.enqueue(self._name, left)
+        else:
+            self._delete(self._pods)
+
+    def _resize(self, gang: Object, status: Object) -> None:
+        """Gives the gang the size that it is asked for; the gang scheduler then places or removes members."""
+        meta, targets = gang["metadata"], status.get("targetMembers") or {}
+        if not targets or status.get("observedGeneration") != meta["generation"] or status.get("phase") != "Bound":
+            return
+        counts = {each["name"]: each["count"] for each in gang["spec"]["members"]} | targets
+        body = {
+            "metadata": {"resourceVersion": meta["resourceVersion"]},
+            "spec": {"members": _kinds(self._plan, counts)},
+        }
+        self._owners.api.patch(f"{self._owners.gangs_path}/{self._name}", body)
+        self._owners.count("resizes")
+
     def _run_members(self, placed: list[str]) -> None:
+        removed = {name: pod for name, pod in self._pods.items() if _label(pod, "member") not in placed}
+        if removed:
+            self._delete(removed)
         by_member = {_label(pod, "member"): pod for pod in self._pods.values()}
         phases = {member: pod.get("status", {}).get("phase") for member, pod in by_member.items()}
         if all(phases.get(member) == "Succeeded" for member in placed):
@@ -256,6 +292,7 @@ class Sync:
             plan.run_seconds,
             labels={f"{PREFIX}/{key}": value for key, value in labels.items()},
             exit_code=1 if fails else 0,
+            priority_class=class_of(plan),
         )
         if owners.api.create_if_missing(owners.pods_path, body):
             owners.count("pods replaced" if is_replaced else "pods")
@@ -276,6 +313,7 @@ def pod(
     *,
     labels: Mapping[str, str] | None = None,
     exit_code: int = 0,
+    priority_class: str = "",
 ) -> Object:
     """Returns the manifest of a pod that runs for that time and is not restarted."""
     container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": cpu}}}
@@ -289,8 +327,25 @@ def pod(
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 0,
             "containers": [container],
+            **({"priorityClassName": priority_class} if priority_class else {}),
         },
     }
+
+
+def class_of(plan: GangPlan) -> str:
+    """Returns the PriorityClass of a gang's pods; empty for one of the default priority."""
+    return URGENT if plan.priority else ""
+
+
+def _kinds(plan: GangPlan, counts: Mapping[str, int]) -> list[Object]:
+    return [
+        {"name": name, "count": count, "resources": {"cpu": plan.cpu}, "priorityClassName": class_of(plan)}
+        for name, count in counts.items()
+    ]
+
+
+def _must_leave(status: Object) -> bool:
+    return status.get("phase") == "Bound" and (status.get("preemption") or {}).get("state") == "Requested"
 
 
 def _label(pod: Object, name: str) -> str:

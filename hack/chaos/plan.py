@@ -17,12 +17,15 @@ class GangPlan:
 
     `batch` pods are created at a time, every `pause_seconds`. `withheld` pods of the first attempt are created only
     after `withheld_seconds`. The gang is suspended `suspend_after` seconds after its first admission (None: never), for
-    `suspend_seconds`. `failures` of its pods fail and are recreated.
+    `suspend_seconds`. `failures` of its pods fail and are recreated. With `max_members` the gang is elastic, and the
+    owner resizes it as it is asked to. `leave_seconds` is how long the owner takes to delete the pods if the gang is
+    preempted.
     """
 
     name: str
     members: Mapping[str, int]
     min_members: Mapping[str, int]
+    max_members: Mapping[str, int]
     cpu: str
     priority: int
     run_seconds: float
@@ -33,6 +36,7 @@ class GangPlan:
     suspend_after: float | None
     suspend_seconds: float
     failures: int
+    leave_seconds: float
 
     @property
     def size(self) -> int:
@@ -81,13 +85,20 @@ def gang_plan(number: int, rng: random.Random) -> GangPlan:
     servers = rng.choice((0, 0, 1, 2)) if size > 4 else 0
     members = {"worker": size - servers, **({"ps": servers} if servers else {})}
     is_slow, is_partial = rng.random() < 0.15, rng.random() < 0.1
+    workers = members["worker"]
+    may_be_smaller, is_elastic = rng.random() < 0.2, rng.random() < 0.5
+    # Long enough to be preempted, or to shrink and grow.
+    runs_long = rng.random() < 0.25
+    # Small gangs find room without preemption.
+    is_urgent = rng.random() < (0.5 if size > 12 else 0.1)
     return GangPlan(
         name=f"gang-{number:04d}",
         members=members,
-        min_members={"worker": -(-members["worker"] // 2)} if rng.random() < 0.1 else {},
+        min_members={"worker": -(-workers // 2)} if may_be_smaller else {},
+        max_members={"worker": workers + 2} if may_be_smaller and is_elastic else {},
         cpu=rng.choice(("500m", "1", "1", "2")),
-        priority=rng.choice((0, 0, 0, 10)),
-        run_seconds=rng.uniform(0.2, 2.0),
+        priority=10 if is_urgent else 0,
+        run_seconds=rng.uniform(5.0, 15.0) if runs_long else rng.uniform(0.2, 2.0),
         batch=rng.randint(1, 4) if is_slow else _MAX_PODS,
         pause_seconds=rng.uniform(0.02, 0.3),
         withheld=rng.randint(1, size - 1) if is_partial else 0,
@@ -95,6 +106,7 @@ def gang_plan(number: int, rng: random.Random) -> GangPlan:
         suspend_after=rng.uniform(0.0, 1.5) if rng.random() < 0.06 else None,
         suspend_seconds=rng.uniform(0.2, 3.0),
         failures=rng.randint(1, 2) if rng.random() < 0.05 else 0,
+        leave_seconds=rng.choice((0.0, 0.0, 0.5, 3.0)),
     )
 
 

@@ -68,6 +68,7 @@ _AUDITOR_FLAGS = (
     f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS}",
     f"--race={RACE_SECONDS}",
 )
+_QUOTA_SYNC_SECONDS = 5
 _READY_SECONDS = 240.0
 _AUDITOR_SECONDS = 300.0
 _POLL_SECONDS = 0.05
@@ -75,10 +76,14 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class StageOptions:
-    """What a run adds: how pods end, and the gang scheduler's environment on the machine of that name."""
+    """What a run adds: how pods end, the gang scheduler's environment on the machine of that name, and more flags of
+    gang scheduler and auditor.
+    """
 
     behaviour: Behaviour = by_annotations
     environment: Callable[[str], Mapping[str, str]] = lambda _: {}
+    flags: Sequence[str] = ()
+    auditor_flags: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,10 @@ class Stage:
 def open_stage(requests: RequestFaults, report: Report, options: StageOptions | None = None) -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError. Logs are kept if a run fails."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-chaos")
-    plane_options = Options(unsafe_no_fsync=True)
+    # The quota controller and the API server write the same statuses. After a dozen conflicts in a row the controller
+    # leaves a quota alone for minutes, with the usage of pods that have ended.
+    quota_flags = (f"--resource-quota-sync-period={_QUOTA_SYNC_SECONDS}s",)
+    plane_options = Options(unsafe_no_fsync=True, controller_manager_flags=quota_flags)
     with ControlPlane(folder, plane_options, owner=process.identify(os.getpid()), report=report) as plane:
         api = Api.from_kubeconfig(plane.kubeconfig)
         install_crds(api)
@@ -138,11 +146,11 @@ def _programs(plane: ControlPlane, api: Api, requests: RequestFaults, options: S
         proxy = open_.enter_context(FaultProxy(plane.server))
         proxy.choose = requests.choose
         kubeconfig = proxy.kubeconfig(plane.folder, plane.token)
-        auditors = [start_auditor(plane, "audit", *_AUDITOR_FLAGS)]
+        auditors = [start_auditor(plane, "audit", *_AUDITOR_FLAGS, *options.auditor_flags)]
         open_.callback(_kill_all, auditors)
         open_.enter_context(kubelet)
         names = REPLICAS if process.may_name_hosts() else ("",)
-        replicas = [open_.enter_context(_replica(plane, name, kubeconfig, options.environment(name))) for name in names]
+        replicas = [open_.enter_context(_replica(plane, name, kubeconfig, options)) for name in names]
         wait(lambda: leader_name(api) in [replica.name for replica in replicas], "no gang scheduler became the leader")
         paths = [path.format(NAMESPACE) for path in (GANGS, PODS)]
         outages = OutageReporter(api, paths, replicas, functools.partial(_report_outage, auditors))
@@ -152,10 +160,11 @@ def _programs(plane: ControlPlane, api: Api, requests: RequestFaults, options: S
 
 
 @contextlib.contextmanager
-def _replica(plane: ControlPlane, name: str, kubeconfig: Path, env: Mapping[str, str]) -> Iterator[Replica]:
-    """Runs both programs of a replica; without a `name` it has this machine's. `env` is the extender's."""
+def _replica(plane: ControlPlane, name: str, kubeconfig: Path, options: StageOptions) -> Iterator[Replica]:
+    """Runs both programs of a replica; without a `name` it has this machine's."""
+    flags, env = (*FLAGS, *options.flags), options.environment(name)
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = extender_beside(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name, env=env)
+        extender = extender_beside(plane, port, probes_port, *flags, kubeconfig=kubeconfig, replica=name, env=env)
         scheduler = GangScheduler(
             plane,
             extender.urls[EXTENDER],

@@ -19,7 +19,9 @@ def test_gangs_of_all_sizes_and_behaviors_occur() -> None:
     sizes = [plan.size for plan in plans]
     assert (min(sizes), max(sizes)) == (2, 50)
     assert any(plan.suspend_after is not None for plan in plans)
-    assert all(any(getattr(plan, behavior) for plan in plans) for behavior in ("withheld", "failures", "min_members"))
+    behaviors = ("withheld", "failures", "min_members", "max_members", "priority", "leave_seconds")
+    assert all(any(getattr(plan, behavior) for plan in plans) for behavior in behaviors)
+    assert any(plan.run_seconds > 5 and plan.max_members and not plan.priority for plan in plans)
 
 
 def test_no_owner_withholds_a_whole_gang() -> None:

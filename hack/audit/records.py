@@ -1,0 +1,63 @@
+"""What the auditor knows of a gang. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from audit.capacity import reservations
+from audit.objects import Amounts, Gang, Pod, is_partly_bound
+from audit.races import Round
+
+
+@dataclass(slots=True)
+class GangRecord:
+    """The state of a gang that its last version does not contain."""
+
+    gang: Gang
+    progress_at: float
+    pods: dict[str, Pod] = field(default_factory=dict)
+    # (attempt, member) of the members that have succeeded, including those whose pods are deleted.
+    succeeded: set[tuple[str, str]] = field(default_factory=set)
+    partly_since: float | None = None
+    fits_since: float | None = None
+    round: Round = field(default_factory=Round)
+
+    @property
+    def served(self) -> set[str]:
+        """Members of the current attempt that are bound or have finished."""
+        attempt = self.gang.attempt
+        now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and (pod.node or pod.is_finished)}
+        return now | {member for number, member in self.succeeded if number == attempt}
+
+    @property
+    def is_partly_bound(self) -> bool:
+        return is_partly_bound(self.gang, self.pods.values(), self.served)
+
+    @property
+    def covered(self) -> set[str]:
+        """Members that need no reservation: their pod runs on its assigned node or has succeeded."""
+        gang = self.gang
+        there = {
+            pod.member
+            for pod in self.pods.values()
+            if pod.attempt == gang.attempt and pod.uses_capacity and pod.node == gang.placement.get(pod.member)
+        }
+        return there | {member for number, member in self.succeeded if number == gang.attempt}
+
+    @property
+    def with_pods(self) -> set[str]:
+        """Members that have a pod, or have succeeded: a quota counts the pod, or nothing any more."""
+        attempt = self.gang.attempt
+        now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and pod.phase != "Failed"}
+        return now | {member for number, member in self.succeeded if number == attempt}
+
+
+def reserved_capacity(records: Iterable[GangRecord]) -> dict[str, Amounts]:
+    """Returns what is reserved for members of placed gangs, by node."""
+    return reservations((each.gang, each.covered) for each in records if each.gang.is_placed)
+
+
+def rank(gang: Gang) -> tuple[int, float, str]:
+    """Returns the sort key of a gang in the queue; the smallest comes first."""
+    return -gang.priority, gang.since, gang.key
