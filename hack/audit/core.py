@@ -18,7 +18,7 @@ them (audit.order), with the time, and calls `tick` several times a second. The 
                      so long that nodes are nominated for it; and no gang was being reduced, whose capacity is kept for
                      one waiting gang. Reported only if filling one node after another finds a placement.
     preempted        kube-scheduler has evicted a pod in favour of another one.
-    quota-exceeded   when a gang was placed, the pods of its namespace, and the reservations for members without one,
+    quota-exceeded   when a gang got members, the pods of its namespace, and the reservations for members without one,
                      requested more than a ResourceQuota of the namespace allows.
 
 With preemption (`preemption_grace_seconds`; audit.sharing):
@@ -172,7 +172,7 @@ class Audit:
         if kind == NODES:
             self._set_node(obj, is_gone)
         elif kind == GANGS:
-            self._set_gang(obj, is_gone, now, is_judged)
+            self._set_gang(obj, change, now, is_judged)
         elif kind == QUOTAS:
             self._quotas.pop(key_of(obj), None)
             if not is_gone:
@@ -190,8 +190,8 @@ class Audit:
         else:
             self._capacity.nodes[key_of(obj)] = node_of(obj)
 
-    def _set_gang(self, obj: Object, is_gone: bool, now: float, is_judged: bool) -> None:
-        gang = gang_of(obj)
+    def _set_gang(self, obj: Object, change: str, now: float, is_judged: bool) -> None:
+        gang, is_gone = gang_of(obj), change == "DELETED"
         self._gang_uids.add(gang.uid)
         known = self._records.get(gang.key)
         is_same = known is not None and known.gang.uid == gang.uid
@@ -212,7 +212,7 @@ class Audit:
             self._note_partly(known, now)
         gangs = {key: record.gang for key, record in self._records.items()}
         self._preemptions.note_gang(before, gang, gangs, now, functools.partial(self._report, now))
-        if is_judged and gang.is_placed and (before is None or before.placement != gang.placement):
+        if is_judged and change != RELISTED and gang.is_placed and _has_more_members(before, gang):
             self._judge_quota(gang, now)
 
     def _remove_gang(self, record: GangRecord, now: float) -> None:
@@ -337,11 +337,17 @@ class Audit:
             self._add_violation("stuck", f"{record.gang.uid}/{record.gang.attempt}", record.gang.key, text, now)
 
     def _judge_quota(self, gang: Gang, now: float) -> None:
-        """Judges the quotas of the namespace of a gang whose placement is new."""
+        """Judges the quotas of the namespace of a gang that got members.
+
+        Pods without a reservation do not count in their first moments, when the gang scheduler may not know them.
+        """
         quotas = [each for each in self._quotas.values() if each.namespace == gang.namespace]
         if not quotas:
             return
-        exceeded = over_quota(quotas, self._pods_in(gang.namespace), self._with_pods(gang.namespace))
+        # Times of creation are whole seconds.
+        since = now - self._limits.race_seconds - 1.0
+        pods = [each for each in self._pods_in(gang.namespace) if each.created_at < since or self._is_placed(each)]
+        exceeded = over_quota(quotas, pods, self._with_pods(gang.namespace))
         if exceeded:
             figures = ", ".join(f"{name} {total / 1000:g} of {limit / 1000:g}" for name, total, limit in exceeded)
             text = f"attempt {gang.attempt}: its namespace requests or has reserved {figures}"
@@ -349,6 +355,10 @@ class Audit:
 
     def _pods_in(self, namespace: str) -> list[Pod]:
         return [pod for pod in self._pods.values() if pod.key.partition("/")[0] == namespace]
+
+    def _is_placed(self, pod: Pod) -> bool:
+        record = self._records.get(pod.gang)
+        return record is not None and record.gang.is_placed and record.gang.attempt == pod.attempt
 
     def _with_pods(self, namespace: str) -> Iterator[tuple[Gang, set[str]]]:
         for record in self._records.values():
@@ -458,3 +468,10 @@ def _fault_of(gang: Gang, pod: Pod) -> str:
     if gang.placement and pod.member not in gang.placement:
         return "it is not a placed member of its gang"
     return ""
+
+
+def _has_more_members(before: Gang | None, gang: Gang) -> bool:
+    """Reports whether the gang was placed, or got members in addition."""
+    if before is None or not before.is_placed or before.attempt != gang.attempt:
+        return True
+    return bool(gang.placement.keys() - before.placement.keys())

@@ -169,5 +169,32 @@ def test_pods_without_a_gang_count_in_a_quota_and_cause_no_violation_themselves(
     for name in ("a", "b"):
         cluster.pod(name, 2.0)
     assert cluster.rules() == []
-    cluster.gang("two", 3.0, "Admitted", "worker-0")
+    cluster.gang("two", 5.0, "Admitted", "worker-0")
+    assert cluster.rules() == ["quota-exceeded"]
+
+
+def test_pods_that_the_gang_scheduler_may_not_know_yet_do_not_count_in_a_quota(cluster: Cluster) -> None:
+    cluster.quota(0.5, pods="2")
+    cluster.pod("a", 4.5)
+    cluster.gang("one", 5.0, "Admitted", *WORKERS)
+    assert cluster.rules() == []
+
+
+def test_new_pods_of_an_admitted_gang_count_in_a_quota(cluster: Cluster) -> None:
+    cluster.quota(0.5, pods="2")
+    cluster.gang("one", 4.0, "Admitted", *WORKERS)
+    for member in WORKERS:
+        cluster.pod(f"one-{member}", 4.9, gang="one", member=member)
+    cluster.gang("two", 5.0, "Admitted", "worker-0")
+    assert cluster.rules() == ["quota-exceeded"]
+
+
+def test_a_gang_that_gets_other_nodes_or_a_next_phase_needs_no_more_quota(cluster: Cluster) -> None:
+    """Pods without a reservation may have taken what was left."""
+    cluster.quota(0.5, pods="2")
+    cluster.gang("one", 1.0, "Admitted", *WORKERS)
+    cluster.pod("a", 2.0)
+    cluster.gang("one", 5.0, "Bound", *WORKERS)
+    assert cluster.rules() == []
+    cluster.gang("one", 6.0, "Bound", *WORKERS, "worker-2", count=3)
     assert cluster.rules() == ["quota-exceeded"]
