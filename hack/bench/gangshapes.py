@@ -78,7 +78,7 @@ def _report_shape(name: str, rounds: Rounds) -> bool:
     ok = report_figure("gangs_bound", _total, "native", Reach(max_ratio=1 / 0.9))
     ok &= report_figure("gangs_bound_stock", _total, "stock", None)
     if shape.gangs > 1:
-        ok &= report_figure("gang_latency", lambda each: each.round.latency, "native", Reach(max_ratio=0.5))
+        ok &= report_figure("gang_latency", lambda each: each.round.latency, "native", Reach(max_ratio=0.3))
         ok &= report_figure("gang_spread_p95", lambda each: each.round.spread_p95, "native", Reach(max_ratio=1.0))
         ok &= report_figure("gangs_partly_bound", lambda each: each.round.partly_bound, "native", Reach(max_ratio=1.0))
     stock = round(statistics.median(map(_cpu, rounds["stock"])), 2)
@@ -98,7 +98,7 @@ def _cpu(each: Measured) -> float:
 def _report_means(found: Mapping[str, Rounds]) -> bool:
     ours, native, stock = (means([rounds[who] for rounds in found.values()]) for who in ("ours", "native", "stock"))
     names = list(found)
-    ok = report("gangs_bound_mean", "s", ours, baselines=native, reach=Reach(max_ratio=1 / 1.2), shapes=names)
+    ok = report("gangs_bound_mean", "s", ours, baselines=native, reach=Reach(max_ratio=0.75), shapes=names)
     reach = Reach(max_ratio=1 / 0.7)
     return ok & report("gangs_bound_stock_mean", "s", ours, baselines=stock, reach=reach, shapes=names)
 
