@@ -19,11 +19,11 @@ class ClusterCapacity:
     def add(self, pod: Pod) -> None:
         """Adds a pod that uses capacity. An earlier pod of the same key must have been removed."""
         self._pods.setdefault(pod.node, {})[pod.key] = pod
-        _add(self._used.setdefault(pod.node, {}), pod.requests, 1)
+        add_amounts(self._used.setdefault(pod.node, {}), pod.requests, 1)
 
     def remove(self, pod: Pod) -> None:
         del self._pods[pod.node][pod.key]
-        _add(self._used[pod.node], pod.requests, -1)
+        add_amounts(self._used[pod.node], pod.requests, -1)
 
     def pods_on(self, node: str) -> Iterable[Pod]:
         return self._pods.get(node, {}).values()
@@ -39,7 +39,7 @@ class ClusterCapacity:
             return {}
         used = dict(self._used.get(pod.node, {}))
         for other in without:
-            _add(used, other.requests, -1)
+            add_amounts(used, other.requests, -1)
         wanted = [name for name, value in pod.requests.items() if value > 0]
         figures = {name: (used.get(name, 0), node.allocatable.get(name, 0)) for name in wanted}
         return {name: both for name, both in figures.items() if both[0] > both[1]}
@@ -50,8 +50,8 @@ class ClusterCapacity:
         for name, node in self.nodes.items():
             if node.is_open:
                 left = dict(node.allocatable)
-                _add(left, self._used.get(name, {}), -1)
-                _add(left, reserved.get(name, {}), -1)
+                add_amounts(left, self._used.get(name, {}), -1)
+                add_amounts(left, reserved.get(name, {}), -1)
                 found[name] = left
         return found
 
@@ -64,7 +64,7 @@ def reservations(gangs: Iterable[tuple[Gang, Iterable[str]]]) -> dict[str, Amoun
         done = set(covered)
         for member, node in gang.placement.items():
             if member not in done:
-                _add(found.setdefault(node, {}), requests.get(member.rpartition("-")[0], {}), 1)
+                add_amounts(found.setdefault(node, {}), requests.get(member.rpartition("-")[0], {}), 1)
     return dict(found)
 
 
@@ -85,7 +85,7 @@ def _fill(need: Need, capacity: ClusterCapacity, left: dict[str, dict[str, int]]
     for name in sorted(left):
         if remaining and need.selector.items() <= capacity.nodes[name].labels.items():
             taken = min(remaining, _count_that_fit(need.requests, left[name]))
-            _add(left[name], need.requests, -taken)
+            add_amounts(left[name], need.requests, -taken)
             remaining -= taken
     return remaining == 0
 
@@ -94,6 +94,7 @@ def _count_that_fit(requests: Amounts, left: Amounts) -> int:
     return max(0, min((left.get(name, 0) // value for name, value in requests.items() if value > 0), default=0))
 
 
-def _add(total: dict[str, int], part: Amounts, times: int) -> None:
+def add_amounts(total: dict[str, int], part: Amounts, times: int = 1) -> None:
+    """Adds these amounts to `total`, that many times."""
     for name, value in part.items():
         total[name] = total.get(name, 0) + times * value

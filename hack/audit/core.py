@@ -36,7 +36,6 @@ Each violation is reported once per pod, or once per attempt of a gang. All time
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -147,7 +146,7 @@ class Audit:
             self._judge_partly(record, now)
             self._judge_stuck(record, now)
         self._judge_waits(now, [record for record in self._records.values() if record.gang.is_waiting])
-        self._preemptions.tick(now, functools.partial(self._report, now))
+        self._preemptions.tick(now, self._add_violation)
         self._judge_inversion(now)
 
     def report(self) -> dict[str, Any]:
@@ -210,8 +209,8 @@ class Audit:
                 known.progress_at = now
             known.gang = gang
             self._note_partly(known, now)
-        gangs = {key: record.gang for key, record in self._records.items()}
-        self._preemptions.note_gang(before, gang, gangs, now, functools.partial(self._report, now))
+        by = self._records.get(gang.preemption.by) if gang.preemption is not None else None
+        self._preemptions.note_gang(before, gang, by.gang if by is not None else None, now, self._add_violation)
         if is_judged and change != RELISTED and gang.is_placed and _has_more_members(before, gang):
             self._judge_quota(gang, now)
 
@@ -341,7 +340,7 @@ class Audit:
 
         Pods without a reservation do not count in their first moments, when the gang scheduler may not know them.
         """
-        quotas = [each for each in self._quotas.values() if each.namespace == gang.namespace]
+        quotas = self._quotas_in(gang.namespace)
         if not quotas:
             return
         # Times of creation are whole seconds.
@@ -352,6 +351,9 @@ class Audit:
             figures = ", ".join(f"{name} {total / 1000:g} of {limit / 1000:g}" for name, total, limit in exceeded)
             text = f"attempt {gang.attempt}: its namespace requests or has reserved {figures}"
             self._add_violation("quota-exceeded", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
+
+    def _quotas_in(self, namespace: str) -> list[Quota]:
+        return [each for each in self._quotas.values() if each.namespace == namespace]
 
     def _pods_in(self, namespace: str) -> list[Pod]:
         return [pod for pod in self._pods.values() if pod.key.partition("/")[0] == namespace]
@@ -367,7 +369,7 @@ class Audit:
 
     def _is_over_quota(self, gang: Gang) -> bool:
         """Reports whether the quotas of its namespace may not leave enough for all of a waiting gang."""
-        quotas = [each for each in self._quotas.values() if each.namespace == gang.namespace]
+        quotas = self._quotas_in(gang.namespace)
         if not quotas:
             return False
         placement = {f"{need.name}-{number}": "" for need in gang.needs for number in range(need.count)}
@@ -402,8 +404,9 @@ class Audit:
             return
         free = self._capacity.free(reserved_capacity(self._records.values()))
         first_starving = self._first_starving_rank(now)
+        is_capacity_kept = self._is_any_resizing(now) or self._preemptions.is_any_open
         for record in records:
-            if self._is_any_resizing(now) or self._preemptions.is_any_open:
+            if is_capacity_kept:
                 record.fits_since = None
             else:
                 self._judge_wait(record, free, first_starving, now)
@@ -449,9 +452,6 @@ class Audit:
             if each.gang.is_waiting and now - each.gang.since >= timeout and not self._is_over_quota(each.gang)
         ]
         return min(starving, default=None)
-
-    def _report(self, now: float, rule: str, once_for: str, subject: str, text: str) -> None:
-        self._add_violation(rule, once_for, subject, text, now)
 
     def _add_violation(self, rule: str, once_for: str, subject: str, text: str, now: float) -> None:
         if (rule, once_for) not in self._reported:

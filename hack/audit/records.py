@@ -24,11 +24,16 @@ class GangRecord:
     round: Round = field(default_factory=Round)
 
     @property
+    def done(self) -> set[str]:
+        """Members of the current attempt that have succeeded."""
+        return {member for attempt, member in self.succeeded if attempt == self.gang.attempt}
+
+    @property
     def served(self) -> set[str]:
         """Members of the current attempt that are bound or have finished."""
         attempt = self.gang.attempt
         now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and (pod.node or pod.is_finished)}
-        return now | {member for number, member in self.succeeded if number == attempt}
+        return now | self.done
 
     @property
     def is_partly_bound(self) -> bool:
@@ -43,14 +48,14 @@ class GangRecord:
             for pod in self.pods.values()
             if pod.attempt == gang.attempt and pod.uses_capacity and pod.node == gang.placement.get(pod.member)
         }
-        return there | {member for number, member in self.succeeded if number == gang.attempt}
+        return there | self.done
 
     @property
     def with_pods(self) -> set[str]:
         """Members that have a pod, or have succeeded: a quota counts the pod, or nothing any more."""
         attempt = self.gang.attempt
         now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and pod.phase != "Failed"}
-        return now | {member for number, member in self.succeeded if number == attempt}
+        return now | self.done
 
 
 def reserved_capacity(records: Iterable[GangRecord]) -> dict[str, Amounts]:

@@ -6,19 +6,19 @@ more. While one is open, capacity is kept for the preemptor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from audit.capacity import ClusterCapacity, fits
-from audit.objects import Amounts, Gang, Pod, Quota
+from audit.capacity import ClusterCapacity, add_amounts, fits, reservations
+from audit.objects import Gang, Pod, Preemption, Quota
 from audit.records import GangRecord, reserved_capacity
 
 _REQUESTED = "Requested"
 # Times of a status have less than this precision.
 _TOLERANCE_SECONDS = 1.0
 
-# Reports a violation: its rule, what it is reported once for, its subject and a text.
-Report = Callable[[str, str, str, str], None]
+# Reports a violation: its rule, what it is reported once for, its subject, a text and the time.
+Report = Callable[[str, str, str, str, float], None]
 
 
 @dataclass(slots=True)
@@ -46,10 +46,10 @@ class Preemptions:
     def is_any_open(self) -> bool:
         return bool(self._open)
 
-    def note_gang(self, before: Gang | None, gang: Gang, gangs: Mapping[str, Gang], now: float, report: Report) -> None:
-        """Records a version of a gang; `gangs` are all others, as they are now."""
+    def note_gang(self, before: Gang | None, gang: Gang, preemptor: Gang | None, now: float, report: Report) -> None:
+        """Records a version of a gang; `preemptor` is the gang that its preemption names, if that exists."""
         if gang.preemption is not None and gang.preemption != (before.preemption if before is not None else None):
-            self._note_victim(gang, gangs, report)
+            self._note_victim(gang, gang.preemption, preemptor, now, report)
         if gang.key in self._open and not gang.is_waiting:
             self.served += gang.is_placed
             del self._open[gang.key]
@@ -74,12 +74,11 @@ class Preemptions:
             self.longest_open_seconds = max(self.longest_open_seconds, lasted)
             if lasted > self.limit_seconds:
                 text = f"others have left for it, and {lasted:.1f} s later it is not admitted"
-                report("preempted-for-nothing", f"{key}/{each.left_since}", key, text)
+                report("preempted-for-nothing", f"{key}/{each.left_since}", key, text, now)
 
-    def _note_victim(self, gang: Gang, gangs: Mapping[str, Gang], report: Report) -> None:
-        preemption = gang.preemption
-        if preemption is None:
-            return
+    def _note_victim(
+        self, gang: Gang, preemption: Preemption, preemptor: Gang | None, now: float, report: Report
+    ) -> None:
         open_ = self._open.get(preemption.by)
         if preemption.state != _REQUESTED:
             if open_ is not None:
@@ -87,13 +86,12 @@ class Preemptions:
             return
         self.requested += 1
         once = f"{gang.uid}/{preemption.at}"
-        preemptor = gangs.get(preemption.by)
         if preemptor is not None and preemptor.priority <= gang.priority:
             text = f"priority {gang.priority}, by {preemptor.key} of priority {preemptor.priority}"
-            report("preempted-by-lower", once, gang.key, text)
+            report("preempted-by-lower", once, gang.key, text, now)
         if self.grace_seconds is not None and preemption.at - gang.bound_at < self.grace_seconds - _TOLERANCE_SECONDS:
             text = f"{preemption.at - gang.bound_at:.1f} s after it was bound"
-            report("preempted-too-early", once, gang.key, text)
+            report("preempted-too-early", once, gang.key, text, now)
         # A preemptor that was admitted, or deleted, between the decision and its write needs nothing any more.
         if preemptor is not None and preemptor.is_waiting:
             open_ = self._open.setdefault(preemption.by, _Open())
@@ -116,10 +114,9 @@ def over_quota(
     total: dict[str, int] = {}
     for pod in pods:
         if not pod.is_finished:
-            _add(total, pod.requests)
-    for gang, covered in placed:
-        for requests in reserved_by(gang, covered):
-            _add(total, requests)
+            add_amounts(total, pod.requests)
+    for requests in reservations(placed).values():
+        add_amounts(total, requests)
     return [
         (name, total[name], limit)
         for quota in quotas
@@ -150,7 +147,7 @@ def is_inverted(
     for record in lower:
         for pod in record.pods.values():
             if pod.uses_capacity and pod.node in gained:
-                _add(gained[pod.node], pod.requests)
+                add_amounts(gained[pod.node], pod.requests)
     return all(
         not each.not_before
         and each.phase == "Waiting"
@@ -160,16 +157,3 @@ def is_inverted(
         for each in waiting
         if each.priority == highest
     )
-
-
-def reserved_by(gang: Gang, covered: Collection[str]) -> Iterable[Amounts]:
-    """Yields the requests of each placed member that is not covered."""
-    requests = {need.name: need.requests for need in gang.needs}
-    for member in gang.placement:
-        if member not in covered:
-            yield requests.get(member.rpartition("-")[0], {})
-
-
-def _add(total: dict[str, int], part: Amounts) -> None:
-    for name, value in part.items():
-        total[name] = total.get(name, 0) + value
