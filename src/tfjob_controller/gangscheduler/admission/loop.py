@@ -64,9 +64,10 @@ from tfjob_controller.util.threads import SupervisedThread
 BACKOFF_SECONDS = 1.0
 # Delay before a failed status write is repeated.
 RETRY_SECONDS = 0.5
-# After a pass the loop pauses for a multiple of the pass's computing time, within a limit. The pods of a large gang
-# appear one by one, each causes the gang to be processed, and the bind calls need the interpreter too.
+# After a pass the loop pauses for a multiple of the pass's computing time, within limits. The pods of a gang appear one
+# by one, each causes the gang to be processed, and the bind calls need the interpreter too.
 _PAUSE_FACTOR = 3.0
+_MIN_PAUSE_SECONDS = 0.02
 _MAX_PAUSE_SECONDS = 0.2
 # Upper limit of a sleep, so that a missed wake-up only delays a gang.
 _MAX_SLEEP_SECONDS = 30.0
@@ -165,7 +166,7 @@ class AdmissionLoop:
         while not self._stop.is_set():
             self._state.wait(self.sleep_seconds())
             self.run_once()
-            self._clock.sleep(min(_PAUSE_FACTOR * self._computed_seconds, _MAX_PAUSE_SECONDS), self._stop)
+            self._clock.sleep(pause_seconds(self._computed_seconds), self._stop)
 
     def _due_gangs(self) -> set[str]:
         """Take the gangs that are marked or due."""
@@ -425,3 +426,8 @@ class AdmissionLoop:
             self._state.capacity_changed()
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self._queue.note_failed(key, self._due[key])
+
+
+def pause_seconds(computed_seconds: float) -> float:
+    """Returns how long the loop pauses after a pass that computed for so long."""
+    return min(max(_MIN_PAUSE_SECONDS, _PAUSE_FACTOR * computed_seconds), _MAX_PAUSE_SECONDS)

@@ -7,7 +7,7 @@ import pytest
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import member_of, placed_nodes
-from tfjob_controller.gangscheduler.admission.loop import BACKOFF_SECONDS
+from tfjob_controller.gangscheduler.admission.loop import BACKOFF_SECONDS, pause_seconds
 from tfjob_controller.gangscheduler.admission.queue import POSITION_SECONDS
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.state.shared import REJECTION_SECONDS
@@ -471,6 +471,18 @@ def test_nodes_that_refused_a_replacement_are_tried_again_after_a_while(world: G
     world.state.node_rejected(who, stuck)
     world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {stuck}
+
+
+@pytest.mark.parametrize(
+    ("computed", "pause"),
+    [
+        pytest.param(0.0001, 0.02, id="a short pass: gangs that change meanwhile are processed together"),
+        pytest.param(0.03, 0.09, id="it leaves three quarters of the time to bind calls"),
+        pytest.param(2.0, 0.2, id="a long pass does not delay gangs"),
+    ],
+)
+def test_the_loop_pauses_after_a_pass(computed: float, pause: float) -> None:
+    assert pause_seconds(computed) == pytest.approx(pause)
 
 
 def test_the_loop_sleeps_until_the_backoff_of_a_failed_attempt_is_over(world: GangWorld) -> None:
