@@ -375,7 +375,7 @@ class Audit:
         placement = {f"{need.name}-{number}": "" for need in gang.needs for number in range(need.count)}
         wanted = replace(gang, placement=placement)
         placed = [*self._with_pods(gang.namespace), (wanted, set[str]())]
-        return bool(over_quota(quotas, self._pods_in(gang.namespace), placed))
+        return bool(over_quota(quotas, self._pods_in(gang.namespace), placed, with_status=True))
 
     def _judge_inversion(self, now: float) -> None:
         """Judges whether gangs wait that could preempt others."""

@@ -66,11 +66,16 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a ResourceQuota without scopes allows the pods of its namespace to request, `pods` included."""
+    """What a ResourceQuota without scopes allows the pods of its namespace to request, `pods` included.
+
+    `used` is what its status says of the same resources. The API server refuses pods by it, and its controller may
+    reduce it long after pods have ended.
+    """
 
     key: str
     namespace: str
     hard: Amounts
+    used: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +193,14 @@ def quota_of(obj: Object) -> Quota:
     """Returns a quota; one with scopes counts nothing here."""
     spec = obj.get("spec") or {}
     hard = {} if spec.get("scopes") or spec.get("scopeSelector") else spec.get("hard") or {}
-    named = {name.removeprefix("requests."): value for name, value in hard.items() if not name.startswith("limits.")}
-    return Quota(key_of(obj), obj["metadata"]["namespace"], amounts(named))
+    used = (obj.get("status") or {}).get("used") or {}
+    return Quota(key_of(obj), obj["metadata"]["namespace"], _requests_in(hard), _requests_in(used))
+
+
+def _requests_in(named: Mapping[str, str]) -> Amounts:
+    """Returns the amounts of requests, which a quota names with or without the prefix, and of `pods`."""
+    requests = {name.removeprefix("requests."): value for name, value in named.items()}
+    return amounts({name: value for name, value in requests.items() if not name.startswith("limits.")})
 
 
 def is_partly_bound(gang: Gang, pods: Iterable[Pod], served: Collection[str]) -> bool:

@@ -105,23 +105,30 @@ class Preemptions:
 
 
 def over_quota(
-    quotas: Iterable[Quota], pods: Iterable[Pod], placed: Iterable[tuple[Gang, Collection[str]]]
+    quotas: Iterable[Quota],
+    pods: Iterable[Pod],
+    placed: Iterable[tuple[Gang, Collection[str]]],
+    *,
+    with_status: bool = False,
 ) -> list[tuple[str, int, int]]:
     """Returns the resources of which a namespace uses or has reserved more than a quota allows: name, sum, and limit.
 
     `pods` are those of the namespace. Each placed gang comes with its members that have a pod, or need none any more.
+    With `with_status`, the pods count as at least what the quota's status says.
     """
-    total: dict[str, int] = {}
+    in_use: dict[str, int] = {}
     for pod in pods:
         if not pod.is_finished:
-            add_amounts(total, pod.requests)
+            add_amounts(in_use, pod.requests)
+    reserved: dict[str, int] = {}
     for requests in reservations(placed).values():
-        add_amounts(total, requests)
+        add_amounts(reserved, requests)
     return [
-        (name, total[name], limit)
+        (name, total, limit)
         for quota in quotas
         for name, limit in sorted(quota.hard.items())
-        if total.get(name, 0) > limit
+        if (total := reserved.get(name, 0) + max(in_use.get(name, 0), quota.used.get(name, 0) if with_status else 0))
+        > limit
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,10 +70,11 @@ class Cluster:
         meta = {"name": name, "namespace": "ns", "uid": uid, "creationTimestamp": "1970-01-01T00:00:00Z"}
         self._send(GANGS, more.get("change", "MODIFIED"), {"metadata": meta, "spec": spec, "status": status}, at)
 
-    def quota(self, at: float, **hard: str) -> None:
-        """Sets the ResourceQuota of the namespace."""
+    def quota(self, at: float, used: Mapping[str, str] | None = None, **hard: str) -> None:
+        """Sets the ResourceQuota of the namespace; `used` is what its status says."""
         meta = {"name": "quota", "namespace": "ns", "uid": "uid-quota"}
-        self._send(QUOTAS, "MODIFIED", {"metadata": meta, "spec": {"hard": hard}}, at)
+        body = {"metadata": meta, "spec": {"hard": hard}, "status": {"hard": hard, "used": dict(used or {})}}
+        self._send(QUOTAS, "MODIFIED", body, at)
 
     def rules(self, *ticks: float) -> list[str]:
         for now in ticks:

@@ -198,3 +198,18 @@ def test_a_gang_that_gets_other_nodes_or_a_next_phase_needs_no_more_quota(cluste
     assert cluster.rules() == []
     cluster.gang("one", 6.0, "Bound", *WORKERS, "worker-2", count=3)
     assert cluster.rules() == ["quota-exceeded"]
+
+
+def test_a_gang_that_waits_for_what_a_quota_still_counts_as_used_is_no_violation(cluster: Cluster) -> None:
+    """The API server would refuse its pods."""
+    cluster.quota(0.5, {"requests.cpu": "3", "pods": "3"}, **{"requests.cpu": "4"})
+    cluster.gang("one", 1.0, "Waiting")
+    assert cluster.rules(1.0, 100.0) == []
+    cluster.quota(100.0, {"requests.cpu": "2", "pods": "2"}, **{"requests.cpu": "4"})
+    assert cluster.rules(100.0, 200.0) == ["fits-and-waits"]
+
+
+def test_what_a_quota_still_counts_as_used_is_not_counted_against_an_admitted_gang(cluster: Cluster) -> None:
+    cluster.quota(0.5, {"pods": "3"}, pods="4")
+    cluster.gang("one", 1.0, "Admitted", *WORKERS)
+    assert cluster.rules() == []
