@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import Counter
@@ -89,10 +90,13 @@ class Story:
             happened = self._kill(kill)
             self.tally.count(kill.kind, happened=happened)
             if happened and kill.kind in _RESTARTS:
-                self._wait(lambda before=begins: self._job.begins > before)  # type: ignore[misc]
+                self._wait(functools.partial(self._has_begun_after, begins))
         self._job.may_end = True
         if not self.tally.interrupted.is_set():
             self._await_end()
+
+    def _has_begun_after(self, begins: int) -> bool:
+        return self._job.begins > begins
 
     @property
     def _job(self) -> Reported:
