@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from helpers.kubeflowmanifests import kubeflow_trainjob
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Script
 from helpers.poll import eventually
 from localcluster.api import Api
-from localcluster.fakekubelet import FakeKubelet
+from localcluster.fakekubelet import DEFAULT_NODES, DEFAULT_RESOURCES, FakeKubelet
 from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests, kubeflow_runtimes
 from localcluster.podstatus import Outcome
 from tfjob_controller.programs.manager import Manager
@@ -123,14 +123,27 @@ def local_torch_runtime() -> Object:
 
 
 @contextmanager
-def kubeflow_cluster(control_plane: Cluster, **options: Any) -> Iterator[KubeflowCluster]:
+def kubeflow_cluster(
+    control_plane: Cluster,
+    *,
+    nodes: Sequence[str] = DEFAULT_NODES,
+    resources: Mapping[str, str] = DEFAULT_RESOURCES,
+    **options: Any,
+) -> Iterator[KubeflowCluster]:
+    """Runs a controller with these options; simulated kubelets run the pods of a new namespace on these nodes."""
     api, script = control_plane.api, Script()
     install_kubeflow_crds(api)
     for runtime in kubeflow_runtimes():
         api.create_if_missing(RUNTIMES_PATH, runtime)
     namespace = new_namespace(api, "kubeflow")
     with (
-        FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace, behaviour=script),
+        FakeKubelet(
+            Api.from_kubeconfig(control_plane.own.kubeconfig),
+            namespace=namespace,
+            nodes=nodes,
+            resources=resources,
+            behaviour=script,
+        ),
         running_controller(control_plane.kubeconfig, namespace, kubeflow_trainer_api=True, **options) as manager,
     ):
         yield KubeflowCluster(api, namespace, script, manager)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import GANGS, SMALL, Owner
 from helpers.gangscheduler import running_gang_scheduler
+from helpers.kubeflowjobs import KubeflowCluster, KubeflowTrial, kubeflow_cluster
 from helpers.manifests import gang_job
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
@@ -172,3 +174,38 @@ def test_a_trainjob_leaves_as_a_whole_and_all_of_its_nodes_start_again(jobs: Job
         assert trains.status("low").get("restarts", 0) == 0
     finally:
         trains.delete("low")
+
+
+@pytest.fixture
+def kubeflow(preempting: Cluster) -> Iterator[KubeflowCluster]:
+    """Kubeflow's TrainJobs in a namespace of their own, all of them gangs."""
+    with kubeflow_cluster(preempting, nodes=NODES, resources=SMALL, gang_scheduling="always") as cluster:
+        yield cluster
+
+
+def test_a_trainjob_of_kubeflow_leaves_as_a_whole_and_runs_again_without_a_restart(
+    kubeflow: KubeflowCluster, owner: Owner, preempting: Cluster
+) -> None:
+    requests = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
+    low = kubeflow.submit(trainer={"numNodes": 8, "command": ["torchrun", "train.py"], **requests})
+    before = {pod["metadata"]["uid"] for pod in low.await_pods(8)}
+    owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
+    owner.await_phase("high", "Admitted")
+    assert low.children("pods") == {}
+    owner.make_pods("high")
+    owner.await_phase("high", "Bound")
+    gang = only_gang(low)
+    assert gang["status"]["phase"] == "Waiting"
+    assert {each["type"]: each["status"] for each in gang["status"]["conditions"]}["Preempted"] == "True"
+    preempting.api.delete(f"{GANGS.format('gangs')}/high")
+    for member in owner.nodes("high"):
+        preempting.api.delete(f"/api/v1/namespaces/gangs/pods/high-{member}-1")
+    assert not before & {pod["metadata"]["uid"] for pod in low.await_pods(8)}
+    assert low.await_job()["metadata"]["labels"]["kubeflow.org/generation"] == "0"
+    # The SDK takes any condition as a sign that the job does not run.
+    assert low.conditions() == {}
+
+
+def only_gang(trial: KubeflowTrial) -> dict[str, Any]:
+    (gang,) = trial.cluster.api.list(GANGS.format(trial.cluster.namespace))
+    return dict(gang)
