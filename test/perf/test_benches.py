@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench.gang import chosen, parts
 from helpers.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ GANG_FIGURES = {
         "churn_placed": False,
         "churn_makespan": True,
     },
-    "tfjobs,writes,memory": {
+    "jobs,writes,memory": {
         "tfjobs_bound": True,
         "trainjob_1x5000_on_5000": True,
         "writes_per_gang": False,
@@ -101,8 +102,8 @@ FIGURES = {
         "tfjobs_rss": False,
         "trainjobs_pods_exist": True,
         "trainjobs_cpu": False,
-        "trainjobs_rss": False,
         "trainjob_1x500_pods_exist": True,
+        "trainjobs_rss": False,
         "first_child_p99": False,
     },
 }
@@ -140,11 +141,16 @@ def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
 
 
+def test_every_part_of_bench_gang_has_its_figures_here() -> None:
+    known = parts([])
+    assert chosen("BENCH_PARTS", known, {"BENCH_PARTS": ",".join(GANG_FIGURES)}) == list(known)
+
+
 @pytest.mark.long
 @pytest.mark.cluster
-@pytest.mark.parametrize("parts", GANG_FIGURES)
-def test_a_bench_with_control_planes_of_its_own_says_its_figures(parts: str) -> None:
-    check(lines_of("gang", None, BENCH_PARTS=parts, SHAPES=""), GANG_FIGURES[parts])
+@pytest.mark.parametrize("names", GANG_FIGURES)
+def test_a_bench_with_control_planes_of_its_own_says_its_figures(names: str) -> None:
+    check(lines_of("gang", None, BENCH_PARTS=names, SHAPES=""), GANG_FIGURES[names])
 
 
 @pytest.mark.long
