@@ -124,6 +124,8 @@ class Demo:
     said: dict[str, str] = field(default_factory=dict)
     # Whether pods of both jobs ever ran at the same time.
     overlapped: bool = False
+    # The steps after which the processes of the first job's first node went on.
+    resumed: list[int] = field(default_factory=list)
 
     @property
     def kubectl(self) -> Kubectl:
@@ -147,20 +149,19 @@ class Demo:
         jobs = self._look()
         saved, urgent = _checkpoint(jobs, FIRST), _phase(jobs, URGENT)
         self._title(f"3. {FIRST} goes on from {saved}")
+        # Its pods may be gone soon after its end.
+        self._until(f"{FIRST} to go on from a checkpoint", lambda jobs: self._has_gone_on())
         self._until(f"{FIRST} to end", lambda jobs: _phase(jobs, FIRST) in ("Done", "Failed"))
         self._show(f"kubectl events --for trainjob/{FIRST}")
-        return [self._check_urgent(urgent), self._check_resumed(saved), self._check_end()]
+        return [self._check_urgent(urgent), _check_resumed(self.resumed, saved), self._check_end()]
 
     def _check_urgent(self, phase: str) -> Check:
         text = f"the urgent job ended {phase}, and no pod of one job ran beside one of the other"
         return Check(phase == "Done" and not self.overlapped, text)
 
-    def _check_resumed(self, saved: str) -> Check:
-        begins = [int(step) for step in _BEGIN.findall(resume.log_of(self.kubectl, "node"))]
-        wanted = int(re.sub(r"\D", "", saved) or 0)
-        text = f"{FIRST} went on after step {begins[-1] if begins else '?'}; its last checkpoint was {saved}"
-        # Each process of the node says it.
-        return Check(set(begins) == {wanted}, text)
+    def _has_gone_on(self) -> bool:
+        self.resumed = [int(step) for step in _BEGIN.findall(resume.log_of(self.kubectl, "node"))]
+        return bool(self.resumed)
 
     def _check_end(self) -> Check:
         status = self._look()[FIRST].get("status", {})
@@ -207,6 +208,13 @@ class Demo:
     def _title(self, text: str) -> None:
         self.screen.blank()
         self.screen.step(text)
+
+
+def _check_resumed(after: list[int], saved: str) -> Check:
+    """Checks that each process went on after the step of the checkpoint that was saved last."""
+    wanted = int(re.sub(r"\D", "", saved) or 0)
+    text = f"{FIRST} went on after step {after[-1] if after else '?'}; its last checkpoint was {saved}"
+    return Check(set(after) == {wanted}, text)
 
 
 def _phase(jobs: dict[str, Object], name: str) -> str:
