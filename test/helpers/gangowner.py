@@ -64,12 +64,21 @@ class Owner:
             body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": port}]
         self._api.create(f"/api/v1/namespaces/{self._namespace}/pods", body)
 
+    def remove(self, name: str) -> None:
+        """Deletes the gang and all of its pods."""
+        self._api.delete(f"{GANGS.format(self._namespace)}/{name}")
+        for each in self._pods(name):
+            self._api.delete(f"/api/v1/namespaces/{self._namespace}/pods/{each['metadata']['name']}")
+
     def nodes(self, name: str) -> Mapping[str, str]:
         """Returns the node of each of the gang's pods, by member; empty for a pod without a node."""
-        found = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", f"scheduling.kubeflow.org/gang={name}")
         return {
-            member_of(ObjectMeta(labels=each["metadata"]["labels"])): each["spec"].get("nodeName", "") for each in found
+            member_of(ObjectMeta(labels=each["metadata"]["labels"])): each["spec"].get("nodeName", "")
+            for each in self._pods(name)
         }
+
+    def _pods(self, name: str) -> list[Object]:
+        return self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", f"scheduling.kubeflow.org/gang={name}")
 
 
 def pod(name: str, cpu: str, labels: Mapping[str, str] | None = None, scheduler: str = "default-scheduler") -> Object:

@@ -87,9 +87,7 @@ def test_a_whole_gang_leaves_for_one_of_higher_priority_and_runs_again_afterward
     owner.make_pods("high")
     owner.await_phase("high", "Bound")
     assert owner.status("low")["phase"] == "Waiting"
-    preempting.api.delete(f"{GANGS.format('gangs')}/high")
-    for member in owner.nodes("high"):
-        preempting.api.delete(f"/api/v1/namespaces/gangs/pods/high-{member}-1")
+    owner.remove("high")
     status = owner.await_phase("low", "Admitted")
     assert status["attempt"] == 2
     assert "preemption" not in status
@@ -184,7 +182,7 @@ def kubeflow(preempting: Cluster) -> Iterator[KubeflowCluster]:
 
 
 def test_a_trainjob_of_kubeflow_leaves_as_a_whole_and_runs_again_without_a_restart(
-    kubeflow: KubeflowCluster, owner: Owner, preempting: Cluster
+    kubeflow: KubeflowCluster, owner: Owner
 ) -> None:
     requests = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
     low = kubeflow.submit(trainer={"numNodes": 8, "command": ["torchrun", "train.py"], **requests})
@@ -197,9 +195,7 @@ def test_a_trainjob_of_kubeflow_leaves_as_a_whole_and_runs_again_without_a_resta
     gang = only_gang(low)
     assert gang["status"]["phase"] == "Waiting"
     assert {each["type"]: each["status"] for each in gang["status"]["conditions"]}["Preempted"] == "True"
-    preempting.api.delete(f"{GANGS.format('gangs')}/high")
-    for member in owner.nodes("high"):
-        preempting.api.delete(f"/api/v1/namespaces/gangs/pods/high-{member}-1")
+    owner.remove("high")
     assert not before & {pod["metadata"]["uid"] for pod in low.await_pods(8)}
     assert low.await_job()["metadata"]["labels"]["kubeflow.org/generation"] == "0"
     # The SDK takes any condition as a sign that the job does not run.
