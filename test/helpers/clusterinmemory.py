@@ -416,10 +416,17 @@ class World:
         return statuses[0].state if statuses[0].state.terminated else statuses[0].last_state
 
     def exits(self, replica_id: str, exit_code: int, reason: str = "", message: str = "", phase: str = "") -> None:
-        """The training container ends; the pod ends with it unless `phase` says otherwise."""
+        """The training container ends; the pod and its Job end with it unless `phase` says otherwise.
+
+        The Job of a single replica gives up with its pod; that of a set is ended by `job_ends`.
+        """
         phase = phase or ("Failed" if exit_code else "Succeeded")
         ended = Terminated(exit_code, reason, message, finished_at=format_time(self.now))
         self.pod(replica_id, phase=phase, container_statuses=(terminated(ended, name=self._container(replica_id)),))
+        replica = self.replica(replica_id)
+        is_alone = not replica.role.restarts_together and replica.job_name in self.jobs
+        if is_alone and phase in _JOB_OUTCOMES and not job_outcome(self.jobs[replica.job_name]):
+            self.job_ends(replica_id, _JOB_OUTCOMES[phase])
 
     def pods_catch_up(self) -> None:
         """The kubelets report the phase of pods whose training container succeeded, and stop pods of finished Jobs."""
@@ -434,6 +441,9 @@ class World:
         for replica in self.state.plan.replicas.all:
             if replica.id not in self.status.succeeded_indexes and replica.job_name in self.jobs:
                 self.runs(replica.id)
+
+
+_JOB_OUTCOMES = {"Failed": "Failed", "Succeeded": "Complete"}
 
 
 def _merged(old: Any, patch: Any) -> Any:

@@ -402,7 +402,9 @@ def test_replacements_count_as_restarts(limit: int, state: str) -> None:
     if state == "RUNNING":
         is_replaced(cluster, "node-2")
         fails(cluster, "node-3")
-        assert cluster.job.status.reason == "BackoffLimitExceeded: 2 restarts of replicas, maxRestarts is 1"
+        assert cluster.job.status.reason == (
+            "BackoffLimitExceeded: 2 restarts of replicas, maxRestarts is 1; node-3 failed: exit code 137"
+        )
 
 
 def loses(cluster: World, *replica_ids: str) -> None:

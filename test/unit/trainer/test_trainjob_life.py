@@ -26,7 +26,7 @@ from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.actions.suspension import is_active
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
-from tfjob_controller.trainer.state.pods import STRANDED_SECONDS
+from tfjob_controller.trainer.state.pods import GIVEN_UP_SECONDS
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.trainer.state.restarts import BASE_SECONDS
 from tfjob_controller.util.timestamps import format_time
@@ -131,6 +131,7 @@ def stranded(cluster: World, **changed: Any) -> None:
         "node-0",
         **{
             "phase": "Pending",
+            "container_statuses": (),
             "init_container_statuses": (done,),
             "conditions": (
                 Condition("PodReadyToStartContainers", "False", last_transition_time=format_time(cluster.now)),
@@ -145,8 +146,8 @@ def test_a_pod_that_its_kubelet_never_starts_is_deleted_so_that_another_one_take
     stranded(cluster)
     result = cluster.sync()
     assert not cluster.actions().deletes
-    assert result.wake_after_seconds == STRANDED_SECONDS + 1
-    cluster.advance(STRANDED_SECONDS)
+    assert result.wake_after_seconds == GIVEN_UP_SECONDS + 1
+    cluster.advance(GIVEN_UP_SECONDS)
     (delete,) = cluster.actions().deletes
     assert (delete.resource, delete.name) == (PODS, cluster.pods_of("node-0")[-1].metadata.name)
     assert delete.uid
@@ -155,7 +156,7 @@ def test_a_pod_that_its_kubelet_never_starts_is_deleted_so_that_another_one_take
 @pytest.mark.parametrize(
     "changed",
     [
-        pytest.param({"phase": "Running"}, id="runs"),
+        pytest.param({"phase": "Running", "container_statuses": (running_container("node"),)}, id="runs"),
         pytest.param({"init_container_statuses": ()}, id="no init container has run: it may be a slow start"),
         pytest.param({"conditions": ()}, id="an older kubelet"),
         pytest.param({"conditions": (Condition("PodReadyToStartContainers", "True"),)}, id="ready"),
@@ -165,7 +166,7 @@ def test_other_pods_are_left_alone_however_long_they_take(changed: dict[str, Any
     cluster = running_train_world()
     stranded(cluster, **changed)
     cluster.sync()
-    cluster.advance(10 * STRANDED_SECONDS)
+    cluster.advance(10 * GIVEN_UP_SECONDS)
     assert not [each for each in cluster.actions().deletes if each.resource == PODS]
 
 
@@ -889,10 +890,8 @@ def test_a_program_that_the_image_does_not_have_fails_the_job_without_a_restart(
     cluster.settle()
     cluster.advance(GRACE_SECONDS)
     cluster.settle()
-    cluster.job_ends("node-0", "Failed")
-    cluster.pod_deleted("node-1")
-    cluster.settle()
     assert end_of(cluster) == ("Failed", "FAILED", CANNOT_START)
+    assert cluster.jobs[cluster.name("node-0")].spec.suspend
     assert cluster.job.status.restarts == 0
 
 

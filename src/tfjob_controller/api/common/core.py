@@ -68,10 +68,16 @@ class ContainerStatus(_Value, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
+class InitContainer(_Value, frozen=True):
+    name: str = ""
+    restart_policy: str = ""
+
+
 class PodSpec(_Value, frozen=True):
     node_name: str = ""
     # The default of the API server.
     restart_policy: str = "Always"
+    init_containers: tuple[InitContainer, ...] = ()
 
 
 class PodStatus(_Value, frozen=True):

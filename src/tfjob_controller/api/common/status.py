@@ -81,6 +81,18 @@ class Progress(_Value, frozen=True):
 
 
 # Fields of both job kinds.
+Disruptions: TypeAlias = Annotated[
+    int,
+    describe(
+        "The restarts that the program did not cause: evictions, drains, preemptions, lost nodes, deleted pods. "
+        "backoffLimit and maxRestarts do not limit them.",
+        format="int32",
+    ),
+]
+RestartCounts: TypeAlias = Annotated[
+    dict[str, int],
+    describe("The restarts of each replica, such as worker-3; of elastic nodes by the UID of the pod or its Job."),
+]
 LastCheckpoint: TypeAlias = Annotated[
     CheckpointStatus | None,
     describe("The last saved checkpoint of a job with spec.checkpoint, and what was restored."),
@@ -113,11 +125,9 @@ class TrainingStatus(_Value, frozen=True):
     ] = 0
     start_time: Annotated[str | None, describe("When the job was started or last resumed.", format="date-time")] = None
     completion_time: Annotated[str | None, describe("When the job finished.", format="date-time")] = None
-    restarts: Annotated[int, describe("The restarts of all replicas; backoffLimit limits them.", format="int32")] = 0
-    restart_counts: Annotated[
-        dict[str, int],
-        describe("The restarts of each pod or child Job, by UID. Deleted ones stay listed, so that the sum is right."),
-    ] = {}
+    restarts: Annotated[int, describe("The restarts of all replicas.", format="int32")] = 0
+    disruptions: Disruptions = 0
+    restart_counts: RestartCounts = {}
     succeeded_indexes: Annotated[
         tuple[str, ...],
         describe("The replicas that succeeded, such as worker-3, sorted. They are not started again."),

@@ -20,7 +20,7 @@ from tfjob_controller.api.common.schema import (
     MAX_NAME,
     describe,
 )
-from tfjob_controller.api.common.status import JobCondition, LastCheckpoint, Summary
+from tfjob_controller.api.common.status import Disruptions, JobCondition, LastCheckpoint, RestartCounts, Summary
 from tfjob_controller.api.common.storage import MAX_ENV, Checkpoint, DatasetConfig, ModelConfig
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
@@ -411,14 +411,12 @@ class TrainJobStatus(_Value, frozen=True):
     restarts: Annotated[
         int,
         describe(
-            "The restarts of all nodes, and of an elastic job also those of single nodes; maxRestarts limits them.",
+            "The restarts of all nodes, and of an elastic job also those of single nodes.",
             format="int32",
         ),
     ] = 0
-    restart_counts: Annotated[
-        dict[str, int],
-        describe("The restarts of each pod or child Job, by UID. Deleted ones stay listed, so that the sum is right."),
-    ] = {}
+    disruptions: Disruptions = 0
+    restart_counts: RestartCounts = {}
     succeeded_indexes: Annotated[
         tuple[str, ...], describe("The pods that succeeded, such as node-3, sorted. They are not started again.")
     ] = ()

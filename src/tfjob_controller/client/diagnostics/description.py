@@ -119,7 +119,7 @@ EventsOf = Callable[[str, str], Iterable[Event]]
 
 def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) -> Description:
     meta, status = job.metadata, status_of(job)
-    counts = next_restart_counts(views, {})
+    counts = next_restart_counts(views, status.restart_counts)
     return Description(
         name=meta.name,
         namespace=meta.namespace,
@@ -191,14 +191,13 @@ def percentage_of(job: AnyJob) -> int | None:
 
 def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
     pod = view.pod
-    own = [child.metadata.uid for child in (view.job, *view.pods) if child is not None]
     return ReplicaRow(
         replica=view.replica.id,
         state=view.state,
         pod=pod.metadata.name if pod is not None else "",
         node=pod.spec.node_name if pod is not None else "",
         ready=view.is_ready,
-        restarts=sum(restart_counts.get(uid, 0) for uid in own),
+        restarts=restart_counts.get(view.replica.id, 0),
         last_exit=in_words(view.exited) if view.exited is not None else "",
         message=_message(view),
     )

@@ -1,23 +1,19 @@
 """Builds the bodies of children, ready for JSON. Each call builds new dicts that share parts of the template.
 
-How a child Job restarts. Its `backoffLimit` is as large as possible, since the status of the TFJob counts restarts. If
-an error does not end the job (workers, parameter servers), only the template's restartPolicy applies: the kubelet
-restarts the container for OnFailure and the Job controller the pod for Never, whatever the exit code.
+A child Job starts one pod. It gives up when this pod ends (`backoffLimit: 0`), and no pod takes its place before
+it has ended (`podReplacementPolicy: Failed`). So the Job controller never decides about a restart: another pod needs
+another Job, which only this controller creates (`state.replica_state` judges how a replica ended). The kubelet restarts
+containers in place if the template says OnFailure and the server has container-level restart policies (Kubernetes 1.35
+and later): after retryable errors for a replica whose permanent error ends the job, else after any error. The
+restartPolicy of the pod is always Never, because the Job controller applies `backoffLimit` to restarts in place too.
 
-If a permanent error ends the TFJob (the chief's, or any under AnyReplica), the replica must not start again after it,
-and its log must be kept. The `podFailurePolicy` of batch/v1 does this, but requires restartPolicy Never. A template
-with OnFailure keeps its restarts in place with the container-level restart rules of Kubernetes 1.35 and later: the
-kubelet restarts after retryable exit codes, and permanent ones fail the Job. On older servers the policy stays
-OnFailure, and the controller stops the Job as soon as it sees the error.
-
-If all replicas restart together, no replica is restarted alone: its Job fails with its first error, and the controller
-recreates all Jobs. An Indexed Job that runs all replicas of a role fails with the first error of a pod.
+An Indexed Job that runs all replicas of a role does the same for each index (`backoffLimitPerIndex: 0`): an index whose
+pod has failed stays as it is, and the others go on until the controller has judged the failure.
 
 For an elastic role the Job controller replaces each failed pod alone, as soon as it is being deleted, since a pod on a
 lost node never ends. The controller restarts all replicas if the first one failed, and ends the job after a permanent
-error. A podFailurePolicy could not distinguish such an error from that of a pod that was scaled down, since the Job
-controller reads the exit codes of these pods as well. Nothing in the template depends on the number of replicas, so a
-resize changes `parallelism` and `completions` alone.
+error. Nothing in the template depends on the number of replicas, so a resize changes `parallelism` and `completions`
+alone.
 """
 
 from __future__ import annotations
@@ -30,19 +26,19 @@ import msgspec
 
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
-from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.gang.admission import MemberAssignment, apply_assignment, apply_to_set, set_labels
 from tfjob_controller.trainer.naming import (
     INDEX_VARIABLE,
+    REPLICA_RESTARTS,
     RESTART_ATTEMPT,
     replica_labels,
     replica_type_labels,
 )
 from tfjob_controller.trainer.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
 from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
-from tfjob_controller.trainer.state.pods import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
+from tfjob_controller.trainer.state.pods import RETRYABLE_EXIT_CODES
 
 Body = dict[str, Any]
 
@@ -53,7 +49,10 @@ TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 _INDEX_FIELD = f"metadata.labels['{COMPLETION_INDEX_LABEL}']"
 _INDEX = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_FIELD}}}
-# The maximum of batch/v1 (int32). With the default of 6 the Job of a crashing worker would fail within an hour.
+_ONE_POD = {"backoffLimit": 0, "podReplacementPolicy": "Failed"}
+# A Job with a limit for each index has none for their sum.
+_ONE_POD_PER_INDEX = {"backoffLimitPerIndex": 0, "podReplacementPolicy": "Failed"}
+# The maximum of batch/v1 (int32).
 BACKOFF_LIMIT = 2**31 - 1
 _REPLACED_ALONE = {
     "backoffLimit": BACKOFF_LIMIT,
@@ -63,30 +62,30 @@ _REPLACED_ALONE = {
 
 
 def build_job(
-    plan: Plan, replica: Replica, *, suspend: bool = False, assignment: MemberAssignment | None = None
+    plan: Plan,
+    replica: Replica,
+    *,
+    suspend: bool = False,
+    assignment: MemberAssignment | None = None,
+    restarts: int = 0,
 ) -> Body:
     """Returns the batch/v1 Job that runs a replica; `assignment` is its member of a gang and its node.
 
-    For a role that one Indexed Job runs, the result is the same for all replicas.
+    `restarts` is how often the replica was restarted before. For a role that one Indexed Job runs, the result is the
+    same for all replicas.
     """
     if replica.role.job_name:
         return _indexed_job(plan, replica, suspend, assignment)
     attempt = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_attempt(plan, replica) else {}
     labels = _labels(plan, replica) | attempt | (assignment.labels if assignment is not None else {})
-    together = replica.role.restarts_together
-    restart_policy = NEVER if together else restart_policy_of(replica.template)
-    in_place = replica.fails_itself and restart_policy == ON_FAILURE
-    pod_policy = NEVER if in_place else restart_policy
     spec: Body = {
         "completions": 1,
         "parallelism": 1,
-        "backoffLimit": 0 if together else BACKOFF_LIMIT,
-        "template": _template(plan, replica, labels, pod_policy, in_place=in_place),
+        **_ONE_POD,
+        "template": _template(plan, replica, labels),
     }
     if replica.role.is_indexed:
         spec["completionMode"] = "Indexed"
-    if replica.fails_itself:
-        spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
     if assignment is not None:
         apply_assignment(spec["template"], assignment)
     if plan.scheduling.pod_group is not None:
@@ -94,6 +93,8 @@ def build_job(
         join_pod_group(spec["template"], plan.scheduling.pod_group)
     if suspend:
         spec["suspend"] = True
+    if restarts:
+        labels = labels | {REPLICA_RESTARTS: str(restarts)}
     return {**_job_head(plan, replica.role, replica.name, labels), "spec": spec}
 
 
@@ -103,7 +104,7 @@ def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: Member
     labels |= {RESTART_ATTEMPT: str(plan.restart_attempt)}
     if assignment is not None:
         labels |= set_labels(assignment, role.name)
-    template = _template(plan, replica, labels, NEVER, in_place=False)
+    template = _template(plan, replica, labels)
     if role.service_name:
         template["spec"]["subdomain"] = role.service_name
     if assignment is not None:
@@ -116,7 +117,7 @@ def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: Member
         "completions": role.replicas,
         "parallelism": role.replicas,
         # A failure restarts all replicas. A pod that replaced one alone would join peers that had started without it.
-        **({"backoffLimit": 0, "podReplacementPolicy": "Failed"} if not role.is_elastic else _REPLACED_ALONE),
+        **(_REPLACED_ALONE if role.is_elastic else _ONE_POD_PER_INDEX),
         "template": template,
     }
     if suspend:
@@ -201,18 +202,22 @@ def _head(plan: Plan, resource: Resource, name: str, labels: Mapping[str, str]) 
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
-def _template(plan: Plan, replica: Replica, labels: Mapping[str, str], restart_policy: str, *, in_place: bool) -> Body:
+def _template(plan: Plan, replica: Replica, labels: Mapping[str, str]) -> Body:
     template = replica.template
     metadata = template.get("metadata") or {}
-    spec = {**template["spec"], "restartPolicy": restart_policy}
-    spec["containers"] = [_container(plan, replica, container, in_place) for container in spec["containers"]]
-    if in_place and spec.get("initContainers"):
-        spec["initContainers"] = [{"restartPolicy": ON_FAILURE, **container} for container in spec["initContainers"]]
+    spec = {**template["spec"], "restartPolicy": NEVER}
+    spec["containers"] = [_container(plan, replica, container) for container in spec["containers"]]
+    if spec.get("initContainers"):
+        spec["initContainers"] = [
+            {**_LAST_WORDS, **_init_policy(plan, replica, container), **container}
+            for container in spec["initContainers"]
+        ]
     if plan.scheduling.scheduler_name and not spec.get("schedulerName"):
         spec["schedulerName"] = plan.scheduling.scheduler_name
     if plan.scheduling.priority_class_name and not spec.get("priorityClassName"):
         spec["priorityClassName"] = plan.scheduling.priority_class_name
-    return {"metadata": _pod_metadata(plan, metadata, labels), "spec": spec}
+    # Misspelled fields beside these two are for the API server to refuse.
+    return {**template, "metadata": _pod_metadata(plan, metadata, labels), "spec": spec}
 
 
 def _pod_metadata(plan: Plan, metadata: Mapping[str, Any], labels: Mapping[str, str]) -> Body:
@@ -224,17 +229,17 @@ def _pod_metadata(plan: Plan, metadata: Mapping[str, Any], labels: Mapping[str, 
     }
 
 
-def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_place: bool) -> Mapping[str, Any]:
+def _container(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the container as the pod runs it. Only the training container gets the variables of the framework."""
     if container.get("name") != replica.role.container:
-        return {"restartPolicy": ON_FAILURE, **container} if in_place else container
-    own_rules = "restartPolicy" in container
-    rules = _restart_rules() if in_place and not own_rules else {}
+        return {"restartPolicy": ON_FAILURE, **container} if replica.restarts_in_place else container
+    is_ours = replica.restarts_in_place and "restartPolicy" not in container
+    policy = _restart_policy(replica) if is_ours else {}
     env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.progress.shares is not None)]
     if replica.role.job_name:
         # First, since a variable can only refer to earlier ones, and the Job controller would append it at the end.
         env = [_INDEX, *(each for each in env if not isinstance(each, dict) or each.get("name") != INDEX_VARIABLE)]
-    return {**_LAST_WORDS, **container, **rules, "env": env}
+    return {**_LAST_WORDS, **container, **policy, "env": env}
 
 
 def _steps(plan: Plan, replica: Replica) -> list[Any]:
@@ -254,18 +259,18 @@ def _env(container: Mapping[str, Any], added: Mapping[str, str], *, shares: bool
     return own + [{"name": name, "value": value} for name, value in added.items()]
 
 
-def _restart_rules() -> Body:
+def _init_policy(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Body:
+    """Returns when the kubelet restarts an init container. One that transfers data is tried again after any error."""
+    if not replica.restarts_in_place or "restartPolicy" in container:
+        return {}
+    if container.get("name") in plan.mounts.data_containers:
+        return {"restartPolicy": ON_FAILURE}
+    return _restart_policy(replica)
+
+
+def _restart_policy(replica: Replica) -> Body:
+    """Returns when the kubelet restarts a container that says nothing else."""
+    if not replica.decides:
+        return {"restartPolicy": ON_FAILURE}
     codes = {"operator": "In", "values": list(RETRYABLE_EXIT_CODES)}
     return {"restartPolicy": NEVER, "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}]}
-
-
-def _pod_failure_policy(container: str) -> Body:
-    disrupted = {"type": "DisruptionTarget", "status": "True"}
-    codes = {"containerName": container, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
-    return {
-        "rules": [
-            # This rule comes first, since the exit code of a disrupted container says nothing about the program.
-            {"action": "Ignore", "onPodConditions": [disrupted]},
-            {"action": "FailJob", "onExitCodes": codes},
-        ]
-    }

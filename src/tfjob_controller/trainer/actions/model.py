@@ -24,6 +24,7 @@ class Delete:
     """DELETE by name with precondition `uid`, and `version` if it has one. NotFound and Conflict are success.
 
     `foreground`: the object stays until all that it owns is gone. Otherwise that is deleted some time after it.
+    `resumes`: a suspended Job is replaced by one that runs.
     """
 
     resource: Resource
@@ -31,6 +32,7 @@ class Delete:
     uid: str
     foreground: bool = False
     version: str = ""
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def combined(observed: ObservedState, actions: Actions) -> Actions:
     return replace(actions, deletes=tuple(dict.fromkeys(deletes)), suspends=tuple(dict.fromkeys(suspends)))
 
 
-def build_delete(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
+def build_delete(resource: Resource, obj: Object, *, foreground: bool = False, resumes: bool = False) -> Delete:
     """Returns the deletion of an object. A child Job is deleted only in the version that was seen.
 
     A cache that is behind may not show yet that its replica has succeeded. A Job that is being deleted already is
@@ -97,4 +99,4 @@ def build_delete(resource: Resource, obj: Object, *, foreground: bool = False) -
     """
     is_being_deleted = obj.metadata.deletion_timestamp is not None
     version = obj.metadata.resource_version if resource == JOBS and not is_being_deleted else ""
-    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground, version)
+    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground, version, resumes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import takewhile
 
 from tfjob_controller.api.common.core import (
@@ -29,6 +30,7 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
+from tfjob_controller.api.tfjob.types import CLEAN_NONE
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.actions.children import (
     build_claim,
@@ -55,6 +57,7 @@ from tfjob_controller.trainer.actions.suspension import (
     finished_pods_to_delete,
     is_active,
     is_any_stopping,
+    jobs_to_replace,
     jobs_to_suspend,
     suspension_changes,
 )
@@ -83,18 +86,17 @@ from tfjob_controller.trainer.scaling.autoscaler import (
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
-from tfjob_controller.trainer.state.pods import STRANDED_SECONDS, stranded_since
 from tfjob_controller.trainer.state.pods import is_finished as is_pod_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended, job_outcome
 from tfjob_controller.trainer.state.restarts import (
-    are_failures_recorded,
     can_create_job,
     is_of_attempt,
+    is_restart_recorded,
     is_scaling_unrecorded,
+    seconds_until_replica_restart,
     seconds_until_restart,
 )
 from tfjob_controller.trainer.status.counts import unrecorded_successes
-from tfjob_controller.util.timestamps import seconds_until
 
 
 def plan_actions(job_state: JobState) -> Actions:
@@ -128,7 +130,12 @@ def _running(job_state: JobState) -> Actions:
     """Returns the actions in the current step of a job that is not suspended."""
     return Actions(
         creates=tuple(_creates(job_state)),
-        deletes=(*_deletes(job_state), *_stale_deletes(job_state), *_stranded_deletes(job_state)),
+        deletes=(
+            *_deletes(job_state),
+            *_stale_deletes(job_state),
+            *_ended_pod_deletes(job_state.step.replica_states, job_state.now),
+            *_replaced_deletes(job_state),
+        ),
         suspends=tuple(_resumes(job_state)),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
@@ -139,18 +146,17 @@ def _deletes(job_state: JobState) -> tuple[Delete, ...]:
     step, current = job_state.step, _without_stale(job_state)
     return (
         *_surplus_deletes(step.plan, step.observed),
-        *_recreated_deletes(step.plan, current, job_state.status),
+        *_recreated_deletes(step.plan, current, job_state),
         *_reassigned_deletes(job_state.admission, current),
     )
 
 
-def _stranded_deletes(job_state: JobState) -> Iterator[Delete]:
-    """Yields the deletions of pods that their kubelet will never start: they count as lost with their node."""
-    for pods in job_state.step.observed.pods.values():
-        for pod in pods:
-            since = stranded_since(pod)
-            if since is not None and seconds_until(since, STRANDED_SECONDS, job_state.now) <= 0:
-                yield build_delete(PODS, pod)
+def _ended_pod_deletes(states: Sequence[ReplicaState], now: datetime) -> Iterator[Delete]:
+    """Yields the deletions of pods that do nothing any more, but do not end by themselves."""
+    for state in states:
+        left = replica_state.seconds_until_removal(state, now)
+        if state.pod is not None and left is not None and left <= 0:
+            yield build_delete(PODS, state.pod)
 
 
 def _suspended_deletes(job_state: JobState) -> Iterator[Delete]:
@@ -177,6 +183,12 @@ def _resumes(job_state: JobState) -> Iterable[SetSuspend]:
     if active or is_any_stopping(job_state.plan, job_state.replica_states, job_state.now):
         return active
     return suspension_changes(_without_stale(job_state), suspend=False)
+
+
+def _replaced_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of suspended Jobs that are replaced, in the foreground: their pods must be gone first."""
+    for job in jobs_to_replace(_without_stale(job_state)):
+        yield build_delete(JOBS, job, foreground=True, resumes=True)
 
 
 def _obsolete(job_state: JobState) -> Actions:
@@ -242,12 +254,18 @@ def _clean_up(job_state: JobState) -> Actions:
     return Actions(
         deletes=(
             *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
+            *_left_pod_deletes(job_state),
             *_pod_group_deletes(plan, observed),
             *_autoscaler_deletes(observed),
         ),
-        suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, observed, states)),
+        suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, observed, states, job_state.now)),
         patches=(_suspend_gang(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else (),
     )
+
+
+def _left_pod_deletes(job_state: JobState) -> Iterator[Delete]:
+    if job_state.plan.policy.clean_pod_policy != CLEAN_NONE:
+        yield from _ended_pod_deletes(job_state.replica_states, job_state.now)
 
 
 def _pod_group_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
@@ -281,7 +299,8 @@ def _creates(job_state: JobState) -> Iterator[Create]:
         assignment = admission.assignments.get(replica.name) if admission is not None else None
         is_assigned = admission is None or assignment is not None
         if is_assigned and not is_done and can_create_job(observed, replica.name):
-            yield Create(JOBS, replica.name, build_job(announced, replica, assignment=assignment))
+            restarts = job_state.status.restart_counts.get(replica.id, 0)
+            yield Create(JOBS, replica.name, build_job(announced, replica, assignment=assignment, restarts=restarts))
         if (is_assigned or is_done) and _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
 
@@ -440,16 +459,20 @@ def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
             yield build_delete(JOBS, job)
 
 
-def _recreated_deletes(plan: Plan, states: Sequence[ReplicaState], status: TrainingStatus) -> Iterator[Delete]:
-    """Yields the deletions of Jobs that must be recreated, and whose pods have ended or were lost with their node."""
+def _recreated_deletes(plan: Plan, states: Sequence[ReplicaState], job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of Jobs that must be recreated, and whose pods have ended or were lost with their node.
+
+    An ended pod stays until the back-off of the replica has passed, so that its log can be read.
+    """
     for state in states:
         if state.job is None or not state.must_redo or state.job.metadata.deletion_timestamp is not None:
             continue
-        together = state.replica.role.restarts_together
-        if (
-            _is_recreated_alone(plan, state, state.job, status)
-            if together
-            else are_failures_recorded(state, status.restart_counts)
+        if state.replica.role.restarts_together:
+            if _is_recreated_alone(plan, state, state.job, job_state.status):
+                yield build_delete(JOBS, state.job)
+        elif (
+            is_restart_recorded(state, job_state.status.restart_counts)
+            and seconds_until_replica_restart(state, job_state.now) <= 0
         ):
             yield build_delete(JOBS, state.job)
 

@@ -7,7 +7,7 @@ child again, although the controller has written no other value in between:
 
 | write | reverted when |
 |---|---|
-| suspend or resume of a Job | the Job must be suspended (or resumed) again |
+| suspend or resume of a Job (or its replacement by one that runs) | the Job must be suspended (or resumed) again |
 | patch of a child | the same fields must get the same values again |
 | create | a child that the controller has not deleted must be created again, or its labels must be restored |
 
@@ -114,14 +114,16 @@ class ChangeTracker:
         changed: Iterable[SetSuspend | Patch] = (),
     ) -> None:
         """Records writes that have succeeded; `created` includes children whose labels were restored."""
+        deletes = tuple(deleted)
         written = Actions(
             creates=tuple(created),
+            deletes=deletes,
             suspends=tuple(each for each in changed if isinstance(each, SetSuspend)),
             patches=tuple(each for each in changed if isinstance(each, Patch)),
         )
         for key, value in self._changes(written, has_lost_children):
             self._record(key, value, now)
-        for delete in deleted:
+        for delete in deletes:
             if delete.resource != PODS:
                 # By this entry the next create is known to replace a child that the controller itself deleted.
                 self._entries[(delete.resource, delete.name, _EXISTS)] = _Entry(False, 1, now, now)
@@ -193,12 +195,15 @@ class ChangeTracker:
                 yield _key(create), True
         for suspend in actions.suspends:
             yield _key(suspend), suspend.suspend
+        for delete in actions.deletes:
+            if delete.resumes:
+                yield _key(delete), False
         for patch in actions.patches:
             yield _key(patch), patch.body
 
 
-def _key(action: Create | SetSuspend | Patch) -> _Key:
-    if isinstance(action, SetSuspend):
+def _key(action: Create | Delete | SetSuspend | Patch) -> _Key:
+    if isinstance(action, SetSuspend | Delete):
         return JOBS, action.name, _SUSPEND
     if isinstance(action, Create):
         return action.resource, action.name, _EXISTS
@@ -215,10 +220,13 @@ def _paths(body: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _without(actions: Actions, held: set[_Key]) -> Actions:
-    is_resume_held = any(_key(each) in held and not each.suspend for each in actions.suspends)
+    is_resume_held = any(_key(each) in held and not each.suspend for each in actions.suspends) or any(
+        each.resumes and _key(each) in held for each in actions.deletes
+    )
     return replace(
         actions,
         creates=tuple(each for each in actions.creates if _key(each) not in held),
+        deletes=tuple(each for each in actions.deletes if not (each.resumes and is_resume_held)),
         suspends=tuple(
             each for each in actions.suspends if _key(each) not in held and (each.suspend or not is_resume_held)
         ),

@@ -1,8 +1,12 @@
 """Which child Jobs are suspended and resumed, and what is cleaned up after the end of a job.
 
-The clean-up policy `Running` (the default) stops running pods by suspending their child Job: the Job controller then
-deletes the pod, and the Job stays for inspection. `All` also deletes finished pods. `None` stops nothing but a replica
-that ended the job with an error and would be restarted. Child Jobs and Services always stay.
+A suspended Job stops its pod: the Job controller deletes it, and the Job stays for inspection. The Job of a single
+replica is never resumed, because it starts one pod only. It is deleted, and another one is created once its pod is
+gone.
+
+After the end of a job, every Job that has not ended and may start a pod is suspended. The clean-up policy `Running`
+(the default) also stops running pods in this way. `All` also deletes finished pods. `None` keeps what runs, and only
+that. Child Jobs and Services always stay.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from datetime import datetime
 
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.schema import INT32_MAX
-from tfjob_controller.api.tfjob.types import CLEAN_ALL, CLEAN_NONE, NEVER
+from tfjob_controller.api.tfjob.types import CLEAN_ALL, CLEAN_NONE
 from tfjob_controller.trainer.actions.model import SetSuspend
 from tfjob_controller.trainer.gang.admission import must_suspend_gang
 from tfjob_controller.trainer.plan.model import Plan
@@ -20,39 +24,38 @@ from tfjob_controller.trainer.podgroup.podgroup import has_pod_group
 from tfjob_controller.trainer.scaling.autoscaler import has_autoscaler
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
-from tfjob_controller.trainer.state.pods import (
-    FAILED,
-    PERMANENT_EXIT_CODES,
-    all_containers_ended,
-    is_finished,
-    last_exit,
-    training_container,
-)
+from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, JOB_SUSPENDED, ReplicaState, job_outcome
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
+# A kubelet reports the end of a pod some seconds late.
+_REPORT_SECONDS = 10.0
+
 
 def suspension_changes(states: Sequence[ReplicaState], suspend: bool) -> Iterator[SetSuspend]:
-    """Yields the Jobs to suspend or resume. Jobs that have ended or must be recreated are left unchanged."""
+    """Yields the Jobs to suspend or resume. Jobs that have ended or must be recreated are left unchanged.
+
+    Only the Jobs of replicas that restart together are resumed; `jobs_to_replace` has the others.
+    """
+    for state in states:
+        job, together = state.job, state.replica.role.restarts_together
+        if job is None or job_outcome(job) or (state.must_redo and not together) or not (suspend or together):
+            continue
+        if job.spec.suspend != suspend:
+            yield SetSuspend(state.replica.name, suspend)
+
+
+def jobs_to_replace(states: Sequence[ReplicaState]) -> Iterator[BatchJob]:
+    """Yields the suspended Jobs of single replicas that should run again.
+
+    Those that are being deleted are left out, and those that have ended, which are recreated in any case.
+    """
     for state in states:
         job = state.job
-        if job is None or job_outcome(job) or (state.must_redo and not state.replica.role.restarts_together):
+        if job is None or not job.spec.suspend or job.metadata.deletion_timestamp is not None or job_outcome(job):
             continue
-        wanted = suspend or _would_run_again(state)
-        if job.spec.suspend != wanted:
-            yield SetSuspend(state.replica.name, wanted)
-
-
-def _would_run_again(state: ReplicaState) -> bool:
-    """Reports whether the Job of a successful replica would run it again.
-
-    This happens if another container kept the pod running until the pod was deleted.
-    """
-    if state.state != replica_state.SUCCEEDED or state.replica.role.job_name:
-        return False
-    container = training_container(state.pod, state.replica.role.container) if state.pod is not None else None
-    exited = last_exit(container) if container is not None else None
-    return exited is None or exited.exit_code != 0
+        if not state.replica.role.restarts_together and state.state != replica_state.SUCCEEDED:
+            yield job
 
 
 def active_beside_suspended(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Iterator[SetSuspend]:
@@ -109,30 +112,54 @@ def _is_stopping(state: ReplicaState, pod: Pod, lost_before: str) -> bool:
     return state.job is not None and state.job.spec.suspend and not is_finished(pod)
 
 
-def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> list[str]:
-    """Returns the names of the child Jobs that the clean-up policy suspends."""
-    ending = _jobs_that_end(states)
-    if plan.policy.clean_pod_policy == CLEAN_NONE:
-        candidates = [
-            state.replica.name for state in states if state.replica.decides and state.state == replica_state.FAILED
-        ]
-    else:
-        candidates = list(observed.jobs)
-    jobs = ((name, observed.jobs.get(name)) for name in candidates)
-    return [name for name, job in jobs if job is not None and job.metadata.uid not in ending and is_active(job)]
-
-
-def _jobs_that_end(states: Sequence[ReplicaState]) -> set[str]:
-    """Returns the UIDs of Jobs that end without being suspended: a replica fails its Job, or all have succeeded."""
-    ends: dict[str, list[ReplicaState | None]] = {}
+def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime) -> list[str]:
+    """Returns the names of the child Jobs that are suspended after the end of the job."""
+    by_job: dict[str, list[ReplicaState]] = {}
     for state in states:
-        if state.job is not None:
-            ends.setdefault(state.job.metadata.uid, []).append(state if _ends_by_itself(state) else None)
-    return {
-        uid
-        for uid, replicas in ends.items()
-        if all(replicas) or any(each is not None and each.state != replica_state.SUCCEEDED for each in replicas)
-    }
+        by_job.setdefault(state.replica.name, []).append(state)
+        if state.job is not None and state.replica.role.job_name:
+            by_job[state.replica.name] = [each for each in states if each.replica.role is state.replica.role]
+    return [
+        name
+        for name, job in observed.jobs.items()
+        if is_active(job) and not _is_kept(plan, job, by_job.get(name, ()), now)
+    ]
+
+
+def _is_kept(plan: Plan, job: BatchJob, states: Sequence[ReplicaState], now: datetime) -> bool:
+    """Reports whether an active Job needs no suspension, now or ever.
+
+    Suspending a Job whose pod ends just now would lose its result, and the pod with its log: a kubelet reports the
+    phase of a pod some time after its containers have ended, and until then the Job controller would delete the pod.
+    """
+    if any(_is_ending(state, now) for state in states):
+        return True
+    replaces_pods = any(state.replica.role.is_elastic for state in states)
+    if states and not replaces_pods and all(_has_ended(state) for state in states):
+        return True
+    # A Job that has started all of its pods starts no other. In a pod that the job leaves, no container starts again.
+    is_settled = not replaces_pods and all(each.pod is not None and not _starts_again(each) for each in states)
+    return plan.policy.clean_pod_policy == CLEAN_NONE and bool(states) and is_settled
+
+
+def _starts_again(state: ReplicaState) -> bool:
+    pod, exited = state.pod, state.exited
+    if pod is None or exited is None or state.is_up:
+        return False
+    return replica_state.is_restarted_in_place(state.replica, pod, exited)
+
+
+def _has_ended(state: ReplicaState) -> bool:
+    return state.pod is not None and is_finished(state.pod)
+
+
+def _is_ending(state: ReplicaState, now: datetime) -> bool:
+    """Reports whether the training container has ended for good, and its pod will end within its grace period."""
+    pod = state.pod
+    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return False
+    left = replica_state.seconds_until_removal(state, now)
+    return left is not None and left > -_REPORT_SECONDS
 
 
 def active_jobs(jobs: Iterable[BatchJob]) -> list[str]:
@@ -145,27 +172,6 @@ def is_active(job: BatchJob | None) -> bool:
     return job is not None and not job.spec.suspend and not job_outcome(job)
 
 
-def _ends_by_itself(state: ReplicaState) -> bool:
-    """Reports whether all containers of the pod have ended and the Job will end without being suspended.
-
-    Suspending such a Job would lose its result, and the pod with its log: a kubelet reports the phase of a pod some
-    time after its containers have ended, and until then the Job controller would delete the pod.
-    """
-    pod = state.pod
-    if pod is None or not all_containers_ended(pod):
-        return False
-    if state.state == replica_state.SUCCEEDED:
-        return pod.status.phase != FAILED
-    return _fails_its_job(state) or _is_about_to_fail(state)
-
-
-def _fails_its_job(state: ReplicaState) -> bool:
-    """Reports whether the Job creates no other pod after this one."""
-    role = state.replica.role
-    permanent = state.exited is not None and state.exited.exit_code in PERMANENT_EXIT_CODES
-    return (role.restarts_together and not role.is_elastic) or (state.replica.fails_itself and permanent)
-
-
 def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:
     """Returns the finished pods that the clean-up policy deletes."""
     if plan.policy.clean_pod_policy != CLEAN_ALL:
@@ -173,12 +179,9 @@ def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:
     return [pod for pod in _pods(observed) if is_finished(pod) and pod.metadata.deletion_timestamp is None]
 
 
-def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> bool:
-    """Reports whether nothing is left to suspend or delete, and all stopped pods are deleted or being deleted.
-
-    A pod that will fail by itself must have done so, since one of its containers might be restarted instead.
-    """
-    if jobs_to_suspend(plan, observed, states) or any(_is_about_to_fail(state) for state in states):
+def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime) -> bool:
+    """Reports whether nothing is left to suspend or delete, and all stopped pods are deleted or being deleted."""
+    if jobs_to_suspend(plan, observed, states, now) or any(_is_ending(state, now) for state in states):
         return False
     if must_suspend_gang(observed) or has_pod_group(observed) or has_autoscaler(observed):
         return False
@@ -186,18 +189,8 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
         return True
     keeps_finished = plan.policy.clean_pod_policy != CLEAN_ALL
     return all(
-        pod.metadata.deletion_timestamp is not None or (keeps_finished and all_containers_ended(pod))
-        for pod in _pods(observed)
+        pod.metadata.deletion_timestamp is not None or (keeps_finished and is_finished(pod)) for pod in _pods(observed)
     )
-
-
-def _is_about_to_fail(state: ReplicaState) -> bool:
-    """Reports whether the pod's containers have ended for good, but its phase is not Failed yet."""
-    pod = state.pod
-    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
-        return False
-    is_restarted = pod.spec.restart_policy != NEVER and not _fails_its_job(state)
-    return state.state != replica_state.SUCCEEDED and not is_restarted and all_containers_ended(pod)
 
 
 def _pods(observed: ObservedState) -> Iterator[Pod]:

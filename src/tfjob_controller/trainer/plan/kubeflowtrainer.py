@@ -48,7 +48,7 @@ from tfjob_controller.api.kubeflowtrainer.runtime import (
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, KubeflowTrainJob
 from tfjob_controller.api.kubeflowtrainer.validation import JOBS_FIELD, ancestor_of, validate_with_runtime
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
-from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, NEVER
+from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, ON_FAILURE
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks import mpi
 from tfjob_controller.trainer.frameworks.base import DEFAULT_PORT, Framework, Setting
@@ -507,7 +507,7 @@ def _replicas(recipe: KubeflowRecipe, role: Role) -> Iterator[Replica]:
     job_name = recipe.job_name(role.name)
     # An initializer is tried a limited number of times, whatever its exit code. See `completion.MAX_ATTEMPTS`.
     is_limited = not role.restarts_together and role.container != NODE
-    can_fail_itself = recipe.restart_rules or restart_policy_of(role.template) == NEVER
+    in_place = recipe.restart_rules and restart_policy_of(role.template) == ON_FAILURE
     for index in range(role.replicas):
         yield Replica(
             role,
@@ -516,7 +516,7 @@ def _replicas(recipe: KubeflowRecipe, role: Role) -> Iterator[Replica]:
             name=f"{job_name}-{index}" if role.job_name else job_name,
             is_chief=role.name == _chief_name(recipe) and index == 0,
             decides=not is_limited,
-            fails_itself=can_fail_itself and not role.restarts_together and not is_limited,
+            restarts_in_place=in_place and not role.restarts_together,
         )
 
 

@@ -89,7 +89,7 @@ class Replica:
     """One replica. `id` is shown to users (`worker-3`); `name` is that of its child Job and Service, or its host name.
 
     `decides` reports whether its permanent error fails the job (the chief; every replica under `failurePolicy:
-    AnyReplica`), `fails_itself` whether its child Job has a podFailurePolicy that ends it after a permanent error.
+    AnyReplica`), `restarts_in_place` whether the kubelet restarts its containers after errors that may be retried.
     """
 
     role: Role
@@ -98,7 +98,7 @@ class Replica:
     name: str
     is_chief: bool = False
     decides: bool = False
-    fails_itself: bool = False
+    restarts_in_place: bool = False
 
     @property
     def job_name(self) -> str:

@@ -35,6 +35,7 @@ from tfjob_controller.api.tfjob.types import (
     FAIL_ON_ANY,
     IN_PLACE,
     NEVER,
+    ON_FAILURE,
     PS,
     TFJOBS,
     WORKER,
@@ -249,8 +250,8 @@ def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Itera
                 is_chief=is_chief,
                 decides=decides,
             )
-            can_fail_itself = restart_rules or restart_policy_of(replica.template) == NEVER
-            yield dataclasses.replace(replica, fails_itself=decides and can_fail_itself)
+            in_place = restart_rules and restart_policy_of(replica.template) == ON_FAILURE
+            yield dataclasses.replace(replica, restarts_in_place=in_place)
 
 
 def _most_of(spec: TFJobSpec, role: Role) -> int:

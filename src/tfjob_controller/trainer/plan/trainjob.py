@@ -23,7 +23,7 @@ from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.common.schema import MAX_NAME
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
-from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, NEVER
+from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, ON_FAILURE
 from tfjob_controller.api.trainjob.defaults import bounds_of, gang_enabled, num_proc_per_node_of, present_nodes_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.types import (
@@ -404,7 +404,7 @@ def _carrier_role(
 def _replicas(recipe: Recipe, roles: Sequence[Role]) -> Iterator[Replica]:
     chief = LAUNCHER if recipe.framework.has_launcher else NODE
     for role in roles:
-        can_fail_itself = recipe.restart_rules or restart_policy_of(role.template) == NEVER
+        in_place = recipe.restart_rules and restart_policy_of(role.template) == ON_FAILURE
         for index in range(role.replicas):
             yield Replica(
                 role,
@@ -413,7 +413,7 @@ def _replicas(recipe: Recipe, roles: Sequence[Role]) -> Iterator[Replica]:
                 name=recipe.name(role.name, index),
                 is_chief=role.name == chief and index == 0,
                 decides=True,
-                fails_itself=can_fail_itself and not role.restarts_together,
+                restarts_in_place=in_place and not role.restarts_together,
             )
 
 

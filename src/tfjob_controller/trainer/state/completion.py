@@ -35,12 +35,13 @@ from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle
 from tfjob_controller.trainer.state.pods import (
     how_it_ended,
-    is_finished,
     shortened,
     training_container,
+    why_ended_by_kubelet,
     why_never_started,
 )
 from tfjob_controller.trainer.state.replica_state import FAILED, JOB_FAILED, RUNNING, ReplicaState, job_outcome
+from tfjob_controller.trainer.state.restarts import replica_restarts
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
 
@@ -75,11 +76,11 @@ def job_completion(
         or _not_carried(plan, unfinished, now)
         or (_no_restart_left(plan, causes, restarts) if plan.replicas.restarts_together else None)
         or (
-            _too_many_restarts(plan, restarts)
+            _too_many_restarts(plan, states, restarts)
             if plan.replicas.is_elastic or not plan.replicas.restarts_together
             else None
         )
-        or _too_late(plan, started, now)
+        or _too_late(plan, unfinished, started, now)
     )
 
 
@@ -217,10 +218,10 @@ def _why_failed(state: ReplicaState) -> str:
         return f"it has not run for {JOIN_SECONDS} s, and there are fewer {role.name}s than the minimum"
     if state.is_restarting and (state.job is None or state.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
+    if state.pod is not None and (words := why_ended_by_kubelet(state.pod)):
+        return words
     if state.exited is not None and state.exited.exit_code:
         return ": ".join(each for each in (state.ended_in, how_it_ended(state.exited)) if each)
-    if state.pod is not None and state.pod.status.reason:
-        return ": ".join(each for each in (state.pod.status.reason, state.pod.status.message) if each)
     of_job = state.job.status.conditions if state.job is not None else ()
     messages = (each.message for each in of_job if each.type == JOB_FAILED)
     return next(messages, "") or "its Job failed"
@@ -228,9 +229,10 @@ def _why_failed(state: ReplicaState) -> str:
 
 def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) -> Completion | None:
     limit = plan.policy.backoff_limit
-    if not failed or limit is None or restarts < limit:
+    own = [state for state in failed if not state.is_disrupted]
+    if not own or limit is None or restarts < limit:
         return None
-    words = failure_message(failed[0])
+    words = failure_message(own[0])
     if not limit:
         return Completion(False, reasons.REPLICA_FAILED, shortened(f"{words}; maxRestarts is 0"))
     return Completion(
@@ -246,20 +248,26 @@ def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
     return None if words is None else Completion(False, reasons.CREATE_REFUSED, shortened(words))
 
 
-def _too_many_restarts(plan: Plan, restarts: int) -> Completion | None:
+def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int) -> Completion | None:
     limit = plan.policy.backoff_limit
     if limit is None or restarts <= limit:
         return None
     name = "maxRestarts" if plan.replicas.is_elastic else "backoffLimit"
     words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"
+    last = next((state for state in states if state.is_restarting and state.exited is not None), None)
+    if last is not None:
+        words = shortened(f"{words}; {failure_message(last)}")
     return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, words)
 
 
-def _too_late(plan: Plan, started: str | None, now: datetime) -> Completion | None:
+def _too_late(plan: Plan, states: Sequence[ReplicaState], started: str | None, now: datetime) -> Completion | None:
     left = seconds_until_deadline(plan, started, now)
     if left is None or left > 0:
         return None
     words = f"{reasons.DEADLINE_EXCEEDED}: not done after {plan.policy.active_deadline_seconds} s"
+    waiting = next((state for state in states if state.pending), None)
+    if waiting is not None:
+        words = shortened(f"{words}; {waiting.replica.id} was {waiting.pending}")
     return Completion(False, reasons.DEADLINE_EXCEEDED, words)
 
 
@@ -389,17 +397,8 @@ def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
     for state in states:
         exited = state.exited
         if state.replica.role.container in plan.mounts.data_containers and exited is not None and exited.exit_code:
-            attempts = _attempts(state)
-            if state.is_restarting and attempts >= MAX_ATTEMPTS:
+            # In place, the restart is counted once it has happened.
+            attempts = replica_restarts(state) + (not state.is_replaced)
+            if state.is_restarting and not state.is_disrupted and attempts >= MAX_ATTEMPTS:
                 return f"{state.replica.id} failed: {how_it_ended(exited)}; tried {attempts} times"
     return ""
-
-
-def _attempts(state: ReplicaState) -> int:
-    """Returns how many attempts have failed. An eviction is no failure; the pod after it counts from 0."""
-    pod = state.pod
-    failed = state.job.status.failed if state.job is not None else 0
-    if pod is None or is_finished(pod):
-        return failed
-    container = training_container(pod, state.replica.role.container)
-    return failed + (container.restart_count + 1 if container is not None else 0)

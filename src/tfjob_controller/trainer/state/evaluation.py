@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions
@@ -44,9 +46,11 @@ from tfjob_controller.trainer.state.replica_state import (
 )
 from tfjob_controller.trainer.state.restarts import (
     StaleChildren,
+    new_disruptions,
     next_restart_counts,
     of_current_attempt,
     replaced_counts,
+    replica_restarts,
     stale_children,
     tf_config_workers,
     without_lost_pods,
@@ -70,9 +74,10 @@ class JobState:
     unfinished: Sequence[ReplicaState]
     # Replicas whose failure restarts the whole set.
     restart_causes: Sequence[ReplicaState]
-    # The highest restart count seen of each pod or child Job, by UID, and their total.
+    # The restarts of each replica by its id, or by UID (`restarts.py`); their total; and the disruptions among them.
     restart_counts: Mapping[str, int]
     restarts: int
+    disruptions: int
     step: Step
     # None for a job that this project's gang scheduler does not run as a gang.
     admission: GangAdmission | None
@@ -119,16 +124,18 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     retried = retried_replicas(plan, unfinished)
     causes = restart_causes(unfinished, retried) or _missing_for_long(plan, unfinished, status, now)
     replaced = {} if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
-    counts = next_restart_counts(
-        [state for state in states if not state.replica.role.restarts_together], status.restart_counts, replaced
-    )
-    newly_replaced = sum(max(0, count - status.restart_counts.get(uid, 0)) for uid, count in replaced.items())
-    restarts = status.restarts + newly_replaced if plan.replicas.restarts_together else sum(counts.values())
+    alone = [state for state in states if not state.replica.role.restarts_together] if not plan.policy.suspend else []
+    counts = next_restart_counts(alone, status.restart_counts, replaced)
+    counted = replaced if plan.replicas.restarts_together else counts
+    restarts = status.restarts + sum(max(0, counts.get(key, 0) - status.restart_counts.get(key, 0)) for key in counted)
+    disruptions = status.disruptions + new_disruptions(alone, status.restart_counts)
     reachable = without_lost_pods(plan, observed, now)
     step = current_step(plan, states, reachable)
     admission = gang_admission(step.plan, step.observed, step.replica_states)
     wait = gang_wait(step.plan, admission, step.observed, status, now) or pod_group_wait(plan, step, status, now)
-    completion = job_completion(plan, states, unfinished, retried, causes, restarts, status.start_time, now)
+    completion = job_completion(
+        plan, states, unfinished, retried, causes, restarts - disruptions, status.start_time, now
+    )
     if completion is None and wait is not None and not plan.policy.is_suspended_by_user:
         completion = wait.verdict
     return JobState(
@@ -142,6 +149,7 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
         restart_causes=causes,
         restart_counts=counts,
         restarts=restarts,
+        disruptions=disruptions,
         step=step,
         admission=admission,
         stale=_stale_children(step, admission),
@@ -186,20 +194,22 @@ def replica_states(
         return states
     had = plan.scheduling.gang is None and had_all_jobs(plan, status)
     done = frozenset(status.succeeded_indexes)
-    return tuple(as_restarting(state) if _has_lost_its_job(plan, state, had, done) else state for state in states)
+    return tuple(
+        as_restarting(replace(state, is_disrupted=True)) if _has_lost_its_job(plan, state, had, done) else state
+        for state in states
+    )
 
 
 def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
     """Reports whether the status says that the replica must run again, although its Job is Complete.
 
-    An evicted program may exit with 0, and the kubelet may delete its pod a moment later, so that only the Job is left.
-    The count of restarts in the status was written before and shows that this was no success: it has more failures
-    than the Job.
+    A program may exit with 0 because its pod is deleted, and only the Job is left a moment later. The count of restarts
+    in the status was written when the deletion began.
     """
-    job = state.job
-    if job is None or state.pod is not None or state.state != SUCCEEDED or state.replica.id in status.succeeded_indexes:
+    if state.job is None or state.pod is not None or state.state != SUCCEEDED:
         return False
-    return status.restart_counts.get(job.metadata.uid, 0) > job.status.failed
+    is_remembered = state.replica.id in status.succeeded_indexes
+    return not is_remembered and status.restart_counts.get(state.replica.id, 0) > replica_restarts(state)
 
 
 def _has_replaced_first(state: ReplicaState, status: TrainingStatus) -> bool:

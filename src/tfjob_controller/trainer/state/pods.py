@@ -22,27 +22,28 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from tfjob_controller.api.common.core import JOBS, Condition, ContainerStatus, Pod, Terminated
-from tfjob_controller.api.tfjob.types import CONTAINER_NAME
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, ON_FAILURE
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.naming import POD_JOB_NAME
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
-PENDING = "Pending"
 _SANDBOX_READY = "PodReadyToStartContainers"
 # How long a pod may be without its sandbox until it is deleted, so that another one takes its place.
-STRANDED_SECONDS = 120.0
+GIVEN_UP_SECONDS = 20.0
 
 # The reasons for which each container waits before it starts.
 _ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
 _CRASH_LOOP = "CrashLoopBackOff"
+EVICTED, _NODE_LOST = "Evicted", "NodeLost"
 # The kubelet alternates between these two while an image cannot be pulled. Reporting one of them saves status writes.
 _PULL_FAILED = frozenset(("ErrImagePull", "ImagePullBackOff"))
 _PULL_WORD = "ImagePullBackOff"
 _PULL_DETAIL = ": ErrImagePull: "
-# Reasons of pods that ended with their node or kubelet. Servers before 1.26 set them without a condition.
-_DISRUPTED_REASONS = frozenset(("Evicted", "NodeLost", "Preempting", "NodeShutdown", "Terminated"))
+# The reasons with which a kubelet and a container runtime report containers that they have lost, as after a reboot
+# (pkg/kubelet/kubelet_pods.go, containerd's internal/cri/store/container).
+_LOST_REASONS = frozenset(("ContainerStatusUnknown", "Unknown"))
 # A termination message may have 4 KiB, and a scheduler's message more. A reason should be readable at a glance.
 MAX_WORDS = 1000
 # A reason also names the replica, its exit code and the number of restarts.
@@ -86,17 +87,23 @@ def failed_before_training(pod: Pod, name: str) -> tuple[str, Terminated] | None
     """Returns the name of the container because of which training can never start, and how it ended; else None.
 
     This is an init container that failed in a pod that has failed, or an init container or the training container
-    itself that can never start.
+    itself that can never start. A native sidecar that ended with the pod is not the cause.
     """
     status = pod.status
     if status.phase != FAILED:
         training = (each for each in status.container_statuses if each.name == name)
         return start_failure((*status.init_container_statuses, *training))
+    sidecars = native_sidecars(pod)
     for each in status.init_container_statuses:
         ended = each.state.terminated
-        if ended is not None and ended.exit_code != 0:
+        if ended is not None and ended.exit_code != 0 and each.name not in sidecars:
             return each.name, ended
     return None
+
+
+def native_sidecars(pod: Pod) -> frozenset[str]:
+    """Returns the names of the init containers that run beside the others (KEP-753)."""
+    return frozenset(each.name for each in pod.spec.init_containers if each.restart_policy == "Always")
 
 
 def last_exit(status: ContainerStatus) -> Terminated | None:
@@ -105,12 +112,16 @@ def last_exit(status: ContainerStatus) -> Terminated | None:
 
 
 def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
-    """Reports whether the pod was evicted, preempted or lost with its node before its program had ended."""
-    if pod.status.reason in _DISRUPTED_REASONS and pod.status.phase == FAILED:
+    """Reports whether the pod was evicted, preempted or lost with its node before its program had ended.
+
+    A pod that was evicted for its own limits (`ephemeral-storage`, the `sizeLimit` of an emptyDir) has no condition:
+    this is an error of its program.
+    """
+    if exited is not None and exited.reason in _LOST_REASONS and pod.status.reason != EVICTED:
         return True
     condition = _true_condition(pod, "DisruptionTarget")
     if condition is None:
-        return False
+        return pod.status.reason == _NODE_LOST and pod.status.phase == FAILED
     finished_at = exited.finished_at if exited is not None else None
     return not finished_at or (condition.last_transition_time or "") <= finished_at
 
@@ -142,21 +153,23 @@ def has_succeeded(pod: Pod, name: str) -> bool:
     return exited is not None and exited.exit_code == 0 and not was_told_to_end(pod, exited)
 
 
-def stranded_since(pod: Pod) -> str | None:
-    """Returns since when the kubelet has not started a pod whose sandbox it lost; None for any other pod.
+def given_up_since(pod: Pod) -> str | None:
+    """Returns since when the kubelet has given the pod up; None for any other pod.
 
-    If a node fails while a pod that is never restarted starts, after an init container has ended and before the
-    training container runs, the kubelet does nothing with it once the node is back, and it stays Pending forever
-    (kubernetes/kubernetes#118321, seen with 1.36.3). Its sandbox is not ready although an init container has run in it.
-    A kubelet that does start the pod again needs seconds for that.
+    A pod that has lost its sandbox and has the restartPolicy Never is not started again once a container has run in it.
+    This happens when its node restarts, or when a probe ends its last container. The kubelet reports the phase Pending
+    if an init container had ended (kubernetes/kubernetes#118321), and Running if a restart rule of a container matches
+    its exit code (kuberuntime_manager.go:computePodActions, kubelet_pods.go:getPhase, 1.36).
     """
-    if pod.status.phase != PENDING or pod.metadata.deletion_timestamp is not None:
+    status = pod.status
+    if is_finished(pod) or pod.metadata.deletion_timestamp is not None or pod.spec.restart_policy == ON_FAILURE:
         return None
-    has_run = any(each.state.terminated is not None for each in pod.status.init_container_statuses)
-    sandbox = next((each for each in pod.status.conditions if each.type == _SANDBOX_READY), None)
-    if not has_run or sandbox is None or sandbox.status != "False":
+    containers = (*status.init_container_statuses, *status.container_statuses)
+    has_run = any(each.state.terminated is not None for each in containers)
+    sandbox = next((each for each in status.conditions if each.type == _SANDBOX_READY), None)
+    if not has_run or any(each.state.running is not None for each in containers):
         return None
-    return sandbox.last_transition_time
+    return sandbox.last_transition_time if sandbox is not None and sandbox.status == "False" else None
 
 
 def _true_condition(pod: Pod, condition_type: str) -> Condition | None:
@@ -175,7 +188,7 @@ def was_started(pod: Pod, name: str = CONTAINER_NAME) -> bool:
 
 
 def all_containers_ended(pod: Pod) -> bool:
-    """Reports whether no container of the pod runs or will run. The Job controller may not have counted it yet."""
+    """Reports whether no container of the pod runs now. The Job controller may not have counted it yet."""
     statuses = pod.status.container_statuses
     return is_finished(pod) or (bool(statuses) and all(each.state.terminated for each in statuses))
 
@@ -184,7 +197,7 @@ def why_pending(pod: Pod) -> str:
     """Returns why the pod does not run its program; empty if it runs, or is starting without a problem."""
     status = pod.status
     if status.phase == FAILED and status.reason:
-        return _words(status.reason, status.message)
+        return why_ended_by_kubelet(pod)
     if status.phase == FAILED:
         return _why_not_started(status.container_statuses)
     return (
@@ -192,6 +205,11 @@ def why_pending(pod: Pod) -> str:
         or _why_waiting(status.container_statuses)
         or ("" if status.container_statuses else _why_unscheduled(status.conditions))
     )
+
+
+def why_ended_by_kubelet(pod: Pod) -> str:
+    """Returns the kubelet's words about a pod that it has ended or refused, such as `Evicted: …`; empty for others."""
+    return _words(pod.status.reason, pod.status.message) if pod.status.reason else ""
 
 
 def _why_not_started(statuses: Iterable[ContainerStatus]) -> str:

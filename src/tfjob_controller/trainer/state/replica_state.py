@@ -1,13 +1,19 @@
-"""Classifies each replica of a plan once per sync. Every other decision reads these states.
+"""Judges each replica of a plan once per sync: whether it runs, has succeeded or failed, or needs another pod.
 
-The state of a replica follows from the successes in the job's status, then from the condition of its child Job, then
-from the last exit of the training container in its newest pod (pods.py). A replica that waits, is being restarted or
-has no pod yet is Running.
+This is the only place that decides how a replica ended. The Job controller decides nothing: a child Job gives up with
+its first pod (`actions.children`), so a replica that must run again needs another Job, which the planner creates.
 
-The exit code of a pod that is being deleted says nothing about the program, since a suspended Job, kubectl or a drained
-node ended it. The Job controller decides about such an end with the Job's condition. A suspended Job is the exception:
-its podFailurePolicy counts the error with which the program exits when it is stopped, so its failure is ignored. An
-exit before the deletion counts: success always, and an error if the Job is gone, so that no condition can tell.
+The training container decides, by its last exit in the newest pod (`pods.py`). An init container that failed before it
+decides as well. Other containers never do, whether they run, fail or end early. In this order:
+
+1. A success in the job's status, or an exit with 0: Succeeded, for ever. A replica that serves is restarted instead.
+2. A permanent error: Failed. If it ends the job nothing follows; otherwise the replica is restarted as in 3.
+3. Any other end: the replica runs again (Running). So does one whose pod was deleted, disrupted or lost before its
+   program had ended: such an exit says nothing about the program, not even 0.
+4. The end of the child Job decides only if no pod shows more.
+
+A pod that has ended (`is_replaced`) is counted once, by `restarts.py`, and its Job is deleted after that, once the Job
+controller has reported the end of the Job (`must_redo`). A set that restarts together is restarted as a whole.
 
 Jobs and pods arrive by different watches, and the end of a Job may be seen before that of its pod. It counts only once
 the end of the pod is seen, since only the pod has the exit code, termination message and restart count, and the status
@@ -16,24 +22,29 @@ of a finished job is never written again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import BatchJob, Condition, Pod, Terminated
+from tfjob_controller.api.tfjob.types import NEVER, ON_FAILURE
 from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.state.observed import ObservedState
-from tfjob_controller.trainer.state.pods import FAILED as POD_FAILED
 from tfjob_controller.trainer.state.pods import (
+    GIVEN_UP_SECONDS,
     OOM_KILLED,
+    deletion_request_time,
     failed_before_training,
+    given_up_since,
     is_disrupted,
     is_finished,
     is_owned_by,
     is_permanent_error,
+    is_retryable_exit_code,
     last_exit,
     newest,
     training_container,
@@ -53,10 +64,11 @@ JOB_FAILED = "Failed"
 JOB_SUSPENDED = "Suspended"
 _OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
 
-# A Job with a podFailurePolicy creates no new pod before the old one has ended, which is never reported for a pod on a
-# lost node. Such a pod counts as lost this long after its grace period. This is also how long the end of a Job waits
-# for the end of its pod.
+# The end of a pod on a lost node is never reported. Such a pod counts as lost this long after its grace period. This is
+# also how long the end of a Job waits for the end of its pod.
 LOST_AFTER_SECONDS = 30
+# Kubernetes' default of `terminationGracePeriodSeconds`.
+DEFAULT_GRACE_SECONDS = 30
 # The Job controller creates pods within moments. If it cannot (quota, admission), only events of the Job say why.
 NO_POD_AFTER_SECONDS = 30
 
@@ -65,8 +77,9 @@ class ReplicaState(msgspec.Struct, frozen=True):
     """One replica at the moment of the evaluation.
 
     `exited` is how its container ended last, whether or not this counts; `is_up` reports whether the container runs;
-    `is_restarting` that it ended and will run again; `must_redo` that its child Job has ended, or is stuck, and must be
-    recreated. `pending` says why its pod does not run. `ended_in` names the container that ended if it is not the
+    `is_restarting` that it ended and will run again; `is_replaced` that this takes another pod; `must_redo` that its
+    child Job has ended, or is stuck, and must be recreated. `is_disrupted` reports whether its program did not cause
+    the end. `pending` says why its pod does not run. `ended_in` names the container that ended if it is not the
     training container.
     """
 
@@ -79,6 +92,8 @@ class ReplicaState(msgspec.Struct, frozen=True):
     is_up: bool = False
     is_ready: bool = False
     is_restarting: bool = False
+    is_replaced: bool = False
+    is_disrupted: bool = False
     must_redo: bool = False
     pending: str = ""
     ended_in: str = ""
@@ -194,17 +209,14 @@ def _classify(
     if replica.name in observed.interrupted:
         return ReplicaState(replica, RUNNING, job, pod, pods)
     outcome = "" if job is None or _is_ahead(job, pod, times.lost_before) else job_outcome(job)
-    state = (
-        _classify_without_pod(replica, job, outcome, times)
-        if pod is None
-        else _classify_by_pod(replica, job, pod, pods, times)
-    )
-    if outcome == JOB_FAILED and replica.decides:
+    if pod is None:
+        state = _judge_without_pod(replica, job, outcome, times)
+    else:
+        state = _judge_by_pod(replica, job, pod, pods, is_over=outcome != "" or is_lost(pod, times.lost_before))
+    if outcome == JOB_FAILED and replica.role.restarts_together and state.state != SUCCEEDED:
         if _was_stopped(state):
             return ReplicaState(replica, UNKNOWN, job, pod, pods, must_redo=True)
-        return ReplicaState(replica, FAILED, job, pod, pods, state.exited, ended_in=state.ended_in)
-    if outcome == JOB_COMPLETE and not replica.serves and not (pod and is_disrupted(pod, state.exited)):
-        return ReplicaState(replica, SUCCEEDED, job, pod, pods, state.exited)
+        return replace(state, state=FAILED, is_up=False, is_ready=False, is_restarting=False, must_redo=False)
     if suspended and state.state == RUNNING and not state.is_up:
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
     return state
@@ -232,9 +244,13 @@ def _pods_of(job: BatchJob | None, pods: Sequence[Pod]) -> Sequence[Pod]:
     return tuple(pod for pod in pods if is_owned_by(pod, uid))
 
 
-def _classify_without_pod(replica: Replica, job: BatchJob | None, outcome: str, times: _Times) -> ReplicaState:
+def _judge_without_pod(replica: Replica, job: BatchJob | None, outcome: str, times: _Times) -> ReplicaState:
+    if outcome == JOB_COMPLETE and not replica.serves:
+        return ReplicaState(replica, SUCCEEDED, job)
     if outcome:
-        return ReplicaState(replica, RUNNING, job, is_restarting=True, must_redo=True)
+        return ReplicaState(
+            replica, RUNNING, job, is_restarting=True, is_replaced=True, is_disrupted=True, must_redo=True
+        )
     return ReplicaState(replica, RUNNING, job, pending=_why_no_pod(replica, job, times))
 
 
@@ -248,16 +264,16 @@ def _why_no_pod(replica: Replica, job: BatchJob | None, times: _Times) -> str:
     return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {replica.job_name}` says why (quota?)"
 
 
-def _classify_by_pod(
-    replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod], times: _Times
+def _judge_by_pod(
+    replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod], *, is_over: bool
 ) -> ReplicaState:
-    """Classifies a replica by its newest pod alone."""
+    """Judges a replica by its newest pod. `is_over` reports whether its Job has ended, or the pod is lost."""
     container = training_container(pod, replica.role.container)
     is_up = container is not None and container.state.running is not None
     exited = last_exit(container) if container is not None else None
-    ended_in = replica.role.container
-    if exited is None:
-        ended_in, exited = failed_before_training(pod, ended_in) or (ended_in, None)
+    ended_in = ""
+    if exited is None and (failure := failed_before_training(pod, replica.role.container)) is not None:
+        ended_in, exited = failure
     state = ReplicaState(
         replica,
         RUNNING,
@@ -268,46 +284,87 @@ def _classify_by_pod(
         is_up,
         is_ready=is_up and container is not None and container.ready,
         pending="" if is_up else why_pending(pod),
-        ended_in=ended_in if ended_in != replica.role.container else "",
+        ended_in="" if ended_in == replica.role.container else ended_in,
     )
-    if exited is None and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
-        return state
-    return _classify_by_exit(state, pod, times)
-
-
-def _classify_by_exit(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
-    """Classifies a replica whose pod has ended at least once, or is being deleted."""
-    replica, exited = state.replica, state.exited
-    is_over = (
-        state.job is not None and job_outcome(state.job) != "" and not _is_ahead(state.job, pod, times.lost_before)
-    )
-    if exited is not None and _counts(state, pod, exited):
-        if exited.exit_code == 0 and not replica.serves:
+    is_deleted = pod.metadata.deletion_timestamp is not None
+    if exited is None and not is_finished(pod) and not is_deleted:
+        if not is_over:
+            return state
+        if job is not None and job_outcome(job) == JOB_COMPLETE and not replica.serves:
+            # The cache never showed the end of the pod.
             return replace(state, state=SUCCEEDED, pending="")
-        if _is_permanent(replica, exited):
-            restarts = not replica.decides
-            return replace(
-                state, state=FAILED, is_restarting=restarts and not state.is_up, must_redo=restarts and is_over
-            )
-        must_redo = is_over or exited.exit_code == 0
-    else:
-        # The program exited with 0 because it was stopped. Its Job completes at any moment, but the replica has not
-        # succeeded. If the kubelet ended the pod, the pod has failed in any case, and its Job creates the next one.
-        ended_well = exited is not None and exited.exit_code == 0 and pod.status.phase != POD_FAILED
-        ended_early = ended_well and is_disrupted(pod, exited)
-        must_redo = is_over or ended_early or (replica.decides and is_lost(pod, times.lost_before))
-    return replace(state, is_restarting=not state.is_up, must_redo=must_redo)
+    return _judge_end(state, pod, is_over=is_over, needs_pod=is_finished(pod) or is_deleted or is_over)
 
 
-def _counts(state: ReplicaState, pod: Pod, exited: Terminated) -> bool:
-    """Reports whether the exit says something about the program.
+def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool) -> ReplicaState:
+    """Judges a replica whose program has ended at least once, or whose pod has ended or is being deleted.
 
-    An exit before the pod's deletion does, except for an error about which the Job controller still decides. That does
-    not hold for an Indexed Job, whose controller also deletes pods whose failure it has not seen yet.
+    `needs_pod`: the pod runs nothing any more.
     """
-    has_own_job = state.job is not None and not state.replica.role.job_name
-    is_judged = exited.exit_code != 0 and has_own_job and pod.metadata.deletion_timestamp is not None
-    return not (is_judged or was_told_to_end(pod, exited) or is_disrupted(pod, exited))
+    replica, exited = state.replica, state.exited
+    if exited is None or was_told_to_end(pod, exited) or is_disrupted(pod, exited):
+        disrupted = is_disrupted(pod, exited) or deletion_request_time(pod) is not None
+        return replace(
+            state,
+            is_restarting=not state.is_up,
+            is_replaced=needs_pod,
+            is_disrupted=disrupted,
+            must_redo=is_over,
+        )
+    if exited.exit_code == 0 and not replica.serves:
+        return replace(state, state=SUCCEEDED, pending="")
+    if not _is_permanent(replica, exited):
+        return replace(state, is_restarting=not state.is_up, is_replaced=needs_pod, must_redo=is_over)
+    if replica.decides:
+        return replace(state, state=FAILED)
+    return replace(state, state=FAILED, is_restarting=not state.is_up, is_replaced=needs_pod, must_redo=is_over)
+
+
+def is_restarted_in_place(replica: Replica, pod: Pod, exited: Terminated) -> bool:
+    """Reports whether the kubelet restarts the training container after this end (container-level restartPolicy).
+
+    A kubelet that does not know these policies ends the pod instead.
+    """
+    if is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return False
+    own = _training_template(replica).get("restartPolicy")
+    if own is not None:
+        return own != NEVER and (own == "Always" or exited.exit_code != 0)
+    if exited.exit_code == 0:
+        return False
+    if pod.spec.restart_policy == ON_FAILURE:
+        return True
+    return replica.restarts_in_place and (not replica.decides or is_retryable_exit_code(exited.exit_code))
+
+
+def _training_template(replica: Replica) -> Mapping[str, Any]:
+    containers = (replica.template.get("spec") or {}).get("containers") or ()
+    return next((each for each in containers if each.get("name") == replica.role.container), {})
+
+
+def grace_seconds(replica: Replica) -> int:
+    """Returns the time that the template gives containers to end."""
+    given = (replica.template.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return given if isinstance(given, int) else DEFAULT_GRACE_SECONDS
+
+
+def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
+    """Returns when the pod must be deleted because it does nothing any more; None if it need not be.
+
+    The training container has ended for good, and its sidecars have had the grace period to end by themselves; or the
+    kubelet has given the pod up.
+    """
+    pod = state.pod
+    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return None
+    since = given_up_since(pod)
+    if since is not None:
+        return seconds_until(since, GIVEN_UP_SECONDS, now)
+    container = training_container(pod, state.replica.role.container)
+    ended = container.state.terminated if container is not None else None
+    if ended is None or not ended.finished_at or is_restarted_in_place(state.replica, pod, ended):
+        return None
+    return seconds_until(ended.finished_at, grace_seconds(state.replica), now)
 
 
 def lost_before(now: datetime) -> str:
@@ -337,9 +394,15 @@ def _seconds_until_next_change(state: ReplicaState, started: str, now: datetime)
         # One second is added, since timestamps have whole seconds.
         return _positive(seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)) if since else None
     deleted = pod.metadata.deletion_timestamp
-    if deleted is None:
-        return _end_of_wait(job, pod, now)
-    return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now)) if state.replica.decides else None
+    if deleted is not None:
+        return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now))
+    times = (_end_of_wait(job, pod, now), _second_after(seconds_until_removal(state, now)))
+    return min((seconds for seconds in times if seconds is not None), default=None)
+
+
+def _second_after(seconds: float | None) -> float | None:
+    """Returns one second more, since timestamps have whole seconds."""
+    return _positive(seconds + 1) if seconds is not None else None
 
 
 def _end_of_wait(job: BatchJob | None, pod: Pod, now: datetime) -> float | None:

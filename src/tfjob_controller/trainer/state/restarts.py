@@ -1,8 +1,11 @@
 """Restarts: how many there were, how long the next one waits, and which children are of an earlier attempt.
 
-Counts. The status maps the UID of a pod (restarts in place) or child Job (failed pods) to the highest count seen of it,
-so their sum never decreases. UIDs of deleted objects keep their entries until there are many, and are then added up
-under one empty key. They are kept at first because a restarted cache may show a deleted object once more.
+Counts. The status has the number of restarts of each replica by its id. A child Job starts one pod, and carries how
+often its replica was restarted before it (label `REPLICA_RESTARTS`). The count is that number, plus the restarts of the
+training container in place, plus one if the pod has ended, or is being deleted, and another one is needed. So one end
+counts once, however often and by whatever object it is observed. Pods of elastic roles, which the Job controller
+replaces, are counted by UID; UIDs of deleted objects keep their entries until there are many, and are then added up
+under one empty key. Restarts that the program did not cause are disruptions, which no limit applies to.
 
 Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
 further restart waits twice as long as the one before, up to a cap. The wait starts at the failure: when the condition
@@ -43,14 +46,13 @@ from tfjob_controller.api.common.status import ScalingStatus, TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.naming import RESTART_ATTEMPT
+from tfjob_controller.trainer.naming import REPLICA_RESTARTS, RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
     FAILED,
     deletion_request_time,
-    is_disrupted,
     is_finished,
     is_owned_by,
     last_exit,
@@ -59,9 +61,7 @@ from tfjob_controller.trainer.state.pods import (
 )
 from tfjob_controller.trainer.state.replica_state import (
     JOB_COMPLETE,
-    JOB_FAILED,
     ReplicaState,
-    has_failed_while_suspended,
     job_outcome,
 )
 from tfjob_controller.util.timestamps import seconds_until
@@ -75,17 +75,51 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 def next_restart_counts(
     states: Sequence[ReplicaState], counts: Mapping[str, int], replaced: Mapping[str, int] = _NONE
 ) -> dict[str, int]:
-    """Returns the recorded counts, raised to those of the present objects and of `replaced` (`replaced_counts`)."""
+    """Returns the recorded counts, raised to those of the replicas and of `replaced` (`replaced_counts`)."""
     raised = dict(counts)
-    seen = (pair for state in states for pair in _observed_counts(state))
-    for uid, count in (*seen, *replaced.items()):
-        if count > raised.get(uid, 0):
-            raised[uid] = count
+    seen = ((state.replica.id, replica_restarts(state)) for state in states)
+    for key, count in (*seen, *replaced.items()):
+        if count > raised.get(key, 0):
+            raised[key] = count
     if len(raised) <= MAX_GONE:
         return raised
-    present = {state.job.metadata.uid for state in states if state.job is not None} | replaced.keys()
-    present.update(pod.metadata.uid for state in states for pod in state.pods)
-    return fold_counts(raised, present)
+    return fold_counts(raised, {state.replica.id for state in states} | replaced.keys())
+
+
+def replica_restarts(state: ReplicaState) -> int:
+    """Returns how often the replica was restarted, as far as its Job and its pods show it."""
+    job = state.job
+    if job is None:
+        return 0
+    before = job.metadata.labels.get(REPLICA_RESTARTS, "")
+    in_place = max((_restarts_in_place(pod, state.replica.role.container) for pod in state.pods), default=0)
+    # Pods of a Job that is suspended or deleted end for this reason.
+    is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
+    return int(before if before.isdecimal() else 0) + in_place + (state.is_replaced and not is_stopped)
+
+
+def _restarts_in_place(pod: Pod, container: str) -> int:
+    status = training_container(pod, container)
+    return status.restart_count if status is not None else 0
+
+
+def new_disruptions(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> int:
+    """Returns how many replicas have lost their pod since `counts` were recorded and did not cause that."""
+    return sum(
+        state.is_replaced and state.is_disrupted and replica_restarts(state) > counts.get(state.replica.id, 0)
+        for state in states
+    )
+
+
+def seconds_until_replica_restart(state: ReplicaState, now: datetime) -> float:
+    """Returns how long the ended pod of a replica is kept before another one is started; 0 if it may start now.
+
+    The delay doubles with each restart of the replica.
+    """
+    ended = state.exited.finished_at if state.exited is not None else None
+    if not ended:
+        return 0.0
+    return max(0.0, seconds_until(ended, backoff_seconds(replica_restarts(state)), now))
 
 
 def set_restarts(plan: Plan, status: TrainingStatus) -> int:
@@ -128,41 +162,14 @@ def _was_taken_away(pod: Pod, container: str, status: TrainingStatus) -> bool:
     return resizing is None or (resizing.status == conditions.FALSE and resizing.last_transition_time < requested)
 
 
-def are_failures_recorded(state: ReplicaState, counts: Mapping[str, int]) -> bool:
-    """Reports whether the recorded counts include all failures of the replica's child Job."""
-    return state.job is None or counts.get(state.job.metadata.uid, 0) >= _failures(state, state.job)
+def is_restart_recorded(state: ReplicaState, counts: Mapping[str, int]) -> bool:
+    """Reports whether the recorded counts include the last end of the replica."""
+    return counts.get(state.replica.id, 0) >= replica_restarts(state)
 
 
-def restarted_ids(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> list[str]:
+def restarted_states(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> list[ReplicaState]:
     """Returns the replicas that were restarted since `counts` were recorded, in the plan's order."""
-    return [
-        state.replica.id
-        for state in states
-        if any(count > counts.get(uid, 0) for uid, count in _observed_counts(state))
-    ]
-
-
-def _observed_counts(state: ReplicaState) -> list[tuple[str, int]]:
-    """Returns the counts above 0 of one replica, by UID."""
-    seen = []
-    if state.job is not None and (failed := _failures(state, state.job)):
-        seen.append((state.job.metadata.uid, failed))
-    for pod in state.pods:
-        container = training_container(pod, state.replica.role.container)
-        count = container.restart_count if container is not None else 0
-        # A podFailurePolicy keeps disruptions out of the Job's own count.
-        if state.replica.fails_itself and pod.status.phase == FAILED and is_disrupted(pod, None):
-            count += 1
-        if count:
-            seen.append((pod.metadata.uid, count))
-    return seen
-
-
-def _failures(state: ReplicaState, job: BatchJob) -> int:
-    """Returns how many failed pods of a Job were or will be replaced, without the pod with which the Job failed."""
-    if has_failed_while_suspended(job):
-        return job.status.failed
-    return job.status.failed + state.must_redo - (job_outcome(job) == JOB_FAILED and not state.must_redo)
+    return [state for state in states if not is_restart_recorded(state, counts)]
 
 
 def fold_counts(counts: dict[str, int], present: Collection[str]) -> dict[str, int]:

@@ -32,6 +32,7 @@ def with_counts(job_state: JobState) -> TrainingStatus:
         succeeded_indexes=_succeeded(plan, old.succeeded_indexes, states),
         restart_counts=job_state.restart_counts,
         restarts=job_state.restarts,
+        disruptions=job_state.disruptions,
         worker_replicas=_existing(plan, states),
         worker_selector=_worker_selector(plan),
     )
@@ -54,6 +55,7 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
     return replace(
         status,
         restarts=status.restarts + 1,
+        disruptions=status.disruptions + all(state.is_disrupted for state in job_state.restart_causes),
         scaling=scaling,
         succeeded_indexes=kept,
         **_by_role(job_state.plan, restarted),

@@ -29,7 +29,7 @@ from tfjob_controller.trainer.state.observed import (
 )
 from tfjob_controller.trainer.state.pods import shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
-from tfjob_controller.trainer.state.restarts import blocking_pod_message, restarted_ids
+from tfjob_controller.trainer.state.restarts import blocking_pod_message, restarted_states
 
 # The summary of a job that does not run yet, as kubectl calls such pods. While all replicas of a job are restarted, its
 # phase stays Running and its summary is Pending.
@@ -266,5 +266,7 @@ def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
     if job_state.plan.replicas.is_elastic:
         replaced = [state.replica.id for state in job_state.unfinished if state.is_restarting]
         return f"Replacing {join_ids(replaced) or 'nodes'}: {new.restarts} restarts so far"
-    restarted = restarted_ids(job_state.replica_states, job_state.status.restart_counts)
-    return f"Restarted {join_ids(restarted)}: {new.restarts} restarts so far"
+    restarted = restarted_states(job_state.replica_states, job_state.status.restart_counts)
+    first = next((state for state in restarted if state.is_replaced), None)
+    why = f": {shortened(failure_message(first))}" if first is not None else ""
+    return f"Restarted {join_ids([state.replica.id for state in restarted])}{why} ({new.restarts} restarts so far)"

@@ -45,9 +45,13 @@ from tfjob_controller.trainer.state.observed import (
     TrainingJob,
     is_finished,
 )
-from tfjob_controller.trainer.state.pods import STRANDED_SECONDS, stranded_since
-from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change
-from tfjob_controller.trainer.state.restarts import is_of_attempt, seconds_until_pod_lost, seconds_until_restart
+from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change, seconds_until_removal
+from tfjob_controller.trainer.state.restarts import (
+    is_of_attempt,
+    seconds_until_pod_lost,
+    seconds_until_replica_restart,
+    seconds_until_restart,
+)
 from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
 from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
 from tfjob_controller.trainer.status.summary import (
@@ -64,7 +68,7 @@ from tfjob_controller.trainer.status.summary import (
     status_events,
     suspended_status,
 )
-from tfjob_controller.util.timestamps import format_time, seconds_until
+from tfjob_controller.util.timestamps import format_time
 
 # The status of a job that has ended waits for the logs of its workers. Their reader queues the job; this is a fallback.
 _UNREAD_SECONDS = 2.0
@@ -99,7 +103,7 @@ def next_status(job_state: JobState, obstacles: Sequence[Obstacle] = (), reverte
         return finished_status(job, job_state.now)
     if job.status.phase == PHASE_CLEAN_UP:
         # The job has ended, and only its clean-up is left.
-        is_over = is_cleaned_up(job_state.plan, job_state.observed, job_state.replica_states)
+        is_over = is_cleaned_up(job_state.plan, job_state.observed, job_state.replica_states, job_state.now)
         return _finished(job, job_state.now) if is_over else _cleaning_up(job_state, reverted)
     return _active(job_state, obstacles, reverted)
 
@@ -171,7 +175,10 @@ def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
     set_reverted(next_conditions, reverted)
     status = _with_checkpoint(job_state, replace(old, conditions=next_conditions.all()))
     events = (*reverted_event(old, status), *checkpoint_events(old, status))
-    return StatusResult(old) if status == old else StatusResult(status, events)
+    wake_after_seconds = _seconds_until_removal(job_state.replica_states, job_state.now)
+    if status == old:
+        return StatusResult(old, wake_after_seconds=wake_after_seconds)
+    return StatusResult(status, events, wake_after_seconds)
 
 
 def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
@@ -207,7 +214,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
             return _still_saving(job_state, figures, saving)
         if job_state.observed.is_unread or is_unread(plan, job_state.observed):
             return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
-        nothing_to_clean = is_cleaned_up(plan, job_state.observed, job_state.replica_states)
+        nothing_to_clean = is_cleaned_up(plan, job_state.observed, job_state.replica_states, job_state.now)
         status = ended_status(
             figures, completion, next_conditions, format_time(job_state.now), nothing_to_clean=nothing_to_clean
         )
@@ -302,7 +309,7 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
         seconds_until_pod_lost(plan, job_state.observed, now),
         seconds_until_restart(plan, status, now) or None,
         next_attribution_seconds(states, now),
-        _seconds_until_stranded(job_state),
+        _seconds_until_replaced(states, now),
         seconds_until_config_timeout(plan, job_state.unfinished, now),
         seconds_until_join_timeout(plan, job_state.unfinished, status, now),
         wait.seconds_left if wait is not None and not plan.policy.is_suspended_by_user else None,
@@ -310,12 +317,17 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
     return min((max(0.0, each) for each in times if each is not None), default=None)
 
 
-def _seconds_until_stranded(job_state: JobState) -> float | None:
-    """Returns when the first pod that its kubelet does not start is deleted."""
-    begins = (stranded_since(pod) for pods in job_state.step.observed.pods.values() for pod in pods)
+def _seconds_until_removal(states: Sequence[ReplicaState], now: datetime) -> float | None:
+    """Returns when the first pod that does nothing any more is deleted."""
+    left = (seconds_until_removal(state, now) for state in states)
     # One second is added, since timestamps have whole seconds.
-    left = (seconds_until(each, STRANDED_SECONDS + 1, job_state.now) for each in begins if each is not None)
-    return min((seconds for seconds in left if seconds > 0), default=None)
+    return min((seconds + 1 for seconds in left if seconds is not None and seconds > -1), default=None)
+
+
+def _seconds_until_replaced(states: Sequence[ReplicaState], now: datetime) -> float | None:
+    """Returns when the back-off of the first replica whose pod has ended is over."""
+    left = (seconds_until_replica_restart(state, now) for state in states if state.must_redo)
+    return min((seconds + 1 for seconds in left if seconds > 0), default=None)
 
 
 def is_minor(old: TrainingStatus, result: StatusResult) -> bool:

@@ -61,7 +61,7 @@ def test_a_service_is_headless_and_open_before_anything_is_ready() -> None:
     }
 
 
-def test_a_job_runs_one_pod_to_completion_and_never_gives_up() -> None:
+def test_a_job_starts_one_pod_and_gives_up_with_it() -> None:
     body = job_of(plan_of(), "ps-1")
     spec = body["spec"]
     assert body["metadata"] == {
@@ -70,7 +70,8 @@ def test_a_job_runs_one_pod_to_completion_and_never_gives_up() -> None:
         "labels": LABELS,
         "ownerReferences": [OWNER],
     }
-    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 2147483647)
+    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 0)
+    assert spec["podReplacementPolicy"] == "Failed"
     assert spec["template"]["metadata"]["labels"] == LABELS
     assert "suspend" not in spec
 
@@ -94,44 +95,41 @@ def test_tf_config_goes_to_the_training_container_alone_after_the_users_variable
     assert json.loads(training["env"][1]["value"])["task"] == {"type": "master", "index": 0}
 
 
-@pytest.mark.parametrize("restart_policy", ["OnFailure", "Never", None])
-def test_workers_are_restarted_by_their_restart_policy_with_any_exit_code(restart_policy: str | None) -> None:
-    template = pod_template(container(), **({"restartPolicy": restart_policy} if restart_policy else {}))
-    spec = job_of(plan_of(master(), workers(1, template=template)), "worker-0")["spec"]
-    assert spec["template"]["spec"]["restartPolicy"] == (restart_policy or "OnFailure")
-    assert "podFailurePolicy" not in spec
-    assert "restartPolicy" not in spec["template"]["spec"]["containers"][0]
-
-
-POLICY = {
-    "rules": [
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {
-            "action": "FailJob",
-            "onExitCodes": {"containerName": "tensorflow", "operator": "In", "values": list(range(1, 128))},
-        },
-    ]
-}
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(128, 256))}}]
 
 
-def test_a_chief_with_never_fails_its_job_by_a_permanent_error_but_not_by_a_disruption() -> None:
-    spec = job_of(plan_of(master(template=pod_template(container(), restartPolicy="Never"))))["spec"]
-    assert spec["podFailurePolicy"] == POLICY
-    assert spec["template"]["spec"]["restartPolicy"] == "Never"
-    assert "restartPolicyRules" not in spec["template"]["spec"]["containers"][0]
+@pytest.mark.parametrize("restart_policy", ["OnFailure", None])
+def test_a_worker_with_on_failure_is_restarted_in_place_after_any_error(restart_policy: str | None) -> None:
+    template = pod_template(
+        container(), initContainers=[container("init")], **({"restartPolicy": restart_policy} if restart_policy else {})
+    )
+    spec = pod_spec_of(plan_of(master(), workers(1, template=template)), "worker-0")
+    assert spec["restartPolicy"] == "Never"
+    assert spec["containers"][0]["restartPolicy"] == "OnFailure"
+    assert spec["initContainers"][0]["restartPolicy"] == "OnFailure"
 
 
-def test_a_chief_with_on_failure_is_restarted_in_place_for_retryable_codes_only() -> None:
+def test_the_kubelet_restarts_nothing_in_a_pod_with_never() -> None:
+    template = pod_template(container("side"), container(), restartPolicy="Never", initContainers=[container("init")])
+    plan = plan_of(master(template=template), workers(1, template=template))
+    for replica in plan.replicas.all:
+        spec = pod_spec_of(plan, replica.id)
+        assert spec["restartPolicy"] == "Never"
+        assert all("restartPolicy" not in each for each in (*spec["containers"], *spec["initContainers"]))
+
+
+@pytest.mark.parametrize("spec", [{}, {"failurePolicy": "AnyReplica"}])
+def test_a_replica_that_decides_is_restarted_in_place_for_retryable_codes_only(spec: dict[str, str]) -> None:
     template = pod_template(container("side"), container(), initContainers=[container("init")])
-    spec = job_of(plan_of(master(template=template)))["spec"]
-    pod_spec = spec["template"]["spec"]
-    side, training = pod_spec["containers"]
-    assert spec["podFailurePolicy"] == POLICY
-    assert pod_spec["restartPolicy"] == "Never"
-    assert (training["restartPolicy"], training["restartPolicyRules"]) == ("Never", RULES)
-    assert side["restartPolicy"] == "OnFailure"
-    assert pod_spec["initContainers"][0]["restartPolicy"] == "OnFailure"
+    plan = plan_of(master(template=template), workers(1, template=template), **spec)
+    for replica in (each for each in plan.replicas.all if each.decides):
+        pod_spec = pod_spec_of(plan, replica.id)
+        side, training = pod_spec["containers"]
+        assert pod_spec["restartPolicy"] == "Never"
+        assert (training["restartPolicy"], training["restartPolicyRules"]) == ("Never", RULES)
+        assert side["restartPolicy"] == "OnFailure"
+        (init,) = pod_spec["initContainers"]
+        assert (init["restartPolicy"], init["restartPolicyRules"]) == ("Never", RULES)
 
 
 def test_containers_keep_restart_policies_of_their_own() -> None:
@@ -144,16 +142,19 @@ def test_containers_keep_restart_policies_of_their_own() -> None:
     assert "restartPolicyRules" not in pod_spec["containers"][0]
 
 
-def test_an_old_server_gets_plain_on_failure_for_the_chief() -> None:
-    spec = job_of(plan_of(master(), restart_rules=False))["spec"]
-    assert "podFailurePolicy" not in spec
-    assert spec["template"]["spec"]["restartPolicy"] == "OnFailure"
-    assert "restartPolicyRules" not in spec["template"]["spec"]["containers"][0]
+def test_a_server_without_restart_policies_of_containers_gets_none() -> None:
+    plan = plan_of(master(), workers(1), restart_rules=False)
+    for replica in plan.replicas.all:
+        spec = pod_spec_of(plan, replica.id)
+        assert spec["restartPolicy"] == "Never"
+        assert "restartPolicy" not in spec["containers"][0]
 
 
-def test_under_any_replica_every_job_judges_exit_codes() -> None:
-    plan = plan_of(failurePolicy="AnyReplica")
-    assert all(build_job(plan, replica)["spec"]["podFailurePolicy"] == POLICY for replica in plan.replicas.all)
+def test_a_job_carries_how_often_its_replica_was_restarted_before() -> None:
+    body = job_of(plan_of(), restarts=3)
+    assert body["metadata"]["labels"]["kubeflow.org/restarts"] == "3"
+    assert "kubeflow.org/restarts" not in body["spec"]["template"]["metadata"]["labels"]
+    assert "kubeflow.org/restarts" not in job_of(plan_of())["metadata"]["labels"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, PodSpec
+from tfjob_controller.api.common.core import JOBS, BatchJob, Condition
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Actions, build_delete
 from tfjob_controller.util.timestamps import format_time
@@ -67,16 +67,49 @@ def test_a_succeeded_index_is_never_run_again_but_keeps_its_name() -> None:
     assert created(cluster.actions()) == ["Service/example-job-worker-a6no-0"]
 
 
-def test_a_succeeded_index_whose_pod_goes_before_it_is_counted_is_not_run_again_by_its_job() -> None:
+def test_a_replica_that_has_succeeded_is_not_run_again_although_its_job_failed() -> None:
+    """Another container of its pod has failed, or its pod was deleted."""
     cluster = running_world()
-    cluster.exits("worker-0", 0, phase="Running")  # another container of the pod goes on
+    cluster.exits("worker-0", 0, phase="Failed")
     cluster.settle()
-    assert cluster.actions() is NO_ACTIONS
+    assert cluster.job.status.succeeded_indexes == ("worker-0",)
     cluster.pods.pop("example-job-worker-a6no-0")
-    cluster.runs("worker-0")
-    assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [("example-job-worker-a6no-0", True)]
-    cluster.settle()
     assert cluster.actions() is NO_ACTIONS
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "restart_policy"), [(0, "OnFailure"), (0, "Never"), (137, "Never"), (1, "Never")]
+)
+def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(exit_code: int, restart_policy: str) -> None:
+    template = pod_template(
+        {"name": "tensorflow"}, {"name": "side"}, restartPolicy=restart_policy, terminationGracePeriodSeconds=20
+    )
+    cluster = running_world(master(), workers(1, template=template))
+    cluster.exits("worker-0", exit_code, phase="Running")
+    assert cluster.settle().wake_after_seconds == 21
+    cluster.advance(20)
+    (delete,) = cluster.actions().deletes
+    assert (delete.resource.plural, delete.name) == ("pods", cluster.pods_of("worker-0")[-1].metadata.name)
+
+
+def test_a_pod_whose_container_the_kubelet_restarts_is_left_alone() -> None:
+    cluster = running_world(master(), workers(1))
+    cluster.exits("master-0", 137, phase="Running")
+    cluster.exits("worker-0", 1, phase="Running")
+    cluster.settle()
+    cluster.advance(1000)
+    assert cluster.actions() is NO_ACTIONS
+
+
+def test_a_pod_that_its_kubelet_has_given_up_is_deleted() -> None:
+    cluster = running_world(master(), workers(1))
+    cluster.exits("master-0", 137, phase="Running")
+    since = format_time(cluster.now)
+    lost = Condition("PodReadyToStartContainers", "False", last_transition_time=since)
+    cluster.pod("master-0", conditions=(lost,))
+    assert cluster.settle().wake_after_seconds == 21
+    cluster.advance(20)
+    assert [each.resource.plural for each in cluster.actions().deletes] == ["pods"]
 
 
 def test_a_parameter_server_that_ends_well_is_started_again() -> None:
@@ -115,11 +148,10 @@ def test_a_chief_on_a_lost_node_gets_a_new_job() -> None:
     wait = cluster.settle().wake_after_seconds
     assert wait == 31
     cluster.advance(wait)
-    cluster.sync()
     assert [delete.name for delete in cluster.actions().deletes] == ["example-job-master-a6no-0"]
     cluster.settle()
     assert cluster.created[-1] == "Job/example-job-master-a6no-0"
-    assert cluster.job.status.restarts == 1
+    assert (cluster.job.status.restarts, cluster.job.status.disruptions) == (1, 1)
 
 
 def test_a_preempted_replica_that_ended_with_0_runs_again() -> None:
@@ -157,13 +189,17 @@ def test_resume_starts_them_again_but_not_what_is_done() -> None:
     cluster.settle()
     assert len(cluster.services) == 4
     cluster.change(suspend=False)
-    assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [
-        ("example-job-master-a6no-0", False),
-        ("example-job-ps-a6no-0", False),
-        ("example-job-ps-a6no-1", False),
+    actions = cluster.actions()
+    assert not actions.suspends
+    assert [(each.name, each.foreground, each.resumes) for each in actions.deletes] == [
+        ("example-job-master-a6no-0", True, True),
+        ("example-job-ps-a6no-0", True, True),
+        ("example-job-ps-a6no-1", True, True),
     ]
     cluster.settle()
     assert cluster.actions() is NO_ACTIONS
+    assert not any(job.spec.suspend for job in cluster.jobs.values())
+    assert cluster.job.status.restarts == 0
 
 
 # Workers come and go
@@ -305,14 +341,6 @@ def test_a_chief_out_of_memory_is_stopped_since_it_would_be_restarted() -> None:
     assert cluster.job.status.phase == "Failed"
 
 
-def test_on_an_old_server_a_failed_chief_is_stopped_under_every_policy() -> None:
-    for policy in ("None", "Running", "All"):
-        cluster = running_world(master(), restart_rules=False, cleanPodPolicy=policy)
-        cluster.exits("master-0", 1, phase="Running")
-        cluster.sync()
-        assert [each.name for each in cluster.actions().suspends] == ["example-job-master-a6no-0"]
-
-
 def test_policy_none_leaves_all_pods() -> None:
     cluster = ended(cleanPodPolicy="None")
     assert (cluster.job.status.phase, cluster.actions()) == ("Done", NO_ACTIONS)
@@ -368,24 +396,23 @@ def test_a_template_with_never_is_cleaned_up_alike() -> None:
     assert [job.spec.suspend for job in cluster.jobs.values()] == [False, True]
 
 
-@pytest.mark.parametrize(("restart_policy", "stays"), [("Never", True), ("OnFailure", False)])
+@pytest.mark.parametrize(("restart_policy", "stays"), [("OnFailure", False), ("Never", True)])
 def test_a_pod_that_is_not_restarted_is_not_stopped_before_the_kubelet_has_reported_its_end(
     restart_policy: str, stays: bool
 ) -> None:
-    """Its Job makes another pod after such an error, so that it must be stopped, but not before the pod has failed."""
-    cluster = running_world(master(), workers(1))
+    template = pod_template({"name": "tensorflow"}, restartPolicy=restart_policy)
+    cluster = running_world(master(template=template), workers(1))
     cluster.exits("master-0", 137, "OOMKilled", phase="Running")
-    name = cluster.name("master-0")
-    cluster.pods[name] = [replace(cluster.pods[name][0], spec=PodSpec(restart_policy=restart_policy))]
     cluster.settle()
+    name = cluster.name("master-0")
     assert cluster.job.status.phase == ("CleanUp" if stays else "Failed")
     assert bool(cluster.pods[name]) is stays
     assert cluster.jobs[name].spec.suspend is not stays
     if stays:
-        cluster.pod("master-0", phase="Failed")
+        cluster.exits("master-0", 137, "OOMKilled")
         cluster.settle()
         assert cluster.job.status.phase == "Failed"
-        assert cluster.jobs[name].spec.suspend
+        assert not cluster.jobs[name].spec.suspend
         assert cluster.pods[name]
 
 

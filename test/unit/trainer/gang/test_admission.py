@@ -433,7 +433,7 @@ def test_a_preempted_job_runs_again_in_its_next_attempt_without_a_restart() -> N
     admit(cluster)
     cluster.settle()
     assert condition(cluster, "Preempted") == ("False", "GangAdmitted")
-    assert sorted(cluster.jobs) == [cluster.name("master-0"), cluster.name("worker-0")]
+    assert sorted(cluster.jobs) == [cluster.name(each) for each in ("master-0", "worker-0", "worker-1")]
     assert labels(cluster, "master-0")["attempt"] == "2"
     assert (cluster.job.status.restarts, cluster.job.status.restart_counts) == (0, {})
     assert [each.reason for each in cluster.events].count("Preempted") == 1
@@ -548,7 +548,7 @@ def test_a_parameter_server_that_ends_while_it_is_deleted_says_nothing() -> None
 def test_a_job_is_deleted_only_once_the_success_of_its_replica_is_recorded() -> None:
     cluster = bound_world(master(), workers(2))
     cluster.lingers = True
-    cluster.exits("worker-0", 0)
+    cluster.exits("worker-0", 0, phase="Running")
     says(cluster, WAITING, placement=())
     assert cluster.name("worker-0") not in [each.name for each in cluster.actions().deletes]
     result = cluster.sync()

@@ -41,20 +41,19 @@ def test_only_the_chief_decides_unless_any_replica_may() -> None:
 
 
 @pytest.mark.parametrize(
-    ("restart_rules", "restart_policy", "fails_itself"),
+    ("restart_rules", "restart_policy", "in_place"),
     [
-        pytest.param(True, "OnFailure", True, id="OnFailure with restart rules"),
+        pytest.param(True, "OnFailure", True, id="OnFailure"),
         pytest.param(False, "OnFailure", False, id="OnFailure on an old server"),
-        pytest.param(True, "Never", True, id="Never"),
-        pytest.param(False, "Never", True, id="Never on an old server"),
+        pytest.param(True, "Never", False, id="Never"),
     ],
 )
-def test_the_chiefs_job_judges_exit_codes_where_batch_v1_can(
-    restart_rules: bool, restart_policy: str, fails_itself: bool
+def test_replicas_restart_in_place_if_their_template_and_the_server_allow_it(
+    restart_rules: bool, restart_policy: str, in_place: bool
 ) -> None:
     template = pod_template({"name": "tensorflow"}, restartPolicy=restart_policy)
     plan = plan_of(master(template=template), workers(1, template=template), restart_rules=restart_rules)
-    assert [replica.fails_itself for replica in plan.replicas.all] == [fails_itself, False]
+    assert [replica.restarts_in_place for replica in plan.replicas.all] == [in_place, in_place]
 
 
 def test_parameter_servers_serve_but_not_as_chief() -> None:

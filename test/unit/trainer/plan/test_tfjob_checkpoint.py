@@ -67,10 +67,10 @@ def test_a_job_without_checkpoints_has_the_pods_that_it_had() -> None:
 
 def test_a_restart_of_a_replica_that_only_restores_recreates_its_pod_so_that_it_restores_again() -> None:
     open_template = pod_template(container())
-    specs = pod_specs(plan(workers(2, template=open_template), restart_rules=False))
-    assert [specs[name]["restartPolicy"] for name in ("worker-0", "worker-1")] == ["OnFailure", "Never"]
-    specs = pod_specs(plan(master(), workers(1), restart_rules=False))
-    assert specs["worker-0"]["restartPolicy"] == "OnFailure"
+    planned = plan(workers(2, template=open_template))
+    assert [replica.restarts_in_place for replica in planned.replicas.all] == [True, False]
+    planned = plan(master(), workers(1))
+    assert [replica.restarts_in_place for replica in planned.replicas.all] == [True, True]
 
 
 def test_the_chief_is_restarted_in_place_beside_its_sidecar() -> None:

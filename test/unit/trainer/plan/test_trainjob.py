@@ -93,10 +93,10 @@ def test_nodes_and_launcher_are_started_again_together_and_nothing_else_is() -> 
     assert {role.name for role in plan.replicas.roles if role.restarts_together} == {"launcher", "node"}
     for replica in plan.replicas.all:
         job = build_job(plan, replica)["spec"]
-        assert (job["backoffLimit"] == 0) == replica.role.restarts_together
-        # What a policy would keep out of the count of failures would be run again alone.
-        assert ("podFailurePolicy" not in job) == replica.role.restarts_together
-        assert job["template"]["spec"]["restartPolicy"] in ("Never", "OnFailure")
+        assert job["backoffLimitPerIndex" if replica.role.job_name else "backoffLimit"] == 0
+        assert job["template"]["spec"]["restartPolicy"] == "Never"
+        in_place = any("restartPolicy" in each for each in job["template"]["spec"]["containers"])
+        assert in_place != replica.role.restarts_together
 
 
 def test_policies_of_the_job_are_those_of_the_plan() -> None:

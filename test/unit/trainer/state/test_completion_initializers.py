@@ -8,6 +8,7 @@ from helpers.clusterinmemory import World, terminated, waiting
 from helpers.trainworld import IN_STEPS, ends, train_world, true_conditions, world_in_steps
 from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.trainer.state.completion import CONFIG_WAIT_SECONDS, MAX_ATTEMPTS
+from tfjob_controller.trainer.state.restarts import CAP_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 DATASET, MODEL, EXPORTER = "dataset-initializer-0", "model-initializer-0", "model-exporter-0"
@@ -136,10 +137,15 @@ def test_the_last_attempt_may_still_succeed() -> None:
     assert cluster.name("node-0") in cluster.jobs
 
 
-def test_pods_that_the_job_controller_counted_are_attempts_too() -> None:
-    """Where the server knows no restart rules, or a template says Never."""
+def test_each_pod_that_failed_is_an_attempt() -> None:
+    """Where the server knows no restart policies of containers, or a template says Never."""
     cluster = at_step_of(DATASET)
-    cluster.exits(DATASET, 203, "Error", message="no connection")
-    cluster.job_status(DATASET, failed=MAX_ATTEMPTS)
-    cluster.settle()
+    for _ in range(MAX_ATTEMPTS):
+        cluster.exits(DATASET, 203, "Error", message="no connection")
+        cluster.settle()
+        cluster.reap()
+        cluster.advance(CAP_SECONDS)
+        cluster.settle()
+        cluster.reap()
+        cluster.settle()
     assert cluster.job.status.reason.endswith(f"; tried {MAX_ATTEMPTS} times")

@@ -32,7 +32,7 @@ def test_a_set_is_one_indexed_job_and_one_service() -> None:
     assert all(each == services[0] for each in services)
     spec = jobs[0]["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 500, 500)
-    assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (0, "Failed")
+    assert (spec["backoffLimitPerIndex"], spec["podReplacementPolicy"]) == (0, "Failed")
     assert spec["template"]["spec"]["subdomain"] == services[0]["metadata"]["name"]
     selector = services[0]["spec"]["selector"]
     assert selector.items() <= spec["template"]["metadata"]["labels"].items()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running, running_world, terminated, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.common.core import Condition, Terminated
+from tfjob_controller.api.common.core import BatchJob, Condition, InitContainer, PodSpec, Terminated
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, ReplicaState, classify_replicas
 from tfjob_controller.util.timestamps import format_time
 
@@ -90,7 +90,7 @@ def test_pods_of_an_earlier_job_of_the_same_name_do_not_count() -> None:
     cluster.exits("worker-0", 0)
     name = cluster.name("worker-0")
     job = cluster.jobs[name]
-    cluster.jobs[name] = replace(job, metadata=replace(job.metadata, uid="another"))
+    cluster.jobs[name] = BatchJob(replace(job.metadata, uid="another"))
     assert view_of(cluster, "worker-0").state == "Running"
 
 
@@ -102,9 +102,9 @@ def test_what_a_pod_said_still_counts_when_its_job_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "state"), [("Complete", "Succeeded"), ("Failed", "Failed"), ("FailureTarget", "Failed")]
+    ("outcome", "state"), [("Complete", "Succeeded"), ("Failed", "Running"), ("FailureTarget", "Running")]
 )
-def test_a_finished_job_without_pods_shows_how_the_chief_ended(outcome: str, state: str) -> None:
+def test_a_finished_job_without_pods_shows_whether_the_chief_succeeded(outcome: str, state: str) -> None:
     cluster = running_world()
     cluster.pods.clear()
     cluster.job_ends("master-0", outcome)
@@ -139,7 +139,7 @@ def test_the_end_of_a_job_whose_pods_is_never_seen_counts_after_a_while(
     cluster.advance(due - 1)
     assert view_of(cluster, "master-0").state == "Running"
     cluster.advance(1)
-    assert view_of(cluster, "master-0").state == state
+    assert view_of(cluster, "master-0").must_redo == (outcome != "Complete")
 
 
 @pytest.mark.parametrize("outcome", ["Complete", "Failed"])
@@ -151,12 +151,12 @@ def test_a_worker_is_not_recreated_before_the_end_of_its_pod_is_seen(outcome: st
     assert not view_of(cluster, "worker-0").must_redo
 
 
-def test_a_complete_job_outweighs_what_an_older_cache_says_of_its_pod() -> None:
+def test_a_complete_job_does_not_make_a_success_of_a_pod_that_was_deleted_before_its_end() -> None:
     cluster = running_world()
     cluster.pod_deleted("worker-0")
     cluster.job_ends("worker-0", "Complete")
     view = view_of(cluster, "worker-0")
-    assert (view.state, view.must_redo) == ("Succeeded", False)
+    assert (view.state, view.must_redo) == ("Running", True)
 
 
 def test_a_remembered_success_outweighs_everything() -> None:
@@ -167,9 +167,13 @@ def test_a_remembered_success_outweighs_everything() -> None:
     assert view_of(cluster, "worker-0").state == "Succeeded"
 
 
-def evicted(cluster: World) -> None:
+def lost(cluster: World) -> None:
     cluster.exits("master-0", 1)
-    cluster.pod("master-0", reason="Evicted")
+    cluster.pod("master-0", reason="NodeLost")
+
+
+def rebooted(cluster: World) -> None:
+    cluster.exits("master-0", 255, "Unknown")
 
 
 def marked(cluster: World) -> None:
@@ -178,12 +182,12 @@ def marked(cluster: World) -> None:
     cluster.pod("master-0", conditions=(condition,))
 
 
-@pytest.mark.parametrize("disrupt", [evicted, marked])
+@pytest.mark.parametrize("disrupt", [lost, rebooted, marked])
 def test_a_disruption_is_retryable_whatever_the_exit_code(disrupt: Callable[[World], None]) -> None:
     cluster = running_world()
     disrupt(cluster)
     view = view_of(cluster, "master-0")
-    assert (view.state, view.is_restarting) == ("Running", True)
+    assert (view.state, view.is_restarting, view.is_disrupted) == ("Running", True, True)
 
 
 def test_a_disruption_after_the_end_takes_nothing_back() -> None:
@@ -213,16 +217,14 @@ def test_what_a_pod_exits_with_while_it_is_deleted_does_not_count(exit_code: int
     assert (view.state, view.is_restarting) == ("Running", True)
 
 
-@pytest.mark.parametrize(("exit_code", "state"), [(0, "Succeeded"), (1, "Running"), (137, "Running")])
-def test_a_success_before_the_pod_is_deleted_counts_and_an_error_is_the_jobs_to_judge(
-    exit_code: int, state: str
-) -> None:
+@pytest.mark.parametrize(("exit_code", "state"), [(0, "Succeeded"), (1, "Failed"), (137, "Running")])
+def test_an_end_before_the_pod_is_deleted_counts(exit_code: int, state: str) -> None:
     cluster = running_world()
     cluster.exits("master-0", exit_code)
     cluster.advance(1)
     cluster.pod_deleted("master-0")
     view = view_of(cluster, "master-0")
-    assert (view.state, view.is_restarting) == (state, exit_code != 0)
+    assert (view.state, view.is_restarting) == (state, exit_code == 137)
 
 
 def test_a_parameter_server_that_ends_well_is_recreated() -> None:
@@ -240,15 +242,26 @@ def test_a_worker_whose_job_was_failed_is_recreated() -> None:
     assert (view.state, view.must_redo) == ("Failed", True)
 
 
-def test_a_chief_on_a_lost_node_is_given_up_after_its_grace_period() -> None:
+def test_a_replica_on_a_lost_node_is_given_up_after_its_grace_period() -> None:
     cluster = running_world()
-    cluster.pod_deleted("master-0")
-    cluster.pod_deleted("worker-0")
+    for replica_id in ("master-0", "worker-0"):
+        cluster.pod_deleted(replica_id)
     cluster.advance(30)
-    assert not view_of(cluster, "master-0").must_redo
+    assert not any(view_of(cluster, each).must_redo for each in ("master-0", "worker-0"))
     cluster.advance(1)
-    assert view_of(cluster, "master-0").must_redo
-    assert not view_of(cluster, "worker-0").must_redo
+    assert all(view_of(cluster, each).must_redo for each in ("master-0", "worker-0"))
+
+
+@pytest.mark.parametrize("reason", ["", "Error"])
+def test_a_native_sidecar_that_ends_with_the_pod_is_not_the_failure(reason: str) -> None:
+    cluster = running_world()
+    mesh = terminated(Terminated(143, reason), name="mesh")
+    fetch = terminated(Terminated(1, "Error", "no such dataset"), name="fetch")
+    pod = cluster.pod("master-0", phase="Failed", container_statuses=(), init_container_statuses=(mesh, fetch))
+    spec = PodSpec(init_containers=(InitContainer("mesh", "Always"), InitContainer("fetch")))
+    cluster.pods[cluster.name("master-0")] = [replace(pod, spec=spec)]
+    view = view_of(cluster, "master-0")
+    assert (view.state, view.ended_in) == ("Failed", "fetch")
 
 
 def test_while_suspended_what_does_not_run_is_unknown() -> None:

@@ -18,8 +18,6 @@ from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.trainer.state.restarts import (
     BASE_SECONDS,
     CAP_SECONDS,
-    GONE,
-    MAX_GONE,
     backoff_seconds,
     seconds_until_restart,
 )
@@ -33,39 +31,62 @@ def restarts(cluster: World) -> int:
     return cluster.job.status.restarts
 
 
-def test_restarts_in_place_and_by_the_job_controller_are_added_up() -> None:
+def test_restarts_in_place_and_by_another_pod_are_added_up() -> None:
     cluster = running_world()
     assert (restarts(cluster), cluster.job.status.restart_counts) == (0, {})
     cluster.runs("worker-0", restart_count=2)
-    cluster.job_status("ps-0", failed=3)
-    assert restarts(cluster) == 5
+    cluster.exits("ps-0", 137)
+    assert restarts(cluster) == 3
+    assert cluster.job.status.restart_counts == {"worker-0": 2, "ps-0": 1}
 
 
-def test_restarts_of_pods_that_are_gone_still_count() -> None:
+def test_one_end_counts_once_whoever_observes_it() -> None:
+    """The deletion of the pod, its end, that of its Job, and the next Job."""
+    cluster = running_world(master(), workers(1))
+    cluster.pod_deleted("worker-0")
+    assert restarts(cluster) == 1
+    cluster.exits("worker-0", 0)
+    cluster.settle()
+    cluster.pods.clear()
+    assert restarts(cluster) == 1
+    cluster.runs("worker-0")
+    assert restarts(cluster) == 1
+    assert cluster.job.status.disruptions == 1
+    assert cluster.jobs[cluster.name("worker-0")].metadata.labels["kubeflow.org/restarts"] == "1"
+
+
+def test_a_program_that_ends_with_0_as_its_pod_is_deleted_has_not_succeeded_although_only_its_job_is_left() -> None:
+    cluster = running_world(master(), workers(1))
+    cluster.pod_deleted("worker-0")
+    cluster.settle()
+    cluster.exits("worker-0", 0)
+    cluster.pods.clear()
+    cluster.settle()
+    assert cluster.job.status.succeeded_indexes == ()
+    assert cluster.created[-1] == "Job/example-job-worker-a6no-0"
+
+
+def test_restarts_of_a_deleted_job_still_count() -> None:
     cluster = running_world()
     cluster.runs("worker-0", restart_count=2)
     assert restarts(cluster) == 2
-    cluster.pods.clear()
+    cluster.delete_job(cluster.name("worker-0"))
     assert restarts(cluster) == 2
     cluster.runs("worker-0", restart_count=1)
     assert restarts(cluster) == 3
 
 
-def test_a_count_never_falls() -> None:
+def test_a_parameter_server_that_is_recreated_counts_and_waits_longer_each_time() -> None:
     cluster = running_world()
-    cluster.job_status("ps-0", failed=3)
-    assert restarts(cluster) == 3
-    cluster.job_status("ps-0", failed=1)
-    assert restarts(cluster) == 3
-
-
-def test_a_parameter_server_that_is_recreated_counts() -> None:
-    cluster = running_world()
-    for _ in range(3):
+    for delay_seconds in (0, BASE_SECONDS, 2 * BASE_SECONDS):
         cluster.exits("ps-0", 0)
-        cluster.job_ends("ps-0", "Complete")
-        cluster.sync()
+        due = cluster.settle().wake_after_seconds
+        if delay_seconds:
+            assert due == delay_seconds + 1
+            assert cluster.pods_of("ps-0")
+        cluster.advance(delay_seconds)
         cluster.settle()
+        assert not cluster.pods_of("ps-0")
         cluster.runs("ps-0")
     assert restarts(cluster) == 3
 
@@ -73,18 +94,28 @@ def test_a_parameter_server_that_is_recreated_counts() -> None:
 def test_the_failure_that_a_job_ends_with_is_no_restart() -> None:
     cluster = running_world(master(template=NEVER))
     cluster.exits("master-0", 1)
-    cluster.job_status("master-0", failed=1)
-    cluster.job_ends("master-0", "FailureTarget")
     assert restarts(cluster) == 0
 
 
-def test_a_disruption_counts_where_the_jobs_own_count_leaves_it_out() -> None:
-    cluster = running_world(master(), workers(1))
+def test_no_limit_applies_to_disruptions() -> None:
+    cluster = running_world(master(), workers(1), backoffLimit=0)
     for replica_id in ("master-0", "worker-0"):
-        cluster.exits(replica_id, 137)
         cluster.pod(replica_id, conditions=(Condition("DisruptionTarget", "True", last_transition_time="2026"),))
-    cluster.job_status("worker-0", failed=1)
+        cluster.exits(replica_id, 137)
     assert restarts(cluster) == 2
+    assert (cluster.job.status.disruptions, cluster.job.status.phase) == (2, "Running")
+    assert cluster.created[-2:] == ["Job/example-job-master-a6no-0", "Job/example-job-worker-a6no-0"]
+
+
+def test_an_eviction_for_the_pods_own_limits_is_an_error_of_its_program() -> None:
+    cluster = running_world(master(), workers(1), backoffLimit=0)
+    cluster.pod("worker-0", reason="Evicted", message="Usage of EmptyDir volume exceeds the limit")
+    cluster.exits("worker-0", 137, "ContainerStatusUnknown")
+    assert (restarts(cluster), cluster.job.status.disruptions) == (1, 0)
+    assert cluster.job.status.reason == (
+        "BackoffLimitExceeded: 1 restarts of replicas, backoffLimit is 0; worker-0 failed: Evicted: Usage of EmptyDir "
+        "volume exceeds the limit"
+    )
 
 
 def test_more_restarts_than_the_limit_fail_the_job() -> None:
@@ -92,10 +123,12 @@ def test_more_restarts_than_the_limit_fail_the_job() -> None:
     cluster.runs("worker-0", restart_count=2)
     assert restarts(cluster) == 2
     assert cluster.job.status.phase == "Running"
-    cluster.job_status("ps-1", failed=1)
+    cluster.exits("ps-1", 3)
     assert restarts(cluster) == 3
     assert cluster.job.status.phase == "Failed"
-    assert cluster.job.status.reason == "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2"
+    assert cluster.job.status.reason == (
+        "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2; ps-1 failed: exit code 3"
+    )
 
 
 def test_the_event_of_a_restart_names_the_replica() -> None:
@@ -106,30 +139,17 @@ def test_the_event_of_a_restart_names_the_replica() -> None:
     cluster.settle()
     (event,) = cluster.events
     assert (event.type, event.reason) == ("Warning", "Restarted")
-    assert event.note == ("Restarted worker-0, worker-1, worker-2, worker-3, worker-4 and 2 more: 7 restarts so far")
+    assert event.note == ("Restarted worker-0, worker-1, worker-2, worker-3, worker-4 and 2 more (7 restarts so far)")
 
 
-def test_counts_of_many_pods_that_are_gone_are_summed_up() -> None:
-    cluster = running_world()
-    for _ in range(3 * MAX_GONE):
-        cluster.pods.clear()
-        cluster.runs("worker-0", newest=True)
-        cluster.runs("worker-0", restart_count=1)
-        cluster.sync()
-    assert restarts(cluster) == 3 * MAX_GONE
-    assert GONE in cluster.job.status.restart_counts
-    assert len(cluster.job.status.restart_counts) <= MAX_GONE + 2
-
-
-def test_an_evicted_chief_that_ended_with_0_is_one_restart_and_its_job_goes_on() -> None:
-    """The kubelet lets an evicted pod fail whatever its containers said, and the Job makes the next one by itself."""
+def test_an_evicted_chief_that_ended_with_0_is_one_restart() -> None:
+    """The kubelet lets an evicted pod fail whatever its containers have exited with."""
     cluster = running_world(master(template=NEVER))
     disrupted = Condition("DisruptionTarget", "True")
-    cluster.exits("master-0", 0, phase="Failed")
     cluster.pod("master-0", reason="Evicted", conditions=(disrupted,))
-    jobs = dict(cluster.jobs)
-    assert restarts(cluster) == 1
-    assert cluster.jobs == jobs
+    cluster.exits("master-0", 0, phase="Failed")
+    assert (restarts(cluster), cluster.job.status.disruptions) == (1, 1)
+    assert cluster.created[-1] == "Job/example-job-master-a6no-0"
 
 
 def restarting(restarts: int, status: str = "True") -> TrainingStatus:

@@ -47,4 +47,4 @@ def test_replicas_that_are_restarted_alone_are_named() -> None:
     cluster.settle()
     cluster.runs("worker-0", restart_count=1)
     cluster.settle()
-    assert notes(cluster) == [("Warning", "Restarted worker-0: 1 restarts so far")]
+    assert notes(cluster) == [("Warning", "Restarted worker-0 (1 restarts so far)")]

@@ -112,12 +112,13 @@ def test_the_chiefs_permanent_error_is_the_jobs_with_its_message() -> None:
     assert condition(cluster, "Succeeded") is None
 
 
-def test_the_message_of_a_failed_child_job_is_used_if_its_pod_is_gone() -> None:
+def test_a_chief_whose_pod_is_gone_without_a_trace_was_disrupted() -> None:
     cluster = running_world()
     cluster.pods.clear()
-    cluster.job_ends("master-0", "Failed", "Container tensorflow failed with exit code 3")
+    cluster.job_ends("master-0", "Failed")
     cluster.settle()
-    assert cluster.job.status.reason == "master-0 failed: Container tensorflow failed with exit code 3"
+    assert (cluster.job.status.restarts, cluster.job.status.disruptions) == (1, 1)
+    assert cluster.created[-1] == "Job/example-job-master-a6no-0"
 
 
 def test_out_of_memory_is_named() -> None:
@@ -130,7 +131,7 @@ def test_out_of_memory_is_named() -> None:
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_how_a_worker_ends_is_not_how_the_job_ends(exit_code: int) -> None:
     cluster = running_world()
-    cluster.exits("worker-0", exit_code)
+    cluster.exits("worker-0", exit_code, phase="Running")
     cluster.settle()
     assert cluster.job.status.phase == "Running"
     state = "Failed" if exit_code else "Succeeded"
@@ -162,7 +163,7 @@ def test_a_retryable_error_of_the_chief_is_not_the_jobs() -> None:
 def test_a_types_state_is_that_of_its_worst_replica(ended: dict[str, int], state: str) -> None:
     cluster = running_world(master(), workers(2))
     for replica_id, exit_code in ended.items():
-        cluster.exits(replica_id, exit_code)
+        cluster.exits(replica_id, exit_code, phase="Running")
     cluster.settle()
     assert states(cluster)["WORKER"][0] == state
 
@@ -284,7 +285,6 @@ def test_a_chief_whose_program_ends_with_an_error_as_it_is_suspended_has_not_fai
     cluster.change(suspend=True)
     cluster.settle()
     cluster.exits("master-0", 1, "Error")
-    cluster.job_ends("master-0", "Failed")
     assert cluster.settle().status.state == "Unknown"
     cluster.pods.clear()
     cluster.settle()
