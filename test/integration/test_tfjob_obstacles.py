@@ -135,6 +135,15 @@ def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_messag
     assert trial.await_event("FailedCreate", "is invalid")["type"] == "Warning"
 
 
+def test_a_misspelled_field_of_a_template_ends_the_job_and_is_named(trial: Trial) -> None:
+    trial.submit(master(template=pod_template(container(), nodeSelectr={"pool": "gpu"})))
+    status = trial.await_end()
+    refusal = f'cannot create Job {trial.child("master-0")}: unknown field "spec.template.spec.nodeSelectr"'
+    assert (status["phase"], status["reason"]) == ("Failed", refusal)
+    assert trial.await_event("FailedCreate", refusal)["type"] == "Warning"
+    assert trial.children("jobs") == {}
+
+
 # Answers that never come
 
 
@@ -268,7 +277,7 @@ def test_nothing_is_recreated_for_a_job_that_goes_while_the_watch_of_jobs_is_sil
         api.delete(job, propagationPolicy="Foreground")
         eventually(lambda: has_asked_for_jobs(proxy.seen[before:]), PATIENCE_SECONDS, PERIOD_SECONDS)
         eventually(lambda: not jobs.children("services") and not jobs.children("jobs"), PATIENCE_SECONDS, 0.2)
-        made = [each.path for each in proxy.seen[before:] if each.method == "POST"]
+        made = [each.path.partition("?")[0] for each in proxy.seen[before:] if each.method == "POST"]
         assert not [path for path in made if path.endswith(("/services", "/jobs", "/configmaps"))]
     finally:
         api.patch(job, {"metadata": {"finalizers": None}})
