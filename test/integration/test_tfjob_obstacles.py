@@ -99,6 +99,35 @@ def test_a_quota_of_pods_is_the_job_controllers_affair_and_is_waited_for(
     jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
 
 
+def test_default_parameter_servers_run_in_a_restricted_namespace_whose_quota_demands_limits(
+    controller: Manager, jobs: Jobs, api: Api, namespace: str
+) -> None:
+    """The second one says no resources, so the quota refuses its pod; Pod Security has been asked before that."""
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": enforced}})
+    set_quota(api, namespace, {"limits.cpu": "4", "limits.memory": "4Gi"})
+    limits: Object = {"resources": {"limits": {"cpu": "100m", "memory": "64Mi"}}}
+    trainer = container(
+        securityContext={"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}, **limits
+    )
+    secure = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    chief = master(template=pod_template(trainer, securityContext=secure))
+    server = parameter_servers(1, template=pod_template({"name": "tensorflow", **limits}))
+    jobs.submit(tfjob(chief, server, name="with-limits"))
+    jobs.submit(tfjob(chief, parameter_servers(1), name="without-limits"))
+    eventually(lambda: jobs.status("with-limits").get("ready") == {"master": "1/1", "ps": "1/1"}, PATIENCE_SECONDS, 0.2)
+    (pod,) = [pod for name, pod in jobs.children("pods").items() if name.startswith("with-limits-ps-")]
+    assert pod["spec"]["containers"][0]["securityContext"]["runAsUser"] == 65532
+    refusals = eventually(lambda: pod_refusals(api, namespace), PATIENCE_SECONDS, 0.2)
+    assert all("failed quota: limited: must specify limits.cpu" in note for note in refusals)
+
+
+def pod_refusals(api: Api, namespace: str) -> list[str]:
+    """Why the Job controller could not create pods."""
+    events = api.list(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+    return [each["note"] for each in events if (each["regarding"]["kind"], each["reason"]) == ("Job", "FailedCreate")]
+
+
 # A template that the API refuses
 
 

@@ -100,7 +100,8 @@ def test_the_reason_of_an_unknown_field_names_the_child_and_the_field_once(bench
 def test_only_children_with_fields_of_users_are_created_strictly(bench: ControllerBench) -> None:
     bench.create(master(), parameter_servers(1))
     bench.sync()
-    validation = {sent.path.rpartition("/")[2]: sent.query.get("fieldValidation") for sent in bench.api.requests("POST")}
+    creates = bench.api.requests("POST")
+    validation = {sent.path.rpartition("/")[2]: sent.query.get("fieldValidation") for sent in creates}
     assert validation == {"jobs": "Strict", "services": None, "configmaps": None}
 
 
