@@ -215,9 +215,9 @@ BAD_MANIFESTS = (
     Bad(
         "chief-is-default-server",
         tfjob(terminationPolicy=_chief("PS")),
-        "spec: terminationPolicy.chief is PS, but the default parameter server never ends: give PS a template with a container named tensorflow, or name another chief",
+        "spec: terminationPolicy.chief is PS, but the default parameter server never ends: give PS a template whose container named tensorflow has an image, or name another chief",
         (
-            "spec: Invalid value: terminationPolicy.chief is PS, but the default parameter server never ends: give PS a template with a container named tensorflow, or name another chief",
+            "spec: Invalid value: terminationPolicy.chief is PS, but the default parameter server never ends: give PS a template whose container named tensorflow has an image, or name another chief",
         ),
     ),
     Bad(

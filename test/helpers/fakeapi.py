@@ -35,6 +35,7 @@ class Sent:
     method: str
     path: str
     body: Object = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 class FakeApi:
@@ -106,7 +107,7 @@ class FakeApi:
     ) -> bytes:
         parsed = json.loads(body) if body else {}
         with self._lock:
-            self.sent.append(Sent(method, path, parsed))
+            self.sent.append(Sent(method, path, parsed, query or {}))
             fault = self._fault(method, path, parsed)
             if fault is None or fault.carried_out:
                 one = (query or {}).get("fieldSelector", "").removeprefix("metadata.name=")

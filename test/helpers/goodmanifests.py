@@ -77,6 +77,7 @@ GOOD_MANIFESTS = (
     ),
     Good("termination-policy-without-chief", tfjob(terminationPolicy={})),
     Good("ps-template-without-tensorflow", tfjob(master(), parameter_servers(template=pod_template(container("log"))))),
+    Good("ps-without-an-image", tfjob(master(), parameter_servers(template=pod_template({"name": "tensorflow"})))),
     Good("ps-with-empty-template", tfjob(master(), parameter_servers(template={}))),
     Good("sidecars", tfjob(master(template=pod_template(container("log"), container())))),
     Good("restart-never", tfjob(master(template=pod_template(container(), restartPolicy="Never")))),

@@ -99,6 +99,35 @@ def test_a_quota_of_pods_is_the_job_controllers_affair_and_is_waited_for(
     jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
 
 
+def test_default_parameter_servers_run_in_a_restricted_namespace_whose_quota_demands_limits(
+    controller: Manager, jobs: Jobs, api: Api, namespace: str
+) -> None:
+    """The second one says no resources, so the quota refuses its pod; Pod Security has been asked before that."""
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": enforced}})
+    set_quota(api, namespace, {"limits.cpu": "4", "limits.memory": "4Gi"})
+    limits: Object = {"resources": {"limits": {"cpu": "100m", "memory": "64Mi"}}}
+    trainer = container(
+        securityContext={"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}, **limits
+    )
+    secure = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    chief = master(template=pod_template(trainer, securityContext=secure))
+    server = parameter_servers(1, template=pod_template({"name": "tensorflow", **limits}))
+    jobs.submit(tfjob(chief, server, name="with-limits"))
+    jobs.submit(tfjob(chief, parameter_servers(1), name="without-limits"))
+    eventually(lambda: jobs.status("with-limits").get("ready") == {"master": "1/1", "ps": "1/1"}, PATIENCE_SECONDS, 0.2)
+    (pod,) = [pod for name, pod in jobs.children("pods").items() if name.startswith("with-limits-ps-")]
+    assert pod["spec"]["containers"][0]["securityContext"]["runAsUser"] == 65532
+    refusals = eventually(lambda: pod_refusals(api, namespace), PATIENCE_SECONDS, 0.2)
+    assert all("failed quota: limited: must specify limits.cpu" in note for note in refusals)
+
+
+def pod_refusals(api: Api, namespace: str) -> list[str]:
+    """Why the Job controller could not create pods."""
+    events = api.list(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+    return [each["note"] for each in events if (each["regarding"]["kind"], each["reason"]) == ("Job", "FailedCreate")]
+
+
 # A template that the API refuses
 
 
@@ -133,6 +162,15 @@ def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_messag
     eventually(lambda: all(each["spec"]["suspend"] for each in trial.children("jobs").values()), PATIENCE_SECONDS)
     assert trial.child("worker-0") not in trial.children("jobs")
     assert trial.await_event("FailedCreate", "is invalid")["type"] == "Warning"
+
+
+def test_a_misspelled_field_of_a_template_ends_the_job_and_is_named(trial: Trial) -> None:
+    trial.submit(master(template=pod_template(container(), nodeSelectr={"pool": "gpu"})))
+    status = trial.await_end()
+    refusal = f'cannot create Job {trial.child("master-0")}: unknown field "spec.template.spec.nodeSelectr"'
+    assert (status["phase"], status["reason"]) == ("Failed", refusal)
+    assert trial.await_event("FailedCreate", refusal)["type"] == "Warning"
+    assert trial.children("jobs") == {}
 
 
 # Answers that never come
@@ -268,7 +306,7 @@ def test_nothing_is_recreated_for_a_job_that_goes_while_the_watch_of_jobs_is_sil
         api.delete(job, propagationPolicy="Foreground")
         eventually(lambda: has_asked_for_jobs(proxy.seen[before:]), PATIENCE_SECONDS, PERIOD_SECONDS)
         eventually(lambda: not jobs.children("services") and not jobs.children("jobs"), PATIENCE_SECONDS, 0.2)
-        made = [each.path for each in proxy.seen[before:] if each.method == "POST"]
+        made = [each.path.partition("?")[0] for each in proxy.seen[before:] if each.method == "POST"]
         assert not [path for path in made if path.endswith(("/services", "/jobs", "/configmaps"))]
     finally:
         api.patch(job, {"metadata": {"finalizers": None}})

@@ -187,7 +187,7 @@ class ControllerCaches:
                 **gangs,
                 **self._children_of_pod_groups(),
                 **self._children_of_autoscalers(),
-                JOBS: ChildClient(ResourceClient(send, JOBS, decoder_for(BatchJob)), self.jobs.store),
+                JOBS: ChildClient(ResourceClient(send, JOBS, decoder_for(BatchJob)), self.jobs.store, is_strict=True),
                 SERVICES: ChildClient(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
                 CONFIG_MAPS: ChildClient(
                     ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store
@@ -199,6 +199,7 @@ class ControllerCaches:
                     ResourceClient(send, PERSISTENT_VOLUME_CLAIMS, decoder_for(PersistentVolumeClaim)),
                     self.claims,
                     is_watched=False,
+                    is_strict=True,
                 ),
                 PODS: ChildClient(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
             },

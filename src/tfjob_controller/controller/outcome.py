@@ -9,11 +9,13 @@
 | 409 | transient: another writer was first; read again | transient |
 | 429, 5xx, no response | transient; a repeated create finds the child of the first one by its name | transient |
 
-A transient failure is retried at the rate limiter's pace. An unknown status code counts as transient.
+A transient failure is retried at the rate limiter's pace. An unknown status code counts as transient. A 400 also
+refuses a field that the API server does not know, in a child that is created strictly.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -69,6 +71,9 @@ NOT_FOUND = NotFound()
 _PERMANENT = (400, 413, 422)
 # A server's message may be a whole validation report.
 _MAX_MESSAGE = 700
+# The refusal of fields that the server does not know, or that are given twice. The message of the fault names the child
+# already. Source: apiserver pkg/endpoints/handlers/rest.go (transformDecodeError); apimachinery pkg/runtime/error.go.
+_STRICT_DECODING = re.compile(r'^\w+ in version "\S*" cannot be handled as a \w+: strict decoding error: ')
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ def fault_of(error: ApiError, operation: str, *, is_optional: bool = False) -> F
 
     The job runs without an optional child, so that its faults neither end the job nor halt other writes.
     """
-    message = f"cannot {operation}: {_truncate(error.message)}"
+    message = f"cannot {operation}: {_truncate(_STRICT_DECODING.sub('', error.message, count=1))}"
     if is_optional:
         return Fault(message, after_seconds=error.retry_after_seconds or 0.0, is_error=error.is_retryable)
     if error.status in _PERMANENT and not _is_webhook(error):

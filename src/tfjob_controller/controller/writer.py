@@ -57,7 +57,8 @@ _OPTIONAL = frozenset((HORIZONTAL_POD_AUTOSCALERS,))
 class ChildClient(Generic[ObjectT]):
     """Writes one kind of children and updates the cache with the responses.
 
-    A kind that is not watched needs no labels, and the controller has no right to patch it.
+    A kind that is not watched needs no labels, and the controller has no right to patch it. A child with fields that
+    users write is created strictly: a misspelled field is an error that the job shows, and not a field that is absent.
     """
 
     def __init__(
@@ -66,13 +67,15 @@ class ChildClient(Generic[ObjectT]):
         store: Store[ObjectT] | ResponseCache[ObjectT],
         *,
         is_watched: bool = True,
+        is_strict: bool = False,
     ) -> None:
         self._client = client
         self._is_watched = is_watched
+        self._is_strict = is_strict
         self.store = store
 
     def create(self, namespace: str, body: Mapping[str, Any]) -> None:
-        self.store.assume(self._client.create(namespace, body))
+        self.store.assume(self._client.create(namespace, body, strict=self._is_strict))
 
     def adopt(self, namespace: str, name: str, owner_uid: str, body: Mapping[str, Any]) -> str:
         """Takes the object of that name if the owner controls it; otherwise returns why not."""

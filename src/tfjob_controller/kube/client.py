@@ -29,6 +29,8 @@ Body = Mapping[str, Any] | msgspec.Struct | bytes
 # client-go's tools/pager: a page that the server can build from etcd in one go.
 PAGE_SIZE = 500
 _decode_managed = decoder_for(ManagedObject)
+# Source: apimachinery pkg/apis/meta/v1/types.go (CreateOptions); the default for JSON is Warn.
+_STRICT = {"fieldValidation": "Strict"}
 
 # The program's start waits for this request: after this time it is logged as failing and sent again.
 _VERSION_SECONDS = 5.0
@@ -75,9 +77,13 @@ class ResourceClient(Generic[ObjectT]):
         except msgspec.MsgspecError as error:
             raise _invalid_answer(error, writes=False) from error
 
-    def create(self, namespace: str, body: Body) -> ObjectT:
-        """Creates an object. Raises ApiError: `is_already_exists`, or with `outcome_unknown` if it may exist now."""
-        return self._object("POST", self._resource.path(namespace), body)
+    def create(self, namespace: str, body: Body, *, strict: bool = False) -> ObjectT:
+        """Creates an object. Raises ApiError: `is_already_exists`, or with `outcome_unknown` if it may exist now.
+
+        The server drops fields that it does not know; with `strict` it refuses the object instead.
+        """
+        path = self._resource.path(namespace)
+        return self._object("POST", path, body, query=_STRICT if strict else None)
 
     def update(self, namespace: str, name: str, body: Body, subresource: str = "") -> ObjectT:
         """Replaces an object; with a `resourceVersion` in the body raises `is_conflict` if it has changed since."""
@@ -137,9 +143,16 @@ class ResourceClient(Generic[ObjectT]):
             query = {key: value for key, value in query.items() if key != "resourceVersion"}
             query["continue"] = page.continue_
 
-    def _object(self, method: str, path: str, body: Body | None = None, content_type: str = JSON) -> ObjectT:
+    def _object(
+        self,
+        method: str,
+        path: str,
+        body: Body | None = None,
+        content_type: str = JSON,
+        query: Mapping[str, str] | None = None,
+    ) -> ObjectT:
         data = None if body is None else encode(body)
-        answer = self._send(method, path, data, content_type)
+        answer = self._send(method, path, data, content_type, query=query)
         return self._decoded(answer, writes=method != "GET")
 
     def _send(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
-from helpers.manifests import master, workers
+from helpers.manifests import master, parameter_servers, workers
 from tfjob_controller.controller.adapters import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Retry, TerminalFailure
 
@@ -46,9 +46,15 @@ PASSING: list[Any] = [
     ),
 ]
 
+STRICT = 'Job in version "v1" cannot be handled as a Job: strict decoding error'
+UNKNOWN = 'unknown field "spec.template.spec.nodeSelectr"'
+
 PERMANENT: list[Any] = [
     pytest.param({"status": 422, "reason": "Invalid", "message": "spec.template: bad"}, id="invalid"),
     pytest.param({"status": 400, "reason": "BadRequest", "message": "json: cannot unmarshal string"}, id="unreadable"),
+    pytest.param(
+        {"status": 400, "reason": "BadRequest", "message": f"{STRICT}: {UNKNOWN}"}, id="a field that it does not know"
+    ),
     pytest.param({"status": 413, "reason": "RequestEntityTooLarge", "message": "limit is 3145728"}, id="too large"),
 ]
 
@@ -79,10 +85,24 @@ def test_a_permanent_error_of_the_server_ends_the_job_with_its_message(
     assert isinstance(bench.sync(), TerminalFailure)
     bench.settle()
     assert bench.status["phase"] == bench.status["state"] == "Failed"
-    assert error["message"] in bench.status["reason"]
+    assert error["message"].removeprefix(f"{STRICT}: ") in bench.status["reason"]
     sent = len(bench.api.sent)
     bench.sync()
     assert len(bench.api.sent) == sent
+
+
+def test_the_reason_of_an_unknown_field_names_the_child_and_the_field_once(bench: ControllerBench) -> None:
+    bench.create(master())
+    bench.api.fail(400, "BadRequest", f"{STRICT}: {UNKNOWN}", method="POST", part="/jobs")
+    assert bench.sync() == TerminalFailure(f"cannot create Job {bench.child('master-0')}: {UNKNOWN}")
+
+
+def test_only_children_with_fields_of_users_are_created_strictly(bench: ControllerBench) -> None:
+    bench.create(master(), parameter_servers(1))
+    bench.sync()
+    creates = bench.api.requests("POST")
+    validation = {sent.path.rpartition("/")[2]: sent.query.get("fieldValidation") for sent in creates}
+    assert validation == {"jobs": "Strict", "services": None, "configmaps": None}
 
 
 @pytest.mark.parametrize("carried_out", [pytest.param(True, id="it was done"), pytest.param(False, id="it was not")])

@@ -113,7 +113,13 @@ def test_each_call_is_one_request_and_gives_the_decoded_answer(call: Call, expec
     assert call(client(script)) == Thing(ObjectMeta(name="a", namespace="d", resource_version="7"))
     (sent,) = script.sent
     assert (sent.method, sent.path, sent.body, sent.content_type) == expected
-    assert sent.retry is None
+    assert (sent.query, sent.retry) == (None, None)
+
+
+def test_a_strict_create_asks_the_server_to_refuse_unknown_fields() -> None:
+    script = Script(thing())
+    client(script).create("d", {"x": 1}, strict=True)
+    assert script.sent[0].query == {"fieldValidation": "Strict"}
 
 
 def test_priority_and_time_are_those_of_the_client() -> None:

@@ -25,6 +25,7 @@ _SHAPES = (
     ("spec.containers", True),
     ("spec.initContainers", True),
     ("spec.nodeSelector", False),
+    ("spec.securityContext", False),
     ("spec.tolerations", True),
     ("spec.imagePullSecrets", True),
 )
@@ -35,6 +36,7 @@ _CONTAINER_SHAPES = (
     ("resources", False),
     ("resources.limits", False),
     ("resources.requests", False),
+    ("securityContext", False),
 )
 
 

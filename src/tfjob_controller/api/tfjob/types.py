@@ -87,7 +87,8 @@ class ReplicaSpec(_Value, frozen=True):
         dict[str, Any] | None,
         describe(
             "The PodTemplateSpec of each replica. Its container named tensorflow gets TF_CONFIG, and its exit code is "
-            "the replica's. Required for MASTER and WORKER; a PS without a template runs a standard TensorFlow server.",
+            "the replica's. Required for MASTER and WORKER. A PS without a template, without this container or without "
+            "an image in it runs a standard TensorFlow server.",
         ),
     ] = None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
-from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
+from tfjob_controller.api.common.podtemplates import containers_of, has_container_named, template_problem
 from tfjob_controller.api.common.schema import limit_violations
 from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.api.common.storagevalidation import checkpoint_problems
@@ -47,7 +47,7 @@ MISSING_CHIEF = "Missing ReplicaSpec for chief: {}"
 CHIEF_OUTSIDE = "the chief's replicaIndex is not below the replicas of {}: raise them, or name another chief"
 CHIEF_NEVER_ENDS = (
     "terminationPolicy.chief is PS, but the default parameter server never ends: "
-    "give PS a template with a container named tensorflow, or name another chief"
+    "give PS a template whose container named tensorflow has an image, or name another chief"
 )
 WORKER_REPLICAS_WITHOUT_WORKER = "workerReplicas needs an entry for WORKER in replicaSpecs"
 MIN_WORKERS_ABOVE_WORKERS = "gang.minWorkers must not be more than the workers: lower it, or raise them"
@@ -154,13 +154,13 @@ def _template_problems(template: dict[str, Any], *, needs_container: bool) -> It
     if restart_policy is not None and restart_policy not in RESTART_POLICIES:
         choices = ", ".join(RESTART_POLICIES)
         yield f".template.spec.restartPolicy: must be one of {choices}, is {restart_policy}"
-    if needs_container and not has_training_container(template):
+    if needs_container and not has_container_named(template, CONTAINER_NAME):
         yield f".template: {CONTAINER_MISSING}"
 
 
-def has_training_container(template: dict[str, Any] | None) -> bool:
-    """Whether a template has the training container. A PS without it runs the default server."""
-    return has_container_named(template, CONTAINER_NAME)
+def has_training_image(template: dict[str, Any] | None) -> bool:
+    """Whether a template has a training container with an image. A PS without one runs the default server."""
+    return any(each.get("name") == CONTAINER_NAME and each.get("image") for each in containers_of(template))
 
 
 def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
     replicas = replicas_of(spec, chief.replica_name)
     if chief.replica_index >= replicas:
         yield f"spec: {CHIEF_OUTSIDE.format(chief.replica_name)}"
-    if chief.replica_name == PS and not has_training_container(entry.template):
+    if chief.replica_name == PS and not has_training_image(entry.template):
         yield f"spec: {CHIEF_NEVER_ENDS}"
 
 

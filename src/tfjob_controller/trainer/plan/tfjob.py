@@ -43,7 +43,7 @@ from tfjob_controller.api.tfjob.types import (
     TFJob,
     TFJobSpec,
 )
-from tfjob_controller.api.tfjob.validation import has_training_container
+from tfjob_controller.api.tfjob.validation import has_training_image
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.gang.terms import (
     NO_GANGS,
@@ -232,7 +232,7 @@ def _mounts(spec: TFJobSpec) -> PodMounts:
 
 
 def _uses_default_server(entry: ReplicaSpec) -> bool:
-    return entry.tf_replica_type == PS and not has_training_container(entry.template)
+    return entry.tf_replica_type == PS and not has_training_image(entry.template)
 
 
 def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Iterator[Replica]:

@@ -1,11 +1,12 @@
-"""The default parameter server: a standard TensorFlow gRPC server, for a PS without a container of its own."""
+"""The default parameter server: a standard TensorFlow gRPC server, for a PS without an image of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME
+from tfjob_controller.trainer.podtemplate.merge import Part, spec_of, with_container, with_mounts, with_volumes
+from tfjob_controller.trainer.podtemplate.storage import RESTRICTED
 
 VOLUME_NAME = "ps-config-volume"
 MOUNT_PATH = "/ps-server"
@@ -49,24 +50,49 @@ if __name__ == "__main__":
 # The interpreter that has TensorFlow is called `python` in some images and `python3` in others.
 _COMMAND = ("sh", "-c", f"exec $(command -v python || command -v python3) {MOUNT_PATH}/{SCRIPT_NAME}")
 
+# A user that the image need not know, in place of root, which most images for training name.
+_USER = 65532
+_SECURITY = {**RESTRICTED, "runAsUser": _USER}
+# The user's choice that contradicts each of these fields: with both, no container would start.
+_CONTRADICTIONS = {
+    "runAsNonRoot": ("runAsUser", 0),
+    "runAsUser": ("runAsNonRoot", False),
+    "allowPrivilegeEscalation": ("privileged", True),
+}
 
-def default_server_template(template: Mapping[str, Any], image: str, config_map: str) -> dict[str, Any]:
-    """The user's pod template with a container that runs the default server."""
-    spec = template.get("spec") or {}
-    container = {
-        "name": CONTAINER_NAME,
-        "image": image,
-        # Also for moving tags: all servers of a job should be the same, and images may exist only on the nodes.
-        "imagePullPolicy": "IfNotPresent",
-        "command": list(_COMMAND),
-        "volumeMounts": [{"name": VOLUME_NAME, "mountPath": MOUNT_PATH}],
+
+def default_server_template(template: Part, image: str, config_map: str) -> dict[str, Any]:
+    """The user's pod template whose training container runs the default server. The user's fields win."""
+    pod_security = _given(spec_of(template).get("securityContext"))
+
+    def server(own: Part) -> dict[str, Any]:
+        security = _security_context(_given(own.get("securityContext")), pod_security)
+        return with_mounts(
+            {
+                "image": image,
+                # Also for moving tags: all servers of a job should be the same, and images may exist only on the nodes.
+                "imagePullPolicy": "IfNotPresent",
+                "command": list(_COMMAND),
+                **{name: value for name, value in own.items() if value},
+                "securityContext": security,
+            },
+            [{"name": VOLUME_NAME, "mountPath": MOUNT_PATH}],
+        )
+
+    serving = with_container(template, CONTAINER_NAME, server)
+    return with_volumes(serving, [{"name": VOLUME_NAME, "configMap": {"name": config_map}}])
+
+
+def _security_context(own: Part, pod: Part) -> dict[str, Any]:
+    """The container's own fields, and those of Pod Security `restricted` that neither it nor the pod contradicts."""
+    said = {**pod, **own}
+    added = {
+        name: value
+        for name, value in _SECURITY.items()
+        if name not in said and _CONTRADICTIONS.get(name, ("", None)) not in said.items()
     }
-    volume = {"name": VOLUME_NAME, "configMap": {"name": config_map}}
-    return {
-        **template,
-        "spec": {
-            **spec,
-            "containers": [*(spec.get("containers") or ()), container],
-            "volumes": [*(spec.get("volumes") or ()), volume],
-        },
-    }
+    return {**added, **own}
+
+
+def _given(fields: Part | None) -> dict[str, Any]:
+    return {name: value for name, value in (fields or {}).items() if value is not None}

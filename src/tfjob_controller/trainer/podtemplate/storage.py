@@ -19,8 +19,8 @@ STORAGE_URI = "STORAGE_URI"
 _CLAIM = "pvc://"
 # Digits of the hash in a volume's name that cannot contain the whole name of its claim.
 _DIGEST = 8
-# The security context of initializers and exporters, whatever the pod's own allows.
-_SECURITY = {
+# What Pod Security `restricted` demands. Initializers and exporters have it, whatever the pod's own allows.
+RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "runAsNonRoot": True,
@@ -41,7 +41,7 @@ def security_context_beside(training: Part, pod: Part) -> dict[str, Any]:
     if said.get("runAsUser") is None and not said.get("runAsNonRoot"):
         user = {**user, "runAsUser": 0}
     is_root = user.get("runAsUser", said.get("runAsUser")) == 0
-    return {**_SECURITY, **user, "runAsNonRoot": not is_root}
+    return {**RESTRICTED, **user, "runAsNonRoot": not is_root}
 
 
 def security_context_after(training: Part, pod: Part) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def storage_container(storage: StorageContainer, base: Part, image: str) -> dict
         "name": storage.role,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "securityContext": _SECURITY,
+        "securityContext": RESTRICTED,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **base,
         "args": list(storage.command),

@@ -8,12 +8,12 @@ import pytest
 
 from helpers.badmanifests import BAD_MANIFESTS, Bad
 from helpers.goodmanifests import GOOD_MANIFESTS, Good
-from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
+from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.specchanges import CHANGES, Change
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJobSpec
-from tfjob_controller.api.tfjob.validation import has_training_container, validate, validate_change
+from tfjob_controller.api.tfjob.validation import CHIEF_NEVER_ENDS, has_training_image, validate, validate_change
 
 
 def verdict(manifest: Manifest) -> str | None:
@@ -41,6 +41,8 @@ def test_what_the_crd_takes_is_taken(good: Good) -> None:
         ({"spec": {"containers": [None]}}, ".spec.containers: expected a list of objects"),
         ({"spec": {"containers": container()}}, ".spec.containers: expected a list of objects"),
         ({"spec": {"nodeSelector": ["a"]}}, ".spec.nodeSelector: expected an object"),
+        ({"spec": {"securityContext": []}}, ".spec.securityContext: expected an object"),
+        (pod_template(container(securityContext=1)), ".spec.containers[0].securityContext: expected an object"),
         ({"spec": {"initContainers": {}}}, ".spec.initContainers: expected a list of objects"),
         ({"spec": {"initContainers": [{"env": ["A=b"]}]}}, ".spec.initContainers[0].env: expected a list of objects"),
         ({"spec": {"volumes": ["x"]}}, ".spec.volumes: expected a list of objects"),
@@ -66,11 +68,20 @@ def test_what_the_controller_adds_to_has_the_shape_that_it_expects(template: Any
         assert found == f"spec.replicaSpecs[1].template{problem}"
 
 
-def test_only_the_container_named_tensorflow_counts() -> None:
-    assert has_training_container(pod_template(container("sidecar"), container()))
-    assert not has_training_container(pod_template(container("sidecar")))
-    assert not has_training_container({})
-    assert not has_training_container(None)
+def test_only_the_image_of_the_container_named_tensorflow_counts() -> None:
+    assert has_training_image(pod_template(container("sidecar"), container()))
+    assert not has_training_image(pod_template(container("sidecar")))
+    assert not has_training_image(pod_template(container("sidecar"), {"name": "tensorflow"}))
+    assert not has_training_image(pod_template(container(image="")))
+    assert not has_training_image({})
+    assert not has_training_image(None)
+
+
+def test_a_default_server_with_fields_of_its_own_cannot_be_the_chief_either() -> None:
+    """The CRD takes it, as released ones did; before there were such servers, it was a container without an image."""
+    server = parameter_servers(template=pod_template({"name": "tensorflow", "resources": {}}))
+    found = verdict(tfjob(server, terminationPolicy={"chief": {"replicaName": "PS"}}))
+    assert found == f"spec: {CHIEF_NEVER_ENDS}"
 
 
 def specs(change: Change) -> tuple[TFJobSpec, TFJobSpec]:

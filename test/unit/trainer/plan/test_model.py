@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from helpers.clusterinmemory import decoded, plan_of
-from helpers.manifests import master, parameter_servers, pod_template, tfjob, workers
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
 from tfjob_controller.trainer.plan.tfjob import build_plan
 
@@ -57,20 +59,23 @@ def test_replicas_restart_in_place_if_their_template_and_the_server_allow_it(
 
 
 def test_parameter_servers_serve_but_not_as_chief() -> None:
-    template = pod_template({"name": "tensorflow"})
-    plan = plan_of(parameter_servers(2, template=template), terminationPolicy={"chief": {"replicaName": "PS"}})
+    plan = plan_of(
+        parameter_servers(2, template=pod_template(container())), terminationPolicy={"chief": {"replicaName": "PS"}}
+    )
     assert [replica.serves for replica in plan.replicas.all] == [False, True]
 
 
-def test_only_a_ps_without_a_container_of_its_own_needs_the_config_map() -> None:
-    assert plan_of().mounts.config_map == "cm-ps-a6no"
-    assert (
-        plan_of(master(), parameter_servers(1, template=pod_template({"name": "tensorflow"}))).mounts.config_map == ""
-    )
-    assert (
-        plan_of(master(), parameter_servers(1, template=pod_template({"name": "other"}))).mounts.config_map
-        == "cm-ps-a6no"
-    )
+@pytest.mark.parametrize(
+    ("template", "config_map"),
+    [
+        pytest.param(None, "cm-ps-a6no", id="no template"),
+        pytest.param(pod_template(container("other")), "cm-ps-a6no", id="another container"),
+        pytest.param(pod_template({"name": "tensorflow"}), "cm-ps-a6no", id="no image"),
+        pytest.param(pod_template(container()), "", id="an image"),
+    ],
+)
+def test_only_a_ps_without_an_image_of_its_own_needs_the_config_map(template: Any, config_map: str) -> None:
+    assert plan_of(master(), parameter_servers(1, template=template)).mounts.config_map == config_map
 
 
 def test_accelerators_of_the_controllers_config_are_filled_in() -> None:
