@@ -199,6 +199,7 @@ def _classify(
         if pod is None
         else _classify_by_pod(replica, job, pod, pods, times)
     )
+    state = _with_warning(state, observed)
     if outcome == JOB_FAILED and replica.decides:
         if _was_stopped(state):
             return ReplicaState(replica, UNKNOWN, job, pod, pods, must_redo=True)
@@ -208,6 +209,13 @@ def _classify(
     if suspended and state.state == RUNNING and not state.is_up:
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
     return state
+
+
+def _with_warning(state: ReplicaState, observed: ObservedState) -> ReplicaState:
+    """Adds the reason that only Events give for a pod that does not start, or for a Job that creates no pod."""
+    about = state.pod or (state.job if state.pending else None)
+    warning = observed.warnings.get(about.metadata.uid, "") if about is not None else ""
+    return replace(state, pending=warning) if warning else state
 
 
 def _was_stopped(state: ReplicaState) -> bool:
