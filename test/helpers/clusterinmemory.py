@@ -126,6 +126,8 @@ class World:
     lingers: bool = False
     stops_slowly: bool = False
     readings: dict[str, Reading] | None = None
+    # The newest warnings by the UIDs of pods and Jobs, which are observed where their status gives no reason.
+    warnings: dict[str, str] = field(default_factory=dict)
     # The numbers of indexes that Indexed Jobs were resized to.
     resizes: list[int] = field(default_factory=list)
     # The plan, and what it was compiled from.
@@ -162,6 +164,7 @@ class World:
             pod_group=self.pod_group,
             autoscaler=self.autoscaler,
             orphans=dict(self.orphans),
+            warnings=self.warnings,
         )
 
     def replica(self, replica_id: str) -> Replica:
@@ -406,6 +409,13 @@ class World:
             phase="Running",
             container_statuses=(running(self._container(replica_id), restart_count=restart_count, last=last),),
         )
+
+    def hangs(self, replica_id: str) -> Pod:
+        """The pod has a node, and nothing in its status says why no container starts."""
+        container = waiting("ContainerCreating", name=self._container(replica_id))
+        scheduled = Condition("PodScheduled", "True", last_transition_time=format_time(self.now))
+        pod = self.pod(replica_id, phase="Pending", container_statuses=(container,), conditions=(scheduled,))
+        return self._replace_pod(self.replica(replica_id), pod, replace(pod, spec=replace(pod.spec, node_name="n")))
 
     def _container(self, replica_id: str) -> str:
         return self.replica(replica_id).role.container

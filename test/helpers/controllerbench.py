@@ -108,6 +108,8 @@ class ControllerBench:
         self.fanout = Fanout(helpers)
         self.is_busy = False
         self.gangs = gangs
+        # The newest warnings by the UIDs of pods and Jobs.
+        self.warnings: dict[str, str] = {}
         self.reconciler = self.new_reconciler()
         for name in ("tfjobs", "jobs", "services", "pods", "configmaps", "gangs"):
             self.api.watch(name, self._watcher(name))
@@ -130,6 +132,7 @@ class ControllerBench:
             self.clock,
             is_busy=lambda: self.is_busy,
             scales=ResourceClient(self.api, TFJOBS, decoder_for(Scale)),
+            warnings_of=lambda namespace, uids: {uid: self.warnings[uid] for uid in uids if uid in self.warnings},
         )
 
     def create(self, *replica_specs: Any, **spec: Any) -> Object:
@@ -169,6 +172,10 @@ class ControllerBench:
     def runs(self, replica: str) -> None:
         """The replica's pod exists and runs."""
         self._pod(replica, "Running", {"running": {"startedAt": "2026-01-01T00:00:01Z"}}, ready=True)
+
+    def hangs(self, replica: str) -> None:
+        """The replica's pod has a node, and its status does not say why it does not start."""
+        self._pod(replica, "Pending", {"waiting": {"reason": "ContainerCreating"}}, ready=False)
 
     def exits(self, replica: str, exit_code: int) -> None:
         """The replica's pod ends; with exit code 0 its Job completes."""

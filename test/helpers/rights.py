@@ -13,6 +13,7 @@ The jobs of the scenario, in one namespace:
 - `autoscaled` is an elastic TrainJob whose HorizontalPodAutoscaler is created and deleted (create, delete), and
   `autoscaled-before` one whose HorizontalPodAutoscaler exists before it, without labels (get, patch)
 - `impatient` waits too long for its gang, and is suspended (patch)
+- `silent` has a pod on a node without a kubelet, whose Events are read (list)
 - `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early and is recreated;
   its master runs until `relent`
 """
@@ -27,11 +28,11 @@ from typing import Any
 
 import yaml
 
-from helpers.cluster import new_token
+from helpers.cluster import make_node, new_token
 from helpers.controller import Jobs
 from helpers.fleet import behaviour, runs
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.manifests import master, parameter_servers, tfjob, workers
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
@@ -247,6 +248,7 @@ class Play:
         logged = tfjob(master(template=runs(8)), workers(1, template=runs(60)), name="logged")
         logged["spec"]["autoscaling"] = {"maxWorkers": 1, "progress": {"pattern": "step ([0-9]+)"}}
         self.jobs.submit(logged)
+        self._silent()
         early = parameter_servers(1, template=runs(0.2))
         shrinking = tfjob(master(template=runs(0.3)), workers(2, template=runs(60)), early, name="shrinking")
         self.jobs.submit(shrinking)
@@ -269,6 +271,13 @@ class Play:
         self.jobs.change({"spec": {"suspend": False}}, "shrinking")
         path = f"/apis/batch/v1/namespaces/{self.jobs.namespace}/jobs/{_FOREIGN}"
         self.jobs.api.delete(path, propagationPolicy="Background")
+
+    def _silent(self) -> None:
+        # Unschedulable, because the pods of other jobs would never start there.
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "silent"}, "spec": {"unschedulable": True}}
+        self.jobs.api.create("/api/v1/nodes", node)
+        make_node(self.jobs.api, "silent")
+        self.jobs.submit(tfjob(master(template=pod_template(container(), nodeName="silent")), name="silent"))
 
     def _adopted(self) -> None:
         job = tfjob(master(template=runs(1)), parameter_servers(1), name="adopted", RuntimeId="aaaa", **_IMAGE)

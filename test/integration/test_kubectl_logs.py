@@ -141,6 +141,25 @@ def test_a_previous_run_is_shown_only_where_there_was_one(plugin: Run, trial: Tr
     assert logging_node.requests[-1].query["previous"] == "true"
 
 
+def test_the_log_of_a_failed_init_container_is_shown_in_place_of_the_programs(
+    plugin: Run, trial: Trial, logging_node: Kubelet
+) -> None:
+    fetch = {"name": "fetch", "image": "localhost/fetch"}
+    trial.submit(master(template=pod_template(container(), nodeName=logging_node.name, initContainers=[fetch])))
+    pod = trial.await_pod("master-0")
+    name = pod["metadata"]["name"]
+    logging_node.logs[name] = "no such dataset\n"
+    failed = podstatus.terminated(pod, Outcome(exit_code=1, container="fetch"))
+    trial.jobs.api.patch(f"{pod_path(trial.namespace, name)}/status", {"status": failed})
+    trial.await_phase("Failed")
+    words = "master-0 has not started: its init container fetch failed (exit code 1); its log:\n"
+    for flags in ([], ["-f"]):
+        code, out, notice = plugin("logs", trial.name, *flags)
+        assert (code, out) == (0, "no such dataset\n")
+        assert words in notice
+        assert logging_node.requests[-1].path.endswith("/fetch")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

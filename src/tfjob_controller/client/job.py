@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -168,12 +169,13 @@ class Job:
         program to start, and continues until it ends; with several replicas their lines come as they are printed.
         `tail` gives the last lines alone, `previous` the run before the last restart. `max_line_bytes` cuts longer
         lines, which otherwise are kept in memory until they end. For one thread; closing the iterator closes its
-        connections. A replica without a log is a warning where others have one.
+        connections. If the program has not started because an init container failed, the lines are those of the init
+        container, and a warning names it. A replica without a log is a warning where others have one.
         """
         from tfjob_controller.client.logs import LogOptions, LogReader, log_lines, stream_logs
 
         options = LogOptions(replica or "", follow, previous, tail, max_line_bytes=max_line_bytes)
-        reader = LogReader(self._connection.requester, self._reader(), self.name, options)
+        reader = LogReader(self._connection.requester, self._reader(), self.name, options, note=_warn)
         with self._connection.client_errors():
             chosen = [view.replica.id for view in reader.chosen()]
         items = stream_logs(reader, chosen, follow=follow)
@@ -267,6 +269,10 @@ class Job:
 
     def _deleted(self) -> JobDeletedError:
         return JobDeletedError(f"{self.namespace}/{self.name} was deleted")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
 
 
 def _is_another(error: ApiError) -> bool:

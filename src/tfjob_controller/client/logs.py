@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tfjob_controller.api.common.core import PODS, Pod
+from tfjob_controller.api.common.core import PODS, ContainerStatus, Pod, Terminated
 from tfjob_controller.client.diagnostics.replicas import replica_views, status_of
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB
@@ -20,7 +20,13 @@ from tfjob_controller.client.reader import Reader
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.trainer.state.observed import is_finished
-from tfjob_controller.trainer.state.pods import training_container, why_never_started
+from tfjob_controller.trainer.state.pods import (
+    in_words,
+    last_exit,
+    training_container,
+    was_started,
+    why_never_started,
+)
 from tfjob_controller.trainer.state.replica_state import SUCCEEDED, ReplicaState
 
 ALL_REPLICAS = "all"
@@ -59,7 +65,10 @@ class LogOptions:
 class LogReader:
     """Reads the logs of one job. Raises `ClientError`, or `ApiError`.
 
-    `say` is called with the reason why a followed log waits. Thread-safe; after `close` all `lines` end.
+    The log of a replica is that of its training container; while that has not started because an init container
+    failed, it is the log of the init container. `say` is called with the reason why a followed log waits, and `note`
+    with what distinguishes the lines that follow from those of the first run of the program. Thread-safe; after `close`
+    all `lines` end.
     """
 
     def __init__(
@@ -69,12 +78,14 @@ class LogReader:
         name: str,
         options: LogOptions,
         say: Callable[[str], None] = lambda reason: None,
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._requester = requester
         self._reader = reader
         self._name = name
         self._options = options
         self._say = say
+        self._note = note
         self._closed = threading.Event()
         self._look_lock = threading.Lock()
         self._looked_at = -math.inf
@@ -110,7 +121,7 @@ class LogReader:
         """The lines without their ends. Closing the iterator ends the connection.
 
         If followed over restarts, these are the lines of all runs of the replica, in any pod, until it succeeds or the
-        job ends.
+        job ends. Otherwise a followed log ends with the first run of the program.
         """
         last: _Run | None = None
         while (run := self._next_run(replica_id, last)) is not None:
@@ -118,8 +129,10 @@ class LogReader:
             if last is not None:  # the tail was of the first run; of the same run only new lines are to be read
                 query.pop("tailLines", None)
                 query |= {"tailLines": "0"} if run.is_same(last) else {}
+            if run.note and not self._options.previous and not (last is not None and run.is_same(last)):
+                self._note(run.note)
             yield from self._read(run, query)
-            if not (self._options.follow and self._options.over_restarts):
+            if not self._options.follow or (run.is_program and not self._options.over_restarts):
                 return
             last = run
 
@@ -162,8 +175,7 @@ class LogReader:
             views, is_over = self._look()
             view = next((view for view in views if view.replica.id == replica_id), None)
             run = _run_of(view)
-            is_readable = run is not None and (not self._options.follow or is_over or run.has_started)
-            if run is not None and is_readable and run.follows(last, is_over=is_over):
+            if run is not None and run.has_started and run.follows(last, is_over=is_over):
                 return run
             if last is not None and (is_over or view is None or view.state == SUCCEEDED):
                 return None
@@ -178,13 +190,15 @@ class LogReader:
 
     def _why_no_log(self, view: ReplicaState | None, is_over: bool) -> str:
         if view is not None and view.exited is not None and (words := why_never_started(view.exited)):
-            return f"it cannot start: {words}"
-        if is_over:
+            what = f"its init container {view.ended_in}" if view.ended_in else "it"
+            return f"{what} cannot start: {words}"
+        if is_over and (view is None or view.pod is None):
             keeps = " (`cleanPodPolicy: None` keeps them)" if self._reader.kind is TFJOB else ""
             return f"the job has ended, and pods that still ran were deleted{keeps}"
         if view is None:
             return "the job no longer has this replica"
-        return view.pending or "it has not started yet"
+        never = "its program was never started" if is_over else "it has not started yet"
+        return view.pending or (f"{never}{_running_init(view.pod)}" if view.pod is not None else never)
 
     def _look(self) -> tuple[list[ReplicaState], bool]:
         """The replicas, and whether the job has ended; one read serves all followed replicas."""
@@ -199,23 +213,43 @@ class LogReader:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of a replica's program: its pod, and the restarts there before it."""
+    """One run of a container of a replica: its pod, and the restarts there before it.
+
+    The container is the training container, or an init container that failed before it. `exited` is how the container
+    ended last.
+    """
 
     replica: str
     pod: Pod
     container: str
-    restarts: int
-    has_started: bool
-    is_running: bool
+    is_program: bool
+    restarts: int = 0
+    has_started: bool = False
+    is_running: bool = False
+    exited: Terminated | None = None
 
     def is_same(self, other: _Run) -> bool:
-        return (self.pod.metadata.uid, self.restarts) == (other.pod.metadata.uid, other.restarts)
+        return self._is_of_container(other) and self.restarts == other.restarts
 
     def follows(self, last: _Run | None, *, is_over: bool) -> bool:
         """Whether more can be read than was read of `last`: while the job runs, its stream may have been cut off."""
-        if last is None or self.pod.metadata.uid != last.pod.metadata.uid or self.restarts > last.restarts:
+        if last is None or not self._is_of_container(last) or self.restarts > last.restarts:
             return True
         return self.is_running and not is_over
+
+    def _is_of_container(self, other: _Run) -> bool:
+        return (self.pod.metadata.uid, self.container) == (other.pod.metadata.uid, other.container)
+
+    @property
+    def note(self) -> str:
+        """Says that the lines are not those of the program, or that an earlier run failed; empty for a first run."""
+        if self.exited is None or (self.is_program and not self.is_running):
+            return ""
+        ended = in_words(self.exited)
+        if not self.is_program:
+            return f"{self.replica} has not started: its init container {self.container} failed ({ended}); its log:"
+        moment = f" at {self.exited.finished_at}" if self.exited.finished_at else ""
+        return f"{self.replica} was restarted in its pod: the previous run ended{moment} with {ended}"
 
 
 def _run_of(view: ReplicaState | None) -> _Run | None:
@@ -224,12 +258,34 @@ def _run_of(view: ReplicaState | None) -> _Run | None:
     if not view.is_up and view.exited is not None and why_never_started(view.exited):
         return None
     name = view.replica.role.container
-    status = training_container(view.pod, name)
+    init = None if was_started(view.pod, name) else _failed_init(view.pod)
+    status = init or training_container(view.pod, name)
     if status is None:
-        return _Run(view.replica.id, view.pod, name, 0, has_started=False, is_running=False)
-    waits = status.state.waiting is not None
-    has_started = not waits or status.restart_count > 0
-    return _Run(view.replica.id, view.pod, name, status.restart_count, has_started, status.state.running is not None)
+        return _Run(view.replica.id, view.pod, name, is_program=True)
+    return _Run(
+        view.replica.id,
+        view.pod,
+        status.name,
+        is_program=init is None,
+        restarts=status.restart_count,
+        has_started=status.state.waiting is None or status.restart_count > 0 or init is not None,
+        is_running=status.state.running is not None,
+        exited=last_exit(status),
+    )
+
+
+def _failed_init(pod: Pod) -> ContainerStatus | None:
+    """The init container whose last run failed."""
+    for status in pod.status.init_container_statuses:
+        exited = last_exit(status)
+        if exited is not None and exited.exit_code != 0:
+            return status
+    return None
+
+
+def _running_init(pod: Pod) -> str:
+    running = (each.name for each in pod.status.init_container_statuses if each.state.running and not each.ready)
+    return next((f": its init container {name} runs" for name in running), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Generic
 
 import structlog
@@ -69,8 +70,9 @@ from tfjob_controller.trainer.actions.model import Actions, build_delete
 from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
 from tfjob_controller.trainer.actions.reverted import ChangeTracker, reverted_message
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.state.evaluation import evaluate
-from tfjob_controller.trainer.state.observed import ObservedState, is_finished
+from tfjob_controller.trainer.state.evaluation import JobState, evaluate
+from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob, is_finished
+from tfjob_controller.trainer.state.silence import explained, unexplained
 from tfjob_controller.trainer.status.update import (
     StatusResult,
     finished_status,
@@ -86,6 +88,9 @@ log = structlog.get_logger(__name__)
 YIELD_SECONDS = 0.05
 # How long a sync begins new writes of children while other jobs wait for a worker.
 MAX_WRITE_SECONDS = 0.5
+
+# Returns the newest warnings about the first of some objects by their UIDs, given the namespace and the UIDs.
+WarningsOf = Callable[[str, Sequence[str]], Mapping[str, str]]
 
 
 @dataclass(slots=True)
@@ -133,6 +138,7 @@ class Reconciler(Generic[ObjectT]):
         clock: Clock,
         is_busy: Callable[[], bool] = lambda: False,
         scales: ResourceClient[Scale] | None = None,
+        warnings_of: WarningsOf = lambda namespace, uids: {},
     ) -> None:
         """`is_busy` reports whether other jobs wait for a worker. `scales` writes the scale subresource of jobs;
         without it no job is scaled.
@@ -146,6 +152,7 @@ class Reconciler(Generic[ObjectT]):
         self._clock = clock
         self._is_busy = is_busy
         self._scales = scales
+        self._warnings_of = warnings_of
         self._records: dict[str, _JobRecord[ObjectT]] = {}
         # The UIDs, by key, of expired jobs whose deletion was accepted but is not in the cache yet.
         self._deletions: dict[str, str] = {}
@@ -195,7 +202,7 @@ class Reconciler(Generic[ObjectT]):
         now = self._clock.now()
         current = record.debounce.with_pending(self._kind.work_of(job))
         observed = self._observe(job, plan)
-        state = evaluate(current, plan, observed, now)
+        state = self._evaluate(current, plan, observed, now)
         has_lost_children, monotonic = record.has_lost_children(observed.count), self._clock.monotonic()
         actions = record.changes.allowed(plan_actions(state), monotonic, has_lost_children=has_lost_children)
         if actions.creates and has_lost_children and not self._still_exists(job):
@@ -217,7 +224,7 @@ class Reconciler(Generic[ObjectT]):
                 return RequeueAfter(YIELD_SECONDS)
         try:
             if actions:
-                state = evaluate(current, plan, self._observe(job, plan), now)
+                state = self._evaluate(current, plan, self._observe(job, plan), now)
             due = next_status(state, obstacles_of(faults), self._describe_reverted(job, record.changes))
             delay_seconds = self._write_status(job, record, due)
             if delay_seconds is None:
@@ -302,6 +309,13 @@ class Reconciler(Generic[ObjectT]):
 
     def _observe(self, job: ObjectT, plan: Plan) -> ObservedState:
         return self._kind.follow_logs(job, plan, self._snapshots.take(job, plan))
+
+    def _evaluate(self, job: TrainingJob, plan: Plan, observed: ObservedState, now: datetime) -> JobState:
+        """Evaluates the job; once more with the warnings about children whose status does not say why they wait."""
+        state = evaluate(job, plan, observed, now)
+        uids = unexplained(state)
+        warnings = explained(uids, self._warnings_of(job.metadata.namespace, uids)) if uids else {}
+        return evaluate(job, plan, observed.with_warnings(warnings), now) if warnings else state
 
     def _still_exists(self, job: ObjectT) -> bool:
         """Asks the API server whether the job exists and is not being deleted.

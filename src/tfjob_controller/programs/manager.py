@@ -38,6 +38,7 @@ from tfjob_controller.controller.handlers import TriggerLog
 from tfjob_controller.controller.kubeflowtrainer import kubeflow_work
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.podevents import PodEvents
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.controller.writer import Fanout
@@ -312,6 +313,7 @@ class Manager:
             self._clock,
             self._gangs,
             restart_rules,
+            PodEvents(self.transport, self._clock),
             self._progress.address if self._progress is not None else None,
         )
         yield self._workers_for(

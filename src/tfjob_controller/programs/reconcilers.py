@@ -16,6 +16,7 @@ from tfjob_controller.controller.caches import ControllerCaches, TrainJobCaches
 from tfjob_controller.controller.kubeflowtrainer import KubeflowTrainerCaches, KubeflowTrainJobAdapter
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.podevents import PodEvents
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import JobEventRecorder
 from tfjob_controller.controller.writer import Fanout
@@ -63,6 +64,7 @@ class Shared:
     clock: Clock
     gangs: GangPolicy
     restart_rules: bool
+    events: PodEvents
     progress_server: ProgressServer | None = None
 
 
@@ -89,6 +91,7 @@ def tfjob_reconciler(
         shared.recorder,
         shared.clock,
         is_busy=lambda: len(queue) > 0,
+        warnings_of=shared.events.warnings_of,
         scales=ResourceClient(shared.requester, TFJOBS, decoder_for(Scale)),
     )
 
@@ -116,6 +119,7 @@ def kubeflow_trainjob_reconciler(
         shared.recorder,
         shared.clock,
         is_busy=lambda: len(queue) > 0,
+        warnings_of=shared.events.warnings_of,
     )
 
 
@@ -142,5 +146,6 @@ def trainjob_reconciler(
         shared.recorder,
         shared.clock,
         is_busy=lambda: len(queue) > 0,
+        warnings_of=shared.events.warnings_of,
         scales=ResourceClient(shared.requester, TRAINJOBS, decoder_for(Scale)),
     )

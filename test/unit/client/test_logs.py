@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,14 +23,22 @@ def listed(*objects: Object) -> Object:
     return {"metadata": {}, "items": objects}
 
 
-def seen(*, restarts: int = 0, state: Object | None = None) -> list[Answer]:
+def seen(
+    *,
+    restarts: int = 0,
+    state: Object | None = None,
+    last: Object | None = None,
+    inits: Sequence[Object] = (),
+    phase: str = "Running",
+) -> list[Answer]:
     """What one look at a job with one replica asks for: the job, its pods, its child Jobs."""
     owner = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "train", "uid": "uid-of-train"}
     child = {"metadata": {"name": JOB["name"], "uid": "j", "ownerReferences": [{**owner, "controller": True}]}}
     container = {"name": "tensorflow", "restartCount": restarts, "state": state or {"running": {}}}
+    container |= {"lastState": last} if last else {}
     pod = {
         "metadata": {"name": "pod", "namespace": "team", "uid": "p", "labels": LABELS, "ownerReferences": [JOB]},
-        "status": {"phase": "Running", "containerStatuses": [container]},
+        "status": {"phase": phase, "containerStatuses": [container], "initContainerStatuses": list(inits)},
     }
     job = a_tfjob("train", "Running", {"RuntimeId": "ab12"})
     return [json.dumps(each).encode() for each in (job, listed(pod), listed(child))]
@@ -87,3 +96,70 @@ def test_a_log_that_is_closed_while_it_waits_has_no_replicas() -> None:
     reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions(follow=True))
     reader.close()
     assert reader.chosen() == []
+
+
+INITIALIZING = {"waiting": {"reason": "PodInitializing"}}
+FAILED = {"terminated": {"exitCode": 1, "reason": "Error"}}
+
+
+def an_init(state: Object, *, restarts: int = 0, last: Object | None = None) -> Object:
+    return {"name": "fetch", "restartCount": restarts, "state": state, "lastState": last or {}}
+
+
+def read(requester: ScriptedRequester, options: LogOptions) -> tuple[list[bytes], list[str]]:
+    """Returns the lines of master-0, and the notes about them."""
+    notes: list[str] = []
+    reader = LogReader(requester, Reader(requester, "team"), "train", options, note=notes.append)
+    return list(reader.lines("master-0")), notes
+
+
+@pytest.mark.parametrize(
+    ("init", "phase"),
+    [
+        pytest.param(an_init(FAILED), "Failed", id="for good"),
+        pytest.param(
+            an_init({"waiting": {"reason": "CrashLoopBackOff"}}, restarts=2, last=FAILED), "Pending", id="repeatedly"
+        ),
+        pytest.param(an_init({"running": {}}, restarts=1, last=FAILED), "Pending", id="and runs once more"),
+    ],
+)
+def test_the_log_of_an_init_container_that_failed_is_shown_under_its_name(init: Object, phase: str) -> None:
+    requester = ScriptedRequester(*seen(state=INITIALIZING, inits=[init], phase=phase), [b"no such dataset"])
+    assert read(requester, LogOptions()) == (
+        [b"no such dataset"],
+        ["master-0 has not started: its init container fetch failed (exit code 1); its log:"],
+    )
+    assert requester.asked[-1] == {"container": "fetch"}
+
+
+def test_a_followed_log_goes_on_from_the_failed_init_container_to_the_program() -> None:
+    done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    requester = ScriptedRequester(
+        *seen(state=INITIALIZING, inits=[an_init(FAILED)], phase="Pending"),
+        [b"no such dataset"],
+        *seen(inits=[an_init(done, restarts=1, last=FAILED)]),
+        [b"step 1"],
+    )
+    lines, notes = read(requester, LogOptions(follow=True))
+    assert (lines, len(notes)) == ([b"no such dataset", b"step 1"], 1)
+
+
+def test_a_program_that_waits_for_its_init_containers_has_no_log() -> None:
+    requester = ScriptedRequester(*seen(state=INITIALIZING, inits=[an_init({"running": {}})], phase="Pending"))
+    with pytest.raises(ClientError, match="master-0 has no log: it has not started yet: its init container fetch runs"):
+        read(requester, LogOptions())
+
+
+def test_an_init_container_that_cannot_start_is_named() -> None:
+    message = 'exec: "fetch-it": executable file not found in $PATH: unknown'
+    ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": message}}
+    requester = ScriptedRequester(*seen(state=INITIALIZING, inits=[an_init(ended)], phase="Failed"))
+    with pytest.raises(ClientError, match='its init container fetch cannot start: exec: "fetch-it": executable'):
+        read(requester, LogOptions())
+
+
+def test_the_log_of_a_program_that_runs_again_says_how_its_previous_run_ended() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}}
+    requester = ScriptedRequester(*seen(restarts=1, last=ended), [b"step 1"])
+    words = "the previous run ended at 2026-01-01T00:00:00Z with exit code 137 (OOMKilled)"
+    assert read(requester, LogOptions()) == ([b"step 1"], [f"master-0 was restarted in its pod: {words}"])

@@ -22,6 +22,7 @@ from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, 
 from tfjob_controller.controller.reconciler import YIELD_SECONDS
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
+from tfjob_controller.trainer.state.silence import SILENT_SECONDS
 
 
 @pytest.fixture
@@ -492,3 +493,19 @@ def test_the_job_of_another_controller_is_not_touched(bench: ControllerBench) ->
     bench.create(master(), managedBy="kueue.x-k8s.io/multikueue")
     assert bench.sync() == Done()
     assert bench.api.sent == []
+
+
+def test_the_reason_of_a_pod_that_does_not_start_is_its_newest_warning(bench: ControllerBench) -> None:
+    bench.create(master())
+    bench.settle()
+    bench.hangs("master-0")
+    (pod,) = bench.caches.pods.store.list()
+    bench.warnings[pod.metadata.uid] = 'FailedMount: secret "keys" not found'
+    bench.settle_minor()
+    assert not bench.status.get("reason")
+    bench.clock.advance(SILENT_SECONDS)
+    bench.settle_minor()
+    assert bench.status["reason"] == 'master-0: FailedMount: secret "keys" not found'
+    bench.runs("master-0")
+    bench.settle_minor()
+    assert not bench.status.get("reason")

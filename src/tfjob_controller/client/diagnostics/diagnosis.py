@@ -211,12 +211,16 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
         has_chief = not isinstance(case.seen.job, TrainJob) or LAUNCHER in status.ready
         ends = "its chief does" if has_chief else "all of its nodes have ended"
         then = f"it ends when {ends}; {_limit(case.seen.job, status)}"
-        return Diagnosis(f"it runs: {ready or 'replicas are ready'}", then)
+        why = f"; {status.reason}" if status.reason else ""
+        return Diagnosis(f"it runs: {ready or 'replicas are ready'}{why}", then)
     if status.phase == "CleanUp":
         return Diagnosis("its program has ended, and its pods are cleaned up", "it is Done or Failed in moments")
-    why = f": {status.reason}" if status.reason else ""
-    found = "its pods are starting" if case.pods else "its children are being created"
-    return Diagnosis(f"{found}{why}{f' ({ready})' if ready else ''}", "it runs once all of its pods are ready")
+    count = f" ({ready})" if ready else ""
+    if status.reason:
+        then = "it runs once this has passed and all of its pods are ready"
+        return Diagnosis(f"it waits: {status.reason}{count}", then)
+    starting = "its pods are starting" if case.pods else "its children are being created"
+    return Diagnosis(f"{starting}{count}", "it runs once all of its pods are ready")
 
 
 def _limit(job: AnyJob, status: TrainingStatus) -> str:

@@ -42,7 +42,7 @@ class LogPump:
     def __init__(self, user: User, job: Job, replica: str) -> None:
         options = LogOptions(replica, follow=True, tail=TAIL_LINES, max_line_bytes=MAX_LINE_BYTES)
         children = Reader(user.requester, job.namespace, job.snapshot.kind)
-        self._reader = LogReader(user.requester, children, job.name, options)
+        self._reader = LogReader(user.requester, children, job.name, options, note=self._put_note)
         self._origin = user.origin
         self._lines: queue.Queue[str | None] = queue.Queue(_MAX_BATCHES * _BATCH_LINES)
         self._stopped = threading.Event()
@@ -85,7 +85,7 @@ class LogPump:
                 if not self._put(line):
                     return
         except (ApiError, ClientError) as error:
-            self._put(f'<span class="log-note">{escape(words_of(error, self._origin))}</span>')
+            self._put_note(words_of(error, self._origin))
         self._put(None)
 
     def _html(self) -> Iterator[str]:
@@ -93,6 +93,9 @@ class LogPump:
             for line in self._reader.lines(view.replica.id):
                 text = line.decode("utf-8", "replace").rstrip("\r")
                 yield to_html(text.rpartition("\r")[2][:MAX_LINE])
+
+    def _put_note(self, text: str) -> None:
+        self._put(f'<span class="log-note">{escape(text)}</span>')
 
     def _put(self, item: str | None) -> bool:
         while not self._stopped.is_set():

@@ -54,7 +54,7 @@ def follow_chief(session: Session, job: Job, timeout_seconds: float | None = Non
 def _print_logs(session: Session, job: Job, options: LogOptions, timeout_seconds: float | None = None) -> int:
     """The exit code is 0 if any of the replicas has a log. Raises `ClientError`, or `ApiError` for the job itself."""
     reads = Reader(session.requester, session.namespace, job.snapshot.kind)
-    reader = LogReader(session.requester, reads, job.name, options, print_notice)
+    reader = LogReader(session.requester, reads, job.name, options, print_notice, print_notice)
     with closed_after(math.inf if timeout_seconds is None else timeout_seconds, reader.close):
         ids = [view.replica.id for view in reader.chosen()]
         prefixes = line_prefixes(ids, coloured=is_coloured(sys.stdout)) if len(ids) > 1 else {}

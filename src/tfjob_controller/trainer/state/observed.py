@@ -99,6 +99,8 @@ class ObservedState:
     autoscaler: HorizontalPodAutoscaler | None = None
     # The Service of the first replica alone, which an elastic role has beside that of all.
     has_first_service: bool = False
+    # The newest warning about pods and Jobs whose own status gives no reason, by UID: see `silence`.
+    warnings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -117,6 +119,9 @@ class ObservedState:
 
     def with_checkpoint_lines(self, lines: Sequence[CheckpointLine]) -> ObservedState:
         return replace(self, checkpoint_lines=lines)
+
+    def with_warnings(self, warnings: Mapping[str, str]) -> ObservedState:
+        return replace(self, warnings=warnings)
 
     def with_reported_steps(self, steps: Sequence[ReportedStep]) -> ObservedState:
         return replace(self, reported_steps=steps)

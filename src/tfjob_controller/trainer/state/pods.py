@@ -28,6 +28,7 @@ from tfjob_controller.trainer.naming import POD_JOB_NAME
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 SUCCEEDED = "Succeeded"
+PENDING = "Pending"
 FAILED = "Failed"
 _SANDBOX_READY = "PodReadyToStartContainers"
 # How long a pod may be without its sandbox until it is deleted, so that another one takes its place.

@@ -213,6 +213,7 @@ def _classify(
         state = _judge_without_pod(replica, job, outcome, times)
     else:
         state = _judge_by_pod(replica, job, pod, pods, is_over=outcome != "" or is_lost(pod, times.lost_before))
+    state = _with_warning(state, observed)
     if outcome == JOB_FAILED and replica.role.restarts_together and state.state != SUCCEEDED:
         if _was_stopped(state):
             return ReplicaState(replica, UNKNOWN, job, pod, pods, must_redo=True)
@@ -220,6 +221,13 @@ def _classify(
     if suspended and state.state == RUNNING and not state.is_up:
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
     return state
+
+
+def _with_warning(state: ReplicaState, observed: ObservedState) -> ReplicaState:
+    """Adds the reason that only Events give for a pod that does not start, or for a Job that creates no pod."""
+    about = state.pod or (state.job if state.pending else None)
+    warning = observed.warnings.get(about.metadata.uid, "") if about is not None else ""
+    return replace(state, pending=warning) if warning else state
 
 
 def _was_stopped(state: ReplicaState) -> bool:

@@ -52,6 +52,7 @@ from tfjob_controller.trainer.state.restarts import (
     seconds_until_replica_restart,
     seconds_until_restart,
 )
+from tfjob_controller.trainer.state.silence import seconds_until_unexplained
 from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
 from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
 from tfjob_controller.trainer.status.summary import (
@@ -310,6 +311,7 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
         seconds_until_restart(plan, status, now) or None,
         next_attribution_seconds(states, now),
         _seconds_until_replaced(states, now),
+        seconds_until_unexplained(job_state),
         seconds_until_config_timeout(plan, job_state.unfinished, now),
         seconds_until_join_timeout(plan, job_state.unfinished, status, now),
         wait.seconds_left if wait is not None and not plan.policy.is_suspended_by_user else None,

@@ -193,8 +193,14 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             id="restarting",
         ),
         pytest.param(
-            case(seen(reason="worker-0: starting"), pods=[pod()]),
-            "its pods are starting: worker-0: starting",
+            case(seen(reason='worker-0: FailedMount: secret "keys" not found'), pods=[pod()]),
+            'it waits: worker-0: FailedMount: secret "keys" not found',
+            "it runs once this has passed and all of its pods are ready",
+            id="a reason that only events give",
+        ),
+        pytest.param(
+            case(seen(), pods=[pod()]),
+            "its pods are starting",
             "it runs once all of its pods are ready",
             id="starting",
         ),
@@ -204,6 +210,14 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "it runs: worker 2/2",
             "it ends when its chief does",
             id="runs",
+        ),
+        pytest.param(
+            case(
+                {"phase": "Running", "observedGeneration": 1, "ready": {"worker": "1/2"}, "reason": "worker-1: Evicted"}
+            ),
+            "it runs: worker 1/2; worker-1: Evicted",
+            "it ends when its chief does",
+            id="runs without one of its replicas",
         ),
         pytest.param(
             case(running_step("node", 2), kind=TRAINJOB),
