@@ -42,6 +42,7 @@ from tfjob_controller.api.trainjob.types import (
     TrainJob,
     TrainJobSpec,
 )
+from tfjob_controller.util.keyedlists import normal_path
 
 # The variables that frameworks set in the training container.
 RESERVED_ENV = (
@@ -254,7 +255,7 @@ def _covers(spec: TrainJobSpec, path: str) -> bool:
         each for override in spec.pod_spec_overrides for each in override.containers + override.init_containers
     )
     mounts = (mount for each in containers if each.name in ROLES for mount in each.volume_mounts)
-    return any(mount["mountPath"].removesuffix("/") in (WORKSPACE_PATH, path) for mount in mounts)
+    return any(normal_path(mount["mountPath"]) in (WORKSPACE_PATH, path) for mount in mounts)
 
 
 def _name_problems(spec: TrainJobSpec) -> Iterator[str]:

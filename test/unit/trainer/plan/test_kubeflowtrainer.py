@@ -412,6 +412,19 @@ def test_patches_of_containers_add_variables_and_merge_security_contexts() -> No
     assert pod_of(plan)["spec"]["initContainers"] == [{"image": "i", **setup}]
 
 
+def test_a_later_variable_may_refer_to_one_that_the_job_overrides() -> None:
+    env = [{"name": "ROOT", "value": "/default"}, {"name": "RESULT", "value": "$(ROOT)/out"}]
+    mine = [{"name": "ROOT", "value": "/mine"}]
+    job = replicated_job(container={"env": env})
+    job["template"]["spec"]["template"]["spec"]["initContainers"] = [{"name": "setup", "env": env}]
+    plan = kubeflow_plan(
+        job, trainer={"env": mine}, runtimePatches=patches(initContainers=[{"name": "setup", "env": mine}])
+    )
+    (setup,) = pod_of(plan)["spec"]["initContainers"]
+    assert setup["env"] == [*mine, env[1]]
+    assert list(env_in(plan).items())[:2] == [("ROOT", "/mine"), ("RESULT", "$(ROOT)/out")]
+
+
 @pytest.mark.parametrize(
     "spec",
     [

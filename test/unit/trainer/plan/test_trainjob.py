@@ -314,6 +314,33 @@ def test_a_template_is_the_runtimes_then_the_overrides_then_the_trainers() -> No
     assert env_of(plan, "node-0") == {"a": "runtime", "b": "override", "c": "trainer"}
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"trainer": {"env": [{"name": "ROOT", "value": "/mine"}]}},
+        {
+            "podSpecOverrides": [
+                override("node", containers=[{"name": "node", "env": [{"name": "ROOT", "value": "/mine"}]}])
+            ]
+        },
+    ],
+    ids=["trainer", "podSpecOverrides"],
+)
+def test_a_later_variable_may_refer_to_one_that_the_job_overrides(job: dict[str, Any]) -> None:
+    env = [{"name": "ROOT", "value": "/default"}, {"name": "RESULT", "value": "$(ROOT)/out"}]
+    plan = train_plan(runtime=runtime_spec(templates={"node": role_template(env=env)}), **job)
+    assert list(env_of(plan, "node-0").items()) == [("ROOT", "/mine"), ("RESULT", "$(ROOT)/out")]
+
+
+def test_a_later_variable_may_refer_to_one_that_an_initializer_overrides() -> None:
+    env = [{"name": "ROOT", "value": "/default"}, {"name": "HF_HOME", "value": "$(ROOT)/hub"}]
+    runtime = runtime_spec(templates={"dataset-initializer": role_template("dataset-initializer", env=env)})
+    data = {"storageUri": "hf://a/b", "env": [{"name": "ROOT", "value": "/mine"}]}
+    (initializer,) = pod_of(train_plan(runtime=runtime, datasetConfig=data), "node-0")["initContainers"]
+    assert [each["name"] for each in initializer["env"]] == ["ROOT", "HF_HOME", "STORAGE_URI"]
+    assert initializer["env"][0]["value"] == "/mine"
+
+
 def test_what_is_given_is_never_changed_and_the_same_gives_the_same() -> None:
     runtime = runtime_spec(
         workspace=CLAIM, templates={"node": {"spec": {"volumes": [], "containers": [{"name": "node", "env": []}]}}}
