@@ -120,14 +120,15 @@ class Recipe:
     def setting(self) -> Setting:
         spec = self.job.spec
         count = present_nodes_of(self.job, self.runtime)
-        gpus, cpus = self._node_resources()
+        accelerators, cpus = self._node_resources()
         return Setting(
             job_name=self.job.metadata.name,
             num_nodes=count,
             nodes=tuple(self._address(index) for index in range(count)),
             num_proc_per_node=str(num_proc_per_node_of(spec, self.runtime)),
-            gpus=gpus,
+            gpus=sum(accelerators.values()),
             cpus=cpus,
+            accelerators=tuple(accelerators),
             elastic=self._elastic,
         )
 
@@ -138,7 +139,7 @@ class Recipe:
             return None
         return ElasticSetting(*bounds, self.job.metadata.uid, self.name(NODE, 0))
 
-    def _node_resources(self) -> tuple[int, float]:
+    def _node_resources(self) -> tuple[dict[str, int], float]:
         try:
             return node_resources(self.job.spec, self._base(NODE), self.config.accelerators)
         # The CRD does not validate the templates of a runtime.

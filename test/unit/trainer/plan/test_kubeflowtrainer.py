@@ -177,6 +177,9 @@ def test_a_port_that_the_runtime_declares_stays_as_it_is() -> None:
         ({"limits": {"cpu": "8"}}, None, "8"),
         (GPU, None, "auto"),
         (GPU, 4, "4"),
+        ({"limits": {"cpu": "8", "google.com/tpu": 4}}, None, "4"),
+        ({"limits": {"nvidia.com/mig-1g.5gb": 1, "nvidia.com/mig-2g.10gb": 2}}, None, "3"),
+        ({"limits": {"cpu": "2", "nvidia.com/gpumem": 3000}}, None, "2"),
     ],
 )
 def test_the_number_of_processes_follows_from_the_resources(

@@ -204,6 +204,12 @@ def test_a_framework_gets_the_resources_of_a_node() -> None:
     assert with_service.setting.nodes[1] == f"{with_service.name('node', 1)}.{with_service.service_name}"
 
 
+def test_torchrun_starts_a_process_for_each_mig_instance_and_not_for_each_cpu() -> None:
+    resources = {"limits": {"cpu": 16, "nvidia.com/mig-1g.5gb": 2}}
+    plan = train_plan(command=["torchrun", "x"], trainer={"resourcesPerNode": resources})
+    assert env_of(plan, "node-0")["PET_NPROC_PER_NODE"] == "2"
+
+
 @pytest.mark.parametrize("trainer", [{"env": [{"name": "OF_MINE", "value": "1"}]}])
 def test_variables_of_a_framework_that_the_api_server_does_not_know_are_refused_too(trainer: dict[str, Any]) -> None:
     with pytest.raises(UnplannableError, match=r"spec.trainer.env\[0\].name: OF_MINE is set by the controller"):
