@@ -33,6 +33,7 @@ from tfjob_controller.api.trainjob.types import (
     TRAINJOBS,
     TrainJob,
 )
+from tfjob_controller.api.trainjob.validation import validate_overrides
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
 from tfjob_controller.trainer.gang.terms import (
@@ -74,7 +75,7 @@ from tfjob_controller.trainer.podtemplate.checkpoint import (
     with_checkpoint_variables,
     with_checkpoints,
 )
-from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
+from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of, with_container
 from tfjob_controller.trainer.podtemplate.progressreport import (
     ProgressServer,
     files_digest,
@@ -172,6 +173,7 @@ def build_train_plan(recipe: Recipe) -> Plan:
         _answer(recipe.framework, "problem", lambda: recipe.framework.problem(setting))
         or workspace_problem(workspace)
         or _reserved_problem(recipe, setting)
+        or _override_problem(recipe, workspace)
     )
     if problem is not None:
         raise UnplannableError(problem)
@@ -300,6 +302,21 @@ def _reserved_problem(recipe: Recipe, setting: Setting) -> str | None:
         if variable.get("name") in reserved:
             return f"spec.trainer.env[{index}].name: {variable['name']} is set by the controller: leave it out"
     return None
+
+
+def _override_problem(recipe: Recipe, workspace: JobWorkspace) -> str | None:
+    """Returns why an override is refused: it is for a step or a container that does not exist.
+
+    A job that has started is not refused, as its runtime may have changed since.
+    """
+    if recipe.job.status.jobs_status:
+        return None
+    training = (NODE, LAUNCHER) if recipe.framework.has_launcher else (NODE,)
+    bases = {role: recipe._base(role) for role in training}
+    for carrier in workspace.storage_containers:
+        # Without a shared volume the nodes run its container, and nothing else of its template.
+        bases[carrier.role] = recipe._base(carrier.role) if workspace.claim else {}
+    return validate_overrides(recipe.job.spec, {role: with_container(base, role) for role, base in bases.items()})
 
 
 def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
