@@ -1,7 +1,8 @@
 """The rules of `api.trainjob.validation` in CEL, which the API server applies when a job is written.
 
 The sentences are the same objects. What only the controller can say: that the annotation and the spec name different
-frameworks, that a framework or a runtime is not there, and what the runtime leaves out. What is wrong in a pod that
+frameworks, that a framework or a runtime is not there, what the runtime leaves out, and that a mount covers the dataset
+or the model in a spelling that the list below does not have, such as `/workspace//model`. What is wrong in a pod that
 comes out of all that, the API server finds when the pod's Job is created.
 """
 

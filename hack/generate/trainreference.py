@@ -16,7 +16,8 @@ OF_SPECS = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOU
             "URI_WITH_LOGIN", "MODEL_MISSING", "MODEL_TWICE", "DATASET_COVERED", "MODEL_COVERED", "LABEL_WORDS",
             "BAD_METRIC", "ELASTIC_BOUNDS", "NODES_OUTSIDE", "ELASTIC_ALIAS", "ELASTIC_TORCH_ONLY")  # fmt: skip
 OF_CHANGES = ("RUNTIME_REF_FIXED", "MANAGED_BY_FIXED", "ELASTIC_FIXED", "STARTED_FIXED")
-OF_THE_CONTROLLER = ("FRAMEWORK_TWICE", "NODES_MISSING", "IMAGE_MISSING")
+OF_THE_CONTROLLER = ("FRAMEWORK_TWICE", "NODES_MISSING", "IMAGE_MISSING", "NO_STEP", "NO_CONTAINER",
+                     "NO_INIT_CONTAINER")  # fmt: skip
 OF_RUNTIMES = ("WORKER_MISSING", "BAD_PROCS")
 
 # What each sentence that names no field is about.
@@ -32,6 +33,9 @@ _ABOUT = {
     "BAD_METRIC": "metrics.names",
     "STARTED_FIXED": "all else",
     "FRAMEWORK_TWICE": "spec",
+    "NO_STEP": "targetJobs of podSpecOverrides",
+    "NO_CONTAINER": "containers of podSpecOverrides",
+    "NO_INIT_CONTAINER": "initContainers of podSpecOverrides",
     "WORKER_MISSING": "templates",
 }
 

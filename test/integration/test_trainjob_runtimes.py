@@ -57,7 +57,10 @@ def test_what_comes_later_wins_runtime_overrides_trainer_framework(train: Trial)
         "image": "localhost/of-the-runtime",
         "command": ["of-the-runtime"],
         "args": ["of-the-runtime"],
-        "env": [{"name": name, "value": "runtime"} for name in ("A", "B", "C", "RANK")],
+        "env": [
+            *({"name": name, "value": "runtime"} for name in ("A", "B", "C", "RANK")),
+            {"name": "D", "value": "$(B), $(C)"},
+        ],
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
     }
     of_node = role_template(**by_runtime)
@@ -95,6 +98,8 @@ def test_what_comes_later_wins_runtime_overrides_trainer_framework(train: Trial)
     assert node["resources"] == {"requests": {"cpu": "2", "memory": "1Gi"}}
     env = env_of(template)
     assert (env["A"], env["B"], env["C"], env["RANK"]) == ("runtime", "override", "trainer", "$(JOB_COMPLETION_INDEX)")
+    # D refers to B and C, which stay before it.
+    assert [name for name in env if name in "ABCD"] == ["A", "B", "C", "D"]
     assert env["PET_NPROC_PER_NODE"] == "3"
     assert sidecar["env"] == [{"name": "S", "value": "override"}]
     assert template["spec"]["nodeSelector"] == {"a": "runtime", "b": "override"}
@@ -133,6 +138,16 @@ def test_a_runtime_that_is_changed_does_not_disturb_a_job_that_runs(train: Trial
             {"command": ("torchrun",), "trainer": {"numProcPerNode": "gpu"}},
             "spec.trainer.numProcPerNode: is gpu, but a node requests no GPU",
             id="GPUs that nobody asked for",
+        ),
+        pytest.param(
+            {"podSpecOverrides": [override("node", "launcher")]},
+            "invalid job spec: spec.podSpecOverrides[0].targetJobs[1].name: there is no step launcher",
+            id="no such step",
+        ),
+        pytest.param(
+            {"podSpecOverrides": [override(containers=[{"name": "trainer"}])]},
+            "spec.podSpecOverrides[0].containers[0].name: there is no container trainer; the pods of node have node",
+            id="no such container",
         ),
     ],
 )

@@ -7,8 +7,10 @@ already has under the same name or path is the user's choice and stays. All func
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from tfjob_controller.util.keyedlists import complete_items
 
 if TYPE_CHECKING:
     # It loads YAML, which the client does without.
@@ -111,7 +113,7 @@ def _with_accelerator(template: Mapping[str, Any], accelerator: Accelerator, con
     containers = [
         _container_with(each, accelerator) if each.get("name") == container else each for each in spec["containers"]
     ]
-    volumes = _merge_by_key(spec.get("volumes"), added, "name")
+    volumes = complete_items(spec.get("volumes"), added, "name")
     return {**template, "spec": {**spec, "containers": containers} | ({"volumes": volumes} if volumes else {})}
 
 
@@ -119,16 +121,7 @@ def _container_with(container: Mapping[str, Any], accelerator: Accelerator) -> d
     mounts = [{"name": each.name, "mountPath": each.mount_path} for each in accelerator.volumes]
     variables = [{"name": each.name, "value": each.value} for each in accelerator.env_vars]
     added = {
-        "volumeMounts": _merge_by_key(container.get("volumeMounts"), mounts, "mountPath"),
-        "env": _merge_by_key(container.get("env"), variables, "name"),
+        "volumeMounts": complete_items(container.get("volumeMounts"), mounts, "mountPath"),
+        "env": complete_items(container.get("env"), variables, "name"),
     }
     return {**container, **{name: value for name, value in added.items() if value}}
-
-
-def _merge_by_key(
-    present: Iterable[Mapping[str, Any]] | None, added: Iterable[Mapping[str, Any]], key: str
-) -> list[Mapping[str, Any]]:
-    """The present entries, then the added ones whose key is not present yet."""
-    kept = list(present or ())
-    taken = {each.get(key) for each in kept}
-    return kept + [each for each in added if each[key] not in taken]

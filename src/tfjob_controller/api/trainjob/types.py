@@ -116,9 +116,9 @@ class Trainer(_Value, frozen=True):
     num_proc_per_node: Annotated[
         int | str | None,
         describe(
-            "The training processes on each node: a number, cpu (one per CPU), gpu (one per GPU) or auto. With auto, "
-            "there is one per GPU; without GPUs, torch has one per CPU and other frameworks have one. Default: the "
-            "runtime's, or else auto."
+            "The training processes on each node: a number, cpu (one per CPU), gpu (one per GPU or other accelerator) "
+            "or auto. With auto, there is one per accelerator; without any, torch has one per CPU and other frameworks "
+            "have one. Default: the runtime's, or else auto."
         ),
     ] = None
 

@@ -9,7 +9,7 @@ sentence that begins with the field and names the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
@@ -42,6 +42,7 @@ from tfjob_controller.api.trainjob.types import (
     TrainJob,
     TrainJobSpec,
 )
+from tfjob_controller.util.keyedlists import normal_path
 
 # The variables that frameworks set in the training container.
 RESERVED_ENV = (
@@ -81,6 +82,10 @@ FRAMEWORK_TWICE = "framework and the annotation kubeflow.org/framework say diffe
 # Messages about a job with its runtime, which the API server does not know.
 NODES_MISSING = "spec.numNodes: is required, since the runtime does not say it"
 IMAGE_MISSING = "spec.trainer.image: is required, since the runtime gives none"
+
+NO_STEP = "there is no step {}"
+NO_CONTAINER = "there is no container {}"
+NO_INIT_CONTAINER = "there is no init container {}"
 
 # Messages about a change.
 RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it anew"
@@ -122,6 +127,39 @@ def validate_with_runtime(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> st
     if num_nodes_of(spec, runtime) is None:
         return NODES_MISSING
     return None if image_of(spec, runtime) else IMAGE_MISSING
+
+
+def validate_overrides(spec: TrainJobSpec, templates: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The first of podSpecOverrides that would have no effect; None if all have one.
+
+    `templates` are the templates to which overrides apply, by the name of the step; a job has no other steps.
+    """
+    for index, override in enumerate(spec.pod_spec_overrides):
+        problem = next(_missing_targets(override, templates, f"spec.podSpecOverrides[{index}]"), None)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _missing_targets(override: PodSpecOverride, templates: Mapping[str, Mapping[str, Any]], at: str) -> Iterator[str]:
+    """Yields the missing steps and containers. Only the first is meaningful, since containers are those of the steps.
+
+    An override of several steps names containers of any of them.
+    """
+    steps = [target.name for target in override.target_jobs]
+    for index, step in enumerate(steps):
+        if step not in templates:
+            yield f"{at}.targetJobs[{index}].name: {NO_STEP.format(step)}; this job has {', '.join(templates)}"
+    for field, message, containers in (
+        ("containers", NO_CONTAINER, override.containers),
+        ("initContainers", NO_INIT_CONTAINER, override.init_containers),
+    ):
+        pods = [templates[step].get("spec") or {} for step in steps]
+        present = dict.fromkeys(str(each.get("name")) for pod in pods for each in pod.get(field) or ())
+        for index, container in enumerate(containers):
+            if container.name not in present:
+                others = f"the pods of {' and '.join(steps)} have {', '.join(present) or 'none'}"
+                yield f"{at}.{field}[{index}].name: {message.format(container.name)}; {others}"
 
 
 def validate_change(old: TrainJob, new: TrainJob, has_children: bool = False) -> str | None:
@@ -254,7 +292,7 @@ def _covers(spec: TrainJobSpec, path: str) -> bool:
         each for override in spec.pod_spec_overrides for each in override.containers + override.init_containers
     )
     mounts = (mount for each in containers if each.name in ROLES for mount in each.volume_mounts)
-    return any(mount["mountPath"].removesuffix("/") in (WORKSPACE_PATH, path) for mount in mounts)
+    return any(normal_path(mount["mountPath"]) in (WORKSPACE_PATH, path) for mount in mounts)
 
 
 def _name_problems(spec: TrainJobSpec) -> Iterator[str]:

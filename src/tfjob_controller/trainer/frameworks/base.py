@@ -57,6 +57,8 @@ class Setting:
     # Per node: GPUs and other accelerators, and CPUs (by limits, else by requests; 0 if neither is set).
     gpus: int = 0
     cpus: float = 0.0
+    # The resources that `gpus` counts, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.5gb`.
+    accelerators: tuple[str, ...] = ()
     # None for a job whose number of nodes is fixed. Otherwise no answer may depend on that number, since all pods keep
     # the template that they were created with. Only the framework torch gets such jobs.
     elastic: ElasticSetting | None = None

@@ -50,6 +50,9 @@ JOIN_SECONDS, _JOIN_SLACK_SECONDS = 600, 300
 _LAST_CALL_SECONDS = 10
 _MAX_RESTARTS = 100
 
+# The end of the resources that are whole GPUs, whoever makes them.
+_WHOLE_GPU = "/gpu"
+
 # A node by which a framework's variables are known before there is a job.
 _SAMPLE = Setting("", 1, ("",))
 
@@ -57,11 +60,14 @@ _SAMPLE = Setting("", 1, ("",))
 def processes_per_node(setting: Setting) -> str:
     """Torchrun's number of processes per node: with `auto` and `gpu` it counts the GPUs that it sees.
 
-    Without GPUs it would count the CPUs of the whole machine for `auto` and `cpu`, so it gets the number of the pod's.
+    It sees whole GPUs only: one of several MIG instances, and no TPU or Neuron device. Without a GPU it would count the
+    CPUs of the whole machine for `auto` and `cpu`. In these cases it gets the number of what the pod requests.
     """
     wanted = setting.num_proc_per_node or AUTO
     if wanted == CPU or (wanted == AUTO and not setting.gpus):
         return str(whole_cpus(setting))
+    if wanted in (AUTO, GPU) and not all(name.endswith(_WHOLE_GPU) for name in setting.accelerators):
+        return str(setting.gpus)
     return wanted
 
 

@@ -22,13 +22,13 @@ pkg/controllers/jobset_controller.go.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from tfjob_controller.api.common.accelerators import accelerators_in
 from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.common.quantity import CPU, milli_of
@@ -125,7 +125,6 @@ _MEETING_AT_NODE_0 = (TORCH, JAX, XGBOOST)
 
 # batch/v1's default.
 _BACKOFF_LIMIT = 6
-_GPU = "gpu"
 _KUEUE = "kueue.x-k8s.io/"
 
 # What upstream mounts into the pods of an MPI job.
@@ -217,14 +216,15 @@ class KubeflowRecipe:
     @property
     def setting(self) -> Setting:
         count = self.num_nodes
-        gpus, cpus = _node_resources(self)
+        accelerators, cpus = _node_resources(self)
         return Setting(
             job_name=self.name,
             num_nodes=count,
             nodes=tuple(self.host(self.nodes.name, index) for index in range(count)),
             num_proc_per_node=_processes(self),
-            gpus=gpus,
+            gpus=sum(accelerators.values()),
             cpus=cpus,
+            accelerators=tuple(accelerators),
         )
 
 
@@ -335,25 +335,21 @@ def _processes(recipe: KubeflowRecipe) -> str:
     return ""
 
 
-def _node_resources(recipe: KubeflowRecipe) -> tuple[int, float]:
-    """Returns GPUs and CPUs of a node: those that the job requests, or else the runtime, as upstream reads them."""
+def _node_resources(recipe: KubeflowRecipe) -> tuple[dict[str, int], float]:
+    """Returns accelerators and CPUs of a node: what the job requests, or else the runtime, as upstream reads them."""
     wanted = recipe.job.spec.trainer.resources_per_node
     pod_spec = spec_of(recipe.nodes.template.spec["template"])
     own: Part = (container_of(pod_spec, NODE) or {}).get("resources") or {}
     requests = wanted.requests if wanted is not None else own.get("requests") or {}
     limits = wanted.limits if wanted is not None else own.get("limits") or {}
     try:
-        gpus = _gpus(recipe, requests) or _gpus(recipe, limits)
+        configured = recipe.config.accelerators
+        accelerators = accelerators_in(requests, configured) or accelerators_in(limits, configured)
         cpus = _milli(requests.get(CPU)) or _milli(limits.get(CPU))
     # The CRD does not validate the templates of a runtime.
     except ValueError as error:
         raise UnplannableError(f"the pods of {recipe.nodes.name}: {error}") from error
-    return gpus, cpus / 1000
-
-
-def _gpus(recipe: KubeflowRecipe, amounts: Part) -> int:
-    names = (name for name in amounts if _GPU in name.lower() or name in recipe.config.accelerators)
-    return next((math.ceil(_milli(amounts[name]) / 1000) for name in names), 0)
+    return accelerators, cpus / 1000
 
 
 def _milli(quantity: object) -> int:

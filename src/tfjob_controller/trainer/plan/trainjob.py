@@ -33,6 +33,7 @@ from tfjob_controller.api.trainjob.types import (
     TRAINJOBS,
     TrainJob,
 )
+from tfjob_controller.api.trainjob.validation import validate_overrides
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
 from tfjob_controller.trainer.gang.terms import (
@@ -74,7 +75,7 @@ from tfjob_controller.trainer.podtemplate.checkpoint import (
     with_checkpoint_variables,
     with_checkpoints,
 )
-from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
+from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of, with_container
 from tfjob_controller.trainer.podtemplate.progressreport import (
     ProgressServer,
     files_digest,
@@ -120,14 +121,15 @@ class Recipe:
     def setting(self) -> Setting:
         spec = self.job.spec
         count = present_nodes_of(self.job, self.runtime)
-        gpus, cpus = self._node_resources()
+        accelerators, cpus = self._node_resources()
         return Setting(
             job_name=self.job.metadata.name,
             num_nodes=count,
             nodes=tuple(self._address(index) for index in range(count)),
             num_proc_per_node=str(num_proc_per_node_of(spec, self.runtime)),
-            gpus=gpus,
+            gpus=sum(accelerators.values()),
             cpus=cpus,
+            accelerators=tuple(accelerators),
             elastic=self._elastic,
         )
 
@@ -138,7 +140,7 @@ class Recipe:
             return None
         return ElasticSetting(*bounds, self.job.metadata.uid, self.name(NODE, 0))
 
-    def _node_resources(self) -> tuple[int, float]:
+    def _node_resources(self) -> tuple[dict[str, int], float]:
         try:
             return node_resources(self.job.spec, self._base(NODE), self.config.accelerators)
         # The CRD does not validate the templates of a runtime.
@@ -171,6 +173,7 @@ def build_train_plan(recipe: Recipe) -> Plan:
         _answer(recipe.framework, "problem", lambda: recipe.framework.problem(setting))
         or workspace_problem(workspace)
         or _reserved_problem(recipe, setting)
+        or _override_problem(recipe, workspace)
     )
     if problem is not None:
         raise UnplannableError(problem)
@@ -299,6 +302,21 @@ def _reserved_problem(recipe: Recipe, setting: Setting) -> str | None:
         if variable.get("name") in reserved:
             return f"spec.trainer.env[{index}].name: {variable['name']} is set by the controller: leave it out"
     return None
+
+
+def _override_problem(recipe: Recipe, workspace: JobWorkspace) -> str | None:
+    """Returns why an override is refused: it is for a step or a container that does not exist.
+
+    A job that has started is not refused, as its runtime may have changed since.
+    """
+    if recipe.job.status.jobs_status:
+        return None
+    training = (NODE, LAUNCHER) if recipe.framework.has_launcher else (NODE,)
+    bases = {role: recipe._base(role) for role in training}
+    for carrier in workspace.storage_containers:
+        # Without a shared volume the nodes run its container, and nothing else of its template.
+        bases[carrier.role] = recipe._base(carrier.role) if workspace.claim else {}
+    return validate_overrides(recipe.job.spec, {role: with_container(base, role) for role, base in bases.items()})
 
 
 def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:

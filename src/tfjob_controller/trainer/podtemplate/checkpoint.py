@@ -20,7 +20,6 @@ from typing import Any
 from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,
-    complete_items,
     container_of,
     override_items,
     spec_of,
@@ -37,6 +36,7 @@ from tfjob_controller.trainer.podtemplate.storage import (
     security_context_beside,
     storage_container,
 )
+from tfjob_controller.util.keyedlists import complete_items, normal_path
 
 RESTORER, SAVER = "checkpoint-restore", "checkpoint-save"
 VOLUME = "checkpoints"
@@ -72,7 +72,7 @@ def with_checkpoints(
     give fields such as resources. `saves` is False for pods that only restore.
     """
     training = container_of(spec_of(template), container) or {}
-    shared = [each for each in training.get("volumeMounts") or () if each.get("mountPath") == checkpoint.path]
+    shared = [each for each in training.get("volumeMounts") or () if _path(each) == checkpoint.path]
     volumes: list[Part] = [] if shared else [{"name": VOLUME, "emptyDir": {}}]
     shared = shared or [{"name": VOLUME, "mountPath": checkpoint.path}]
     changed = with_container(template, container, lambda each: with_mounts(each, shared))
@@ -136,7 +136,11 @@ def _store_mounts(checkpoint: Checkpoint, training: Part) -> Iterator[Part]:
         yield claim_mount(STORE_PATH, *claim_of(uri))
     if not uri.startswith(_FILE):
         return
-    path = uri.removeprefix(_FILE).rstrip("/") + "/"
+    path = normal_path(uri.removeprefix(_FILE)) + "/"
     for mount in training.get("volumeMounts") or ():
-        if path.startswith(str(mount.get("mountPath", "")).rstrip("/") + "/"):
+        if path.startswith(_path(mount).rstrip("/") + "/"):
             yield mount
+
+
+def _path(mount: Part) -> str:
+    return normal_path(str(mount.get("mountPath", "")))

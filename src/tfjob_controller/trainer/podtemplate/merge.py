@@ -1,42 +1,68 @@
 """Functions that combine pod templates from several sources. Frameworks use them as well.
 
-Functions `with_…` override: a new item replaces one of the same name. Functions `with_missing_…` complete: the items of
-the pod stay. Pure: arguments are never changed.
+Functions `with_…` override: a new item takes the place of one of the same name. Functions `with_missing_…` complete:
+the items of the pod stay. Pure: arguments are never changed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from tfjob_controller.util.keyedlists import complete_items, item_key
 
 Part = Mapping[str, Any]
 # What identifies the items of a pod's lists.
 _BY_NAME, _BY_PATH = "name", "mountPath"
+# As third_party/forked/golang/expansion of Kubernetes reads a variable's value: `$$` is an escaped `$`.
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def override_items(first: Iterable[Part] | None, second: Iterable[Part] | None, key: str = _BY_NAME) -> list[Any]:
     """The items of `first`, each replaced by that of `second` with the same key, then the new items of `second`."""
-    new = {each.get(key): each for each in second or ()}
-    kept = [new.pop(each.get(key), each) for each in first or ()]
-    return [*kept, *new.values()]
-
-
-def complete_items(first: Iterable[Part] | None, second: Iterable[Part], *keys: str) -> list[Any]:
-    """The items of `first`, then those of `second` that share none of these keys with one of them."""
-    kept = list(first or ())
-    taken = {(key, each.get(key)) for each in kept for key in keys}
-    return kept + [each for each in second if not any((key, each[key]) in taken for key in keys)]
+    new = {item_key(item, key): item for item in second or ()}
+    # An item that nothing overrides is never merged with another of `first`, so its position identifies it.
+    places = (
+        (item_key(item, key) if item_key(item, key) in new else (position,), item)
+        for position, item in enumerate(first or ())
+    )
+    return list((dict(places) | new).values())
 
 
 # Containers
 
 
 def with_env(container: Part, env: Iterable[Part]) -> dict[str, Any]:
-    """Adds variables at the end, where they may refer to earlier ones. Existing ones of the same name are replaced."""
-    added = list(env)
-    names = {each.get("name") for each in added}
-    kept = [each for each in container.get("env") or () if each.get("name") not in names]
-    return {**container, "env": [*kept, *added]} if kept or added else dict(container)
+    """Sets variables. One that exists keeps its place, where later ones may refer to it; new ones come last.
+
+    A variable can only refer to earlier ones. What the new value of an existing variable refers to is moved before it.
+    """
+    changes = list(env)
+    present = {variable.get("name") for variable in container.get("env") or ()}
+    merged = override_items(container.get("env"), changes)
+    for variable in changes:
+        if variable.get("name") in present and _references(variable):
+            merged = _with_references_first(merged, variable.get("name"))
+    return {**container, "env": merged} if merged else dict(container)
+
+
+def _with_references_first(env: list[Part], name: object) -> list[Part]:
+    """The variables, with those that this one refers to before it, directly or through others, in the same order."""
+    references = {variable.get("name"): _references(variable) for variable in env}
+    needed: set[object] = set()
+    pending = references[name]
+    while pending:
+        needed |= pending
+        pending = set[object]().union(*(references.get(each, ()) for each in pending)) - needed
+    at = next(position for position, variable in enumerate(env) if variable.get("name") == name)
+    # A stable sort: False comes before True.
+    return [*env[:at], *sorted(env[at:], key=lambda variable: variable.get("name") not in needed)]
+
+
+def _references(variable: Part) -> set[object]:
+    """The names in `$(NAME)` of the variable's value, without its own."""
+    return {match[1] for match in _REFERENCE.finditer(str(variable.get("value") or ""))} - {None, variable.get("name")}
 
 
 def with_mounts(container: Part, mounts: Iterable[Part]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ node has an empty volume and initializers run as init containers of the nodes. D
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfjob_controller.api.common.accelerators import accelerators_in
 from tfjob_controller.api.common.quantity import CPU, milli_of
 from tfjob_controller.api.common.storage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH
 from tfjob_controller.api.trainjob.defaults import dataset_uri_of, model_input_of, model_output_of, model_uri_of
@@ -47,8 +47,6 @@ from tfjob_controller.trainer.podtemplate.storage import (
     security_context_after,
     storage_container,
 )
-
-_GPU = "/gpu"
 
 
 def trainer_template(
@@ -122,17 +120,15 @@ def _with_resources(container: dict[str, Any], trainer: Trainer) -> dict[str, An
     return {**container, "resources": resources} if resources else container
 
 
-def node_resources(spec: TrainJobSpec, base: Part, accelerators: Collection[str]) -> tuple[int, float]:
-    """GPUs (and other accelerators) and CPUs of one node, by its limits or else its requests; 0 if neither is set."""
+def node_resources(spec: TrainJobSpec, base: Part, configured: Collection[str]) -> tuple[dict[str, int], float]:
+    """Accelerators by resource and CPUs of one node, by its limits or else its requests; 0 if neither is set.
+
+    `configured` are the accelerators of the controller's config file.
+    """
     container = _with_resources(dict(container_of(spec_of(base), NODE) or {}), spec.trainer)
     resources = container.get("resources") or {}
     amounts: Mapping[str, Any] = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    gpus = sum(_whole(value) for name, value in amounts.items() if name.endswith(_GPU) or name in accelerators)
-    return gpus, milli_of(str(amounts.get(CPU, "0"))) / 1000
-
-
-def _whole(quantity: object) -> int:
-    return math.ceil(milli_of(str(quantity)) / 1000)
+    return accelerators_in(amounts, configured), milli_of(str(amounts.get(CPU, "0"))) / 1000
 
 
 VOLUME = "workspace"

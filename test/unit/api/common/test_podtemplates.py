@@ -76,6 +76,13 @@ def test_what_the_template_has_already_stays_and_comes_first() -> None:
     assert [each["value"] for each in spec["containers"][0]["env"]] == ["/mine", "b"]
 
 
+def test_a_mount_at_the_same_path_stays_however_it_is_written() -> None:
+    mine = {"name": "data", "mountPath": "/usr/local//nvidia/lib64/"}
+    template = pod_template(container(resources={"limits": {GPU: 1}}, volumeMounts=[mine]))
+    spec = apply_accelerators(template, CONFIG, CONTAINER_NAME)["spec"]
+    assert spec["containers"][0]["volumeMounts"] == [mine]
+
+
 def test_only_the_training_container_is_touched() -> None:
     asking = {"limits": {GPU: 1}}
     template = pod_template(container("sidecar", resources=asking), container(resources=asking))

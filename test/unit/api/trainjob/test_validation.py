@@ -15,6 +15,7 @@ from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob
 from tfjob_controller.api.trainjob.validation import (
+    DATASET_COVERED,
     FRAMEWORK_TWICE,
     IMAGE_MISSING,
     NODES_MISSING,
@@ -111,6 +112,13 @@ _NAMELESS = [{"value": "1"}]
 )
 def test_what_is_added_to_by_name_has_one_everywhere(spec: dict[str, Any], field: str) -> None:
     assert validate(decoded(trainjob(**spec))) == f"spec.{field}: is required, as text"
+
+
+@pytest.mark.parametrize("path", ["/workspace//dataset", "/workspace/./dataset/.", "//workspace", "workspace/dataset"])
+def test_a_mount_over_the_dataset_is_refused_however_it_is_written(path: str) -> None:
+    over = override(containers=[{"name": "node", "volumeMounts": [{"name": "v", "mountPath": path}]}])
+    manifest = trainjob(datasetConfig={"storageUri": "s3://a"}, podSpecOverrides=[over])
+    assert validate(decoded(manifest)) == f"spec.podSpecOverrides: {DATASET_COVERED}"
 
 
 def test_a_role_that_is_not_there_is_named_where_no_crd_does_it() -> None:

@@ -70,6 +70,27 @@ def test_torchruns_processes_per_node(wanted: str, gpus: int, cpus: float, proce
 
 
 @pytest.mark.parametrize(
+    ("accelerators", "processes"),
+    [
+        (("nvidia.com/gpu",), "auto"),
+        (("amd.com/gpu",), "auto"),
+        (("nvidia.com/mig-1g.5gb",), "2"),
+        (("nvidia.com/gpu.shared",), "2"),
+        (("aws.amazon.com/neuron",), "2"),
+        (("google.com/tpu",), "2"),
+        (("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"), "2"),
+    ],
+)
+def test_torchrun_gets_the_number_of_devices_that_it_does_not_see(
+    accelerators: tuple[str, ...], processes: str
+) -> None:
+    for wanted in ("", "auto", "gpu"):
+        setting = setting_of(num_proc_per_node=wanted, gpus=2, cpus=16.0, accelerators=accelerators)
+        expected = "gpu" if (wanted, processes) == ("gpu", "auto") else processes
+        assert environment.TORCH.environment(setting, NODE, "1")["PET_NPROC_PER_NODE"] == expected
+
+
+@pytest.mark.parametrize(
     ("setting", "index", "workers"),
     [
         pytest.param(setting_of(1), 0, ["mnist-node-a6no-0.mnist-a6no:2222"], id="1 node"),

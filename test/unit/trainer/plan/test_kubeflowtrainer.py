@@ -177,6 +177,9 @@ def test_a_port_that_the_runtime_declares_stays_as_it_is() -> None:
         ({"limits": {"cpu": "8"}}, None, "8"),
         (GPU, None, "auto"),
         (GPU, 4, "4"),
+        ({"limits": {"cpu": "8", "google.com/tpu": 4}}, None, "4"),
+        ({"limits": {"nvidia.com/mig-1g.5gb": 1, "nvidia.com/mig-2g.10gb": 2}}, None, "3"),
+        ({"limits": {"cpu": "2", "nvidia.com/gpumem": 3000}}, None, "2"),
     ],
 )
 def test_the_number_of_processes_follows_from_the_resources(
@@ -411,6 +414,19 @@ def test_patches_of_containers_add_variables_and_merge_security_contexts() -> No
     assert container_in(plan)["securityContext"] == {"runAsUser": 1, "runAsGroup": 2}
     (init,) = pod_of(plan)["spec"]["initContainers"]
     assert init.items() >= {"image": "i", **setup}.items()
+
+
+def test_a_later_variable_may_refer_to_one_that_the_job_overrides() -> None:
+    env = [{"name": "ROOT", "value": "/default"}, {"name": "RESULT", "value": "$(ROOT)/out"}]
+    mine = [{"name": "ROOT", "value": "/mine"}]
+    job = replicated_job(container={"env": env})
+    job["template"]["spec"]["template"]["spec"]["initContainers"] = [{"name": "setup", "env": env}]
+    plan = kubeflow_plan(
+        job, trainer={"env": mine}, runtimePatches=patches(initContainers=[{"name": "setup", "env": mine}])
+    )
+    (setup,) = pod_of(plan)["spec"]["initContainers"]
+    assert setup["env"] == [*mine, env[1]]
+    assert list(env_in(plan).items())[:2] == [("ROOT", "/mine"), ("RESULT", "$(ROOT)/out")]
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from helpers.trainmanifests import override, role_template
 from helpers.trainworld import CLAIM, IN_STEPS, recipe, runtime_spec, train_plan
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
+from tfjob_controller.api.trainjob.types import JobsStatus, TrainJobStatus
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.frameworks import environment, mpi
 from tfjob_controller.trainer.frameworks.base import Setting
@@ -204,6 +207,12 @@ def test_a_framework_gets_the_resources_of_a_node() -> None:
     assert with_service.setting.nodes[1] == f"{with_service.name('node', 1)}.{with_service.service_name}"
 
 
+def test_torchrun_starts_a_process_for_each_mig_instance_and_not_for_each_cpu() -> None:
+    resources = {"limits": {"cpu": 16, "nvidia.com/mig-1g.5gb": 2}}
+    plan = train_plan(command=["torchrun", "x"], trainer={"resourcesPerNode": resources})
+    assert env_of(plan, "node-0")["PET_NPROC_PER_NODE"] == "2"
+
+
 @pytest.mark.parametrize("trainer", [{"env": [{"name": "OF_MINE", "value": "1"}]}])
 def test_variables_of_a_framework_that_the_api_server_does_not_know_are_refused_too(trainer: dict[str, Any]) -> None:
     with pytest.raises(UnplannableError, match=r"spec.trainer.env\[0\].name: OF_MINE is set by the controller"):
@@ -312,6 +321,100 @@ def test_a_template_is_the_runtimes_then_the_overrides_then_the_trainers() -> No
     overrides = [override("node", containers=[{"name": "node", "env": two}])]
     plan = train_plan(runtime=runtime, podSpecOverrides=overrides, trainer={"env": [{"name": "c", "value": "trainer"}]})
     assert env_of(plan, "node-0") == {"a": "runtime", "b": "override", "c": "trainer"}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"trainer": {"env": [{"name": "ROOT", "value": "/mine"}]}},
+        {
+            "podSpecOverrides": [
+                override("node", containers=[{"name": "node", "env": [{"name": "ROOT", "value": "/mine"}]}])
+            ]
+        },
+    ],
+    ids=["trainer", "podSpecOverrides"],
+)
+def test_a_later_variable_may_refer_to_one_that_the_job_overrides(job: dict[str, Any]) -> None:
+    env = [{"name": "ROOT", "value": "/default"}, {"name": "RESULT", "value": "$(ROOT)/out"}]
+    plan = train_plan(runtime=runtime_spec(templates={"node": role_template(env=env)}), **job)
+    assert list(env_of(plan, "node-0").items()) == [("ROOT", "/mine"), ("RESULT", "$(ROOT)/out")]
+
+
+def test_a_later_variable_may_refer_to_one_that_an_initializer_overrides() -> None:
+    env = [{"name": "ROOT", "value": "/default"}, {"name": "HF_HOME", "value": "$(ROOT)/hub"}]
+    runtime = runtime_spec(templates={"dataset-initializer": role_template("dataset-initializer", env=env)})
+    data = {"storageUri": "hf://a/b", "env": [{"name": "ROOT", "value": "/mine"}]}
+    (initializer,) = pod_of(train_plan(runtime=runtime, datasetConfig=data), "node-0")["initContainers"]
+    assert [each["name"] for each in initializer["env"]] == ["ROOT", "HF_HOME", "STORAGE_URI"]
+    assert initializer["env"][0]["value"] == "/mine"
+
+
+A_LOG = [{"name": "log"}]
+
+
+@pytest.mark.parametrize(
+    ("job", "problem"),
+    [
+        pytest.param(
+            {"podSpecOverrides": [override("node"), override("node", "launcher")]},
+            "spec.podSpecOverrides[1].targetJobs[1].name: there is no step launcher; this job has node",
+            id="step",
+        ),
+        pytest.param(
+            {"podSpecOverrides": [override("dataset-initializer")], "datasetConfig": {"storageUri": "pvc://claim/a"}},
+            "spec.podSpecOverrides[0].targetJobs[0].name: there is no step dataset-initializer; this job has node",
+            id="nothing-to-fetch",
+        ),
+        pytest.param(
+            {"podSpecOverrides": [override("node", containers=[{"name": "node"}, {"name": "trainer"}])]},
+            "spec.podSpecOverrides[0].containers[1].name: "
+            "there is no container trainer; the pods of node have node, log",
+            id="container",
+        ),
+        pytest.param(
+            {"podSpecOverrides": [override("node", initContainers=A_LOG)]},
+            "spec.podSpecOverrides[0].initContainers[0].name: "
+            "there is no init container log; the pods of node have wait",
+            id="init-container",
+        ),
+        pytest.param(
+            {"podSpecOverrides": [override("launcher", "node", initContainers=A_LOG)], **MPI},
+            "spec.podSpecOverrides[0].initContainers[0].name: "
+            "there is no init container log; the pods of launcher and node have wait",
+            id="of-two-steps",
+        ),
+        pytest.param(
+            {
+                "podSpecOverrides": [override("dataset-initializer", containers=A_LOG)],
+                "datasetConfig": {"storageUri": "s3://a"},
+            },
+            "spec.podSpecOverrides[0].containers[0].name: "
+            "there is no container log; the pods of dataset-initializer have dataset-initializer",
+            id="nodes-run-one-container-of-an-initializer",
+        ),
+    ],
+)
+def test_an_override_of_what_does_not_exist_is_refused(job: dict[str, Any], problem: str) -> None:
+    node = {"spec": {"containers": [{"name": "node"}, *A_LOG], "initContainers": [{"name": "wait"}]}}
+    initializer = {"spec": {"containers": [{"name": "dataset-initializer"}, *A_LOG]}}
+    runtime = runtime_spec(templates={"node": node, "dataset-initializer": initializer})
+    with pytest.raises(UnplannableError) as refused:
+        train_plan(runtime=runtime, **job)
+    assert str(refused.value) == problem
+    assert refused.value.seconds_left == 0
+
+
+def test_an_override_of_several_steps_may_name_containers_of_each() -> None:
+    names = [{"name": "node"}, {"name": "launcher"}]
+    plan = train_plan(podSpecOverrides=[override("node", "launcher", containers=names, schedulerName="mine")], **MPI)
+    assert pod_of(plan, "node-0")["schedulerName"] == pod_of(plan, "launcher-0")["schedulerName"] == "mine"
+
+
+def test_a_started_job_is_not_refused_when_its_runtime_has_lost_a_container() -> None:
+    made = recipe(podSpecOverrides=[override("node", initContainers=A_LOG)])
+    started = replace(made.job, status=TrainJobStatus(jobs_status=(JobsStatus("node", replicas=2),)))
+    assert len(build_train_plan(dataclasses.replace(made, job=started)).replicas.all) == 2
 
 
 def test_what_is_given_is_never_changed_and_the_same_gives_the_same() -> None:

@@ -106,8 +106,9 @@ def test_the_program_and_both_share_an_empty_volume() -> None:
         assert mounts_of(container) == shared
 
 
-def test_a_volume_of_the_job_at_the_path_is_shared_instead() -> None:
-    mount = {"name": "fast", "mountPath": "/ckpt", "subPath": "a"}
+@pytest.mark.parametrize("path", ["/ckpt", "/ckpt/", "//ckpt/."])
+def test_a_volume_of_the_job_at_the_path_is_shared_instead(path: str) -> None:
+    mount = {"name": "fast", "mountPath": path, "subPath": "a"}
     before = template(volumes=[{"name": "fast", "hostPath": {"path": "/nvme"}}])
     before["spec"]["containers"][0]["volumeMounts"] = [mount]
     spec = made(before, path="/ckpt")
@@ -125,11 +126,12 @@ def test_a_claim_is_mounted_where_only_these_two_see_it() -> None:
     assert [each["name"] for each in mounts_of(spec["containers"][0])] == ["checkpoints"]
 
 
-def test_a_path_on_a_volume_of_the_program_is_seen_by_both() -> None:
+@pytest.mark.parametrize("uri", ["file:///shared/runs", "file:///shared//runs/", "file:///share/../shared/./runs"])
+def test_a_path_on_a_volume_of_the_program_is_seen_by_both(uri: str) -> None:
     before = template(volumes=[{"name": "nfs"}])
     seen, other = ({"name": "nfs", "mountPath": path} for path in ("/shared/", "/share"))
     before["spec"]["containers"][0]["volumeMounts"] = [seen, other]
-    spec = made(before, storageUri="file:///shared/runs")
+    spec = made(before, storageUri=uri)
     assert mounts_of(init_container(spec, "checkpoint-save"))[1:] == [seen]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tfjob_controller.trainer.podtemplate.merge import (
-    complete_items,
     container_of,
     mount_path,
     override_items,
@@ -43,6 +42,12 @@ OLD, NEW = {"from": "old"}, {"from": "new"}
             [*named("a", **NEW), *named("b", **OLD), *named("c", **NEW)],
             id="the-new-takes-the-place-of-the-old",
         ),
+        pytest.param(
+            named("a", "b", "a", "b", **OLD),
+            named("a", **NEW),
+            [*named("a", **NEW), *named("b", "b", **OLD)],
+            id="what-is-there-twice-is-overridden-twice",
+        ),
     ],
 )
 def test_what_overrides_wins_and_keeps_the_place(first: Any, second: Any, expected: list[Any]) -> None:
@@ -50,31 +55,33 @@ def test_what_overrides_wins_and_keeps_the_place(first: Any, second: Any, expect
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        pytest.param(None, [], [], id="nothing"),
-        pytest.param(named("a", **OLD), named("a", "b", **NEW), [*named("a", **OLD), *named("b", **NEW)], id="both"),
-    ],
-)
-def test_what_completes_leaves_what_is_there(first: Any, second: Any, expected: list[Any]) -> None:
-    assert complete_items(first, second, "name") == expected
-
-
-@pytest.mark.parametrize(
     ("present", "added", "expected"),
     [
-        pytest.param(named("a", value="1"), named("a", value="2"), named("a", value="2"), id="replaced"),
-        pytest.param(
-            named("a", "b", value="1"),
-            named("a", value="$(b)"),
-            [*named("b", value="1"), *named("a", value="$(b)")],
-            id="at-the-end-where-it-may-use-the-others",
-        ),
-        pytest.param(None, named("a"), named("a"), id="the-first"),
+        pytest.param(None, "a=1", "a=1", id="the-first"),
+        pytest.param("a=1", "a=2", "a=2", id="replaced"),
+        pytest.param("b=1", "a=$(b)", "b=1 a=$(b)", id="new-at-the-end-where-it-may-use-the-others"),
+        pytest.param("a=1 b=$(a)", "a=2", "a=2 b=$(a)", id="in-its-place-where-the-others-may-use-it"),
+        pytest.param("a=1 b=$(a)", "c=3 a=2", "a=2 b=$(a) c=3", id="new-ones-last"),
+        pytest.param("a=1 b=$(a)", "c=3 a=$(c)", "c=3 a=$(c) b=$(a)", id="after-a-new-one-that-it-uses"),
+        pytest.param("a=1 x=1 b=1", "a=$(b)", "b=1 a=$(b) x=1", id="after-a-later-one-that-it-uses"),
+        pytest.param("a=1 b=1 c=$(b)", "a=$(c)", "b=1 c=$(b) a=$(c)", id="after-what-that-one-uses"),
+        pytest.param("a=1 b=1 c=$(d) d=1", "a=$(c)", "c=$(d) d=1 a=$(c) b=1", id="in-the-order-of-the-runtime"),
+        pytest.param("a=1 b=$(a)", "a=$(a):2", "a=$(a):2 b=$(a)", id="itself"),
+        pytest.param("a=1 b=$(a)", "a=$(b)", "a=$(b) b=$(a)", id="in-a-circle"),
+        pytest.param("a=1 b=1", "a=$$(b)", "a=$$(b) b=1", id="an-escaped-reference-is-none"),
+        pytest.param("a=1 b=1", "a=$(x)$(", "a=$(x)$( b=1", id="what-is-not-there"),
     ],
 )
-def test_a_variable_gets_its_new_value_at_the_end(present: Any, added: Any, expected: list[Any]) -> None:
-    assert with_env({"name": "c", "env": present}, added)["env"] == expected
+def test_a_variable_keeps_its_place_unless_it_refers_to_a_later_one(
+    present: str | None, added: str, expected: str
+) -> None:
+    assert with_env({"name": "c", "env": variables(present)}, variables(added) or [])["env"] == variables(expected)
+
+
+def variables(text: str | None) -> list[dict[str, Any]] | None:
+    """The variables of words NAME=VALUE."""
+    pairs = (word.partition("=") for word in text.split()) if text is not None else None
+    return [{"name": name, "value": value} for name, _, value in pairs] if pairs is not None else None
 
 
 def test_a_container_without_variables_gets_no_empty_list() -> None:
@@ -87,6 +94,13 @@ MINE = {"name": "mine", "mountPath": "/data"}
 def test_a_mount_overrides_what_is_at_its_path_and_a_missing_one_does_not() -> None:
     container = {"name": "c", "volumeMounts": [MINE]}
     other = {"name": "other", "mountPath": "/data"}
+    assert with_mounts(container, [other])["volumeMounts"] == [other]
+    assert with_missing_mounts(container, [other])["volumeMounts"] == [MINE]
+
+
+@pytest.mark.parametrize("path", ["/data/", "//data", "/data//", "/data/.", "/./data", "/x/../data", "data"])
+def test_mounts_are_at_the_same_path_however_it_is_written(path: str) -> None:
+    container, other = {"name": "c", "volumeMounts": [MINE]}, {"name": "other", "mountPath": path}
     assert with_mounts(container, [other])["volumeMounts"] == [other]
     assert with_missing_mounts(container, [other])["volumeMounts"] == [MINE]
 

@@ -151,18 +151,23 @@ def test_what_does_not_train_gets_overrides_and_nothing_of_the_trainer() -> None
 @pytest.mark.parametrize(
     ("theirs", "mine", "expected"),
     [
-        pytest.param({}, {}, (0, 0.0), id="nothing"),
-        pytest.param({}, {"limits": {"nvidia.com/gpu": "2", "cpu": "1500m"}}, (2, 1.5), id="limits"),
-        pytest.param({}, {"requests": {"cpu": 2}, "limits": {"cpu": 4}}, (0, 4.0), id="limits-before-requests"),
-        pytest.param({"requests": {"amd.com/gpu": 1}}, {"requests": {"cpu": 2}}, (1, 2.0), id="of-both"),
-        pytest.param({"limits": {"amd.com/gpu": 8}}, {"limits": {"amd.com/gpu": 1}}, (1, 0.0), id="the-jobs-win"),
-        pytest.param({}, {"limits": {"amd.com/gpu": 1, "nvidia.com/gpu": 2}}, (3, 0.0), id="two-kinds"),
-        pytest.param({}, {"limits": {"example.com/npu": 4}}, (4, 0.0), id="of-the-controllers-config"),
-        pytest.param({}, {"limits": {"example.com/nic": 4, "memory": "4Gi"}}, (0, 0.0), id="no-accelerator"),
+        pytest.param({}, {}, ({}, 0.0), id="nothing"),
+        pytest.param(
+            {}, {"limits": {"nvidia.com/gpu": "2", "cpu": "1500m"}}, ({"nvidia.com/gpu": 2}, 1.5), id="limits"
+        ),
+        pytest.param({}, {"requests": {"cpu": 2}, "limits": {"cpu": 4}}, ({}, 4.0), id="limits-before-requests"),
+        pytest.param(
+            {"requests": {"amd.com/gpu": 1}}, {"requests": {"cpu": 2}}, ({"amd.com/gpu": 1}, 2.0), id="of-both"
+        ),
+        pytest.param(
+            {"limits": {"amd.com/gpu": 8}}, {"limits": {"amd.com/gpu": 1}}, ({"amd.com/gpu": 1}, 0.0), id="the-jobs-win"
+        ),
+        pytest.param({}, {"limits": {"example.com/card": 4}}, ({"example.com/card": 4}, 0.0), id="of-the-config"),
+        pytest.param({}, {"limits": {"example.com/nic": 4, "memory": "4Gi"}}, ({}, 0.0), id="no-accelerator"),
     ],
 )
-def test_how_many_gpus_and_cpus_a_node_has(
-    theirs: dict[str, Any], mine: dict[str, Any], expected: tuple[int, float]
+def test_how_many_accelerators_and_cpus_a_node_has(
+    theirs: dict[str, Any], mine: dict[str, Any], expected: tuple[dict[str, int], float]
 ) -> None:
     spec = spec_of(trainer={"resourcesPerNode": mine})
-    assert node_resources(spec, role_template(resources=theirs), {"example.com/npu"}) == expected
+    assert node_resources(spec, role_template(resources=theirs), {"example.com/card"}) == expected
