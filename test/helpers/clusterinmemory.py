@@ -350,18 +350,17 @@ class World:
         self.jobs[name] = replace(job, status=replace(job.status, **status))
 
     def job_ends(self, replica_id: str, outcome: str, message: str = "") -> None:
-        """Of an Indexed Job, all pods end with a failed one, and it is complete with the last index."""
+        """An Indexed Job ends once all of its pods have ended: it is complete, or failed if one of them failed."""
         replica = self.replica(replica_id)
-        if replica.role.job_name and outcome == "Failed":
-            self.pods[replica.job_name] = [
-                pod if _has_finished(pod) or _runs(pod, replica) else self._going(pod)
-                for pod in self.pods.get(replica.job_name, [])
-            ]
-        elif replica.role.job_name and outcome == "Complete":
-            done = completed_indexes(self.jobs[replica.job_name]) | {replica.index}
+        if replica.role.job_name:
+            done = completed_indexes(self.jobs[replica.job_name])
+            failed = {_index_of(pod) for pod in self.pods.get(replica.job_name, []) if pod.status.phase == "Failed"}
+            done |= {replica.index} if outcome == "Complete" else set()
+            failed |= {replica.index} if outcome == "Failed" else set()
             self.job_status(replica_id, completed_indexes=",".join(map(str, sorted(done))))
-            if len(done) < replica.role.replicas:
+            if len(done | failed) < replica.role.replicas:
                 return
+            outcome = "Failed" if failed - done else "Complete"
         condition = Condition(outcome, "True", message=message, last_transition_time=format_time(self.now))
         self.job_status(replica_id, conditions=(condition,), active=0)
 
@@ -462,6 +461,10 @@ def _merged(old: Any, patch: Any) -> Any:
     kept = dict(old) if isinstance(old, dict) else {}
     merged = kept | {name: _merged(kept.get(name), value) for name, value in patch.items()}
     return {name: value for name, value in merged.items() if name not in patch or patch[name] is not None}
+
+
+def _index_of(pod: Pod) -> int:
+    return int(pod.metadata.labels[COMPLETION_INDEX_LABEL])
 
 
 def _runs(pod: Pod, replica: Replica) -> bool:

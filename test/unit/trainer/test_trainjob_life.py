@@ -548,43 +548,18 @@ def stops_at(cluster: World, node: str, moment: str) -> None:
     cluster.suspend_job(cluster.name(node), True)
 
 
-@pytest.mark.parametrize("has_looked", [True, False])
-def test_if_only_some_were_stopped_when_a_job_is_resumed_the_others_are_stopped_first(has_looked: bool) -> None:
+def test_if_only_some_were_stopped_when_a_job_is_resumed_all_are_replaced() -> None:
     """The controller was killed between two writes, say."""
     cluster = running_train_world(command=["mpirun", "train"])
-    cluster.advance(60)
-    stops_at(cluster, "launcher-0", format_time(cluster.now) if has_looked else "")
-    names = [cluster.name(each) for each in ("launcher-0", "node-0")]
-    assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [(names[1], True)]
-    cluster.stops_slowly = True
-    cluster.sync()
-    assert [cluster.jobs[name].spec.suspend for name in names] == [True, True]
-    cluster.reap()
+    cluster.suspend_job(cluster.name("launcher-0"), True)
     cluster.settle()
-    assert [cluster.jobs[name].spec.suspend for name in names] == [False, False]
-    assert cluster.job.status.restarts == 0
-
-
-def test_a_node_that_was_resumed_already_goes_on_until_the_others_are() -> None:
-    """A write was refused: nobody is stopped once more for that."""
-    cluster = running_train_world(command=["mpirun", "train"])
-    cluster.advance(60)
-    for each in ("launcher-0", "node-0"):
-        stops_at(cluster, each, format_time(cluster.now))
-    cluster.suspend_job(cluster.name("launcher-0"), False)
-    cluster.runs("launcher-0", newest=True)
-    cluster.advance(1)
-    assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [(cluster.name("node-0"), False)]
-
-
-def test_a_node_that_is_stopped_since_it_has_succeeded_stops_nobody() -> None:
-    cluster = running_train_world()
-    cluster.exits("node-0", 0, phase="Running")
-    cluster.settle()
-    cluster.suspend_job(cluster.name("node-0"), True)
-    cluster.advance(60)
-    cluster.settle()
-    assert not cluster.jobs[cluster.name("node-1")].spec.suspend
+    assert cluster.actions().creates == ()
+    for _ in range(3):
+        cluster.reap()
+        cluster.settle()
+    assert not any(job.spec.suspend for job in cluster.jobs.values())
+    assert len(cluster.jobs) == 2
+    assert cluster.job.status.restarts == cluster.job.status.disruptions
 
 
 def test_a_pod_that_something_else_holds_keeps_a_job_from_being_resumed_only_for_a_while() -> None:

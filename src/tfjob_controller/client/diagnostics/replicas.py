@@ -48,7 +48,7 @@ def replica_views(job: TFJob | TrainJob, observed: ObservedState, now: datetime)
     if plan is None:
         return ()
     status = status_of(job)
-    observed = by_replica(plan, observed, now)
+    observed = by_replica(plan, observed)
     return views_of_plan(effective_plan(plan, observed, status), observed, status, now)
 
 

@@ -28,7 +28,6 @@ from tfjob_controller.api.common.core import (
     BatchJob,
     PodGroup,
 )
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
 from tfjob_controller.api.tfjob.types import CLEAN_NONE
 from tfjob_controller.kube.meta import Resource
@@ -52,14 +51,13 @@ from tfjob_controller.trainer.actions.model import (
     merge,
 )
 from tfjob_controller.trainer.actions.suspension import (
-    active_beside_suspended,
     active_jobs,
     finished_pods_to_delete,
     is_active,
-    is_any_stopping,
+    is_set_stopping,
     jobs_to_replace,
+    jobs_to_stop,
     jobs_to_suspend,
-    suspension_changes,
 )
 from tfjob_controller.trainer.gang.admission import (
     GangAdmission,
@@ -84,13 +82,12 @@ from tfjob_controller.trainer.scaling.autoscaler import (
     must_have_autoscaler,
 )
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
+from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
-from tfjob_controller.trainer.state.pods import is_finished as is_pod_finished
-from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended, job_outcome
+from tfjob_controller.trainer.state.replica_state import ReplicaState, job_outcome
 from tfjob_controller.trainer.state.restarts import (
     can_create_job,
-    is_of_attempt,
+    is_replaced_job,
     is_restart_recorded,
     is_scaling_unrecorded,
     seconds_until_replica_restart,
@@ -120,7 +117,7 @@ def _suspended(job_state: JobState) -> Actions:
     """
     step = job_state.step
     return Actions(
-        deletes=(*_deletes(job_state), *_suspended_deletes(job_state)),
+        deletes=_deletes(job_state),
         suspends=tuple(_suspends(step.observed, step.replica_states)),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
@@ -136,7 +133,6 @@ def _running(job_state: JobState) -> Actions:
             *_ended_pod_deletes(job_state.step.replica_states, job_state.now),
             *_replaced_deletes(job_state),
         ),
-        suspends=tuple(_resumes(job_state)),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
 
@@ -146,7 +142,7 @@ def _deletes(job_state: JobState) -> tuple[Delete, ...]:
     step, current = job_state.step, _without_stale(job_state)
     return (
         *_surplus_deletes(step.plan, step.observed),
-        *_recreated_deletes(step.plan, current, job_state),
+        *_recreated_deletes(current, job_state),
         *_reassigned_deletes(job_state.admission, current),
     )
 
@@ -159,30 +155,9 @@ def _ended_pod_deletes(states: Sequence[ReplicaState], now: datetime) -> Iterato
             yield build_delete(PODS, state.pod)
 
 
-def _suspended_deletes(job_state: JobState) -> Iterator[Delete]:
-    """Yields the deletions of suspended Jobs without pods, if they must be recreated when the job is resumed."""
-    policy = job_state.step.plan.policy
-    for state in _without_stale(job_state) if policy.deletes_suspended and policy.is_suspended_by_user else ():
-        job = state.job
-        has_ended = all(is_pod_finished(pod) for pod in state.pods)
-        if job is None or not job.spec.suspend or job.metadata.deletion_timestamp is not None or not has_ended:
-            continue
-        if not job_outcome(job) and not state.must_redo:
-            yield build_delete(JOBS, job)
-
-
 def _without_stale(job_state: JobState) -> list[ReplicaState]:
     stale = {job.metadata.name for job in job_state.stale.jobs}
     return [state for state in job_state.step.replica_states if state.replica.name not in stale]
-
-
-def _resumes(job_state: JobState) -> Iterable[SetSuspend]:
-    """Resumes the Jobs of the current step; those that restart together only once all of them have stopped."""
-    step = job_state.step
-    active = tuple(active_beside_suspended(step.plan, step.replica_states, job_state.now))
-    if active or is_any_stopping(job_state.plan, job_state.replica_states, job_state.now):
-        return active
-    return suspension_changes(_without_stale(job_state), suspend=False)
 
 
 def _replaced_deletes(job_state: JobState) -> Iterator[Delete]:
@@ -340,11 +315,13 @@ def _index_count(role: Role, states: Sequence[ReplicaState], admission: GangAdmi
 def _must_wait(job_state: JobState) -> bool:
     """Reports whether no child may be created yet.
 
-    This is so while the gang is not placed, children of an earlier attempt exist, the back-off of a restart lasts, or
-    the status does not have the number of workers yet.
+    This is so while the gang is not placed, children of an earlier attempt or suspended ones of a set exist, the
+    back-off of a restart lasts, or the status does not have the number of workers yet.
     """
     plan = job_state.step.plan
     if (job_state.admission is not None and not job_state.admission.is_admitted) or not job_state.stale.are_deleted:
+        return True
+    if is_set_stopping(job_state.step.replica_states):
         return True
     if plan.has_restart_attempts and seconds_until_restart(job_state.plan, job_state.status, job_state.now) > 0:
         return True
@@ -407,7 +384,7 @@ def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterat
     They include Jobs of an earlier attempt that have not been deleted yet. No replica state has them, but their pods
     run.
     """
-    yield from suspension_changes(states, suspend=True)
+    yield from jobs_to_stop(states)
     for state in states:
         job = observed.jobs.get(state.replica.name)
         if state.job is None and job is not None and job.metadata.deletion_timestamp is None and is_active(job):
@@ -443,7 +420,7 @@ def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
 
 
 def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
-    """Yields the deletions of Jobs of earlier attempts whose pods were lost with their node.
+    """Yields the deletions of Jobs of earlier attempts, or suspended ones, whose pods were lost with their node.
 
     They are not deleted in the foreground, where they would wait for these pods forever.
     """
@@ -451,36 +428,20 @@ def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
         return
     for name, pods in job_state.observed.pods.items():
         job = job_state.observed.jobs.get(name)
-        if (
-            job is not None
-            and len(job_state.reachable.pods[name]) < len(pods)
-            and not is_of_attempt(job_state.plan, job)
-        ):
+        if job is not None and len(job_state.reachable.pods[name]) < len(pods) and is_replaced_job(job_state.plan, job):
             yield build_delete(JOBS, job)
 
 
-def _recreated_deletes(plan: Plan, states: Sequence[ReplicaState], job_state: JobState) -> Iterator[Delete]:
+def _recreated_deletes(states: Sequence[ReplicaState], job_state: JobState) -> Iterator[Delete]:
     """Yields the deletions of Jobs that must be recreated, and whose pods have ended or were lost with their node.
 
     An ended pod stays until the back-off of the replica has passed, so that its log can be read.
     """
     for state in states:
-        if state.job is None or not state.must_redo or state.job.metadata.deletion_timestamp is not None:
+        job = state.job
+        if job is None or job.spec.suspend or not state.must_redo or job.metadata.deletion_timestamp is not None:
             continue
-        if state.replica.role.restarts_together:
-            if _is_recreated_alone(plan, state, state.job, job_state.status):
-                yield build_delete(JOBS, state.job)
-        elif (
-            is_restart_recorded(state, job_state.status.restart_counts)
-            and seconds_until_replica_restart(state, job_state.now) <= 0
-        ):
-            yield build_delete(JOBS, state.job)
-
-
-def _is_recreated_alone(plan: Plan, state: ReplicaState, job: BatchJob, status: TrainingStatus) -> bool:
-    """Reports whether a Job of a set that restarts together may be recreated alone: it failed because it was stopped.
-
-    Its pods must be gone and the status must show its replica as not created; otherwise its deletion would look like
-    that of a user, which restarts the whole set.
-    """
-    return has_failed_while_suspended(job) and not state.pods and not had_all_jobs(plan, status)
+        is_recorded = is_restart_recorded(state, job_state.status.restart_counts)
+        is_due = is_recorded and seconds_until_replica_restart(state, job_state.now) <= 0
+        if is_due and not state.replica.role.restarts_together:
+            yield build_delete(JOBS, job)

@@ -1,8 +1,7 @@
 """Which child Jobs are suspended and resumed, and what is cleaned up after the end of a job.
 
-A suspended Job stops its pod: the Job controller deletes it, and the Job stays for inspection. The Job of a single
-replica is never resumed, because it starts one pod only. It is deleted, and another one is created once its pod is
-gone.
+A suspended Job stops its pods: the Job controller deletes them, and the Job stays for inspection. It is never resumed,
+because it starts each pod only once. It is deleted, and another one is created once its pods are gone.
 
 After the end of a job, every Job that has not ended and may start a pod is suspended. The clean-up policy `Running`
 (the default) also stops running pods in this way. `All` also deletes finished pods. `None` keeps what runs, and only
@@ -25,91 +24,43 @@ from tfjob_controller.trainer.scaling.autoscaler import has_autoscaler
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import is_finished
-from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, JOB_SUSPENDED, ReplicaState, job_outcome
-from tfjob_controller.util.timestamps import format_time, seconds_until
+from tfjob_controller.trainer.state.replica_state import ReplicaState, job_outcome
+from tfjob_controller.util.timestamps import seconds_until
 
 # A kubelet reports the end of a pod some seconds late.
 _REPORT_SECONDS = 10.0
 
 
-def suspension_changes(states: Sequence[ReplicaState], suspend: bool) -> Iterator[SetSuspend]:
-    """Yields the Jobs to suspend or resume. Jobs that have ended or must be recreated are left unchanged.
-
-    Only the Jobs of replicas that restart together are resumed; `jobs_to_replace` has the others.
-    """
+def jobs_to_stop(states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
+    """Yields the Jobs to suspend while the job is suspended."""
     for state in states:
-        job, together = state.job, state.replica.role.restarts_together
-        if job is None or job_outcome(job) or (state.must_redo and not together) or not (suspend or together):
-            continue
-        if job.spec.suspend != suspend:
-            yield SetSuspend(state.replica.name, suspend)
-
-
-def jobs_to_replace(states: Sequence[ReplicaState]) -> Iterator[BatchJob]:
-    """Yields the suspended Jobs of single replicas that should run again.
-
-    Those that are being deleted are left out, and those that have ended, which are recreated in any case.
-    """
-    for state in states:
-        job = state.job
-        if job is None or not job.spec.suspend or job.metadata.deletion_timestamp is not None or job_outcome(job):
-            continue
-        if not state.replica.role.restarts_together and state.state != replica_state.SUCCEEDED:
-            yield job
-
-
-def active_beside_suspended(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Iterator[SetSuspend]:
-    """Yields the Jobs to suspend because their pods are older than the suspension of a peer that restarts with them.
-
-    Only some Jobs may have been suspended, because the controller was killed or a write was refused, or because a user
-    suspended one. All of them are suspended before they are resumed, so that no pod runs beside a peer that starts
-    again.
-    """
-    together = [state for state in states if plan.replicas.restarts_together and state.replica.role.restarts_together]
-    stopped = max((_stopped_at(state, now) for state in together), default="")
-    for state in together:
-        if is_active(state.job) and any(_began_before(pod, stopped) for pod in state.pods):
+        if is_active(state.job) and not (state.must_redo and not state.replica.role.restarts_together):
             yield SetSuspend(state.replica.name, True)
 
 
-def _stopped_at(state: ReplicaState, now: datetime) -> str:
-    """Returns when the Job controller suspended the Job, or `now` if it has not yet; empty if the Job is not suspended.
+def jobs_to_replace(states: Sequence[ReplicaState]) -> Iterator[BatchJob]:
+    """Yields the suspended Jobs whose replicas should run again, without those that are being deleted.
 
-    The Job of a successful replica counts as not suspended.
+    Of replicas that restart together all are replaced, also if only some have been suspended.
     """
-    job = state.job
-    if (
-        job is None
-        or not job.spec.suspend
-        or state.state == replica_state.SUCCEEDED
-        or job_outcome(job) == JOB_COMPLETE
-    ):
-        return ""
-    suspensions = (each for each in job.status.conditions if each.type == JOB_SUSPENDED and each.status == "True")
-    return next((each.last_transition_time or "" for each in suspensions), format_time(now))
+    is_stopping = is_set_stopping(states)
+    for state in states:
+        job = state.job
+        if job is None or job.metadata.deletion_timestamp is not None or state.state == replica_state.SUCCEEDED:
+            continue
+        if job.spec.suspend or (is_stopping and state.replica.role.restarts_together):
+            yield job
 
 
-def _began_before(pod: Pod, moment: str) -> bool:
-    return not is_finished(pod) and (pod.metadata.creation_timestamp or "") < moment
-
-
-def is_any_stopping(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> bool:
-    """Reports whether a pod of a suspended set still stops, or is not being stopped yet by the Job controller.
-
-    The Jobs of a set are resumed together after that. A pod that stops beside a resumed Job would count as failed.
-    """
-    if not plan.replicas.restarts_together:
-        return False
-    lost_before = replica_state.lost_before(now)
-    return any(_is_stopping(state, pod, lost_before) for state in states for pod in state.pods)
-
-
-def _is_stopping(state: ReplicaState, pod: Pod, lost_before: str) -> bool:
-    """Reports whether the pod is being deleted, also if it has ended, unless it counts as lost."""
-    deleted = pod.metadata.deletion_timestamp
-    if deleted is not None:
-        return deleted >= lost_before
-    return state.job is not None and state.job.spec.suspend and not is_finished(pod)
+def is_set_stopping(states: Sequence[ReplicaState]) -> bool:
+    """Reports whether a suspended Job of replicas that restart together is left. None of them starts before."""
+    return any(
+        state.replica.role.restarts_together
+        and state.state != replica_state.SUCCEEDED
+        and state.job is not None
+        and state.job.spec.suspend
+        for state in states
+    )
 
 
 def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime) -> list[str]:

@@ -564,7 +564,6 @@ def _whole(
             job.spec.suspend,
             job.spec.active_deadline_seconds or None,
             _restarts(recipe),
-            deletes_suspended=True,
         ),
         replicas=_planned(roles, replicas, ()),
         environment=environment,

@@ -140,8 +140,6 @@ class RunPolicy:
     suspend: bool = False
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
-    # While the user suspends the job, its Jobs are deleted instead of suspended, so that resumed ones follow changes.
-    deletes_suspended: bool = False
     # Reports whether `suspend` is True because the scheduler of the gang permits no pods now.
     is_held: bool = False
 

@@ -232,7 +232,7 @@ def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) 
     own = [state for state in failed if not state.is_disrupted]
     if not own or limit is None or restarts < limit:
         return None
-    words = failure_message(own[0])
+    words = failure_message(first_failure(own))
     if not limit:
         return Completion(False, reasons.REPLICA_FAILED, shortened(f"{words}; maxRestarts is 0"))
     return Completion(
@@ -331,6 +331,11 @@ def next_attribution_seconds(states: Sequence[ReplicaState], now: datetime) -> f
     """Returns when the earliest open permanent error is attributed, or None if none is open."""
     open_seconds = (seconds_until_attributed(state, states, now) for state in states if state.state == FAILED)
     return min((seconds for seconds in open_seconds if seconds > 0), default=None)
+
+
+def first_failure(failed: Sequence[ReplicaState]) -> ReplicaState:
+    """Returns the replica that ended first; of several, the first one in the plan's order."""
+    return min(failed, key=_finish_time)
 
 
 def _finish_time(state: ReplicaState) -> str:

@@ -117,7 +117,7 @@ class JobState:
 def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetime) -> JobState:
     """Returns the state of a job. `plan` is what the job was compiled into."""
     status = job.status
-    observed = by_replica(plan, observed, now)
+    observed = by_replica(plan, observed)
     plan = effective_plan(plan, observed, status)
     states = replica_states(plan, observed, status, now)
     unfinished = unfinished_replicas(plan, states)
@@ -239,8 +239,9 @@ def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool, succeeded:
     """
     if not state.replica.role.restarts_together or state.state != RUNNING:
         return False
-    if state.job is not None:
-        return plan.scheduling.gang is None and state.job.metadata.deletion_timestamp is not None
+    job = state.job
+    if job is not None:
+        return plan.scheduling.gang is None and job.metadata.deletion_timestamp is not None and not job.spec.suspend
     return bool(state.pods) or had_all or state.replica.id in succeeded
 
 

@@ -93,8 +93,6 @@ class ObservedState:
     orphans: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     # The name of the Indexed Job that runs a replica, by the replica's name. `jobs` has this Job once for each replica.
     indexed_jobs: Mapping[str, str] = field(default_factory=dict)
-    # The names of replicas whose pods the Job controller ended because other replicas had failed: see `indexedjobs`.
-    interrupted: frozenset[str] = frozenset()
     # The object by which Kubernetes resizes an elastic job with metrics.
     autoscaler: HorizontalPodAutoscaler | None = None
     # The Service of the first replica alone, which an elastic role has beside that of all.

@@ -120,12 +120,9 @@ def classify_replicas(
         no_pod_before="" if (started or "") > format_time(no_pod_before) else format_time(no_pod_before),
     )
     done = _remembered(plan, observed, succeeded)
-    states = (
+    return tuple(
         _classify(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas.all
     )
-    if not plan.replicas.restarts_together:
-        return tuple(states)
-    return tuple(as_restarting(state) if _may_be_tried_again(state) else state for state in states)
 
 
 def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str]) -> frozenset[str]:
@@ -137,16 +134,6 @@ def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str])
         if ids and not has_job and not ids <= done:
             done -= ids
     return done
-
-
-def _may_be_tried_again(state: ReplicaState) -> bool:
-    """Reports whether a replica that its Job does not restart failed without a permanent error of its program."""
-    if state.state != FAILED or not state.replica.role.restarts_together:
-        return False
-    exited, pod = state.exited, state.pod
-    if exited is None or not _is_permanent(state.replica, exited):
-        return True
-    return pod is not None and (was_told_to_end(pod, exited) or is_disrupted(pod, exited))
 
 
 def _is_permanent(replica: Replica, exited: Terminated) -> bool:
@@ -190,14 +177,6 @@ def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
     return ending is not None and (ending.last_transition_time or "") >= moment
 
 
-def has_failed_while_suspended(job: BatchJob) -> bool:
-    """Reports whether the Job failed because its program exits with an error when it is stopped.
-
-    This is no failure of the replica, but the Job has ended and must be recreated.
-    """
-    return job.spec.suspend and job_outcome(job) == JOB_FAILED
-
-
 def _classify(
     replica: Replica, observed: ObservedState, is_remembered: bool, suspended: bool, times: _Times
 ) -> ReplicaState:
@@ -206,19 +185,14 @@ def _classify(
     pod = newest(pods)
     if is_remembered:
         return ReplicaState(replica, SUCCEEDED, job, pod, pods)
-    if replica.name in observed.interrupted:
-        return ReplicaState(replica, RUNNING, job, pod, pods)
     outcome = "" if job is None or _is_ahead(job, pod, times.lost_before) else job_outcome(job)
     if pod is None:
         state = _judge_without_pod(replica, job, outcome, times)
     else:
         state = _judge_by_pod(replica, job, pod, pods, is_over=outcome != "" or is_lost(pod, times.lost_before))
     state = _with_warning(state, observed)
-    if outcome == JOB_FAILED and replica.role.restarts_together and state.state != SUCCEEDED:
-        if _was_stopped(state):
-            return ReplicaState(replica, UNKNOWN, job, pod, pods, must_redo=True)
-        return replace(state, state=FAILED, is_up=False, is_ready=False, is_restarting=False, must_redo=False)
-    if suspended and state.state == RUNNING and not state.is_up:
+    is_stopped = job is not None and job.spec.suspend and not (pod is not None and has_ended_by_itself(pod))
+    if (suspended or is_stopped) and state.state == RUNNING and not state.is_up:
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
     return state
 
@@ -228,13 +202,6 @@ def _with_warning(state: ReplicaState, observed: ObservedState) -> ReplicaState:
     about = state.pod or (state.job if state.pending else None)
     warning = observed.warnings.get(about.metadata.uid, "") if about is not None else ""
     return replace(state, pending=warning) if warning else state
-
-
-def _was_stopped(state: ReplicaState) -> bool:
-    """Reports whether the replica failed because its Job was suspended, and not before that."""
-    if state.job is None or not has_failed_while_suspended(state.job):
-        return False
-    return state.pod is None or not has_ended_by_itself(state.pod)
 
 
 def has_ended_by_itself(pod: Pod) -> bool:

@@ -235,10 +235,15 @@ def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> Obs
 
 
 def _is_of_earlier_job(plan: Plan, observed: ObservedState, name: str, pod: Pod) -> bool:
-    """Reports whether the pod's Job is gone, or is of an earlier attempt of a set that restarts together."""
-    return name not in observed.jobs or (
-        plan.replicas.restarts_together and plan.restart_attempt > 0 and not _is_of_current_attempt(plan, pod)
-    )
+    """Reports whether the pod's Job is gone, is replaced, or is of an earlier attempt of a set."""
+    job = observed.jobs.get(name)
+    return job is None or is_replaced_job(plan, job) or not _is_of_current_attempt(plan, pod)
+
+
+def is_replaced_job(plan: Plan, job: BatchJob) -> bool:
+    """Reports whether a Job is of an earlier attempt, or was suspended and is being deleted."""
+    is_stopped = job.spec.suspend and job.metadata.deletion_timestamp is not None
+    return is_stopped or not _is_of_current_attempt(plan, job)
 
 
 def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -> float | None:

@@ -17,7 +17,7 @@ from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gang.waiting import GangWait
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.completion import Completion, Step, failure_message, missing_replicas
+from tfjob_controller.trainer.state.completion import Completion, Step, failure_message, first_failure, missing_replicas
 from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import (
     PHASE_CLEAN_UP,
@@ -260,7 +260,7 @@ def _suspension_note(was_suspended: bool) -> str:
 
 def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
     if job_state.must_restart_all:
-        words = f"Restarting all replicas: {failure_message(job_state.restart_causes[0])}"
+        words = f"Restarting all replicas: {failure_message(first_failure(job_state.restart_causes))}"
         limit = job_state.plan.policy.backoff_limit
         return f"{shortened(words)} (restart {new.restarts}{'' if limit is None else f' of {limit}'})"
     if job_state.plan.replicas.is_elastic:

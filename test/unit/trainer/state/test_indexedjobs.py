@@ -9,10 +9,10 @@ from helpers.clusterinmemory import World
 from helpers.trainworld import ends, running_train_world, train_plan, train_world
 from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, ObjectMeta, Service
 from tfjob_controller.trainer.actions.children import build_job, build_service
+from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
-from tfjob_controller.trainer.state.indexedjobs import LOST_AFTER_SECONDS, by_replica, completed_indexes
-from tfjob_controller.trainer.state.replica_state import job_outcome
-from tfjob_controller.util.timestamps import format_time
+from tfjob_controller.trainer.state.indexedjobs import by_replica, completed_indexes
+from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, job_outcome
 
 INDEXES = [("", set()), ("0", {0}), ("0-2", {0, 1, 2}), ("1,3-5,7", {1, 3, 4, 5, 7})]
 
@@ -42,42 +42,9 @@ def test_a_set_is_one_indexed_job_and_one_service() -> None:
 def test_each_replica_has_the_outcome_of_its_index() -> None:
     cluster = running_train_world(nodes=3)
     cluster.job_ends("node-1", "Complete")
-    jobs = by_replica(cluster.plan, cluster.observed, cluster.now).jobs
+    jobs = by_replica(cluster.plan, cluster.observed).jobs
     assert [job_outcome(jobs[each.name]) for each in cluster.plan.replicas.all] == ["", "Complete", ""]
     assert [each.metadata.name for each in jobs.values()] == [each.name for each in cluster.plan.replicas.all]
-
-
-def interrupted(cluster: World) -> set[str]:
-    names = by_replica(cluster.plan, cluster.observed, cluster.now).interrupted
-    return {each.id for each in cluster.plan.replicas.all if each.name in names}
-
-
-def test_those_that_their_job_ended_are_no_causes_of_its_failure() -> None:
-    cluster = running_train_world(nodes=3)
-    assert interrupted(cluster) == set()
-    ends(cluster, "node-1", exit_code=1)
-    assert interrupted(cluster) == {"node-0", "node-2"}
-    # They end with an error as they are told to end.
-    cluster.exits("node-0", 143)
-    cluster.settle()
-    cluster.advance(GRACE_SECONDS)
-    cluster.settle()
-    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
-
-
-def test_a_pod_that_is_deleted_before_the_job_shows_the_failure_is_no_cause() -> None:
-    """The Job controller deletes the other pods first, and writes the condition of the Job after that."""
-    cluster = running_train_world(nodes=3)
-    cluster.exits("node-1", 1, phase="Failed")
-    cluster.advance(1)
-    cluster.pod_deleted("node-0")
-    assert interrupted(cluster) == {"node-0"}
-    cluster.settle()
-    assert cluster.job.status.restarts == 0
-    cluster.job_ends("node-1", "Failed")
-    cluster.advance(GRACE_SECONDS)
-    cluster.settle()
-    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Running"])
@@ -121,64 +88,39 @@ def test_a_node_whose_pod_stays_is_named_even_if_it_failed_a_moment_after_the_on
     assert cluster.job.status.reason == "node-1 failed: exit code 1"
 
 
-def test_a_pod_that_was_deleted_before_another_one_failed_is_a_cause() -> None:
-    cluster = running_train_world(nodes=3)
-    cluster.pod_deleted("node-0")
-    cluster.advance(5)
-    cluster.exits("node-1", 1, phase="Failed")
-    assert interrupted(cluster) == set()
-
-
-def test_a_pod_that_was_deleted_before_its_job_failed_is_a_cause() -> None:
-    cluster = running_train_world(nodes=3)
-    cluster.pod_deleted("node-2")
-    cluster.advance(5)
-    cluster.pods[cluster.name("node-2")].remove(cluster.pods_of("node-2")[0])
-    cluster.job_ends("node-2", "Failed")
-    assert interrupted(cluster) == {"node-0", "node-1"}
-    cluster.settle()
-    assert cluster.job.status.restarts == 1
-
-
-def test_no_cause_is_named_before_one_is_seen_and_then_all_are() -> None:
-    """The watch of Jobs is ahead of that of pods, for a moment or, if it is broken, for longer."""
-    cluster = running_train_world()
-    failed = Condition("FailureTarget", "True", last_transition_time=format_time(cluster.now))
-    cluster.job_status("node-0", conditions=(failed,))
-    assert interrupted(cluster) == {"node-0", "node-1"}
-    cluster.settle()
-    assert cluster.job.status.restarts == 0
-    cluster.advance(LOST_AFTER_SECONDS + 1)
-    assert interrupted(cluster) == set()
-    cluster.settle()
-    assert cluster.job.status.restarts == 1
-
-
-def test_a_new_job_fails_with_the_error_of_a_pod_that_is_seen_after_the_end_of_the_job() -> None:
-    """The watch of pods is so far behind that it has not even shown that the pods were created."""
-    cluster = running_train_world()
-    pods = dict(cluster.pods)
-    cluster.pods.clear()
-    failed = Condition("FailureTarget", "True", last_transition_time=format_time(cluster.now))
-    cluster.job_status("node-0", conditions=(failed,))
-    cluster.settle()
-    assert (interrupted(cluster), cluster.job.status.restarts) == ({"node-0", "node-1"}, 0)
-    cluster.pods.update(pods)
-    cluster.exits("node-1", 1, phase="Failed")
-    cluster.advance(1)
-    cluster.pod_deleted("node-0")
-    cluster.advance(GRACE_SECONDS)
-    cluster.settle()
-    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
-
-
 def test_an_older_job_whose_pods_were_deleted_by_force_is_restarted_at_once() -> None:
     cluster = running_train_world()
     cluster.advance(LOST_AFTER_SECONDS)
     cluster.pods.clear()
+    for node in ("node-0", "node-1"):
+        cluster.job_ends(node, "Failed")
+    cluster.job_status("node-0", conditions=(Condition("Failed", "True"),))
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.disruptions) == (1, 1)
+
+
+def test_a_failed_index_does_not_end_the_others() -> None:
+    cluster = running_train_world(nodes=3)
+    ends(cluster, "node-1", exit_code=1)
+    cluster.settle()
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
+    assert cluster.jobs[cluster.name("node-0")].spec.suspend
+    assert [len(cluster.pods_of(node)) for node in ("node-0", "node-1", "node-2")] == [0, 1, 0]
+
+
+def test_a_node_whose_sidecar_failed_has_succeeded_and_the_others_go_on() -> None:
+    cluster = running_train_world(nodes=2)
+    cluster.exits("node-0", 0, phase="Failed")
     cluster.job_ends("node-0", "Failed")
     cluster.settle()
-    assert cluster.job.status.restarts == 1
+    assert (cluster.job.status.succeeded_indexes, cluster.job.status.restarts) == (("node-0",), 0)
+    assert cluster.actions() is NO_ACTIONS
+    cluster.exits("node-1", 0)
+    cluster.job_ends("node-1", "Complete")
+    cluster.settle()
+    assert cluster.job.status.state == "SUCCESS"
 
 
 def as_of_before(cluster: World, *nodes: str) -> None:

@@ -22,6 +22,7 @@ def test_a_restart_of_all_replicas_is_reported_once_with_the_failed_one_and_the_
     cluster = running_train_world(nodes=3, maxRestarts=limit)
     cluster.exits("node-2", 137, "Error", message="last words\nof the program")
     cluster.job_ends("node-2", "Failed")
+    cluster.advance(1)
     ends(cluster, "node-1", exit_code=143)
     cluster.settle()
     ((kind, note),) = notes(cluster)
