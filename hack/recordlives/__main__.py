@@ -114,26 +114,14 @@ def open_player(folder: Path, chosen: Sequence[Case], output: Path) -> Iterator[
 @contextlib.contextmanager
 def _namespace(api: Api, name: str, scratch: Path) -> Iterator[None]:
     """Has a claim that pods on both nodes can mount, for initializers and exporters."""
-    size = {"storage": "1Gi"}
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": name}
-    volume = {
-        "capacity": size,
-        "accessModes": ["ReadWriteMany"],
-        "hostPath": {"path": str(scratch / CLAIM), "type": "DirectoryOrCreate"},
-        "claimRef": {"namespace": name, "name": CLAIM},
-    }
-    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    size, shared = {"storage": "1Gi"}, {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    disk = {"path": str(scratch / CLAIM), "type": "DirectoryOrCreate"}
+    volume = {**shared, "capacity": size, "hostPath": disk, "claimRef": {"namespace": name, "name": CLAIM}}
+    claim = {**shared, "volumeName": name, "resources": {"requests": size}}
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     try:
-        for path, kind, title, spec in (
-            ("persistentvolumes", "PersistentVolume", name, volume),
-            (
-                f"namespaces/{name}/persistentvolumeclaims",
-                "PersistentVolumeClaim",
-                CLAIM,
-                {**common, "resources": {"requests": size}},
-            ),
-        ):
-            api.create(f"/api/v1/{path}", {"apiVersion": "v1", "kind": kind, "metadata": {"name": title}, "spec": spec})
+        api.create("/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": volume})
+        api.create(f"/api/v1/namespaces/{name}/persistentvolumeclaims", {"metadata": {"name": CLAIM}, "spec": claim})
         yield
     finally:
         api.delete(f"/api/v1/namespaces/{name}")
@@ -168,6 +156,9 @@ def main() -> int:
             return 0
         with open_player(folder, chosen, output) as player:
             return 1 if play(player, chosen, int(os.environ.get("PARALLEL") or 8)) else 0
+    except KeyboardInterrupt:
+        to_stderr("interrupted: what was started has been stopped")
+        return 128 + signal.SIGINT
     except (LocalClusterError, ValueError) as error:
         to_stderr(f"record-lives: {error}")
         return 2
