@@ -185,6 +185,10 @@ chaos-gang: $(READY) ## Inject faults into 1,000 gangs, with an auditor; CHAOS_G
 chaos-checkpoint: $(READY) ## Kill programs, sidecars, uploads, pods and nodes 200 times while 50 TrainJobs save checkpoints; CHAOS_KILLS=12 CHAOS_JOBS=4 for a small run
 	@$(PY) -m chaos.checkpoints
 
+.PHONY: record-lives
+record-lives: $(READY) ## Play a matrix of ways to end on two real nodes, and record statuses of pods in test/data/lives; CASES='worker/exit-*' AGAIN=1 NAME=x KUBERNETES=1.34
+	@$(PY) -m recordlives
+
 .PHONY: soak
 soak: $(READY) ## Create and delete jobs for an hour and check that nothing grows; SOAK_MINUTES=10 for a shorter run
 	@$(PY) -m soak

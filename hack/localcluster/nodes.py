@@ -170,12 +170,21 @@ def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
 
 def tag_image(folder: Path, name: str, other: str, report: Report = to_stderr) -> None:
     """Adds another name to an image on the nodes (`load_image`), as if it had been pulled under that name."""
+    _change_images(folder, report, "tag", "--force", f"{images.plain(name)}:latest", other)
+
+
+def untag_image(folder: Path, other: str, report: Report = to_stderr) -> None:
+    """Removes such a name again, as if the image had been deleted. Containers that run are not affected."""
+    _change_images(folder, report, "rm", other)
+
+
+def _change_images(folder: Path, report: Report, *arguments: str) -> None:
     ctr = binaries.ensure("ctr", report)
     plan = network.claim_of(folder.absolute())
     for number in range(1, _read(folder).count + 1):
         inside = node.enter(plan, number, folder) if plan else None
         if inside is not None:
-            run(*inside, ctr, "--namespace=k8s.io", "images", "tag", "--force", f"{images.plain(name)}:latest", other)
+            run(*inside, ctr, "--namespace=k8s.io", "images", *arguments)
 
 
 def check_machine(report: Report) -> None:

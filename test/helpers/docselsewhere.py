@@ -88,6 +88,7 @@ TARGETS = (
     Target("attack", "test/adversarial/test_attack.py", '"-m", "attack"]', "attack"),
     Target("chaos-checkpoint", "test/e2e/test_checkpoint_chaos.py", '"-m", "chaos.checkpoints"]', "chaos.checkpoints"),
     Target("chaos-gang", "test/integration/test_gang_chaos.py", '"-m", "chaos"]', "chaos"),
+    Target("record-lives", module="recordlives", why="it would write recordings; unit tests read those that there are"),
     Target("simulate", "test/unit/simulator/test_command.py", '"--grid"', "tfjob_controller simulate --grid"),
     *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang", "simulate", "logs")),
     _bench("scale"),
