@@ -40,7 +40,7 @@ from tfjob_controller.trainer.state.pods import (
     why_ended_by_kubelet,
     why_never_started,
 )
-from tfjob_controller.trainer.state.replica_state import FAILED, JOB_FAILED, RUNNING, ReplicaState, job_outcome
+from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, ReplicaState, job_outcome
 from tfjob_controller.trainer.state.restarts import replica_restarts
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
@@ -218,13 +218,18 @@ def _why_failed(state: ReplicaState) -> str:
         return f"it has not run for {JOIN_SECONDS} s, and there are fewer {role.name}s than the minimum"
     if state.is_restarting and (state.job is None or state.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
+    if words := ended_words(state):
+        return words
+    return "its pod was deleted or lost" if state.is_disrupted else "its Job failed"
+
+
+def ended_words(state: ReplicaState) -> str:
+    """Returns the kubelet's reason, or the exit code and termination message; empty if neither tells of an error."""
     if state.pod is not None and (words := why_ended_by_kubelet(state.pod)):
         return words
     if state.exited is not None and state.exited.exit_code:
         return ": ".join(each for each in (state.ended_in, how_it_ended(state.exited)) if each)
-    of_job = state.job.status.conditions if state.job is not None else ()
-    messages = (each.message for each in of_job if each.type == JOB_FAILED)
-    return next(messages, "") or "its Job failed"
+    return ""
 
 
 def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) -> Completion | None:

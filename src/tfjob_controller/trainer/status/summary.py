@@ -17,7 +17,14 @@ from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gang.waiting import GangWait
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.completion import Completion, Step, failure_message, first_failure, missing_replicas
+from tfjob_controller.trainer.state.completion import (
+    Completion,
+    Step,
+    ended_words,
+    failure_message,
+    first_failure,
+    missing_replicas,
+)
 from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import (
     PHASE_CLEAN_UP,
@@ -29,7 +36,12 @@ from tfjob_controller.trainer.state.observed import (
 )
 from tfjob_controller.trainer.state.pods import shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
-from tfjob_controller.trainer.state.restarts import blocking_pod_message, restarted_states
+from tfjob_controller.trainer.state.restarts import (
+    backoff_seconds,
+    blocking_pod_message,
+    replica_restarts,
+    restarted_states,
+)
 
 # The summary of a job that does not run yet, as kubectl calls such pods. While all replicas of a job are restarted, its
 # phase stays Running and its summary is Pending.
@@ -105,7 +117,9 @@ def active_status(
     phase = (
         PHASE_RUNNING if (is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back else PHASE_CREATING
     )
-    reason = "; ".join(_why_waiting(job_state.step, obstacles, job_state.wait))
+    reason = "; ".join(_why_waiting(job_state.step, obstacles, job_state.wait)) or _why_restarting(
+        job_state, next_conditions
+    )
     return replace(
         figures,
         phase=phase,
@@ -155,6 +169,8 @@ def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
     restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
     if restarting:
         words = f"{join_ids(restarting)} will be restarted"
+        if over:
+            words = shortened(f"{words}: {failure_message(first_failure(job_state.restart_causes))}")
         # The back-off of each restart starts at its own failure, also if the condition is True already (`restarts.py`).
         next_conditions.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not _is_still_restarting(job_state, next_conditions):
@@ -179,12 +195,34 @@ def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: GangWait | Non
         yield shortened(wait.words)
         return
     reasons_by_id = (
-        (state.replica.id, state.pending or blocking_pod_message(step.observed, state)) for state in step.replica_states
+        (state.replica.id, state.pending or blocking_pod_message(step.observed, state) or _why_down(state))
+        for state in step.replica_states
     )
     waiting = [(id_, words) for id_, words in reasons_by_id if words]
     if waiting:
         (id_, words), more = waiting[0], f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
         yield f"{id_}: {words}{more}"
+
+
+def _why_restarting(job_state: JobState, next_conditions: Conditions) -> str:
+    """Returns why a set is restarted, until it is up again; empty for other jobs."""
+    restarting = next_conditions.find(conditions.RESTARTING)
+    is_set = job_state.plan.replicas.restarts_together and not job_state.plan.replicas.is_elastic
+    return restarting.message if is_set and restarting is not None and restarting.status == conditions.TRUE else ""
+
+
+def _why_down(state: ReplicaState) -> str:
+    """Returns how a replica ended that will run again; empty if it runs, or has not ended."""
+    is_set = state.replica.role.restarts_together and not state.replica.role.is_elastic
+    if state.is_up or not state.is_restarting or state.state == replica_state.SUCCEEDED or is_set:
+        return ""
+    if state.is_disrupted:
+        return "its pod was deleted, evicted or lost; another one is started once it has ended"
+    ended = ended_words(state) or "ended with exit code 0"
+    if not state.is_replaced:
+        return f"{ended}; restarted with back-off"
+    delay_seconds = backoff_seconds(replica_restarts(state)) if not state.replica.role.restarts_together else 0
+    return f"{ended}; started again after {delay_seconds} s" if delay_seconds else f"{ended}; started again"
 
 
 NORMAL = "Normal"
