@@ -72,7 +72,7 @@ class _Series(msgspec.Struct, frozen=True, rename="camel"):
     last_observed_time: str | None = None
 
 
-class Event(msgspec.Struct, frozen=True, rename="camel"):
+class ReportedEvent(msgspec.Struct, frozen=True, rename="camel"):
     """An Event (events.k8s.io/v1), also one that was written by the core API."""
 
     metadata: ObjectMeta
@@ -92,10 +92,10 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
         ]
 
 
-_decode_event = decoder_for(Event)
+_decode_event = decoder_for(ReportedEvent)
 
 
-def newest_warning(events: Sequence[Event]) -> str:
+def newest_warning(events: Sequence[ReportedEvent]) -> str:
     """Returns `reason: note` of the newest warning; empty if there is none, or the object has got further since."""
     progress = max((event.time for event in events if event.type == "Normal" and event.reason in _PROGRESS), default="")
     warnings = [event for event in events if event.type == "Warning" and event.time > progress]
@@ -191,7 +191,7 @@ class PodEvents:
             self._answers.put(namespace, uid, _Answer(namespace, uid, known.asked_at, warning))
         return warning
 
-    def _events_of(self, namespace: str, uid: str) -> list[Event]:
+    def _events_of(self, namespace: str, uid: str) -> list[ReportedEvent]:
         """Raises ApiError, and MsgspecError if the response is too long."""
         query = {"fieldSelector": f"regarding.uid={uid}", "limit": str(MAX_EVENTS)}
         # A list is one line, and a longer line is cut.

@@ -16,8 +16,8 @@ from tfjob_controller.controller.podevents import (
     PERIOD_SECONDS,
     REFUSED_SECONDS,
     RETENTION_SECONDS,
-    Event,
     PodEvents,
+    ReportedEvent,
     newest_warning,
 )
 from tfjob_controller.kube.errors import ApiError
@@ -46,8 +46,8 @@ FAILED_MOUNT = listed(an_event("FailedMount", 5, MOUNT))
 WARNING = f"FailedMount: {MOUNT}"
 
 
-def decoded(*events: dict[str, Any]) -> list[Event]:
-    return [msgspec.convert(event, Event) for event in events]
+def decoded(*events: dict[str, Any]) -> list[ReportedEvent]:
+    return [msgspec.convert(event, ReportedEvent) for event in events]
 
 
 def test_the_newest_warning_of_a_pod_is_asked_for_and_told() -> None:
@@ -95,7 +95,7 @@ def test_an_event_of_the_newer_api_has_the_time_of_its_series() -> None:
     plain = an_event("FailedMount", 59) | {"deprecatedLastTimestamp": None, "eventTime": "2026-01-01T00:00:01.000001Z"}
     repeated = plain | {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:07.000001Z"}}
     assert [event.time[-2:] for event in decoded(plain, repeated)] == ["01", "07"]
-    assert Event(ObjectMeta(name="none")).time == ""
+    assert ReportedEvent(ObjectMeta(name="none")).time == ""
 
 
 def test_a_pod_is_asked_about_once_a_period() -> None:
