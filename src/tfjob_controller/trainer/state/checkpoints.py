@@ -22,12 +22,9 @@ from tfjob_controller.api.common.core import ContainerStatus, Pod
 from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER
 from tfjob_controller.trainer.state.pods import is_finished, last_exit, training_container
-from tfjob_controller.trainer.state.replica_state import SUCCEEDED, ReplicaState, grace_seconds
+from tfjob_controller.trainer.state.replica_state import REPORT_SECONDS, SUCCEEDED, ReplicaState, grace_seconds
 from tfjob_controller.util.text import CONTROL_CHARACTERS, PRINTABLE_PATTERN
 from tfjob_controller.util.timestamps import seconds_until
-
-# A kubelet reports an end some seconds late.
-_REPORT_SECONDS = 5
 
 # The kubelet cuts a termination message at 4 KiB.
 _LONGEST_MESSAGE = 4096
@@ -117,4 +114,4 @@ def seconds_until_saved(state: ReplicaState, now: datetime) -> float:
     exited = last_exit(program) if program is not None else None
     if saver is None or saver.state.running is None or exited is None or not exited.finished_at:
         return 0.0
-    return max(0.0, seconds_until(exited.finished_at, grace_seconds(state.replica) + _REPORT_SECONDS, now))
+    return max(0.0, seconds_until(exited.finished_at, grace_seconds(state.replica) + REPORT_SECONDS, now))

@@ -69,6 +69,8 @@ _OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget"
 LOST_AFTER_SECONDS = 30
 # Kubernetes' default of `terminationGracePeriodSeconds`.
 DEFAULT_GRACE_SECONDS = 30
+# A kubelet reports an end some seconds late.
+REPORT_SECONDS = 5
 # The Job controller creates pods within moments. If it cannot (quota, admission), only events of the Job say why.
 NO_POD_AFTER_SECONDS = 30
 
@@ -327,7 +329,7 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
     """Returns when the pod must be deleted because it does nothing any more; None if it need not be.
 
     The training container has ended for good, and its sidecars have had the grace period to end by themselves; or the
-    kubelet has given the pod up.
+    kubelet has given the pod up. The Job controller would replace the pod of an elastic node that has succeeded.
     """
     pod = state.pod
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
@@ -339,7 +341,15 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
     ended = container.state.terminated if container is not None else None
     if ended is None or not ended.finished_at or is_restarted_in_place(state.replica, pod, ended):
         return None
-    return seconds_until(ended.finished_at, grace_seconds(state.replica), now)
+    if state.state == SUCCEEDED and state.replica.role.is_elastic:
+        return None
+    containers = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    is_held_up = any(each.state.running is not None for each in containers)
+    grace = grace_seconds(state.replica)
+    # A pod in which nothing runs will be reported as ended, and stays with its log.
+    return seconds_until(
+        ended.finished_at, (grace if is_held_up else max(grace, DEFAULT_GRACE_SECONDS)) + REPORT_SECONDS, now
+    )
 
 
 def lost_before(now: datetime) -> str:

@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, running_world, world
+from helpers.clusterinmemory import World, running, running_world, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Actions, build_delete
+from tfjob_controller.trainer.state.replica_state import DEFAULT_GRACE_SECONDS, REPORT_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 
@@ -77,6 +78,12 @@ def test_a_replica_that_has_succeeded_is_not_run_again_although_its_job_failed()
     assert cluster.actions() is NO_ACTIONS
 
 
+def ends_beside_a_sidecar(cluster: World, replica_id: str, exit_code: int) -> None:
+    cluster.exits(replica_id, exit_code, phase="Running")
+    (ended,) = cluster.pods_of(replica_id)[-1].status.container_statuses
+    cluster.pod(replica_id, container_statuses=(ended, running("side")))
+
+
 @pytest.mark.parametrize(
     ("exit_code", "restart_policy"), [(0, "OnFailure"), (0, "Never"), (137, "Never"), (1, "Never")]
 )
@@ -85,11 +92,21 @@ def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(exit_code
         {"name": "tensorflow"}, {"name": "side"}, restartPolicy=restart_policy, terminationGracePeriodSeconds=20
     )
     cluster = running_world(master(), workers(1, template=template))
-    cluster.exits("worker-0", exit_code, phase="Running")
-    assert cluster.settle().wake_after_seconds == 21
-    cluster.advance(20)
+    ends_beside_a_sidecar(cluster, "worker-0", exit_code)
+    due = 20 + REPORT_SECONDS
+    assert cluster.settle().wake_after_seconds == due + 1
+    cluster.advance(due)
     (delete,) = cluster.actions().deletes
     assert (delete.resource.plural, delete.name) == ("pods", cluster.pods_of("worker-0")[-1].metadata.name)
+
+
+def test_a_pod_in_which_nothing_runs_any_more_has_time_to_be_reported_as_ended() -> None:
+    template = pod_template({"name": "tensorflow"}, restartPolicy="Never", terminationGracePeriodSeconds=0)
+    cluster = running_world(master(), workers(1, template=template))
+    cluster.exits("worker-0", 1, phase="Running")
+    cluster.settle()
+    cluster.advance(DEFAULT_GRACE_SECONDS)
+    assert cluster.actions() is NO_ACTIONS
 
 
 def test_a_pod_whose_container_the_kubelet_restarts_is_left_alone() -> None:
