@@ -160,6 +160,12 @@ def job_outcome(job: BatchJob) -> str:
     return "" if condition is None else _OUTCOMES[condition.type]
 
 
+def job_end_time(job: BatchJob) -> str | None:
+    """Returns when the Job ended; None if it has not, or the condition has no time."""
+    condition = _ending(job)
+    return None if condition is None else condition.last_transition_time
+
+
 def _ending(job: BatchJob) -> Condition | None:
     """Returns the condition that says how the Job ended."""
     for condition in job.status.conditions:

@@ -62,6 +62,7 @@ from tfjob_controller.trainer.state.pods import (
 from tfjob_controller.trainer.state.replica_state import (
     JOB_COMPLETE,
     ReplicaState,
+    job_end_time,
     job_outcome,
 )
 from tfjob_controller.util.timestamps import seconds_until
@@ -114,9 +115,12 @@ def new_disruptions(states: Sequence[ReplicaState], counts: Mapping[str, int]) -
 def seconds_until_replica_restart(state: ReplicaState, now: datetime) -> float:
     """Returns how long the ended pod of a replica is kept before another one is started; 0 if it may start now.
 
-    The delay doubles with each restart of the replica.
+    The delay doubles with each restart of the replica. It starts at the exit of the training container, or at the end
+    of the child Job if the pod is gone.
     """
     ended = state.exited.finished_at if state.exited is not None else None
+    if state.pod is None and state.job is not None:
+        ended = job_end_time(state.job)
     if not ended:
         return 0.0
     return max(0.0, seconds_until(ended, backoff_seconds(replica_restarts(state)), now))

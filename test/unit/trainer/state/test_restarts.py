@@ -91,6 +91,22 @@ def test_a_parameter_server_that_is_recreated_counts_and_waits_longer_each_time(
     assert restarts(cluster) == 3
 
 
+def test_a_replica_whose_pod_is_gone_waits_as_long_as_one_whose_pod_is_kept() -> None:
+    """Pods are deleted if their sidecars run on, or if their kubelet has given them up."""
+    cluster = running_world(master(), workers(1))
+    for count, delay_seconds in enumerate((0, BASE_SECONDS, 2 * BASE_SECONDS), start=1):
+        cluster.exits("worker-0", 137)
+        cluster.pods.clear()
+        due = cluster.settle().wake_after_seconds
+        if delay_seconds:
+            assert due == delay_seconds + 1
+            assert cluster.created.count("Job/example-job-worker-a6no-0") == count
+        cluster.advance(delay_seconds)
+        cluster.settle()
+        assert cluster.created.count("Job/example-job-worker-a6no-0") == count + 1
+        cluster.runs("worker-0")
+
+
 def test_the_failure_that_a_job_ends_with_is_no_restart() -> None:
     cluster = running_world(master(template=NEVER))
     cluster.exits("master-0", 1)
