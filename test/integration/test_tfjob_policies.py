@@ -168,7 +168,7 @@ def test_the_backoff_limit_counts_restarts_of_all_replicas(trial: Trial) -> None
 
 
 def test_the_backoff_limit_counts_pods_that_were_recreated(trial: Trial) -> None:
-    """The Job controller makes the next pod only after 10 s; the first failure counts at once."""
+    """The second failure counts at once, not after the back-off of its restart."""
     trial.plays("worker-0", ends(1), ends(1))
     trial.submit(master(), workers(1, template=NEVER), backoffLimit=1)
     status = trial.await_end()
