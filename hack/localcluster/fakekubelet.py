@@ -10,8 +10,9 @@ object). No container runs.
 Several of them can serve the same nodes if each has its own namespace.
 
 Without a `behaviour`, the annotations of a pod determine its end (`RUN_SECONDS`, `EXIT_CODE`, `REASON`, `MESSAGE`). It
-runs until it is deleted if it has none. The `restartPolicy` applies: containers that a kubelet would restart are
-reported as restarted, with their count and last state, and `behaviour` is called again with the next attempt.
+runs until it is deleted if it has none. The `restartPolicy` of the container and of the pod applies: containers that a
+kubelet would restart are reported as restarted, with their count and last state, and `behaviour` is called again with
+the next attempt.
 
 Threads: one for the watch, one for timers, and `workers` for requests. All end with `stop`.
 """
@@ -260,20 +261,24 @@ class FakeKubelet:
 
 
 def _is_restarted(pod: Object, outcome: Outcome) -> bool:
-    policy = pod["spec"].get("restartPolicy", "Always")
-    if outcome.pod_reason:
-        return False
-    return policy == "Always" or (policy == "OnFailure" and outcome.exit_code != 0) or _has_rule(pod, outcome)
+    """Reports whether a kubelet restarts a container that has ended, as pkg/kubelet/container/helpers.go decides."""
+    spec = pod["spec"]
+    ended = [
+        each
+        for each in (*spec.get("initContainers", ()), *spec["containers"])
+        if outcome.container == each["name"] or (not outcome.container and each in spec["containers"])
+    ]
+    policy = spec.get("restartPolicy", "Always")
+    return not outcome.pod_reason and any(_restarts(each, policy, outcome.exit_code) for each in ended)
 
 
-def _has_rule(pod: Object, outcome: Outcome) -> bool:
-    """Reports whether a restart rule of the container matches the exit code (since Kubernetes 1.35)."""
-    return any(
-        rule["action"] == "Restart" and outcome.exit_code in rule["exitCodes"]["values"]
-        for container in pod["spec"]["containers"]
-        if outcome.container in ("", container["name"])
-        for rule in container.get("restartPolicyRules") or ()
-    )
+def _restarts(container: Object, pod_policy: str, exit_code: int) -> bool:
+    """Applies the rules and the policy of the container (since Kubernetes 1.35), then the policy of the pod."""
+    rules = container.get("restartPolicyRules") or ()
+    if any(rule["action"] == "Restart" and exit_code in rule["exitCodes"]["values"] for rule in rules):
+        return True
+    policy = container.get("restartPolicy") or pod_policy
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
 def _path(pod: Object) -> str:

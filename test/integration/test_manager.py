@@ -117,7 +117,7 @@ def test_a_missing_crd_is_named(own_control_plane: Cluster) -> None:
 
 @pytest.mark.kubernetes("1.36", "emulated versions are three at most, and 1.33 is the oldest here")
 def test_a_server_that_emulates_an_older_version_gets_what_that_one_knows() -> None:
-    """It says `minor: 36`, and drops the fields of newer versions: a chief would not restart any more."""
+    """It says `minor: 36`, and drops the restartPolicy of containers, which is newer: its kubelets restart nothing."""
     if stack.existing_kubeconfig() is not None:
         pytest.skip("needs a control plane with flags of its own: unset KUBECONFIG")
     flags = ("--emulated-version=1.33",)
@@ -129,8 +129,8 @@ def test_a_server_that_emulates_an_older_version_gets_what_that_one_knows() -> N
             (child,) = eventually(lambda: [*jobs.children("jobs").values()], END_SECONDS)
             informers = manager.caches.informers.statistics().values()
     pod = child["spec"]["template"]["spec"]
-    assert pod["restartPolicy"] == "OnFailure"
-    assert "podFailurePolicy" not in child["spec"]
+    assert (pod["restartPolicy"], child["spec"]["backoffLimit"]) == ("Never", 0)
+    assert not {"restartPolicy", "restartPolicyRules"} & pod["containers"][0].keys()
     # 1.33 has no streaming lists either. That is no failure.
     assert {each.reflector.streaming_lists for each in informers} == {0}
     assert {each.reflector.failures for each in informers} == {0}

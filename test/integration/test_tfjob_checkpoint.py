@@ -35,8 +35,18 @@ def test_a_worker_that_fails_gets_a_new_pod_which_restores_and_the_chief_stays_i
         trial.plays(replica, ends(137))
     trial.submit(workers(2, template=OPEN), checkpoint=CHECKPOINT)
     eventually(lambda: trial.starts("worker-0") == trial.starts("worker-1") == 2)
-    assert len(trial.pods("worker-0")) == 1
-    eventually(lambda: len(trial.pods("worker-1")) == 2)
+    eventually(lambda: restarts_in_pods(trial, "worker-0") == [1])
+    eventually(lambda: restarts_in_pods(trial, "worker-1") == [0])
+    assert trial.await_status(lambda status: status.get("restarts") == 2)["restartCounts"] == {
+        "worker-0": 1,
+        "worker-1": 1,
+    }
+
+
+def restarts_in_pods(trial: Trial, replica: str) -> list[int]:
+    """Returns how often the training container was restarted in each pod of the replica."""
+    statuses = [each for pod in trial.pods(replica) for each in pod["status"].get("containerStatuses", ())]
+    return [each["restartCount"] for each in statuses if each["name"] == "tensorflow"]
 
 
 def test_a_job_of_which_the_chief_succeeds_succeeds(trial: Trial) -> None:

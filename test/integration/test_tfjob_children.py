@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from helpers.kubernetesversion import running_version
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import Trial, ends
 from helpers.poll import eventually
 from localcluster.api import Api, Watch
+from tfjob_controller.programs.manager import RESTART_RULES_SINCE
 
 pytestmark = pytest.mark.cluster
 
@@ -96,17 +98,31 @@ def test_a_service_is_headless_and_answers_before_its_pod_is_ready(trial: Trial)
     assert (port["name"], port["port"], port["targetPort"]) == ("tf-port", 2345, 2345)
 
 
-def test_a_child_job_runs_one_pod_and_never_gives_up(trial: Trial) -> None:
+def test_a_child_job_runs_one_pod_and_gives_up_with_it(trial: Trial) -> None:
     trial.submit(master(template=pod_template(container())))
     trial.await_children("jobs", 1)
     spec = trial.child_job("master-0")["spec"]
-    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 2**31 - 1)
+    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 0)
+    assert (spec["podReplacementPolicy"], "podFailurePolicy" in spec) == ("Failed", False)
 
 
-def test_a_restart_policy_that_is_missing_means_on_failure(trial: Trial) -> None:
-    trial.submit(master(), workers(1, template=pod_template(container())))
+def test_a_restart_policy_that_is_missing_means_on_failure_of_the_container(trial: Trial) -> None:
+    """A chief is restarted in its pod after retryable errors only. Older kubelets restart nothing in a pod."""
+    trial.submit(master(template=pod_template(container())), workers(1, template=pod_template(container())))
     trial.await_children("jobs", 2)
-    assert pod_spec(trial, "worker-0")["restartPolicy"] == "OnFailure"
+    chief, worker = pod_spec(trial, "master-0"), pod_spec(trial, "worker-0")
+    assert (chief["restartPolicy"], worker["restartPolicy"]) == ("Never", "Never")
+    if running_version() < RESTART_RULES_SINCE:
+        assert "restartPolicy" not in training(worker)
+        return
+    assert training(worker)["restartPolicy"] == "OnFailure"
+    assert training(chief)["restartPolicy"] == "Never"
+    (rule,) = training(chief)["restartPolicyRules"]
+    assert (rule["action"], 127 in rule["exitCodes"]["values"], 128 in rule["exitCodes"]["values"]) == (
+        "Restart",
+        False,
+        True,
+    )
 
 
 def test_tf_config_is_this_very_text(trial: Trial) -> None:

@@ -11,6 +11,7 @@ from audit.jobs.facts import (
     has_ended,
     indexed_role_of,
     is_finished,
+    is_lost_at,
     is_managed,
     is_ours,
     job_outcome,
@@ -20,8 +21,9 @@ from audit.jobs.facts import (
     owners,
     pods_of,
     replica_of,
+    runs_since,
+    runs_until,
     status_of,
-    stopped_at,
 )
 from audit.jobs.history import (
     CHILDREN,
@@ -108,14 +110,19 @@ def _overlaps(
 
 
 def _overlapping_pods(history: History) -> Iterator[str]:
-    """Yields pods of two successive Jobs that ran for one replica at the same time."""
+    """Yields pods of two Jobs for one replica whose containers may have run at the same time.
+
+    A pod that is being deleted runs until its end is reported, or its node counts as lost.
+    """
     groups: dict[Replica, list[ObjectRecord]] = {}
     for replica, pod in pods_of(history):
         groups.setdefault(replica, []).append(pod)
     for same in groups.values():
-        ordered = sorted(same, key=lambda record: record.begin)
+        ordered = sorted(same, key=runs_since)
         for first, second in itertools.combinations(ordered, 2):
-            if second.begin < stopped_at(first) and _job_of(first) != _job_of(second):
+            if _job_of(first) == _job_of(second) or runs_since(second) >= runs_until(first):
+                continue
+            if not is_lost_at(first, second.times[0]):
                 yield f"{first} and {second} of two Jobs for one replica at once"
 
 

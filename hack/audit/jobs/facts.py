@@ -28,6 +28,8 @@ EXPECTS = "chaos.kubeflow.org/expects"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 FINISHED_PHASES = ("Done", "Failed")
 RESTART_ATTEMPT = "kubeflow.org/generation"
+# The product takes a pod for lost 30 s after its grace period. Clocks may differ by some seconds.
+_LOST_SECONDS = 25.0
 _KIND_OF_OWNER = {"TFJob": TFJOBS, "TrainJob": TRAINJOBS}
 _STATES = {"SUCCESS": SUCCEEDED, "FAILED": FAILED, "RUNNING": "Running"}
 
@@ -235,14 +237,24 @@ def _ended_before(pod: Object, ended: Object) -> bool:
     return 0 < epoch_seconds(ended.get("finishedAt")) < deleted
 
 
-def _terminated(pod: Object) -> Iterator[Object]:
+def training_statuses(pod: Object) -> Sequence[Object]:
+    """Returns the statuses of the containers that train; the first one if none has a known name."""
     statuses = status_of(pod).get("containerStatuses") or ()
     names = {"tensorflow", labels_of(pod).get("job_type", "").lower()}
-    training = [each for each in statuses if each["name"] in names] or statuses[:1]
-    for status in training:
+    return [each for each in statuses if each["name"] in names] or statuses[:1]
+
+
+def _terminated(pod: Object) -> Iterator[Object]:
+    for status in training_statuses(pod):
         for state in (status.get("lastState"), status.get("state")):
             if (ended := (state or {}).get("terminated")) is not None:
                 yield ended
+
+
+def ended_on_request(pod: ObjectRecord) -> bool:
+    """Reports whether the pod ended with 0, but only because it was deleted or evicted: this is no success."""
+    ended = [int(each["exitCode"]) for each in _terminated(pod.last)]
+    return 0 in ended and all(each.exit_code for each in ends_of(pod, include_late_reports=True))
 
 
 def is_disrupted(pod: Object) -> bool:
@@ -253,12 +265,22 @@ def has_ended(pod: Object) -> bool:
     return status_of(pod).get("phase") in (SUCCEEDED, FAILED)
 
 
-def stopped_at(pod: ObjectRecord) -> float:
-    """Returns the version at which a pod ended or its deletion began."""
-    for version in pod.versions:
-        if has_ended(version) or version["metadata"].get("deletionTimestamp"):
-            return version_of(version)
-    return pod.end
+def runs_until(pod: ObjectRecord) -> float:
+    """Returns the version at which the pod had ended, so that none of its containers runs any more."""
+    return next((version_of(version) for version in pod.versions if has_ended(version)), pod.end)
+
+
+def runs_since(pod: ObjectRecord) -> float:
+    """Returns the version at which the pod was bound to a node; infinite if it never was."""
+    bound = (version_of(version) for version in pod.versions if (version.get("spec") or {}).get("nodeName"))
+    return next(bound, float("inf"))
+
+
+def is_lost_at(pod: ObjectRecord, at: float) -> bool:
+    """Reports whether the pod should have ended well before that moment: its node is lost, and reports nothing."""
+    times = zip(pod.versions, pod.times, strict=True)
+    deadlines = [version["metadata"].get("deletionTimestamp") for version, seen in times if seen <= at]
+    return bool(deadlines) and bool(deadlines[-1]) and epoch_seconds(deadlines[-1]) + _LOST_SECONDS <= at
 
 
 def job_outcome(job: Object) -> str:

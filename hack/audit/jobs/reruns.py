@@ -1,7 +1,9 @@
 """Replicas that ran again after they had succeeded. Pure.
 
 A **rerun** is a pod that was created for a replica after that replica had succeeded: its training container had exited
-with 0, its child Job was complete, or the job's status listed it as succeeded. A rerun is allowed for
+with 0, its child Job was complete, or the job's status listed it as succeeded. A training container that exits with 0
+and is started again in the same pod is one, too. A Job that is complete because its pod was deleted, and exited with 0
+for that reason, is no success. A rerun is allowed for
 
 - a parameter server of a TFJob, which is restarted until the chief has ended;
 - a node or launcher of a TrainJob that was restarted with all its peers since: the pod has a higher restart attempt
@@ -26,11 +28,13 @@ from audit.jobs.facts import (
     Replica,
     completions_of,
     controller_of,
+    ended_on_request,
     ends_of,
     owners,
     pods_of,
     restart_attempt_of,
     status_of,
+    training_statuses,
 )
 from audit.jobs.history import JOBS, TFJOBS, TRAINJOBS, History, Object, ObjectRecord, version_of
 from audit.jobs.plans import is_elastic
@@ -60,6 +64,18 @@ def reruns(history: History, outages: Sequence[float], reaction_seconds: float) 
         reruns_of_pod = [each for each in successes if _is_rerun(job, pod, each.ended)]
         if any(_could_be_known(history, pod, each, outages, reaction_seconds) for each in reruns_of_pod):
             yield f"{pod} was created after {replica.id} of {job} had succeeded"
+        if _runs_again_in_place(pod):
+            yield f"{pod} runs {replica.id} of {job} again, which had succeeded in it"
+
+
+def _runs_again_in_place(pod: ObjectRecord) -> bool:
+    succeeded = min((each.version for each in ends_of(pod) if each.exit_code == 0), default=None)
+    return succeeded is not None and any(
+        (each.get("state") or {}).get("running") is not None
+        for version in pod.versions
+        if version_of(version) >= succeeded
+        for each in training_statuses(version)
+    )
 
 
 def _is_rerun(job: ObjectRecord, pod: ObjectRecord, ended: ContainerEnd) -> bool:
@@ -72,7 +88,7 @@ def _could_be_known(
     history: History, pod: ObjectRecord, success: _Success, outages: Sequence[float], reaction_seconds: float
 ) -> bool:
     """Reports whether a record existed when the Job of `pod` was created, or for longer than the reaction time."""
-    child = history.by_uid(str((controller_of(pod.last) or {}).get("uid", "")))
+    child = history.by_uid(_job_of(pod))
     is_successor = child is not None and child.begin > success.ended.version
     if success.until > (child.begin if child is not None and is_successor else pod.begin):
         return True
@@ -86,10 +102,16 @@ def _successes(history: History) -> dict[Replica, list[_Success]]:
     for replica, pod in pods_of(history):
         ends = (each for each in ends_of(pod) if each.exit_code == 0)
         found.setdefault(replica, []).extend(_Success(each, *_deletion_of(pod)) for each in ends)
+    stopped = {(_job_of(pod), replica) for replica, pod in pods_of(history) if ended_on_request(pod)}
     for job in history.of(JOBS):
         for replica, ended in completions_of(history, job):
-            found.setdefault(replica, []).append(_Success(ended, *_deletion_of(job)))
+            if (job.uid, replica) not in stopped:
+                found.setdefault(replica, []).append(_Success(ended, *_deletion_of(job)))
     return found
+
+
+def _job_of(pod: ObjectRecord) -> str:
+    return str((controller_of(pod.last) or {}).get("uid", ""))
 
 
 def _deletion_of(record: ObjectRecord) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from audit.jobs.facts import (
     Replica,
     chief_of,
     controller_of,
+    ended_on_request,
     ends_of,
     families,
     is_disrupted,
@@ -26,6 +27,7 @@ from audit.jobs.facts import (
     state_of,
     status_of,
     successes,
+    training_statuses,
 )
 from audit.jobs.history import GANGS, JOBS, PODS, TFJOBS, TRAINJOBS, History, Object, ObjectRecord, version_of
 from audit.jobs.plans import is_elastic, node_count
@@ -58,7 +60,10 @@ def _may_have_gap(history: History, job: ObjectRecord) -> bool:
 
 
 def _bad_ends(family: Family) -> int:
-    """Returns the number of restarts in place and of replaced pods, as counted by the Job or as observed."""
+    """Returns the number of restarts in place and of pods that ended, as counted by the Job or as observed.
+
+    Each Job starts one pod, and each end is one restart, however many objects show it.
+    """
     in_place = sum(map(_restarts_in_place, family.of(PODS)))
     replaced: dict[str, int] = {}
     for pod in family.of(PODS):
@@ -104,17 +109,22 @@ def _deleted_at(child: ObjectRecord) -> float:
 
 
 def _restarts_in_place(pod: ObjectRecord) -> int:
-    """Returns the number of restarts of all containers of a pod."""
-    return max(sum(int(each.get("restartCount", 0)) for each in _containers(version)) for version in pod.versions)
+    """Returns the number of restarts of the training container in its pod."""
+    return max(sum(int(each.get("restartCount", 0)) for each in training_statuses(version)) for version in pod.versions)
 
 
 def _ended_badly(pod: ObjectRecord) -> bool:
-    """Reports whether the pod failed, was disrupted or was deleted, not counting restarts in place."""
-    if any(is_disrupted(version) for version in pod.versions):
+    """Reports whether another pod must take this one's place, not counting restarts in place.
+
+    It failed, was disrupted or was deleted before its program had succeeded, or it was to serve.
+    """
+    if any(is_disrupted(version) for version in pod.versions) or ended_on_request(pod):
         return True
     phase = status_of(pod.last).get("phase")
+    if phase == SUCCEEDED:
+        return labels_of(pod.last).get("job_type") == "PS"
     is_deleted = pod.ended is not None or "deletionTimestamp" in pod.last["metadata"]
-    return phase == FAILED or (phase != SUCCEEDED and (is_deleted or any(map(_has_failed, _containers(pod.last)))))
+    return phase == FAILED or is_deleted or any(map(_has_failed, _containers(pod.last)))
 
 
 def _has_failed(container: Object) -> bool:

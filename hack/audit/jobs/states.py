@@ -20,7 +20,16 @@ from audit.jobs.facts import (
 )
 from audit.jobs.history import History, Object, ObjectRecord
 
-_FIXED_AT_THE_END = ("phase", "state", "reason", "startTime", "completionTime", "restarts", "succeededIndexes")
+_FIXED_AT_THE_END = (
+    "phase",
+    "state",
+    "reason",
+    "startTime",
+    "completionTime",
+    "restarts",
+    "disruptions",
+    "succeededIndexes",
+)
 _FIXED_IN_CLEAN_UP = ("state", "completionTime", "reason")
 _STATE_OF_PHASE = {"Done": SUCCEEDED, "Failed": FAILED}
 
@@ -67,6 +76,9 @@ def _faults(job: Object, skew_seconds: float) -> Iterator[str]:
     began, completed = epoch_seconds(status.get("startTime")), epoch_seconds(status.get("completionTime"))
     if began and completed and completed < began - skew_seconds:
         yield f"completed at {status['completionTime']}, before it started at {status['startTime']}"
+    restarts, disruptions = int(status.get("restarts", 0)), int(status.get("disruptions", 0))
+    if disruptions > restarts:
+        yield f"{disruptions} of {restarts} restarts are disruptions"
 
 
 def _end_faults(job: Object) -> Iterator[str]:
@@ -95,7 +107,7 @@ def _changes(before: Object, after: Object, skew_seconds: float) -> Iterator[str
     for name in fixed:
         if old.get(name) != new.get(name):
             yield f"changed after its end: {name} {old.get(name)} -> {new.get(name)}"
-    for name in ("restarts", "observedGeneration"):
+    for name in ("restarts", "disruptions", "observedGeneration"):
         if int(new.get(name, 0)) < int(old.get(name, 0)):
             yield f"{name} decreased: {old.get(name)} -> {new.get(name, 0)}"
     yield from _lost_successes(old, new)

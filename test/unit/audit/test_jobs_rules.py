@@ -303,6 +303,49 @@ def worker_is_deleted() -> Story:
     return story
 
 
+def drained_worker_is_replaced() -> Story:
+    """A worker exits with 0 because its pod is deleted, so its Job is complete; the next Job runs it again."""
+    story = running()
+    story.is_being_deleted(PODS, "pod-worker-0")
+    story.exits("pod-worker-0", 0)
+    story.job_ends(f"{JOBS}-worker-0")
+    story.job(phase="Running", state="Running", restarts=1, disruptions=1)
+    story.advance(100)
+    story.delete(PODS, "pod-worker-0")
+    story.delete(JOBS, f"{JOBS}-worker-0")
+    story.child(JOBS, "worker-0", uid="again")
+    story.pod("worker-0", uid="next", job="again")
+    return story
+
+
+def deleted_pod_reports_no_end(until: str) -> Story:
+    """A worker gets another pod while the last one, which must have ended at `until`, is still being deleted."""
+    story = running()
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": until})
+    story.delete(JOBS, f"{JOBS}-worker-0")
+    story.child(JOBS, "worker-0", uid="again")
+    story.pod("worker-0", uid="next", job="again")
+    story.delete(PODS, "pod-worker-0")
+    return story
+
+
+def unbound_pod_of_the_next_job() -> Story:
+    """A pod that has no node yet runs nothing, and one that never gets a node never does."""
+    story = running()
+    story.delete(JOBS, f"{JOBS}-worker-0")
+    story.child(JOBS, "worker-0", uid="again")
+    story.pod("worker-0", uid="next", job="again", node="")
+    story.delete(PODS, "pod-worker-0")
+    story.pod("worker-0", uid="next", job="again")
+    return story
+
+
+def runs_again_in_its_pod(story: Story) -> None:
+    succeeded = {"terminated": {"exitCode": 0}}
+    container = {"name": "main", "restartCount": 1, "state": {"running": {}}, "lastState": succeeded}
+    story.put(PODS, "pod-worker-0", status={"phase": "Running", "containerStatuses": [container]})
+
+
 def worker_is_evicted() -> Story:
     """An exit with 0 because of an eviction does not count as a success."""
     story = running()
@@ -425,6 +468,9 @@ VALID: dict[str, Callable[[], Story]] = {
     "a second pod of the same Job": surplus_pod_of_one_job,
     "a worker that was deleted and is recreated": worker_is_deleted,
     "a worker that was evicted and is recreated": worker_is_evicted,
+    "a worker that ended with 0 because it was drained": drained_worker_is_replaced,
+    "a worker whose node is lost": lambda: deleted_pod_reports_no_end(until="1970-01-01T00:16:20Z"),
+    "a pod of the next Job that waits for a node": unbound_pod_of_the_next_job,
     "a failure at the moment of the chief's success": lambda: failed_after_the_success(30),
     "a failure after a success during an outage": failed_after_an_outage,
     "a failure of a chief that ran again": chief_fails_after_unobserved_success,
@@ -462,6 +508,13 @@ def restarts_in_place(story: Story) -> None:
     for count, state in ((0, {"state": ended}), (1, {"state": {"running": {}}, "lastState": ended})):
         container = {"name": "main", "restartCount": count, **state}
         story.put(PODS, "pod-worker-0", status={"phase": "Running", "containerStatuses": [container]})
+
+
+def sidecar_restarts(story: Story) -> None:
+    """A container beside the training container is restarted."""
+    trains = {"name": "worker", "restartCount": 0, "state": {"running": {}}}
+    beside = {"name": "side", "restartCount": 1, "state": {"running": {}}}
+    story.put(PODS, "pod-worker-0", status={"phase": "Running", "containerStatuses": [beside, trains]})
 
 
 def status_changes(**status: object) -> Callable[[Story], None]:
@@ -574,6 +627,11 @@ VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
         "duplicates",
         "of two Jobs for one replica",
         after(running, pod_of_second_job),
+    ),
+    "a pod that starts while the one before it is still being deleted": (
+        "duplicates",
+        "of two Jobs for one replica",
+        lambda: deleted_pod_reports_no_end(until="1970-01-01T00:16:50Z"),
     ),
     "two ConfigMaps for one job": ("duplicates", "for one job at once", after(running, two_of(CONFIG_MAPS))),
     "two Secrets for one job": ("duplicates", "for one job at once", after(running, two_of(SECRETS))),
@@ -747,6 +805,21 @@ VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
         "restarts decreased: 2 -> 1",
         after(running, status_changes(phase="Running", restarts=2), status_changes(phase="Running", restarts=1)),
     ),
+    "more disruptions than restarts": (
+        "wrong_states",
+        "2 of 1 restarts are disruptions",
+        after(worker_runs_again_after_an_error, status_changes(phase="Running", restarts=1, disruptions=2)),
+    ),
+    "a drain that is counted twice": (
+        "wrong_states",
+        "counts 2 restarts, but its pods account for 1",
+        after(drained_worker_is_replaced, status_changes(phase="Running", restarts=2, disruptions=1)),
+    ),
+    "a restart of a sidecar that is counted": (
+        "wrong_states",
+        "counts 1 restarts, but its pods account for 0",
+        after(running, sidecar_restarts, status_changes(phase="Running", restarts=1)),
+    ),
     "a succeeded worker that is no longer listed": (
         "wrong_states",
         "no longer lists worker-0 as succeeded",
@@ -850,6 +923,11 @@ VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
         "reruns",
         "after worker-0 of",
         after(running, worker_succeeds, runs_again("worker-0")),
+    ),
+    "a worker that its kubelet starts again after its success": (
+        "reruns",
+        "which had succeeded in it",
+        after(running, runs_again_in_its_pod),
     ),
     "a worker whose complete Job was deleted by the controller": (
         "reruns",

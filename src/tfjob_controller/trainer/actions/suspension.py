@@ -94,8 +94,10 @@ def _is_kept(plan: Plan, job: BatchJob, states: Sequence[ReplicaState], now: dat
 
 
 def _starts_again(state: ReplicaState) -> bool:
+    """Reports whether the kubelet starts the program again. It may have done so after the error that ended the job."""
     pod, exited = state.pod, state.exited
-    if pod is None or exited is None or state.is_up:
+    has_ended_job = state.state == replica_state.FAILED and state.replica.decides
+    if pod is None or exited is None or (state.is_up and not has_ended_job):
         return False
     return replica_state.is_restarted_in_place(state.replica, pod, exited)
 
