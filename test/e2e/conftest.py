@@ -23,6 +23,7 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 LONGEST = (
     "test_demo_autoscale.py",
     "test_autoscale.py",
+    "test_replica_ends.py",
     "test_deployment.py",
     "test_demo.py",
     "test_production.py",
