@@ -110,9 +110,12 @@ def test_a_suspended_job_has_no_pods_and_goes_on_when_it_is_resumed(kubeflow: Ku
     trial.await_condition("Suspended")
     trial.eventually(lambda: not trial.children("pods"))
     assert trial.job_status()["suspended"] == 1
+    old = {job["metadata"]["uid"] for job in trial.children("jobs").values()}
     # Its Jobs are created from what the spec says when it is resumed. That is no restart.
-    trial.eventually(lambda: not trial.children("jobs"))
     trial.change(suspend=False)
+    trial.eventually(
+        lambda: trial.children("jobs") and not old & {job["metadata"]["uid"] for job in trial.children("jobs").values()}
+    )
     end(trial, trial.await_pods(2))
     assert trial.await_job()["metadata"]["labels"]["kubeflow.org/generation"] == "0"
     trial.await_condition("Complete")
