@@ -78,8 +78,12 @@ def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> Repl
 
 
 def _reported_state(plan: Plan, state: ReplicaState) -> str:
-    """Returns the state to count. Unless the chief alone decides, a replica without an active Job counts as Unknown."""
-    has_job = state.job is not None and not state.job.spec.suspend
+    """Returns the state to count.
+
+    Unless the chief alone decides, a replica without a Job counts as Unknown, and so does one whose suspended Job is
+    replaced.
+    """
+    has_job = state.job is not None and (plan.policy.suspend or not state.job.spec.suspend)
     is_known = has_job or not plan.replicas.needed or state.state != replica_state.RUNNING
     return state.state if is_known else replica_state.UNKNOWN
 

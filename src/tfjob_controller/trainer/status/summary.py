@@ -216,9 +216,9 @@ def _why_down(state: ReplicaState) -> str:
     is_set = state.replica.role.restarts_together and not state.replica.role.is_elastic
     if state.is_up or not state.is_restarting or state.state == replica_state.SUCCEEDED or is_set:
         return ""
-    if state.is_disrupted:
+    if state.is_disrupted and state.pod is not None:
         return "its pod was deleted, evicted or lost; another one is started once it has ended"
-    ended = ended_words(state) or "ended with exit code 0"
+    ended = "its pod is gone" if state.pod is None else ended_words(state) or "ended with exit code 0"
     if not state.is_replaced:
         return f"{ended}; restarted with back-off"
     delay_seconds = backoff_seconds(replica_restarts(state)) if not state.replica.role.restarts_together else 0
