@@ -84,7 +84,7 @@ def test_a_controller_that_is_killed_at_random_points_leaves_nothing_wrong(
             auditor.await_no_violations()
     assert auditor.gaps == 0
     # The points were where they hurt: many lives wrote something, and none ended by itself.
-    wrote = [life for life in lives if life.exists() and '"event": "wrote"' in life.read_text()]
+    wrote = [life for life in lives if life.exists() and '"event": "children written"' in life.read_text()]
     assert len(wrote) > KILLS / 3
     assert not any("stopping" in life.read_text() for life in lives if life.exists())
 
