@@ -128,8 +128,10 @@ def test_nodes_of_a_trainjob_have_a_job_each_until_they_are_restarted(
         installed.end(name)
         assert trainjobs.await_phase("Done", name).get("restarts", 0) == 0
     assert children_of(trainjobs, KEPT) == before[KEPT]
-    # Suspended Jobs are not resumed but replaced, here by one Indexed Job.
-    assert counts(children_of(trainjobs, RESUMED)) == (1, 1)
+    # A suspended Job is replaced, and the one that replaces it is of all nodes.
+    resumed = children_of(trainjobs, RESUMED)
+    assert counts(resumed) == (1, 1)
+    assert not set(resumed.values()) & set(before[RESUMED].values())
     for name in (RESTARTED, LAUNCHED, PLACED):
         (pod,) = [
             pod

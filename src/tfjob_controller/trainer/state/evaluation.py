@@ -46,6 +46,7 @@ from tfjob_controller.trainer.state.replica_state import (
 )
 from tfjob_controller.trainer.state.restarts import (
     StaleChildren,
+    counts_by_replica,
     new_disruptions,
     next_restart_counts,
     of_current_attempt,
@@ -125,10 +126,11 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     causes = restart_causes(unfinished, retried) or _missing_for_long(plan, unfinished, status, now)
     replaced = {} if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
     alone = [state for state in states if not state.replica.role.restarts_together] if not plan.policy.suspend else []
-    counts = next_restart_counts(alone, status.restart_counts, replaced)
+    recorded = counts_by_replica(alone, status.restart_counts)
+    counts = next_restart_counts(alone, recorded, replaced)
     counted = replaced if plan.replicas.restarts_together else counts
-    restarts = status.restarts + sum(max(0, counts.get(key, 0) - status.restart_counts.get(key, 0)) for key in counted)
-    disruptions = status.disruptions + new_disruptions(alone, status.restart_counts)
+    restarts = status.restarts + sum(max(0, counts.get(key, 0) - recorded.get(key, 0)) for key in counted)
+    disruptions = status.disruptions + new_disruptions(alone, recorded)
     reachable = without_lost_pods(plan, observed, now)
     step = current_step(plan, states, reachable)
     admission = gang_admission(step.plan, step.observed, step.replica_states)

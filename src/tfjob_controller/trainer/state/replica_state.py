@@ -276,7 +276,16 @@ def _judge_by_pod(
         if job is not None and job_outcome(job) == JOB_COMPLETE and not replica.serves:
             # The cache never showed the end of the pod.
             return replace(state, state=SUCCEEDED, pending="")
-    return _judge_end(state, pod, is_over=is_over, needs_pod=is_finished(pod) or is_deleted or is_over)
+    needs_pod = is_finished(pod) or is_deleted or is_over
+    return _judge_end(state, pod, is_over=is_over or (needs_pod and _goes_on(replica, job)), needs_pod=needs_pod)
+
+
+def _goes_on(replica: Replica, job: BatchJob | None) -> bool:
+    """Reports whether the Job would start another pod by itself, as those of version 0.1 do. Its first end is its last.
+
+    An Indexed Job has limits for its indexes.
+    """
+    return job is not None and job.spec.backoff_limit > 0 and not replica.role.job_name
 
 
 def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool) -> ReplicaState:

@@ -87,6 +87,22 @@ def next_restart_counts(
     return fold_counts(raised, {state.replica.id for state in states} | replaced.keys())
 
 
+def counts_by_replica(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Returns the recorded counts with an entry for each replica of which version 0.1 counted restarts.
+
+    It counted restarts in place by the UID of the pod, and failed pods by that of the Job.
+    """
+    known = {}
+    for state in states:
+        if state.replica.id in counts or state.job is None:
+            continue
+        in_place = max((counts.get(pod.metadata.uid, 0) for pod in state.pods), default=0)
+        found = in_place + (state.is_replaced and state.job.metadata.uid in counts)
+        if found:
+            known[state.replica.id] = found
+    return {**counts, **known} if known else counts
+
+
 def replica_restarts(state: ReplicaState) -> int:
     """Returns how often the replica was restarted, as far as its Job and its pods show it."""
     job = state.job
