@@ -407,6 +407,17 @@ def test_replacements_count_as_restarts(limit: int, state: str) -> None:
         )
 
 
+def test_a_node_that_is_deleted_or_evicted_uses_up_no_restart() -> None:
+    cluster = running(4, maxRestarts=0)
+    cluster.pod_deleted("node-2")
+    evicted = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
+    cluster.pod("node-3", conditions=(evicted,))
+    cluster.exits("node-3", 137, "Error")
+    cluster.settle()
+    status = cluster.job.status
+    assert (status.state, status.restarts, status.disruptions) == ("RUNNING", 2, 2)
+
+
 def loses(cluster: World, *replica_ids: str) -> None:
     """They fail, and their replacements find no room."""
     for each in replica_ids:

@@ -124,13 +124,17 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     unfinished = unfinished_replicas(plan, states)
     retried = retried_replicas(plan, unfinished)
     causes = restart_causes(unfinished, retried) or _missing_for_long(plan, unfinished, status, now)
-    replaced = {} if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
+    failures, taken = ({}, {}) if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
+    replaced = failures | taken
     alone = [state for state in states if not state.replica.role.restarts_together] if not plan.policy.suspend else []
     recorded = counts_by_replica(alone, status.restart_counts)
     counts = next_restart_counts(alone, recorded, replaced)
     counted = replaced if plan.replicas.restarts_together else counts
     restarts = status.restarts + sum(max(0, counts.get(key, 0) - recorded.get(key, 0)) for key in counted)
-    disruptions = status.disruptions + new_disruptions(alone, recorded)
+    is_set = plan.replicas.restarts_together
+    disruptions = status.disruptions + (
+        sum(uid not in recorded for uid in taken) if is_set else new_disruptions(alone, recorded)
+    )
     reachable = without_lost_pods(plan, observed, now)
     step = current_step(plan, states, reachable)
     admission = gang_admission(step.plan, step.observed, step.replica_states)

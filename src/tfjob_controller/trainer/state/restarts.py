@@ -41,7 +41,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.core import BatchJob, Pod, Terminated
 from tfjob_controller.api.common.status import ScalingStatus, TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.kube.meta import Object
@@ -53,6 +53,7 @@ from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
     FAILED,
     deletion_request_time,
+    is_disrupted,
     is_finished,
     is_owned_by,
     last_exit,
@@ -149,14 +150,18 @@ def set_restarts(plan: Plan, status: TrainingStatus) -> int:
     return status.scaling.generation if status.scaling is not None else 0
 
 
-def replaced_counts(plan: Plan, observed: ObservedState, status: TrainingStatus) -> dict[str, int]:
+def replaced_counts(
+    plan: Plan, observed: ObservedState, status: TrainingStatus
+) -> tuple[dict[str, int], dict[str, int]]:
     """Returns how many pods of elastic roles the Job controller has replaced, or is about to replace, by UID.
 
-    Failed pods exist as long as their Job, and are counted under its UID. A pod that was deleted by another client is
-    counted under its own UID while it exists. The first replica is not counted here, since its end restarts all. Pods
-    whose deletion was requested before the last resize was complete are not counted: they may have been removed by it.
+    The first counts are of pods that failed by themselves. They exist as long as their Job, and are counted under its
+    UID. The second ones are disruptions: a pod that was evicted, or deleted by another client, is counted under its own
+    UID while it exists. The first replica is not counted here, since its end restarts all. Pods whose deletion was
+    requested before the last resize was complete are not counted: they may have been removed by it.
     """
-    counts: dict[str, int] = {}
+    failures: dict[str, int] = {}
+    disruptions: dict[str, int] = {}
     for role in plan.replicas.roles:
         job = observed.jobs.get(f"{role.job_name}-0") if role.is_elastic else None
         if job is None or not is_of_attempt(plan, job):
@@ -164,18 +169,23 @@ def replaced_counts(plan: Plan, observed: ObservedState, status: TrainingStatus)
         others = range(1, max(job.spec.parallelism, role.replicas))
         pods = [pod for index in others for pod in observed.pods.get(f"{role.job_name}-{index}", ())]
         own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
-        failed = sum(pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None for pod in own)
-        if failed:
-            counts[job.metadata.uid] = failed
+        failed = [pod for pod in own if pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None]
+        evicted = {pod.metadata.uid: 1 for pod in failed if is_disrupted(pod, _last_exit(pod, role.container))}
+        if len(failed) > len(evicted):
+            failures[job.metadata.uid] = len(failed) - len(evicted)
+        disruptions |= evicted
         if not job.spec.suspend and job.metadata.deletion_timestamp is None:
-            counts |= {pod.metadata.uid: 1 for pod in own if _was_taken_away(pod, role.container, status)}
-    return counts
+            disruptions |= {pod.metadata.uid: 1 for pod in own if _was_taken_away(pod, role.container, status)}
+    return failures, disruptions
+
+
+def _last_exit(pod: Pod, container: str) -> Terminated | None:
+    training = training_container(pod, container)
+    return last_exit(training) if training is not None else None
 
 
 def _was_taken_away(pod: Pod, container: str, status: TrainingStatus) -> bool:
-    requested = deletion_request_time(pod)
-    training = training_container(pod, container)
-    exited = last_exit(training) if training is not None else None
+    requested, exited = deletion_request_time(pod), _last_exit(pod, container)
     if requested is None or (exited is not None and not was_told_to_end(pod, exited)):
         return False
     resizing = conditions.find(status.conditions, conditions.RESIZING)
