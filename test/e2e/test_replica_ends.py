@@ -255,6 +255,24 @@ def the_reason_names_the_error_of_a_parameter_server_between_its_pods(cases: Cas
     eventually(lambda: error in cases.status(job).get("reason", ""), PATIENCE_SECONDS, POLL_SECONDS)
 
 
+def an_overridden_variable_keeps_its_place_so_that_later_ones_can_refer_to_it(cases: Cases, job: str) -> None:
+    cases.await_phase("Done", job)
+
+
+def a_replica_that_waits_for_a_missing_secret_says_so(cases: Cases, job: str) -> None:
+    def says_so() -> bool:
+        reason = str(cases.status(job).get("reason", ""))
+        return reason.startswith("master-0: FailedMount: ") and 'secret "keys" not found' in reason
+
+    eventually(says_so, PATIENCE_SECONDS, POLL_SECONDS)
+
+
+def what_the_template_or_an_override_misspells_is_refused_by_its_name(cases: Cases, job: str, name: str) -> None:
+    status = cases.await_phase("Failed", job)
+    assert name in status["reason"]
+    assert not cases.record.of_job(job)
+
+
 def no_pod_is_created_after_the_end_of_a_job(cases: Cases, job: str) -> None:
     ended = eventually(lambda: str(cases.status(job).get("completionTime", "")), PATIENCE_SECONDS)
     until = datetime.fromisoformat(ended) + timedelta(seconds=WATCHED_SECONDS)
@@ -287,6 +305,16 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
     (a_job_succeeds_although_its_sidecar_has_failed, ("sidecar-fails-trainjob",)),
     (a_killed_worker_is_restarted_with_back_off_although_its_sidecar_runs, ("sidecar-runs-on",)),
     (the_reason_names_the_error_of_a_parameter_server_between_its_pods, ("parameter-server-fails",)),
+    (an_overridden_variable_keeps_its_place_so_that_later_ones_can_refer_to_it, ("env-order-trainjob",)),
+    (a_replica_that_waits_for_a_missing_secret_says_so, ("missing-secret",)),
+    (
+        what_the_template_or_an_override_misspells_is_refused_by_its_name,
+        ("misspelled-field", 'unknown field "spec.template.spec.nodeSelectr"'),
+    ),
+    (
+        what_the_template_or_an_override_misspells_is_refused_by_its_name,
+        ("missing-target-trainjob", "spec.podSpecOverrides[0].containers[0].name"),
+    ),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("liveness-probe",)),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("startup-probe",)),
     *((no_pod_is_created_after_the_end_of_a_job, (job,)) for job in ENDED),
