@@ -294,7 +294,9 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
     `needs_pod`: the pod runs nothing any more.
     """
     replica, exited = state.replica, state.exited
-    if exited is None or was_told_to_end(pod, exited) or is_disrupted(pod, exited):
+    # The last exit says nothing about a run that is still going on.
+    is_cut_short = state.is_up and pod.metadata.deletion_timestamp is not None
+    if exited is None or is_cut_short or was_told_to_end(pod, exited) or is_disrupted(pod, exited):
         disrupted = is_disrupted(pod, exited) or deletion_request_time(pod) is not None
         return replace(
             state,

@@ -55,6 +55,16 @@ def test_one_end_counts_once_whoever_observes_it() -> None:
     assert cluster.jobs[cluster.name("worker-0")].metadata.labels["kubeflow.org/restarts"] == "1"
 
 
+def test_the_deletion_of_a_pod_that_was_restarted_in_place_before_is_a_disruption() -> None:
+    cluster = running_world(master(), workers(1))
+    cluster.exits("worker-0", 137, phase="Running")
+    cluster.runs("worker-0", restart_count=1)
+    cluster.settle()
+    cluster.advance(10)
+    cluster.pod_deleted("worker-0")
+    assert (restarts(cluster), cluster.job.status.disruptions) == (2, 1)
+
+
 def test_a_program_that_ends_with_0_as_its_pod_is_deleted_has_not_succeeded_although_only_its_job_is_left() -> None:
     cluster = running_world(master(), workers(1))
     cluster.pod_deleted("worker-0")
