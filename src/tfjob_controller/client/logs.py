@@ -23,6 +23,7 @@ from tfjob_controller.trainer.state.observed import is_finished
 from tfjob_controller.trainer.state.pods import (
     in_words,
     last_exit,
+    native_sidecars,
     training_container,
     was_started,
     why_never_started,
@@ -275,10 +276,11 @@ def _run_of(view: ReplicaState | None) -> _Run | None:
 
 
 def _failed_init(pod: Pod) -> ContainerStatus | None:
-    """The init container whose last run failed."""
+    """The init container whose last run failed. A native sidecar that was ended with the pod is not the cause."""
+    sidecars = native_sidecars(pod)
     for status in pod.status.init_container_statuses:
         exited = last_exit(status)
-        if exited is not None and exited.exit_code != 0:
+        if exited is not None and exited.exit_code != 0 and status.name not in sidecars:
             return status
     return None
 

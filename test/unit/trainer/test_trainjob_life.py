@@ -897,3 +897,21 @@ def test_so_does_one_that_has_to_run_before_it_and_another_does_not() -> None:
     cluster.pod("node-1", phase="Pending", init_container_statuses=(stuck,))
     cluster.settle()
     assert end_of(cluster)[2] == CANNOT_START.replace("node-0", "node-1: other")
+
+
+def test_a_set_that_is_resumed_after_one_node_has_succeeded_starts_again_without_a_restart() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-0")
+    cluster.settle()
+    assert cluster.job.status.succeeded_indexes == ("node-0",)
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.change(suspend=False)
+    for _ in range(3):
+        cluster.settle()
+        cluster.reap()
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    status = cluster.job.status
+    assert (status.restarts, status.succeeded_indexes, status.nodes) == (0, (), "2/2")

@@ -218,9 +218,10 @@ def _why_failed(state: ReplicaState) -> str:
         return f"it has not run for {JOIN_SECONDS} s, and there are fewer {role.name}s than the minimum"
     if state.is_restarting and (state.job is None or state.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
-    if words := ended_words(state):
-        return words
-    return "its pod was deleted or lost" if state.is_disrupted else "its Job failed"
+    if state.is_disrupted:
+        words = why_ended_by_kubelet(state.pod) if state.pod is not None else ""
+        return words or "its pod was deleted, evicted or lost"
+    return ended_words(state) or "its Job failed"
 
 
 def ended_words(state: ReplicaState) -> str:

@@ -102,6 +102,27 @@ def failed_before_training(pod: Pod, name: str) -> tuple[str, Terminated] | None
     return None
 
 
+def failing_init_container(pod: Pod, ignored: str) -> tuple[str, Terminated] | None:
+    """Returns the name of an init container that failed and is started again, and how it ended; else None.
+
+    The one of the name `ignored` may fail.
+    """
+    left_out = native_sidecars(pod) | {ignored}
+    for each in pod.status.init_container_statuses:
+        ended = last_exit(each)
+        if each.name not in left_out and ended is not None and ended.exit_code != 0:
+            return each.name, ended
+    return None
+
+
+def restarts_in_place(pod: Pod, container: str, ignored: str) -> int:
+    """Returns how often the kubelet has restarted the training container, and init containers but `ignored`."""
+    left_out = native_sidecars(pod) | {ignored}
+    training = training_container(pod, container)
+    init = sum(each.restart_count for each in pod.status.init_container_statuses if each.name not in left_out)
+    return init + (training.restart_count if training is not None else 0)
+
+
 def native_sidecars(pod: Pod) -> frozenset[str]:
     """Returns the names of the init containers that run beside the others (KEP-753)."""
     return frozenset(each.name for each in pod.spec.init_containers if each.restart_policy == "Always")

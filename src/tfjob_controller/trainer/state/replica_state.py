@@ -33,12 +33,14 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.core import BatchJob, Condition, Pod, Terminated
 from tfjob_controller.api.tfjob.types import NEVER, ON_FAILURE
 from tfjob_controller.trainer.plan.model import Plan, Replica
+from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
     GIVEN_UP_SECONDS,
     OOM_KILLED,
     deletion_request_time,
     failed_before_training,
+    failing_init_container,
     given_up_since,
     is_disrupted,
     is_finished,
@@ -255,7 +257,11 @@ def _judge_by_pod(
     is_up = container is not None and container.state.running is not None
     exited = last_exit(container) if container is not None else None
     ended_in = ""
-    if exited is None and (failure := failed_before_training(pod, replica.role.container)) is not None:
+    failure = failed_before_training(pod, replica.role.container) if exited is None else None
+    if exited is None and failure is None and not is_up and replica.restarts_in_place:
+        # A failed restore of a checkpoint is tried again by rules of its own.
+        failure = failing_init_container(pod, RESTORER)
+    if failure is not None:
         ended_in, exited = failure
     state = ReplicaState(
         replica,

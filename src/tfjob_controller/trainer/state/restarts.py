@@ -48,6 +48,7 @@ from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.naming import REPLICA_RESTARTS, RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
@@ -57,6 +58,7 @@ from tfjob_controller.trainer.state.pods import (
     is_finished,
     is_owned_by,
     last_exit,
+    restarts_in_place,
     training_container,
     was_told_to_end,
 )
@@ -110,15 +112,10 @@ def replica_restarts(state: ReplicaState) -> int:
     if job is None:
         return 0
     before = job.metadata.labels.get(REPLICA_RESTARTS, "")
-    in_place = max((_restarts_in_place(pod, state.replica.role.container) for pod in state.pods), default=0)
+    in_place = max((restarts_in_place(pod, state.replica.role.container, RESTORER) for pod in state.pods), default=0)
     # Pods of a Job that is suspended or deleted end for this reason.
     is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
     return int(before if before.isdecimal() else 0) + in_place + (state.is_replaced and not is_stopped)
-
-
-def _restarts_in_place(pod: Pod, container: str) -> int:
-    status = training_container(pod, container)
-    return status.restart_count if status is not None else 0
 
 
 def new_disruptions(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> int:

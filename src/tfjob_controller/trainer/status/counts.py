@@ -114,13 +114,24 @@ def _existing(plan: Plan, states: Sequence[ReplicaState]) -> int:
 def _succeeded(plan: Plan, old: tuple[str, ...], states: Sequence[ReplicaState]) -> tuple[str, ...]:
     """Returns the ids of all replicas that ever succeeded, including those that a resize has removed since.
 
-    Removed replicas of an elastic role are left out, since an Indexed Job runs an index that is added again.
+    Removed replicas of an elastic role are left out, since an Indexed Job runs an index that is added again. So are
+    those of a set whose suspended Jobs are replaced, which all run again.
     """
     if plan.replicas.is_elastic:
         present = {state.replica.id for state in states}
         old = tuple(id_ for id_ in old if id_ in present)
-    new = {state.replica.id for state in states if _has_succeeded(state)}.difference(old)
+    again = {state.replica.id for state in states if not plan.policy.suspend and _runs_again(state, states)}
+    if again:
+        old = tuple(id_ for id_ in old if id_ not in again)
+    new = {state.replica.id for state in states if _has_succeeded(state)}.difference(old, again)
     return tuple(sorted(new.union(old), key=_natural)) if new else old
+
+
+def _runs_again(state: ReplicaState, states: Sequence[ReplicaState]) -> bool:
+    role = state.replica.role
+    if not role.restarts_together or state.job is None or not state.job.spec.suspend:
+        return False
+    return any(each.replica.role is role and each.state != replica_state.SUCCEEDED for each in states)
 
 
 def _has_succeeded(state: ReplicaState) -> bool:

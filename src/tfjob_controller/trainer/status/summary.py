@@ -300,7 +300,9 @@ def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
     if job_state.must_restart_all:
         words = f"Restarting all replicas: {failure_message(first_failure(job_state.restart_causes))}"
         limit = job_state.plan.policy.backoff_limit
-        return f"{shortened(words)} (restart {new.restarts}{'' if limit is None else f' of {limit}'})"
+        if limit is None or new.disruptions > job_state.status.disruptions:
+            return f"{shortened(words)} (restart {new.restarts})"
+        return f"{shortened(words)} (restart {new.restarts - new.disruptions} of {limit})"
     if job_state.plan.replicas.is_elastic:
         replaced = [state.replica.id for state in job_state.unfinished if state.is_restarting]
         return f"Replacing {join_ids(replaced) or 'nodes'}: {new.restarts} restarts so far"

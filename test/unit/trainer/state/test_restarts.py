@@ -10,10 +10,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import START, World, plan_of, running_world
+from helpers.clusterinmemory import START, World, plan_of, running_world, terminated
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from helpers.trainworld import train_plan
-from tfjob_controller.api.common.core import Condition
+from tfjob_controller.api.common.core import Condition, Terminated
 from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.trainer.state.restarts import (
     BASE_SECONDS,
@@ -74,6 +74,43 @@ def test_a_program_that_ends_with_0_as_its_pod_is_deleted_has_not_succeeded_alth
     cluster.settle()
     assert cluster.job.status.succeeded_indexes == ()
     assert cluster.created[-1] == "Job/example-job-worker-a6no-0"
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_the_last_deletion_of_a_kubelet_hides_no_earlier_one(exit_code: int) -> None:
+    """It has no grace period and moves the time of the deletion, so the program seems to have ended before."""
+    cluster = running_world(master(), workers(1))
+    (pod,) = cluster.pods_of("master-0")
+    name = cluster.name("master-0")
+    due = format_time(cluster.now + timedelta(seconds=5))
+    meta = replace(pod.metadata, deletion_timestamp=due, deletion_grace_period_seconds=5)
+    cluster.pods[name] = [replace(pod, metadata=meta)]
+    cluster.settle()
+    cluster.advance(1)
+    cluster.exits("master-0", exit_code)
+    cluster.advance(1)
+    (pod,) = cluster.pods_of("master-0")
+    meta = replace(pod.metadata, deletion_timestamp=format_time(cluster.now), deletion_grace_period_seconds=0)
+    cluster.pods[name] = [replace(pod, metadata=meta)]
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Running", 1)
+    assert cluster.created[-1] == "Job/example-job-master-a6no-0"
+
+
+def test_restarts_of_init_containers_in_place_count_and_the_reason_names_them() -> None:
+    cluster = running_world(master(), workers(1), backoffLimit=2)
+    for count in (1, 2, 3):
+        failed = terminated(Terminated(1, "Error", "no such dataset"), count, name="fetch")
+        cluster.pod("worker-0", phase="Pending", container_statuses=(), init_container_statuses=(failed,))
+        cluster.settle()
+        if count <= 2:
+            assert cluster.job.status.reason == (
+                "worker-0: fetch: exit code 1: no such dataset; restarted with back-off"
+            )
+    assert cluster.job.status.reason == (
+        "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2; worker-0 failed: fetch: exit code 1: no such "
+        "dataset"
+    )
 
 
 def test_restarts_of_a_deleted_job_still_count() -> None:
