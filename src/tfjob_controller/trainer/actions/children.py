@@ -253,20 +253,10 @@ def _steps(plan: Plan, replica: Replica) -> list[Any]:
 
 
 def _env(container: Mapping[str, Any], added: Mapping[str, str], *, shares: bool) -> list[Any]:
-    """Returns the user's variables and the controller's.
-
-    A variable of the controller takes the place of the user's of the same name, so that later ones can refer to it. The
-    others come last.
-    """
-    steps = {TOTAL_STEPS, STEPS} if shares else set()
-    left, env = dict(added), []
-    for variable in container.get("env") or ():
-        name = variable.get("name") if isinstance(variable, dict) else None
-        if name in left:
-            env.append({"name": name, "value": left.pop(name)})
-        elif name not in added and name not in steps:
-            env.append(variable)
-    return env + [{"name": name, "value": value} for name, value in left.items()]
+    """Returns the user's variables, then the controller's, which replace the user's of the same name."""
+    ours = {*added, TOTAL_STEPS, STEPS} if shares else added
+    own = [each for each in container.get("env") or () if not isinstance(each, dict) or each.get("name") not in ours]
+    return own + [{"name": name, "value": value} for name, value in added.items()]
 
 
 def _init_policy(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Body:

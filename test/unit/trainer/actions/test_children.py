@@ -95,13 +95,6 @@ def test_tf_config_goes_to_the_training_container_alone_after_the_users_variable
     assert json.loads(training["env"][1]["value"])["task"] == {"type": "master", "index": 0}
 
 
-def test_a_variable_of_the_controller_takes_the_place_of_the_templates_so_that_later_ones_can_refer_to_it() -> None:
-    own = [{"name": "TF_CONFIG", "value": "mine"}, {"name": "COPY", "value": "$(TF_CONFIG)"}]
-    (training,) = pod_spec_of(plan_of(master(template=pod_template(container(env=own)))))["containers"]
-    assert [each["name"] for each in training["env"]] == ["TF_CONFIG", "COPY"]
-    assert training["env"][0]["value"] != "mine"
-
-
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(128, 256))}}]
 
 

@@ -187,12 +187,12 @@ def test_only_the_training_container_learns_of_the_others(command: list[str]) ->
     assert found == side
 
 
-def test_the_frameworks_variables_come_after_the_users_or_take_the_place_of_the_runtimes() -> None:
+def test_the_frameworks_variables_come_after_the_users_and_win_over_the_runtimes() -> None:
     runtime = runtime_spec(templates={"node": role_template(env=[{"name": "RANK", "value": "7"}])})
     plan = train_plan(runtime=runtime, command=["torchrun", "x"], trainer={"env": [{"name": "A", "value": "b"}]})
     assert env_of(plan, "node-1")["RANK"] == "1"
     names = [each["name"] for each in container_of(plan, "node-1")["env"]]
-    assert names[:3] == [INDEX_VARIABLE, "RANK", "A"]
+    assert names[:2] == [INDEX_VARIABLE, "A"]
     assert len(names) == len(set(names))
 
 
