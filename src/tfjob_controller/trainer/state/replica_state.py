@@ -63,7 +63,6 @@ UNKNOWN = "Unknown"
 
 JOB_COMPLETE = "Complete"
 JOB_FAILED = "Failed"
-JOB_SUSPENDED = "Suspended"
 _OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
 
 # The end of a pod on a lost node is never reported. Such a pod counts as lost this long after its grace period. This is
