@@ -23,6 +23,8 @@ from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.actions.children import build_first_service, build_job, build_service
 from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import UnplannableError
+from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
+from tfjob_controller.trainer.state.restarts import KEPT_FAILED_PODS
 from tfjob_controller.util.timestamps import format_time
 
 TORCHRUN = {"command": ["torchrun", "train.py"]}
@@ -74,7 +76,7 @@ def test_the_job_controller_replaces_nodes_one_by_one() -> None:
     plan = train_plan(nodes=2, **ELASTIC)
     spec = build_job(plan, plan.replicas.chief)["spec"]
     assert spec["backoffLimitPerIndex"] == spec["backoffLimit"] == 2**31 - 1
-    assert spec["podReplacementPolicy"] == "TerminatingOrFailed"
+    assert spec["podReplacementPolicy"] == "Failed"
     assert "podFailurePolicy" not in spec
 
 
@@ -306,6 +308,61 @@ def test_a_failed_pod_that_somebody_deletes_is_not_counted_twice() -> None:
     cluster.pod_deleted("node-1")
     cluster.settle()
     assert restarts(cluster) == (1, 0)
+
+
+def test_a_node_that_is_lost_restarts_all_and_is_counted_once() -> None:
+    cluster = running(4, maxRestarts=0)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    cluster.advance(LOST_AFTER_SECONDS + 1)
+    cluster.settle()
+    status = cluster.job.status
+    assert (restarts(cluster), status.disruptions, status.state) == ((1, 1), 1, "RUNNING")
+
+
+def test_a_node_that_ends_well_because_it_is_drained_restarts_all() -> None:
+    cluster = running(4)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    cluster.exits("node-1", 0)
+    cluster.job_ends("node-1", "Complete")
+    cluster.settle()
+    assert restarts(cluster) == (1, 1)
+    assert cluster.job.status.succeeded_indexes == ()
+
+
+def test_a_node_that_failed_beside_its_sidecar_is_removed_and_counted_as_a_failure() -> None:
+    cluster = running(4)
+    cluster.exits("node-1", 137, "Error", phase="Running")
+    cluster.settle()
+    cluster.advance(60)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    status = cluster.job.status
+    assert (restarts(cluster), status.disruptions) == ((1, 0), 0)
+
+
+def test_of_the_failed_pods_of_replaced_nodes_the_newest_are_kept() -> None:
+    cluster = running(4)
+    for _ in range(6):
+        fails(cluster, "node-2")
+        cluster.advance(1)
+        is_replaced(cluster, "node-2")
+    pods = cluster.pods_of("node-2")
+    assert [pod.status.phase for pod in pods] == ["Failed"] * KEPT_FAILED_PODS + ["Running"]
+    assert restarts(cluster) == (6, 0)
+
+
+def test_failures_that_an_earlier_version_counted_by_job_are_not_counted_again() -> None:
+    cluster = running(4)
+    cluster.exits("node-2", 137, "Error")
+    (uid,) = {job.metadata.uid for job in cluster.jobs.values()}
+    cluster.job = replace(cluster.job, status=replace(cluster.job.status, restarts=1, restart_counts={uid: 1}))
+    cluster.settle()
+    assert restarts(cluster) == (1, 0)
+    is_replaced(cluster, "node-2")
+    fails(cluster, "node-2")
+    assert restarts(cluster) == (2, 0)
 
 
 def test_nodes_that_a_suspension_stops_are_no_restarts() -> None:

@@ -10,10 +10,9 @@ restartPolicy of the pod is always Never, because the Job controller applies `ba
 An Indexed Job that runs all replicas of a role does the same for each index (`backoffLimitPerIndex: 0`): an index whose
 pod has failed stays as it is, and the others go on until the controller has judged the failure.
 
-For an elastic role the Job controller replaces each failed pod alone, as soon as it is being deleted, since a pod on a
-lost node never ends. The controller restarts all replicas if the first one failed, and ends the job after a permanent
-error. Nothing in the template depends on the number of replicas, so a resize changes `parallelism` and `completions`
-alone.
+For an elastic role the Job controller replaces each failed pod alone. The controller restarts all replicas if the first
+one failed, or if one was lost with its node, since such a pod never ends; and it ends the job after a permanent error.
+Nothing in the template depends on the number of replicas, so a resize changes `parallelism` and `completions` alone.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ BACKOFF_LIMIT = 2**31 - 1
 _REPLACED_ALONE = {
     "backoffLimit": BACKOFF_LIMIT,
     "backoffLimitPerIndex": BACKOFF_LIMIT,
-    "podReplacementPolicy": "TerminatingOrFailed",
+    "podReplacementPolicy": "Failed",
 }
 
 

@@ -26,6 +26,7 @@ from tfjob_controller.api.common.core import (
     SECRETS,
     SERVICES,
     BatchJob,
+    Pod,
     PodGroup,
 )
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
@@ -92,6 +93,7 @@ from tfjob_controller.trainer.state.restarts import (
     is_scaling_unrecorded,
     seconds_until_replica_restart,
     seconds_until_restart,
+    surplus_failed_pods,
 )
 from tfjob_controller.trainer.status.counts import unrecorded_successes
 
@@ -131,6 +133,7 @@ def _running(job_state: JobState) -> Actions:
             *_deletes(job_state),
             *_stale_deletes(job_state),
             *_ended_pod_deletes(job_state.step.replica_states, job_state.now),
+            *(build_delete(PODS, pod) for pod in _surplus_pods(job_state)),
             *_replaced_deletes(job_state),
         ),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
@@ -153,6 +156,11 @@ def _ended_pod_deletes(states: Sequence[ReplicaState], now: datetime) -> Iterato
         left = replica_state.seconds_until_removal(state, now)
         if state.pod is not None and left is not None and left <= 0:
             yield build_delete(PODS, state.pod)
+
+
+def _surplus_pods(job_state: JobState) -> Iterator[Pod]:
+    step = job_state.step
+    return surplus_failed_pods(step.plan, step.observed, job_state.status.restart_counts)
 
 
 def _without_stale(job_state: JobState) -> list[ReplicaState]:

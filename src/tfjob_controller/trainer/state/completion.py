@@ -40,7 +40,7 @@ from tfjob_controller.trainer.state.pods import (
     why_ended_by_kubelet,
     why_never_started,
 )
-from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, ReplicaState, job_outcome
+from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, ReplicaState
 from tfjob_controller.trainer.state.restarts import replica_restarts
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
@@ -118,11 +118,13 @@ def restart_causes(unfinished: Sequence[ReplicaState], retried: Sequence[Replica
 def _is_replaced_alone(state: ReplicaState) -> bool:
     """Reports whether the Job controller replaces the pod while its peers wait.
 
-    The first replica cannot be replaced alone, since it hosts the rendezvous.
+    The first replica cannot be replaced alone, since it hosts the rendezvous. Nor can one whose pod was lost with its
+    node, or that ended with 0 because it was deleted: the Job controller waits for the first, and counts the other as a
+    success.
     """
-    if not state.replica.role.is_elastic or state.replica.index == 0:
+    if not state.replica.role.is_elastic or state.replica.index == 0 or state.must_redo:
         return False
-    return state.job is not None and state.job.metadata.deletion_timestamp is None and not job_outcome(state.job)
+    return state.job is not None and state.job.metadata.deletion_timestamp is None
 
 
 def missing_replicas(unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:

@@ -33,7 +33,7 @@ runs under the replica's name. A StatefulSet waits for a foreign pod of that nam
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -58,6 +58,7 @@ from tfjob_controller.trainer.state.pods import (
     is_finished,
     is_owned_by,
     last_exit,
+    newest,
     restarts_in_place,
     training_container,
     was_told_to_end,
@@ -73,6 +74,8 @@ from tfjob_controller.util.timestamps import seconds_until
 GONE = ""
 # An entry takes about 50 bytes of the status, which should not grow with the age of the job.
 MAX_GONE = 32
+# How many ended pods of replaced nodes are kept with their logs.
+KEPT_FAILED_PODS = 3
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -150,12 +153,13 @@ def set_restarts(plan: Plan, status: TrainingStatus) -> int:
 def replaced_counts(
     plan: Plan, observed: ObservedState, status: TrainingStatus
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Returns how many pods of elastic roles the Job controller has replaced, or is about to replace, by UID.
+    """Returns the pods of elastic roles that the Job controller has replaced, or is about to replace: 1 for each UID.
 
-    The first counts are of pods that failed by themselves. They exist as long as their Job, and are counted under its
-    UID. The second ones are disruptions: a pod that was evicted, or deleted by another client, is counted under its own
-    UID while it exists. The first replica is not counted here, since its end restarts all. Pods whose deletion was
-    requested before the last resize was complete are not counted: they may have been removed by it.
+    The first ones failed by themselves; the second ones were evicted, or deleted while their programs ran. The first
+    replica is not counted here, since its end restarts all. Pods whose deletion was requested before the last resize
+    was complete are not counted: they may have been removed by it.
+
+    Earlier versions counted failures under the UID of the Job. Those pods are not counted again.
     """
     failures: dict[str, int] = {}
     disruptions: dict[str, int] = {}
@@ -166,14 +170,39 @@ def replaced_counts(
         others = range(1, max(job.spec.parallelism, role.replicas))
         pods = [pod for index in others for pod in observed.pods.get(f"{role.job_name}-{index}", ())]
         own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
-        failed = [pod for pod in own if pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None]
-        evicted = {pod.metadata.uid: 1 for pod in failed if is_disrupted(pod, _last_exit(pod, role.container))}
-        if len(failed) > len(evicted):
-            failures[job.metadata.uid] = len(failed) - len(evicted)
-        disruptions |= evicted
-        if not job.spec.suspend and job.metadata.deletion_timestamp is None:
-            disruptions |= {pod.metadata.uid: 1 for pod in own if _was_taken_away(pod, role.container, status)}
+        is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
+        failed = []
+        for pod in own:
+            exited, requested = _last_exit(pod, role.container), deletion_request_time(pod)
+            if requested is None and pod.status.phase != FAILED:
+                continue
+            if requested is not None and (is_stopped or _is_resized_since(status, requested)):
+                continue
+            is_cut_short = requested is not None and (exited is None or was_told_to_end(pod, exited))
+            if is_cut_short or is_disrupted(pod, exited):
+                disruptions[pod.metadata.uid] = 1
+            elif requested is None or (exited is not None and exited.exit_code != 0):
+                failed.append(pod.metadata.uid)
+        counted = status.restart_counts.get(job.metadata.uid, 0)
+        failures |= {job.metadata.uid: counted} if counted else {}
+        failures |= dict.fromkeys(failed[counted:], 1)
     return failures, disruptions
+
+
+def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str, int]) -> Iterator[Pod]:
+    """Yields the failed pods of elastic roles that are deleted once they are counted, so that they do not pile up.
+
+    Each replica keeps its newest pod, and each role the `KEPT_FAILED_PODS` newest of the others.
+    """
+    for role in plan.replicas.roles:
+        if not role.is_elastic:
+            continue
+        pods = (observed.pods.get(f"{role.job_name}-{index}", ()) for index in range(role.replicas))
+        older = [pod for some in pods for pod in some if pod is not newest(some) and pod.status.phase == FAILED]
+        older.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
+        for pod in older[:-KEPT_FAILED_PODS]:
+            if pod.metadata.deletion_timestamp is None and pod.metadata.uid in counts:
+                yield pod
 
 
 def _last_exit(pod: Pod, container: str) -> Terminated | None:
@@ -181,12 +210,9 @@ def _last_exit(pod: Pod, container: str) -> Terminated | None:
     return last_exit(training) if training is not None else None
 
 
-def _was_taken_away(pod: Pod, container: str, status: TrainingStatus) -> bool:
-    requested, exited = deletion_request_time(pod), _last_exit(pod, container)
-    if requested is None or (exited is not None and not was_told_to_end(pod, exited)):
-        return False
+def _is_resized_since(status: TrainingStatus, moment: str) -> bool:
     resizing = conditions.find(status.conditions, conditions.RESIZING)
-    return resizing is None or (resizing.status == conditions.FALSE and resizing.last_transition_time < requested)
+    return resizing is not None and (resizing.status != conditions.FALSE or resizing.last_transition_time >= moment)
 
 
 def is_restart_recorded(state: ReplicaState, counts: Mapping[str, int]) -> bool:

@@ -49,13 +49,15 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
         ReplicaState(state.replica, replica_state.RUNNING) if state.replica.id in together else state
         for state in states
     ]
-    scaling = status.scaling
+    causes, scaling = job_state.restart_causes, status.scaling
+    # The end of a lost pod of an elastic role was counted by its UID.
+    is_counted = all(each.pod is not None and each.pod.metadata.uid in status.restart_counts for each in causes)
     if job_state.plan.replicas.is_elastic and scaling is not None:
         scaling = replace(scaling, generation=scaling.generation + 1)
     return replace(
         status,
-        restarts=status.restarts + 1,
-        disruptions=status.disruptions + all(state.is_disrupted for state in job_state.restart_causes),
+        restarts=status.restarts + (not is_counted),
+        disruptions=status.disruptions + (not is_counted and all(each.is_disrupted for each in causes)),
         scaling=scaling,
         succeeded_indexes=kept,
         **_by_role(job_state.plan, restarted),
