@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ from recordlives.matrix import DIMENSIONS, Case
 from recordlives.recorder import Recording
 
 LIMIT_SECONDS = 240.0
+# A job whose image is gone waits for it for ever.
+_IMAGE_GONE_SECONDS = 90.0
 # Nothing more is expected when nothing has changed for so long after the end of the job.
 _QUIET_SECONDS = 10.0
 _START_SECONDS = 40.0
@@ -33,12 +36,13 @@ _ENDED = ("Done", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A case that is played. `path` is that of its job, and `deadline` a monotonic time."""
+    """A case that is played. `path` is that of its job, it may take `limit` s; `deadline` is monotonic."""
 
     case: Case
     place: Place
     path: str
     recording: Recording
+    limit: float
     deadline: float
 
     def is_running(self) -> bool:
@@ -61,6 +65,7 @@ class Player:
     marks: Path
     output: Path
     recordings: dict[str, Recording] = field(default_factory=dict)
+    ended: list[tuple[Case, Recording, int]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -87,7 +92,8 @@ class Player:
             path = f"/apis/{body['apiVersion']}/namespaces/{self.namespace}/{body['kind'].lower()}s"
             created = self.api.create(path, body)["metadata"]["creationTimestamp"]
             recording.created = datetime.fromisoformat(created)
-        return Life(case, place, f"{path}/{name}", recording, time.monotonic() + LIMIT_SECONDS)
+        limit = _IMAGE_GONE_SECONDS if case["event"] == "image-gone" else LIMIT_SECONDS
+        return Life(case, place, f"{path}/{name}", recording, limit, time.monotonic() + limit)
 
     def _await(self, lives: Sequence[Life], seconds: float, condition: Callable[[Life], bool]) -> None:
         deadline = time.monotonic() + seconds
@@ -110,15 +116,29 @@ class Player:
             time.sleep(_SUSPENDED_SECONDS if is_suspended else 0.0)
 
     def _end(self, life: Life) -> str:
-        """Writes the file and deletes the job."""
+        """Writes the file. A job that goes on is deleted; the others stay until all have been played."""
         phase = self._phase(life)
-        life.recording.note(f"the job is in phase {phase}" + ("" if phase in _ENDED else f" after {LIMIT_SECONDS:g} s"))
-        del self.recordings[life.place.name]
+        life.recording.note(f"the job is in phase {phase}" + ("" if phase in _ENDED else f" after {life.limit:g} s"))
+        if phase in _ENDED:
+            self.ended.append((life.case, life.recording, len(life.recording.lines)))
+        else:
+            del self.recordings[life.place.name]
+            self.api.delete(life.path, propagationPolicy="Background")
         path = self.output / f"{life.case.name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text_of(life.case, life.recording.lines))
-        self.api.delete(life.path, propagationPolicy="Background")
         return f"{life.case.name}: {phase}, {len(life.recording.lines)} lines"
+
+    def watch_silence(self, seconds: float) -> list[str]:
+        """Waits, and returns a line for each pod and each container that has started since the end of its job."""
+        if self.stopping.wait(seconds):
+            raise InterruptedError("interrupted")
+        return [
+            f"{case.name}: {line.strip()}"
+            for case, recording, count in self.ended
+            for line in recording.lines[count:]
+            if starts_something(line, recording.lines[count - 1])
+        ]
 
     # What is done to the subjects. The others are ended by programs, probes and limits.
 
@@ -180,6 +200,12 @@ _ACTS: dict[str, Callable[[Player, Sequence[Life]], None]] = {
 def _note(lives: Sequence[Life], text: str) -> None:
     for life in lives:
         life.recording.note(text.replace("{}", subject_of(life.case)))
+
+
+def starts_something(line: str, end: str) -> bool:
+    """Reports whether a line shows a new pod, or a container that started after the line `end`."""
+    times = re.findall(r" running@(\d+)", line)
+    return " restartPolicy=" in line or any(float(each) > float(end.split()[0]) for each in times)
 
 
 def text_of(case: Case, lines: Sequence[str]) -> str:
