@@ -133,6 +133,12 @@ def last_exit(status: ContainerStatus) -> Terminated | None:
     return status.state.terminated or status.last_state.terminated
 
 
+def training_exit(pod: Pod, name: str) -> Terminated | None:
+    """Returns how the training container ended last; None if it has never ended."""
+    container = training_container(pod, name)
+    return last_exit(container) if container is not None else None
+
+
 def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
     """Reports whether the pod was evicted, preempted or lost with its node before its program had ended.
 
@@ -170,8 +176,7 @@ def is_owned_by(pod: Pod, uid: str) -> bool:
 
 def has_succeeded(pod: Pod, name: str) -> bool:
     """Reports whether the training container exited with 0 before its pod was deleted."""
-    container = training_container(pod, name)
-    exited = last_exit(container) if container is not None else None
+    exited = training_exit(pod, name)
     return exited is not None and exited.exit_code == 0 and not was_told_to_end(pod, exited)
 
 

@@ -41,7 +41,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.core import BatchJob, Pod, Terminated
+from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.status import ScalingStatus, TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.kube.meta import Object
@@ -57,10 +57,9 @@ from tfjob_controller.trainer.state.pods import (
     is_disrupted,
     is_finished,
     is_owned_by,
-    last_exit,
     newest,
     restarts_in_place,
-    training_container,
+    training_exit,
     was_told_to_end,
 )
 from tfjob_controller.trainer.state.replica_state import (
@@ -173,7 +172,7 @@ def replaced_counts(
         is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
         failed = []
         for pod in own:
-            exited, requested = _last_exit(pod, role.container), deletion_request_time(pod)
+            exited, requested = training_exit(pod, role.container), deletion_request_time(pod)
             if requested is None and pod.status.phase != FAILED:
                 continue
             if requested is not None and (is_stopped or _is_resized_since(status, requested)):
@@ -203,11 +202,6 @@ def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str
         for pod in older[:-KEPT_FAILED_PODS]:
             if pod.metadata.deletion_timestamp is None and pod.metadata.uid in counts:
                 yield pod
-
-
-def _last_exit(pod: Pod, container: str) -> Terminated | None:
-    training = training_container(pod, container)
-    return last_exit(training) if training is not None else None
 
 
 def _is_resized_since(status: TrainingStatus, moment: str) -> bool:
