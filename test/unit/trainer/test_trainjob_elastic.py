@@ -218,6 +218,20 @@ def test_a_restart_takes_the_number_that_holds_then() -> None:
     assert generations(cluster) == {"1"}
 
 
+def test_the_end_of_a_job_waits_for_the_pods_of_nodes_that_have_succeeded() -> None:
+    """Otherwise their logs would be gone."""
+    cluster = running(2)
+    for each in ("node-0", "node-1"):
+        cluster.exits(each, 0, phase="Running")
+    cluster.settle()
+    assert cluster.job.status.phase == "CleanUp"
+    assert not any(job.spec.suspend for job in cluster.jobs.values())
+    cluster.pods_catch_up()
+    cluster.settle()
+    assert cluster.job.status.phase == "Done"
+    assert [pod.status.phase for pod in cluster.pods_of("node-1")] == ["Succeeded"]
+
+
 def test_nobody_joins_a_job_of_which_a_node_has_succeeded() -> None:
     cluster = running(3)
     ends(cluster, "node-1")

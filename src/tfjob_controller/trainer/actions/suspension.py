@@ -24,7 +24,7 @@ from tfjob_controller.trainer.scaling.autoscaler import has_autoscaler
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import is_finished
-from tfjob_controller.trainer.state.replica_state import ReplicaState, job_outcome
+from tfjob_controller.trainer.state.replica_state import ReplicaState, has_ended_well, job_outcome
 from tfjob_controller.util.timestamps import seconds_until
 
 # How long the Job of a pod that should have ended is waited for. Then it is suspended like the others.
@@ -83,9 +83,10 @@ def _is_kept(plan: Plan, job: BatchJob, states: Sequence[ReplicaState], now: dat
     Suspending a Job whose pod ends just now would lose its result, and the pod with its log: a kubelet reports the
     phase of a pod some time after its containers have ended, and until then the Job controller would delete the pod.
     """
-    if any(_is_ending(state, now) for state in states):
-        return True
     replaces_pods = any(state.replica.role.is_elastic for state in states)
+    # Of a Job that replaces failed pods none may be left that can fail.
+    if any(_is_ending(state, now) for state in states) and not (replaces_pods and any(map(_may_fail, states))):
+        return True
     if states and not replaces_pods and all(_has_ended(state) for state in states):
         return True
     # A Job that has started all of its pods starts no other. In a pod that the job leaves, no container starts again.
@@ -104,6 +105,10 @@ def _starts_again(state: ReplicaState) -> bool:
 
 def _has_ended(state: ReplicaState) -> bool:
     return state.pod is not None and is_finished(state.pod)
+
+
+def _may_fail(state: ReplicaState) -> bool:
+    return state.pod is None or not has_ended_well(state.pod)
 
 
 def _is_ending(state: ReplicaState, now: datetime) -> bool:

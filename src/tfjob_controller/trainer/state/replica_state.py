@@ -351,7 +351,8 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
     """Returns when the pod must be deleted because it does nothing any more; None if it need not be.
 
     The training container has ended for good, and its sidecars have had the grace period to end by themselves; or the
-    kubelet has given the pod up. The Job controller would replace the pod of an elastic node that has succeeded.
+    kubelet has given the pod up. The Job controller would replace an elastic node that has succeeded, unless all of
+    its containers have.
     """
     pod = state.pod
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
@@ -363,7 +364,7 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
     ended = container.state.terminated if container is not None else None
     if ended is None or not ended.finished_at or is_restarted_in_place(state.replica, pod, ended):
         return None
-    if state.state == SUCCEEDED and state.replica.role.is_elastic:
+    if state.state == SUCCEEDED and state.replica.role.is_elastic and not has_ended_well(pod):
         return None
     containers = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     is_held_up = any(each.state.running is not None for each in containers)
@@ -372,6 +373,12 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
     return seconds_until(
         ended.finished_at, (grace if is_held_up else max(grace, DEFAULT_GRACE_SECONDS)) + REPORT_SECONDS, now
     )
+
+
+def has_ended_well(pod: Pod) -> bool:
+    """Reports whether all containers but native sidecars have ended with 0, so that the pod will be Succeeded."""
+    ended = [each.state.terminated for each in pod.status.container_statuses]
+    return bool(ended) and all(each is not None and each.exit_code == 0 for each in ended)
 
 
 def lost_before(now: datetime) -> str:
