@@ -16,6 +16,7 @@ from tfjob_controller.api.common.core import (
     Condition,
     ContainerState,
     ContainerStatus,
+    InitContainer,
     JobSpec,
     JobStatus,
     Pod,
@@ -27,11 +28,14 @@ from tfjob_controller.api.common.core import (
     Waiting,
 )
 from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer.podtemplate.checkpoint import SAVER
 from tfjob_controller.util.timestamps import format_time
 
 LIVES = Path(__file__).parents[1] / "data" / "lives"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
+# The init containers that are native sidecars.
+NATIVE = ("log", SAVER)
 _STATES = {"waiting", "running", "terminated", "-"}
 
 
@@ -81,6 +85,7 @@ def parse_pod(name: str, text: str, created_at: float = 0.0) -> Pod:
     scheduled = any(each.type == "PodScheduled" and each.status == "True" for each in conditions)
     inits = [_container(each.removeprefix("init ")) for each in containers if each.startswith("init ")]
     mains = [_container(each) for each in containers if not each.startswith("init ")]
+    natives = tuple(InitContainer(each.name, "Always") for each in inits if each.name in NATIVE)
     return Pod(
         PodMeta(
             name=name,
@@ -89,7 +94,7 @@ def parse_pod(name: str, text: str, created_at: float = 0.0) -> Pod:
             deletion_timestamp=times.get("deleting"),
             deletion_grace_period_seconds=int(values.get("grace", 0)),
         ),
-        PodSpec(node_name="node" if scheduled else "", restart_policy=values["restartPolicy"]),
+        PodSpec("node" if scheduled else "", values["restartPolicy"], natives),
         PodStatus(
             phase="" if phase == "-" else phase,
             reason=values.get("reason", ""),
