@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from recordlives.matrix import Case
 from tfjob_controller.api.common.core import (
     BatchJob,
     Condition,
@@ -36,6 +37,8 @@ CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 # The init containers that are native sidecars.
 NATIVE = ("log", SAVER)
+# Messages are not recorded, but the controller reads those of containers that cannot start.
+_MESSAGES = dict.fromkeys(("StartError", "RunContainerError"), 'exec: "/no-such-command": no such file or directory')
 _STATES = {"waiting", "running", "terminated", "-"}
 
 
@@ -58,24 +61,41 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One recording: the values of its case, by dimension, and what was seen, in order."""
+    """One recording of a minor version of Kubernetes.
 
+    It has the values of its case, by dimension, what was seen, in order, and comments with their times.
+
+    The last comment is about the phase of the job.
+    """
+
+    minor: str
     inputs: Mapping[str, str]
     moments: Sequence[Moment]
+    notes: Sequence[tuple[float, str]]
+
+    @property
+    def phase(self) -> str:
+        """The last phase of the job."""
+        return self.notes[-1][1].removeprefix("the job is in phase ").partition(" ")[0]
+
+    @property
+    def name(self) -> str:
+        return f"{self.minor}/{Case(tuple(self.inputs.values())).name}"
 
 
 def recorded_lives(minor: str = "*", pattern: str = "*/*") -> Iterator[Life]:
     """Yields the recordings of a minor version of Kubernetes whose name matches the pattern."""
     for path in sorted(LIVES.glob(f"{minor}/{pattern}.txt")):
-        yield parse_life(path.read_text())
+        yield parse_life(path.read_text(), path.parts[-3])
 
 
-def parse_life(text: str) -> Life:
+def parse_life(text: str, minor: str = "") -> Life:
     """Raises ValueError for a line that has another form."""
     head, _, body = text.partition("\n\n")
     inputs = dict(line.split(": ", 1) for line in head.splitlines() if not line.startswith("#"))
-    lines = (line.split(maxsplit=3) for line in body.splitlines())
-    return Life(inputs, list(_moments(words for words in lines if words[1] != "#")))
+    lines = [line.split(maxsplit=3) for line in body.splitlines()]
+    notes = [(float(words[0]), " ".join(words[2:])) for words in lines if words[1] == "#"]
+    return Life(minor, inputs, list(_moments(words for words in lines if words[1] != "#")), notes)
 
 
 def parse_pod(name: str, text: str, created_at: float = 0.0) -> Pod:
@@ -178,10 +198,12 @@ def _state(text: str) -> ContainerState:
     if kind not in _STATES:
         raise ValueError(f"not the state of a container: {text}")
     reason = parts[0] if parts else ""
+    message = _MESSAGES.get(reason, "")
     if kind == "terminated":
-        return ContainerState(terminated=Terminated(int(parts[1]), reason, finished_at=time))
+        return ContainerState(terminated=Terminated(int(parts[1]), reason, message, finished_at=time))
     return ContainerState(
-        waiting=Waiting(reason) if kind == "waiting" else None, running=Running(time) if kind == "running" else None
+        waiting=Waiting(reason, message) if kind == "waiting" else None,
+        running=Running(time) if kind == "running" else None,
     )
 
 

@@ -19,7 +19,7 @@ from tfjob_controller.trainer.state.pods import given_up_since, native_sidecars
 View = tuple[str, ...]
 
 # The containers whose exit codes decide. All others are sidecars.
-_MAIN = frozenset((CONTAINER_NAME, "node", "launcher", "dataset-initializer", "model-initializer", "model-exporter"))
+MAIN = frozenset((CONTAINER_NAME, "node", "launcher", "dataset-initializer", "model-initializer", "model-exporter"))
 _OUTCOMES = ("Complete", "Failed", "FailureTarget")
 
 
@@ -77,7 +77,7 @@ def _pod_words(pod: Pod) -> Iterator[str]:
     natives = native_sidecars(pod)
     inits = (_container_words("native" if each.name in natives else "init", each) for each in _open_inits(pod))
     others = (
-        _container_words("main" if each.name in _MAIN else "sidecar", each) for each in pod.status.container_statuses
+        _container_words("main" if each.name in MAIN else "sidecar", each) for each in pod.status.container_statuses
     )
     yield from sorted((*inits, *others))
 
