@@ -40,8 +40,9 @@ def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = 
     state = {"running": {"startedAt": moment}}
     statuses = [_container(container, state, ready=True) for container in pod["spec"]["containers"]]
     init_statuses = _init_statuses(pod, moment, state)
-    for status in (*statuses, *init_statuses) if last is not None else ():
-        if last.container == status["name"] or (not last.container and status in statuses):
+    if last is not None:
+        restarted = [each for each in (*statuses, *init_statuses) if each["name"] == last.container]
+        for status in restarted if last.container else statuses:
             status["restartCount"] = restarts
             status["lastState"] = {"terminated": _terminated(status["name"], last, moment, moment)}
     return {
