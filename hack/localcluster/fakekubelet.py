@@ -195,6 +195,8 @@ class FakeKubelet:
     def _end(self, pod: Object, attempt: int, outcome: Outcome) -> None:
         if pod["metadata"]["uid"] in self._ending:
             return
+        if not outcome.pod_reason and not self._report(pod, podstatus.ended(pod, outcome)):
+            return
         if _is_restarted(pod, outcome):
             self._run(pod, attempt + 1, outcome)
         else:

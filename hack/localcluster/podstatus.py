@@ -39,9 +39,11 @@ def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = 
     moment = now()
     state = {"running": {"startedAt": moment}}
     statuses = [_container(container, state, ready=True) for container in pod["spec"]["containers"]]
-    for status in statuses:
-        status["restartCount"] = restarts
-        if last is not None:
+    init_statuses = _init_statuses(pod, moment, state)
+    if last is not None:
+        restarted = [each for each in (*statuses, *init_statuses) if each["name"] == last.container]
+        for status in restarted if last.container else statuses:
+            status["restartCount"] = restarts
             status["lastState"] = {"terminated": _terminated(status["name"], last, moment, moment)}
     return {
         "phase": "Running",
@@ -51,8 +53,15 @@ def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = 
         "hostIP": "127.0.0.1",
         "conditions": _conditions(ready=True),
         "containerStatuses": statuses,
-        "initContainerStatuses": _init_statuses(pod, moment),
+        "initContainerStatuses": init_statuses,
     }
+
+
+def ended(pod: Object, outcome: Outcome) -> Object:
+    """Returns the status that comes before `terminated`: a kubelet reports the ends of containers before the phase."""
+    before, after = pod["status"], terminated(pod, outcome)
+    changed = ["containerStatuses", *(["initContainerStatuses"] if ends_in_init(pod, outcome) else [])]
+    return {key: after[key] if key in changed else value for key, value in before.items()}
 
 
 def terminated(pod: Object, outcome: Outcome) -> Object:
@@ -68,12 +77,14 @@ def terminated(pod: Object, outcome: Outcome) -> Object:
     for container in pod["spec"]["containers"]:
         state = {"terminated": _terminated(container["name"], outcome, started, moment)}
         statuses.append(_container(container, state, ready=False) | _past_of(known.get(container["name"], {})))
+    stopped = {"terminated": _terminated("", Outcome(exit_code=TERMINATED_BY_SIGTERM), started, moment)}
     failed = outcome.exit_code != 0 or bool(outcome.pod_reason)
     status: Object = {
         "phase": "Failed" if failed else "Succeeded",
         "startTime": started,
         "conditions": _conditions(ready=False),
         "containerStatuses": statuses,
+        "initContainerStatuses": _init_statuses(pod, moment, stopped),
     }
     return status | ({"reason": outcome.pod_reason, "message": outcome.message} if outcome.pod_reason else {})
 
@@ -142,9 +153,13 @@ def _terminated(name: str, outcome: Outcome, started: str, finished: str) -> Obj
     return state | ({"message": outcome.message} if concerned and outcome.message else {})
 
 
-def _init_statuses(pod: Object, moment: str) -> list[Object]:
-    state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
-    return [_container(container, state, ready=True) for container in pod["spec"].get("initContainers", ())]
+def _init_statuses(pod: Object, moment: str, native: Object) -> list[Object]:
+    """Returns the statuses of init containers that have succeeded; `native` is the state of native sidecars."""
+    done = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
+    return [
+        _container(each, native if each.get("restartPolicy") == "Always" else done, ready=True)
+        for each in pod["spec"].get("initContainers", ())
+    ]
 
 
 def _conditions(*, ready: bool) -> list[Object]:

@@ -49,12 +49,15 @@ from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.state.indexedjobs import completed_indexes
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle, Reading, TrainingJob
-from tfjob_controller.trainer.state.replica_state import job_outcome
+from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, job_outcome
 from tfjob_controller.trainer.status.summary import StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult, next_status
 from tfjob_controller.util.timestamps import format_time
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+# The terminationGracePeriodSeconds of all pods, and when a pod counts as lost that is deleted now.
+GRACE_SECONDS = 30
+LOST_SECONDS = GRACE_SECONDS + LOST_AFTER_SECONDS
 _uids = itertools.count(1)
 
 
@@ -270,8 +273,13 @@ class World:
         self.pods[name] = [self._going(pod) for pod in self.pods.get(name, [])]
 
     def _going(self, pod: Pod) -> Pod:
-        since = pod.metadata.deletion_timestamp or format_time(self.now)
-        return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=since))
+        if pod.metadata.deletion_timestamp is not None:
+            return pod
+        # The API server gives no time to a pod in which nothing runs any more.
+        grace = 0 if _has_finished(pod) else GRACE_SECONDS
+        time = format_time(self.now + timedelta(seconds=grace))
+        meta = replace(pod.metadata, deletion_timestamp=time, deletion_grace_period_seconds=grace)
+        return replace(pod, metadata=meta)
 
     def _patch(self, patch: Patch) -> None:
         """Patches a Job, the Gang, or the PodGroup of another gang scheduler; null removes a field (RFC 7386)."""
@@ -351,7 +359,7 @@ class World:
 
     def job_ends(self, replica_id: str, outcome: str, message: str = "") -> None:
         """An Indexed Job ends once all of its pods have ended: it is complete, or failed if one of them failed."""
-        replica = self.replica(replica_id)
+        replica, count = self.replica(replica_id), 1
         if replica.role.job_name:
             done = completed_indexes(self.jobs[replica.job_name])
             failed = {_index_of(pod) for pod in self.pods.get(replica.job_name, []) if pod.status.phase == "Failed"}
@@ -361,8 +369,13 @@ class World:
             if len(done | failed) < replica.role.replicas:
                 return
             outcome = "Failed" if failed - done else "Complete"
+            count = len(done if outcome == "Complete" else failed)
         condition = Condition(outcome, "True", message=message, last_transition_time=format_time(self.now))
-        self.job_status(replica_id, conditions=(condition,), active=0)
+        if outcome == "Complete":
+            self.job_status(replica_id, conditions=(condition,), active=0, succeeded=count)
+        else:
+            target = replace(condition, type="FailureTarget")
+            self.job_status(replica_id, conditions=(target, condition), active=0, failed=count)
 
     def pod(self, replica_id: str, *, newest: bool = False, **status: Any) -> Pod:
         """Sets the status of a replica's pod; creates the pod if there is none, or if it should be the newest."""
@@ -431,10 +444,13 @@ class World:
         """
         phase = phase or ("Failed" if exit_code else "Succeeded")
         ended = Terminated(exit_code, reason, message, finished_at=format_time(self.now))
-        self.pod(replica_id, phase=phase, container_statuses=(terminated(ended, name=self._container(replica_id)),))
+        before = next(iter(self.pod(replica_id).status.container_statuses), ContainerStatus())
+        container = terminated(ended, before.restart_count, name=self._container(replica_id))
+        self.pod(replica_id, phase=phase, container_statuses=(replace(container, last_state=before.last_state),))
         replica = self.replica(replica_id)
-        is_alone = not replica.role.restarts_together and replica.job_name in self.jobs
-        if is_alone and phase in _JOB_OUTCOMES and not job_outcome(self.jobs[replica.job_name]):
+        job = self.jobs.get(replica.job_name) if not replica.role.restarts_together else None
+        # The Job controller does not count the pods that it deletes when the Job is suspended.
+        if job is not None and phase in _JOB_OUTCOMES and not job_outcome(job) and not job.spec.suspend:
             self.job_ends(replica_id, _JOB_OUTCOMES[phase])
 
     def pods_catch_up(self) -> None:
@@ -442,9 +458,18 @@ class World:
         for name, pods in self.pods.items():
             is_over = name in self.jobs and job_outcome(self.jobs[name]) != ""
             self.pods[name] = [
-                replace(pod, status=replace(pod.status, phase="Succeeded")) if is_over or _has_ended_well(pod) else pod
+                replace(pod, status=replace(pod.status, phase="Succeeded"))
+                if _has_ended_well(pod)
+                else self._stopped(pod)
+                if is_over and not _has_finished(pod)
+                else pod
                 for pod in pods
             ]
+
+    def _stopped(self, pod: Pod) -> Pod:
+        ended = ContainerState(terminated=Terminated(143, "Error", finished_at=format_time(self.now)))
+        containers = tuple(replace(each, state=ended, ready=False) for each in pod.status.container_statuses)
+        return replace(self._going(pod), status=replace(pod.status, phase="Failed", container_statuses=containers))
 
     def all_run(self) -> None:
         for replica in self.state.plan.replicas.all:

@@ -2,8 +2,8 @@
 
 `truth` holds the actual state. The controller's own writes are in its cache at once (see `kube.store`), other changes
 when a test lets a cache catch up. The Job controller and the kubelets behave as in Kubernetes 1.36
-(pkg/controller/job/job_controller.go): pods that the Job controller deletes are not counted, but an exit code that
-fails the Job does so even if the pod was deleted, and no pod is created while another one is terminating.
+(pkg/controller/job/job_controller.go): pods that the Job controller deletes are not counted, a suspended Job never
+ends, and no pod is created while another one is terminating.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.trainer.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
-
-_FIRST_RETRYABLE = 128
 
 
 @dataclass
@@ -162,7 +160,7 @@ class LaggingCluster:
     def _run(self, replica_id: str, job: BatchJob, pods: Sequence[Pod]) -> None:
         own = self.truth.pods_of(replica_id)
         outcome = self._outcome(own)
-        if outcome:
+        if outcome and not job.spec.suspend:
             self.truth.job_ends(replica_id, outcome)
         elif job.spec.suspend:
             self._uncounted.update(pod.metadata.uid for pod in pods if not is_finished(pod))
@@ -180,7 +178,7 @@ class LaggingCluster:
 
     def _outcome(self, pods: Sequence[Pod]) -> str:
         for pod in pods:
-            if pod.status.phase == "Failed" and (_exit_code(pod) < _FIRST_RETRYABLE or self._counts(pod)):
+            if pod.status.phase == "Failed" and self._counts(pod):
                 return "Failed"
         return "Complete" if any(pod.status.phase == "Succeeded" and self._counts(pod) for pod in pods) else ""
 
@@ -250,8 +248,3 @@ def _exists(truth: World, create: Create) -> bool:
 
 def _has_run(pod: Pod) -> bool:
     return bool(pod.status.container_statuses)
-
-
-def _exit_code(pod: Pod) -> int:
-    ended = [each.state.terminated for each in pod.status.container_statuses if each.state.terminated is not None]
-    return ended[0].exit_code if ended else _FIRST_RETRYABLE

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from recordlives.matrix import Case
 from tfjob_controller.api.common.core import (
     BatchJob,
     Condition,
     ContainerState,
     ContainerStatus,
+    InitContainer,
     JobSpec,
     JobStatus,
     Pod,
@@ -27,11 +29,16 @@ from tfjob_controller.api.common.core import (
     Waiting,
 )
 from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer.podtemplate.checkpoint import SAVER
 from tfjob_controller.util.timestamps import format_time
 
 LIVES = Path(__file__).parents[1] / "data" / "lives"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
+# The init containers that are native sidecars.
+NATIVE = ("log", SAVER)
+# Messages are not recorded, but the controller reads those of containers that cannot start.
+_MESSAGES = dict.fromkeys(("StartError", "RunContainerError"), 'exec: "/no-such-command": no such file or directory')
 _STATES = {"waiting", "running", "terminated", "-"}
 
 
@@ -54,24 +61,41 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One recording: the values of its case, by dimension, and what was seen, in order."""
+    """One recording of a minor version of Kubernetes.
 
+    It has the values of its case, by dimension, what was seen, in order, and comments with their times.
+
+    The last comment is about the phase of the job.
+    """
+
+    minor: str
     inputs: Mapping[str, str]
     moments: Sequence[Moment]
+    notes: Sequence[tuple[float, str]]
+
+    @property
+    def phase(self) -> str:
+        """The last phase of the job."""
+        return self.notes[-1][1].removeprefix("the job is in phase ").partition(" ")[0]
+
+    @property
+    def name(self) -> str:
+        return f"{self.minor}/{Case(tuple(self.inputs.values())).name}"
 
 
 def recorded_lives(minor: str = "*", pattern: str = "*/*") -> Iterator[Life]:
     """Yields the recordings of a minor version of Kubernetes whose name matches the pattern."""
     for path in sorted(LIVES.glob(f"{minor}/{pattern}.txt")):
-        yield parse_life(path.read_text())
+        yield parse_life(path.read_text(), path.parts[-3])
 
 
-def parse_life(text: str) -> Life:
+def parse_life(text: str, minor: str = "") -> Life:
     """Raises ValueError for a line that has another form."""
     head, _, body = text.partition("\n\n")
     inputs = dict(line.split(": ", 1) for line in head.splitlines() if not line.startswith("#"))
-    lines = (line.split(maxsplit=3) for line in body.splitlines())
-    return Life(inputs, list(_moments(words for words in lines if words[1] != "#")))
+    lines = [line.split(maxsplit=3) for line in body.splitlines()]
+    notes = [(float(words[0]), " ".join(words[2:])) for words in lines if words[1] == "#"]
+    return Life(minor, inputs, list(_moments(words for words in lines if words[1] != "#")), notes)
 
 
 def parse_pod(name: str, text: str, created_at: float = 0.0) -> Pod:
@@ -81,6 +105,7 @@ def parse_pod(name: str, text: str, created_at: float = 0.0) -> Pod:
     scheduled = any(each.type == "PodScheduled" and each.status == "True" for each in conditions)
     inits = [_container(each.removeprefix("init ")) for each in containers if each.startswith("init ")]
     mains = [_container(each) for each in containers if not each.startswith("init ")]
+    natives = tuple(InitContainer(each.name, "Always") for each in inits if each.name in NATIVE)
     return Pod(
         PodMeta(
             name=name,
@@ -89,7 +114,7 @@ def parse_pod(name: str, text: str, created_at: float = 0.0) -> Pod:
             deletion_timestamp=times.get("deleting"),
             deletion_grace_period_seconds=int(values.get("grace", 0)),
         ),
-        PodSpec(node_name="node" if scheduled else "", restart_policy=values["restartPolicy"]),
+        PodSpec("node" if scheduled else "", values["restartPolicy"], natives),
         PodStatus(
             phase="" if phase == "-" else phase,
             reason=values.get("reason", ""),
@@ -173,10 +198,12 @@ def _state(text: str) -> ContainerState:
     if kind not in _STATES:
         raise ValueError(f"not the state of a container: {text}")
     reason = parts[0] if parts else ""
+    message = _MESSAGES.get(reason, "")
     if kind == "terminated":
-        return ContainerState(terminated=Terminated(int(parts[1]), reason, finished_at=time))
+        return ContainerState(terminated=Terminated(int(parts[1]), reason, message, finished_at=time))
     return ContainerState(
-        waiting=Waiting(reason) if kind == "waiting" else None, running=Running(time) if kind == "running" else None
+        waiting=Waiting(reason, message) if kind == "waiting" else None,
+        running=Running(time) if kind == "running" else None,
     )
 
 

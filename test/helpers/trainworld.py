@@ -75,7 +75,9 @@ class TrainJobs:
     runtime: RuntimeSpec | None = None
 
     def plan(self, job: TrainJob, gangs: GangPolicy, *, restart_rules: bool) -> Plan:
-        return build_train_plan(Recipe(job, framework_of(job), self.runtime, CONFIG, gangs, restart_rules))
+        named = self.runtime.framework if self.runtime is not None else ""
+        framework = frameworks()[named] if named else framework_of(job)
+        return build_train_plan(Recipe(job, framework, self.runtime, CONFIG, gangs, restart_rules))
 
     def work(self, job: TrainJob) -> TrainingJob:
         return trainjob_work(job)

@@ -20,19 +20,6 @@ def ends(outcome: Outcome) -> dict[str, Any]:
     return {status["name"]: status["state"]["terminated"] for status in statuses}
 
 
-@pytest.mark.parametrize(
-    ("outcome", "phase"),
-    [
-        pytest.param(Outcome(), "Succeeded", id="all end with 0"),
-        pytest.param(Outcome(exit_code=1), "Failed", id="all fail"),
-        pytest.param(Outcome(exit_code=1, container="sidecar"), "Failed", id="one fails"),
-        pytest.param(Outcome(pod_reason="Evicted"), "Failed", id="evicted"),
-    ],
-)
-def test_a_pod_fails_if_any_container_does(outcome: Outcome, phase: str) -> None:
-    assert podstatus.terminated(POD, outcome)["phase"] == phase
-
-
 def test_only_the_named_container_ends_badly() -> None:
     found = ends(Outcome(exit_code=137, reason="OOMKilled", message="words", container="tensorflow"))
     assert (found["tensorflow"]["exitCode"], found["tensorflow"]["reason"]) == (137, "OOMKilled")
@@ -44,20 +31,6 @@ def test_only_the_named_container_ends_badly() -> None:
 @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (1, "Error"), (143, "Error")])
 def test_the_reason_fits_the_exit_code(code: int, reason: str) -> None:
     assert ends(Outcome(exit_code=code))["tensorflow"]["reason"] == reason
-
-
-def test_a_restarted_container_shows_how_its_last_run_ended() -> None:
-    statuses = podstatus.running(POD, "10.0.0.1", restarts=2, last=Outcome(exit_code=1))["containerStatuses"]
-    assert [status["restartCount"] for status in statuses] == [2, 2]
-    assert statuses[0]["lastState"]["terminated"]["exitCode"] == 1
-
-
-def test_a_container_that_was_restarted_and_has_ended_still_shows_its_restarts() -> None:
-    restarted = podstatus.running(POD, "10.0.0.1", restarts=2, last=Outcome(exit_code=143))
-    statuses = podstatus.terminated({**POD, "status": restarted}, Outcome())["containerStatuses"]
-    assert [status["restartCount"] for status in statuses] == [2, 2]
-    assert statuses[0]["lastState"]["terminated"]["exitCode"] == 143
-    assert statuses[0]["state"]["terminated"]["exitCode"] == 0
 
 
 def test_a_waiting_pod_is_pending_with_the_reason() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, terminated, waiting
+from helpers.clusterinmemory import LOST_SECONDS, World, terminated, waiting
 from helpers.clusterinmemory import running as running_container
 from helpers.gangs import member_ids
 from helpers.trainworld import (
@@ -27,7 +27,6 @@ from tfjob_controller.trainer.actions.suspension import is_active
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
 from tfjob_controller.trainer.state.pods import GIVEN_UP_SECONDS
-from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.trainer.state.restarts import BASE_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
@@ -404,7 +403,7 @@ def test_a_node_that_is_lost_is_given_up_and_the_set_starts_without_waiting_for_
     (lost,) = cluster.pods_of("node-1")
     cluster.settle()
     assert cluster.job.status.restarts == 0
-    cluster.advance(LOST_AFTER_SECONDS + 1)
+    cluster.advance(LOST_SECONDS + 1)
     cluster.settle()
     assert cluster.job.status.restarts == 1
     assert "Restarting" in true_conditions(cluster)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, running, running_world, world
+from helpers.clusterinmemory import LOST_SECONDS, World, running, running_world, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition
 from tfjob_controller.kube.meta import ObjectMeta
@@ -163,7 +163,7 @@ def test_a_chief_on_a_lost_node_gets_a_new_job() -> None:
     cluster = running_world()
     cluster.pod_deleted("master-0")
     wait = cluster.settle().wake_after_seconds
-    assert wait == 31
+    assert wait == LOST_SECONDS + 1
     cluster.advance(wait)
     assert [delete.name for delete in cluster.actions().deletes] == ["example-job-master-a6no-0"]
     cluster.settle()

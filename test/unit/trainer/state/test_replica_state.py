@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, running, running_world, terminated, waiting, world
+from helpers.clusterinmemory import LOST_SECONDS, World, running, running_world, terminated, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.common.core import BatchJob, Condition, InitContainer, PodSpec, Terminated
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, ReplicaState, classify_replicas
@@ -246,7 +246,7 @@ def test_a_replica_on_a_lost_node_is_given_up_after_its_grace_period() -> None:
     cluster = running_world()
     for replica_id in ("master-0", "worker-0"):
         cluster.pod_deleted(replica_id)
-    cluster.advance(30)
+    cluster.advance(LOST_SECONDS)
     assert not any(view_of(cluster, each).must_redo for each in ("master-0", "worker-0"))
     cluster.advance(1)
     assert all(view_of(cluster, each).must_redo for each in ("master-0", "worker-0"))

@@ -76,8 +76,9 @@ def test_a_program_that_ends_with_0_as_its_pod_is_deleted_has_not_succeeded_alth
     assert cluster.created[-1] == "Job/example-job-worker-a6no-0"
 
 
+@pytest.mark.parametrize("job_is_gone", [False, True])
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_the_last_deletion_of_a_kubelet_hides_no_earlier_one(exit_code: int) -> None:
+def test_the_last_deletion_of_a_kubelet_hides_no_earlier_one(exit_code: int, job_is_gone: bool) -> None:
     """It has no grace period and moves the time of the deletion, so the program seems to have ended before."""
     cluster = running_world(master(), workers(1))
     (pod,) = cluster.pods_of("master-0")
@@ -92,6 +93,9 @@ def test_the_last_deletion_of_a_kubelet_hides_no_earlier_one(exit_code: int) -> 
     (pod,) = cluster.pods_of("master-0")
     meta = replace(pod.metadata, deletion_timestamp=format_time(cluster.now), deletion_grace_period_seconds=0)
     cluster.pods[name] = [replace(pod, metadata=meta)]
+    if job_is_gone:
+        # The controller has deleted it to start another one.
+        del cluster.jobs[name]
     cluster.settle()
     assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Running", 1)
     assert cluster.created[-1] == "Job/example-job-master-a6no-0"

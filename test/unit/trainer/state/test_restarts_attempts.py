@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, running_world, world
+from helpers.clusterinmemory import LOST_SECONDS, World, running_world, world
 from helpers.manifests import master, parameter_servers, workers
 from helpers.trainworld import ends, running_train_world, world_in_steps
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
@@ -19,7 +19,7 @@ from tfjob_controller.trainer.naming import RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.pods import is_finished
-from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, LOST_AFTER_SECONDS, job_outcome
+from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, job_outcome
 from tfjob_controller.trainer.state.restarts import of_current_attempt, seconds_until_pod_lost, without_lost_pods
 
 RESTART: dict[str, Any] = {"autoscaling": {"minWorkers": 1, "maxWorkers": 6, "resize": "Restart"}}
@@ -319,9 +319,9 @@ def test_children_without_a_restart_attempt_always_count() -> None:
 @pytest.mark.parametrize(
     ("seconds", "waits_for", "left"),
     [
-        pytest.param(0, 1, LOST_AFTER_SECONDS + 1, id="at-first-it-may-still-end"),
-        pytest.param(LOST_AFTER_SECONDS, 1, 1, id="not-yet"),
-        pytest.param(LOST_AFTER_SECONDS + 1, 0, None, id="its-node-is-gone"),
+        pytest.param(0, 1, LOST_SECONDS + 1, id="at-first-it-may-still-end"),
+        pytest.param(LOST_SECONDS, 1, 1, id="not-yet"),
+        pytest.param(LOST_SECONDS + 1, 0, None, id="its-node-is-gone"),
     ],
 )
 def test_a_pod_of_before_is_waited_for_until_it_is_lost(seconds: int, waits_for: int, left: float | None) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, running_world, world
+from helpers.clusterinmemory import LOST_SECONDS, World, running_world, world
 from helpers.gangs import member_ids
 from helpers.manifests import master, parameter_servers, workers
 from helpers.trainworld import world_in_steps
 from tfjob_controller.api.gang import ADMITTED, NodePlacement
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 ELASTIC = {"workerReplicas": 2, "autoscaling": {"minWorkers": 1, "maxWorkers": 4}}
@@ -75,8 +74,8 @@ def has_ended(cluster: World, name: str) -> None:
 
 
 def is_lost(cluster: World, name: str) -> None:
-    assert cluster.settle().wake_after_seconds == LOST_AFTER_SECONDS + 1
-    cluster.advance(LOST_AFTER_SECONDS + 1)
+    assert cluster.settle().wake_after_seconds == LOST_SECONDS + 1
+    cluster.advance(LOST_SECONDS + 1)
 
 
 @pytest.mark.parametrize("end", [is_gone, has_ended, is_lost])
