@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World
+from helpers.clusterinmemory import LOST_SECONDS, World
 from helpers.trainmanifests import override
 from helpers.trainworld import (
     ends,
@@ -23,7 +23,6 @@ from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.actions.children import build_first_service, build_job, build_service
 from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import UnplannableError
-from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.trainer.state.restarts import KEPT_FAILED_PODS
 from tfjob_controller.util.timestamps import format_time
 
@@ -328,7 +327,7 @@ def test_a_node_that_is_lost_restarts_all_and_is_counted_once() -> None:
     cluster = running(4, maxRestarts=0)
     cluster.pod_deleted("node-1")
     cluster.settle()
-    cluster.advance(LOST_AFTER_SECONDS + 1)
+    cluster.advance(LOST_SECONDS + 1)
     cluster.settle()
     status = cluster.job.status
     assert (restarts(cluster), status.disruptions, status.state) == ((1, 1), 1, "RUNNING")
