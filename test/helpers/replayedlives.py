@@ -84,6 +84,10 @@ class Replay:
             if isinstance(known, Pod):
                 self.world.pods.setdefault(known.metadata.owner_references[0].name, []).append(known)
 
+    def is_new_job(self, moment: Moment) -> bool:
+        """Reports whether the moment shows a Job that the controller has created in the same tenth of a second."""
+        return moment.kind == "job" and moment.name not in self.jobs
+
     def syncs(self) -> Step:
         """Evaluates the job until its status does not change any more; returns the last evaluation."""
         for _ in range(10):
@@ -137,7 +141,7 @@ def replayed(life: Life, lags: Sequence[float] = (0.0,), jobs: dict[str, BatchJo
         replay.at(seconds)
         yield replay.syncs()
         for _, each in group:
-            if isinstance(each, Moment) and _is_last(each):
+            if isinstance(each, Moment) and (_is_last(each) or replay.is_new_job(each)):
                 yield replay.syncs()
             replay.takes(each)
         yield replay.syncs()
