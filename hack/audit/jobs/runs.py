@@ -123,8 +123,8 @@ def _certainly_replaced(pod: ObjectRecord, following: ObjectRecord, family: Fami
 
 
 def _is_over(pod: Object) -> bool:
-    has_failed = any(map(_has_failed, _containers(pod)))
-    return has_failed or is_disrupted(pod) or bool(pod["metadata"].get("deletionTimestamp"))
+    is_being_deleted = bool(pod["metadata"].get("deletionTimestamp"))
+    return status_of(pod).get("phase") == FAILED or is_disrupted(pod) or is_being_deleted
 
 
 def _was_stopped(job: ObjectRecord, pod: ObjectRecord, following: ObjectRecord) -> bool:
