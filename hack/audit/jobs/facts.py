@@ -213,12 +213,14 @@ def ends_of(pod: ObjectRecord, *, include_late_reports: bool = False) -> Iterato
     With `include_late_reports`, also ends that the kubelet reported only after the pod was deleted.
     """
     seen: list[Object] = []
+    # The kubelet deletes a pod that has ended once more: its last version has the time of that, without a grace period.
+    going = next((each for each in pod.versions if each["metadata"].get("deletionTimestamp")), None)
     for version, at in zip(pod.versions, pod.times, strict=True):
         is_being_deleted = bool(version["metadata"].get("deletionTimestamp"))
         if is_disrupted(version) or (is_being_deleted and not include_late_reports):
             continue
         for ended in _terminated(version):
-            if ended not in seen and (not is_being_deleted or _ended_before(version, ended)):
+            if ended not in seen and (going is None or not is_being_deleted or _ended_before(going, ended)):
                 seen.append(ended)
                 yield ContainerEnd(
                     version_of(version),

@@ -44,6 +44,7 @@ def final(history: History, limits: Limits, outages: Sequence[float]) -> list[Fi
         (WRONG_STATES, lambda history: runs.missed_successes(history, outages, limits.reaction_seconds)),
         (WRONG_STATES, runs.uncaused_restarts),
         (WRONG_STATES, runs.uncounted_restarts),
+        (WRONG_STATES, runs.ends_counted_twice),
         (WRONG_STATES, runs.spent_limits),
         (RERUNS, lambda history: reruns(history, outages, limits.reaction_seconds)),
         (LATE_STARTS, containers.starts_after_the_end),

@@ -90,6 +90,29 @@ def spent_limits(history: History) -> Iterator[str]:
             yield f"{job} reports BackoffLimitExceeded, but its pods show {errors} errors, and its limit is {limit}"
 
 
+def ends_counted_twice(history: History) -> Iterator[str]:
+    """Yields TFJobs that list a replica as succeeded although they have counted the end of its pod as a restart."""
+    for family in families(history):
+        job, counts = family.job, dict[str, int]()
+        counted: dict[str, int] = {}
+        for version in job.versions if job.kind == TFJOBS else ():
+            status = status_of(version)
+            for name in status.get("succeededIndexes") or ():
+                role, _, index = name.rpartition("-")
+                replica = Replica(job.uid, role, int(index))
+                own = [pod for pod in family.of(PODS) if replica_of(history, pod) == replica]
+                pod = max((each for each in own if each.begin < version_of(version)), key=_begin, default=None)
+                if pod is not None and pod.begin < counted.pop(name, 0) and not _restarts_in_place(pod):
+                    yield f"{job} counts the end of {pod} as a restart, and then lists {name} as succeeded"
+            new: dict[str, int] = status.get("restartCounts") or {}
+            counted |= {name: version_of(version) for name, count in new.items() if count > counts.get(name, 0)}
+            counts = new
+
+
+def _begin(record: ObjectRecord) -> int:
+    return record.begin
+
+
 def _pods_by_replica(history: History, family: Family) -> Collection[list[ObjectRecord]]:
     found: dict[Replica | None, list[ObjectRecord]] = {}
     for pod in sorted(family.of(PODS), key=lambda pod: pod.begin):

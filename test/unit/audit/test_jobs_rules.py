@@ -506,6 +506,18 @@ def deleted_worker(*, restarts: int = 1, disruptions: int = 1, **spec: object) -
     return story
 
 
+def ends_twice() -> Story:
+    """A worker exits with 0 because it is deleted; the kubelet's own deletion, without a grace period, hides that."""
+    story = running()
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1030), "deletionGracePeriodSeconds": 30})
+    story.job(phase="Running", state="Running", restarts=1, disruptions=1, restartCounts={"worker-0": 1})
+    story.put(PODS, "pod-worker-0", status=runs(("main", 900, 1010), exit_code=0))
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1011), "deletionGracePeriodSeconds": 0})
+    counts = {"restarts": 1, "disruptions": 1, "restartCounts": {"worker-0": 1}}
+    story.job(phase="Running", state="Running", succeededIndexes=["worker-0"], **counts)
+    return story
+
+
 def limit_is_exceeded(story: Story) -> None:
     stop(story, "master-0", "worker-1", "ps-0")
     failed_by = {"conditions": [condition("Failed", "BackoffLimitExceeded")]}
@@ -1048,6 +1060,11 @@ VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
         "wrong_states",
         "counts 0 restarts, but its pods show 1",
         lambda: deleted_worker(restarts=0, disruptions=0),
+    ),
+    "an end that counts as a restart and as a success": (
+        "wrong_states",
+        "counts the end of Pod ns/pod-worker-0 (pod-worker-0) as a restart, and then lists worker-0 as succeeded",
+        ends_twice,
     ),
     "a disruption that counts as an error": (
         "wrong_states",
