@@ -174,8 +174,8 @@ demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the p
 	@$(PY) -m demo.transformers $(if $(KEEP),--keep)
 
 .PHONY: chaos
-chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run
-	@$(PY) -m chaos.jobs
+chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run, CHAOS_NODES=2 on real nodes
+	@$(PY) -m chaos.$(if $(CHAOS_NODES),nodes,jobs)
 
 .PHONY: chaos-gang
 chaos-gang: $(READY) ## Inject faults into 1,000 gangs, with an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small run

@@ -109,14 +109,7 @@ class Stage:
     def auditor_report(self, number: int = 0) -> dict[str, Any]:
         """Ends an auditor and returns its report. Raises LocalClusterError if there is none."""
         self.outages.stop()
-        auditor = self.auditors[number]
-        auditor.send_signal(signal.SIGTERM)
-        out, _ = auditor.communicate(timeout=_AUDITOR_SECONDS)
-        lines = out.splitlines()
-        if not lines:
-            raise LocalClusterError(f"the auditor printed nothing and ended with {auditor.returncode}")
-        found: dict[str, Any] = json.loads(lines[-1])
-        return found
+        return report_of(self.auditors[number])
 
 
 @contextlib.contextmanager
@@ -192,6 +185,17 @@ def start_auditor(plane: ControlPlane, module: str, *flags: str) -> subprocess.P
     argv += [f"--kubeconfig={plane.kubeconfig}", *flags]
     environment = {**os.environ, "PYTHONPATH": str(binaries.HACK), process.MARK: str(plane.folder.resolve())}
     return subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True)
+
+
+def report_of(auditor: subprocess.Popen[str]) -> dict[str, Any]:
+    """Ends an auditor and returns its report. Raises LocalClusterError if there is none."""
+    auditor.send_signal(signal.SIGTERM)
+    out, _ = auditor.communicate(timeout=_AUDITOR_SECONDS)
+    lines = out.splitlines()
+    if not lines:
+        raise LocalClusterError(f"the auditor printed nothing and ended with {auditor.returncode}")
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
 
 
 def _report_outage(auditors: Sequence[subprocess.Popen[str]]) -> None:

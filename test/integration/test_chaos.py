@@ -31,7 +31,16 @@ def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_
     )
     assert done.returncode == 0, done.stderr + done.stdout
     said = json.loads(done.stdout.splitlines()[-1])
-    judged = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "stuck", "threads_leaked")
+    judged = (
+        "duplicates",
+        "orphans",
+        "partial_gangs",
+        "wrong_states",
+        "reruns",
+        "late_starts",
+        "stuck",
+        "threads_leaked",
+    )
     assert {name: said[name] for name in judged} == dict.fromkeys(judged, 0)
     assert (said["seed"], said["unfinished"], said["violations"]) == (3, 0, [])
     assert said["faults"] == sum(said["faults_by_kind"].values()) >= 12

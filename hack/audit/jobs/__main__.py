@@ -8,8 +8,8 @@ SIGUSR1 reports an outage; deadlines start again at that time and last `--reacti
 waits, for at most `--settle-seconds`, until no violation is left that the product or Kubernetes may still correct. Then
 it lists everything, judges, and prints one JSON line:
 
-    {"duplicates": 0, "orphans": 0, "partial_gangs": 0, "wrong_states": 0, "reruns": 0, "stuck": 0,
-     "violations": [], "versions_seen": 4711, "jobs": 12, "gaps": 0, "seconds": 61.5}
+    {"duplicates": 0, "orphans": 0, "partial_gangs": 0, "wrong_states": 0, "reruns": 0,
+     "late_starts": 0, "stuck": 0, "violations": [], "versions_seen": 4711, "jobs": 12, "gaps": 0, "seconds": 61.5}
 
 If there are violations, it writes all observed versions to the file `--keep`, a JSON line for each version of each
 object, in the order of the cluster (`History.rows`), without the data of Secrets.

@@ -213,12 +213,14 @@ def ends_of(pod: ObjectRecord, *, include_late_reports: bool = False) -> Iterato
     With `include_late_reports`, also ends that the kubelet reported only after the pod was deleted.
     """
     seen: list[Object] = []
+    # The kubelet deletes a pod that has ended once more: its last version has the time of that, without a grace period.
+    going = next((each for each in pod.versions if each["metadata"].get("deletionTimestamp")), None)
     for version, at in zip(pod.versions, pod.times, strict=True):
         is_being_deleted = bool(version["metadata"].get("deletionTimestamp"))
         if is_disrupted(version) or (is_being_deleted and not include_late_reports):
             continue
         for ended in _terminated(version):
-            if ended not in seen and (not is_being_deleted or _ended_before(version, ended)):
+            if ended not in seen and (going is None or not is_being_deleted or _ended_before(going, ended)):
                 seen.append(ended)
                 yield ContainerEnd(
                     version_of(version),
@@ -232,9 +234,30 @@ def ends_of(pod: ObjectRecord, *, include_late_reports: bool = False) -> Iterato
 
 def _ended_before(pod: Object, ended: Object) -> bool:
     """Reports whether the container ended before the pod was deleted, and not in the same second."""
+    return 0 < epoch_seconds(ended.get("finishedAt")) < _deletion_requested_at(pod)
+
+
+def _deletion_requested_at(pod: Object) -> float:
     meta = pod["metadata"]
-    deleted = epoch_seconds(meta["deletionTimestamp"]) - float(meta.get("deletionGracePeriodSeconds") or 0)
-    return 0 < epoch_seconds(ended.get("finishedAt")) < deleted
+    return epoch_seconds(meta["deletionTimestamp"]) - float(meta.get("deletionGracePeriodSeconds") or 0)
+
+
+def failed_by_itself(pod: ObjectRecord) -> bool:
+    """Reports whether a container, of whatever kind, ended with an error that no deletion or eviction accounts for.
+
+    An end in the second of a deletion is in doubt, and counts.
+    """
+    for version in pod.versions:
+        codes = [
+            each["state"]["terminated"] for each in all_statuses(version) if "terminated" in (each.get("state") or {})
+        ]
+        errors = [each for each in codes if each["exitCode"]]
+        if not version["metadata"].get("deletionTimestamp"):
+            if errors and not is_disrupted(version):
+                return True
+        elif any(0 < epoch_seconds(each.get("finishedAt")) <= _deletion_requested_at(version) for each in errors):
+            return True
+    return False
 
 
 def training_statuses(pod: Object) -> Sequence[Object]:
@@ -242,6 +265,19 @@ def training_statuses(pod: Object) -> Sequence[Object]:
     statuses = status_of(pod).get("containerStatuses") or ()
     names = {"tensorflow", labels_of(pod).get("job_type", "").lower()}
     return [each for each in statuses if each["name"] in names] or statuses[:1]
+
+
+def deciding_statuses(pod: Object) -> Sequence[Object]:
+    """Returns the statuses of the containers whose errors end the replica: those that train, and init containers."""
+    sidecars = (pod.get("spec") or {}).get("sidecars") or ()
+    init = [each for each in status_of(pod).get("initContainerStatuses") or () if each["name"] not in sidecars]
+    return [*init, *training_statuses(pod)]
+
+
+def all_statuses(pod: Object) -> list[Object]:
+    """Returns the statuses of all containers: init containers, those that train, and those beside them."""
+    status = status_of(pod)
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def _terminated(pod: Object) -> Iterator[Object]:

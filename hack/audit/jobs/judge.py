@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from audit.jobs import children, gangs, runs, states, stuck
+from audit.jobs import children, containers, gangs, runs, states, stuck
 from audit.jobs.history import History
 from audit.jobs.reruns import reruns
 
 DUPLICATES, ORPHANS, PARTIAL_GANGS = "duplicates", "orphans", "partial_gangs"
-WRONG_STATES, RERUNS, STUCK = "wrong_states", "reruns", "stuck"
-CATEGORIES = (DUPLICATES, ORPHANS, PARTIAL_GANGS, WRONG_STATES, RERUNS, STUCK)
+WRONG_STATES, RERUNS, LATE_STARTS, STUCK = "wrong_states", "reruns", "late_starts", "stuck"
+CATEGORIES = (DUPLICATES, ORPHANS, PARTIAL_GANGS, WRONG_STATES, RERUNS, LATE_STARTS, STUCK)
 
 Rule = Callable[[History], Iterator[str]]
 
@@ -37,12 +37,17 @@ def final(history: History, limits: Limits, outages: Sequence[float]) -> list[Fi
     """Returns violations that nothing can correct any more. `outages` are the times of outages."""
     rules: tuple[tuple[str, Rule], ...] = (
         (DUPLICATES, children.duplicates),
+        (DUPLICATES, containers.overlapping_containers),
         (PARTIAL_GANGS, lambda history: gangs.partial_for_too_long(history, outages, limits.reaction_seconds)),
         (WRONG_STATES, lambda history: states.wrong_states(history, limits.skew_seconds)),
         (WRONG_STATES, runs.wrong_ends),
         (WRONG_STATES, lambda history: runs.missed_successes(history, outages, limits.reaction_seconds)),
         (WRONG_STATES, runs.uncaused_restarts),
+        (WRONG_STATES, runs.uncounted_restarts),
+        (WRONG_STATES, runs.ends_counted_twice),
+        (WRONG_STATES, runs.spent_limits),
         (RERUNS, lambda history: reruns(history, outages, limits.reaction_seconds)),
+        (LATE_STARTS, containers.starts_after_the_end),
     )
     return [Finding(category, text) for category, rule in rules for text in rule(history)]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Sequence
 
 from audit.jobs.facts import (
     FAILED,
@@ -12,14 +13,17 @@ from audit.jobs.facts import (
     Replica,
     chief_of,
     controller_of,
+    deciding_statuses,
     ended_on_request,
     ends_of,
+    failed_by_itself,
     families,
     is_disrupted,
     is_finished,
     is_managed,
     job_outcome,
     labels_of,
+    phase_of,
     pods_of,
     reason_of,
     replica_of,
@@ -27,13 +31,15 @@ from audit.jobs.facts import (
     state_of,
     status_of,
     successes,
-    training_statuses,
 )
 from audit.jobs.history import GANGS, JOBS, PODS, TFJOBS, TRAINJOBS, History, Object, ObjectRecord, version_of
 from audit.jobs.plans import is_elastic, node_count
 
 # Reasons of the condition Failed that require a pod that ended with an error.
 _BY_PODS = ("ReplicaFailed", "BackoffLimitExceeded")
+_ENDING_PHASES = ("CleanUp", "Done", "Failed")
+# A restart in place may remain uncounted if the job ends right after it.
+_NOTICED_SECONDS = 10.0
 # A gap is noticed once the server responds again.
 _GAP_IS_KNOWN_SECONDS = 120.0
 
@@ -51,6 +57,113 @@ def uncaused_restarts(history: History) -> Iterator[str]:
             causes = _bad_ends(family) + sum(_deleted_at(child) < float("inf") for child in family.of(JOBS))
         if most > causes:
             yield f"{job} counts {most} restarts, but its pods account for {causes}"
+
+
+def uncounted_restarts(history: History) -> Iterator[str]:
+    """Yields TFJobs whose `status.restarts` is less than the restarts that their pods show without doubt.
+
+    Each end that another pod follows is one, except for those that a suspension or the deletion of a child Job may have
+    caused. A TrainJob restarts its nodes under the number of the restart, so its pods cannot show more.
+    """
+    for family in families(history):
+        job = family.job
+        if job.kind != TFJOBS or not is_managed(job.last) or _may_have_gap(history, job):
+            continue
+        shown = sum(map(_certain_restarts, _pods_by_replica(history, family), itertools.repeat(family)))
+        if int(status_of(job.last).get("restarts", 0)) < shown:
+            yield f"{job} counts {status_of(job.last).get('restarts', 0)} restarts, but its pods show {shown}"
+
+
+def spent_limits(history: History) -> Iterator[str]:
+    """Yields jobs that count more errors of programs than their pods show, or have failed by a limit too early."""
+    for family in families(history):
+        job = family.job
+        if not is_managed(job.last) or _may_have_gap(history, job):
+            continue
+        status, spec, errors = status_of(job.last), job.last["spec"], _own_errors(family)
+        counted = int(status.get("restarts", 0)) - int(status.get("disruptions", 0))
+        if counted > errors:
+            yield f"{job} counts {counted} restarts that are no disruptions, but its pods show {errors} errors"
+        limit = spec.get("backoffLimit" if job.kind == TFJOBS else "maxRestarts")
+        is_exceeded = reason_of(job.last, FAILED) == "BackoffLimitExceeded"
+        if is_exceeded and limit is not None and errors <= limit:
+            yield f"{job} reports BackoffLimitExceeded, but its pods show {errors} errors, and its limit is {limit}"
+
+
+def ends_counted_twice(history: History) -> Iterator[str]:
+    """Yields TFJobs that list a replica as succeeded although they have counted the end of its pod as a restart."""
+    for family in families(history):
+        job, counts = family.job, dict[str, int]()
+        counted: dict[str, int] = {}
+        for version in job.versions if job.kind == TFJOBS else ():
+            status = status_of(version)
+            for name in status.get("succeededIndexes") or ():
+                role, _, index = name.rpartition("-")
+                replica = Replica(job.uid, role, int(index))
+                own = [pod for pod in family.of(PODS) if replica_of(history, pod) == replica]
+                pod = max((each for each in own if each.begin < version_of(version)), key=_begin, default=None)
+                if pod is not None and pod.begin < counted.pop(name, 0) and not _restarts_in_place(pod):
+                    yield f"{job} counts the end of {pod} as a restart, and then lists {name} as succeeded"
+            new: dict[str, int] = status.get("restartCounts") or {}
+            counted |= {name: version_of(version) for name, count in new.items() if count > counts.get(name, 0)}
+            counts = new
+
+
+def _begin(record: ObjectRecord) -> int:
+    return record.begin
+
+
+def _pods_by_replica(history: History, family: Family) -> Collection[list[ObjectRecord]]:
+    found: dict[Replica | None, list[ObjectRecord]] = {}
+    for pod in sorted(family.of(PODS), key=lambda pod: pod.begin):
+        found.setdefault(replica_of(history, pod), []).append(pod)
+    return found.values()
+
+
+def _certain_restarts(pods: Sequence[ObjectRecord], family: Family) -> int:
+    """Returns how often a replica was restarted; `pods` are its pods in the order of their creation."""
+    job = family.job
+    ends = (at for at, version in zip(job.times, job.versions, strict=True) if phase_of(version) in _ENDING_PHASES)
+    noticed_until = next(ends, job.times[-1]) - _NOTICED_SECONDS
+    by_pods = sum(_certainly_replaced(*pair, family) for pair in itertools.pairwise(pods))
+    return by_pods + sum(_restarts_in_place(pod, noticed_until) for pod in pods)
+
+
+def _certainly_replaced(pod: ObjectRecord, following: ObjectRecord, family: Family) -> bool:
+    own = str((controller_of(pod.last) or {}).get("uid", ""))
+    job = next((child for child in family.of(JOBS) if child.uid == own), None)
+    took_place = (each for each in pod.versions if _is_over(each))
+    ended = next((version_of(each) for each in took_place), None)
+    if (
+        job is None
+        or ended is None
+        or RESTART_ATTEMPT in labels_of(pod.last)
+        or _was_stopped(family.job, pod, following)
+    ):
+        return False
+    stopped = (version_of(each) for each in job.versions if (each.get("spec") or {}).get("suspend"))
+    return ended < min(next(stopped, _deleted_at(job)), _deleted_at(job))
+
+
+def _is_over(pod: Object) -> bool:
+    is_being_deleted = bool(pod["metadata"].get("deletionTimestamp"))
+    return status_of(pod).get("phase") == FAILED or is_disrupted(pod) or is_being_deleted
+
+
+def _was_stopped(job: ObjectRecord, pod: ObjectRecord, following: ObjectRecord) -> bool:
+    """Reports whether the job was suspended, or its number of workers changed, between two pods of a replica."""
+    before = [each for each in job.versions if version_of(each) <= following.begin]
+    sizes = {each["spec"].get("workerReplicas") for each in before}
+    return len(sizes) > 1 or any(each["spec"].get("suspend") for each in before if version_of(each) >= pod.begin)
+
+
+def _own_errors(family: Family) -> int:
+    """Returns how many ends of programs may count against a limit; of TrainJobs, how many attempts had one."""
+    pods = list(family.of(PODS))
+    failed = [pod for pod in pods if failed_by_itself(pod) or _has_stopped_serving(pod)]
+    if family.job.kind == TRAINJOBS and not is_elastic(family.job.last):
+        return len({restart_attempt_of(pod.last) for pod in failed})
+    return len(failed) + sum(map(_restarts_in_place, pods))
 
 
 def _may_have_gap(history: History, job: ObjectRecord) -> bool:
@@ -108,9 +221,14 @@ def _deleted_at(child: ObjectRecord) -> float:
     return next(going, child.end)
 
 
-def _restarts_in_place(pod: ObjectRecord) -> int:
-    """Returns the number of restarts of the training container in its pod."""
-    return max(sum(int(each.get("restartCount", 0)) for each in training_statuses(version)) for version in pod.versions)
+def _restarts_in_place(pod: ObjectRecord, until: float = float("inf")) -> int:
+    """Returns how often training and init containers were restarted in their pod, as observed before that time."""
+    seen = (version for version, at in zip(pod.versions, pod.times, strict=True) if at < until)
+    return max((sum(map(_restart_count, deciding_statuses(version))) for version in seen), default=0)
+
+
+def _restart_count(container: Object) -> int:
+    return int(container.get("restartCount", 0))
 
 
 def _ended_badly(pod: ObjectRecord) -> bool:
@@ -122,9 +240,13 @@ def _ended_badly(pod: ObjectRecord) -> bool:
         return True
     phase = status_of(pod.last).get("phase")
     if phase == SUCCEEDED:
-        return labels_of(pod.last).get("job_type") == "PS"
+        return _has_stopped_serving(pod)
     is_deleted = pod.ended is not None or "deletionTimestamp" in pod.last["metadata"]
     return phase == FAILED or is_deleted or any(map(_has_failed, _containers(pod.last)))
+
+
+def _has_stopped_serving(pod: ObjectRecord) -> bool:
+    return status_of(pod.last).get("phase") == SUCCEEDED and labels_of(pod.last).get("job_type") == "PS"
 
 
 def _has_failed(container: Object) -> bool:

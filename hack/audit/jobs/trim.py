@@ -39,6 +39,9 @@ def trimmed(kind: str, obj: Mapping[str, Any]) -> Object:
         kept["spec"] = obj.get("spec") or {}
     if kind == PODS:
         kept["spec"] = {name: obj["spec"][name] for name in ("nodeName", "schedulerName") if name in obj["spec"]}
+        kept["spec"]["sidecars"] = [
+            each["name"] for each in obj["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
+        ]
         kept["status"] = _pod_status(obj.get("status") or {})
     elif kind in (*OWNERS, JOBS, GANGS):
         kept["status"] = obj.get("status") or {}

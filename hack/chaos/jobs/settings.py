@@ -29,15 +29,18 @@ class Settings:
         return f"{variables} CHAOS_MEAN={self.mean_seconds:g}{kinds}"
 
 
-def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Returns the settings. Raises ValueError for an invalid number or an unknown kind of fault."""
+def settings_of(environ: Mapping[str, str], table: Mapping[str, int] = FAULTS) -> Settings:
+    """Returns the settings; `table` has the kinds of faults.
+
+    Raises ValueError for an invalid number or an unknown kind of fault.
+    """
     seed = environ.get("CHAOS_SEED", "")
     return Settings(
         faults=int(environ.get("CHAOS_FAULTS", "1000")),
         jobs=int(environ.get("CHAOS_JOBS", "150")),
         seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
         mean_seconds=float(environ.get("CHAOS_MEAN", "0.5")),
-        kinds=kinds_of(environ.get("CHAOS_KINDS", ""), FAULTS),
+        kinds=kinds_of(environ.get("CHAOS_KINDS", ""), table),
         rest_seconds=float(environ.get("CHAOS_REST", "5")),
         patience_seconds=float(environ.get("CHAOS_PATIENCE", "180")),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from chaos.supervised import SupervisedProgram
 from localcluster import ports, process, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
-from localcluster.faultproxy import FaultProxy
+from localcluster.faultproxy import Choose, FaultProxy
 from localcluster.programs import CONTROLLER_MANAGER, LOOPBACK, SCHEDULER
 from localcluster.report import Report
 
@@ -80,7 +80,12 @@ def open_job_stage(seed: int, disk: Disk, report: Report) -> Iterator[JobStage]:
         jobs.start()
         open_.callback(jobs.stop)
         names = REPLICAS if process.may_name_hosts() else ("",)
-        controllers = [open_.enter_context(_controller(stage, name, clocks, disk)) for name in names]
+        controllers = [
+            open_.enter_context(
+                open_controller(stage.plane, name, disk.folder, clocks.environment(name), requests.choose)
+            )
+            for name in names
+        ]
         wait(lambda: leader_of(stage.api, controllers) is not None, "no controller became the leader")
         _add_checks(stage, controllers)
         history = stage.logs / "history.jsonl"
@@ -90,16 +95,17 @@ def open_job_stage(seed: int, disk: Disk, report: Report) -> Iterator[JobStage]:
 
 
 @contextlib.contextmanager
-def _controller(stage: Stage, name: str, clocks: Clocks, disk: Disk) -> Iterator[Controller]:
+def open_controller(
+    plane: ControlPlane, name: str, logs: Path, environment: Mapping[str, str], choose: Choose | None = None
+) -> Iterator[Controller]:
     """Runs a controller and restarts it whenever it ends; without a `name` it has this machine's."""
-    plane = stage.plane
     with FaultProxy(plane.server) as proxy, ports.reserve(2, LOOPBACK) as served:
-        proxy.choose = stage.requests.choose
+        proxy.choose = choose
         folder = plane.folder / f"controller-{name}"
         state.make_private(folder)
         kubeconfig = proxy.kubeconfig(folder, plane.token)
-        log = disk.folder / f"controller-{name}.log"
-        program = controller_program(plane, name, served, kubeconfig, log, clocks.environment(name))
+        log = logs / f"controller-{name}.log"
+        program = controller_program(plane, name, served, kubeconfig, log, environment)
         supervised = SupervisedProgram(program)
         supervised.start()
         try:

@@ -85,11 +85,14 @@ class SubmittedJobs:
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         self._timer.later(seconds, action)
 
-    def submit(self, plan: JobPlan) -> None:
-        """Creates a job, unless it exists. Raises RefusedError, and urllib3's HTTPError."""
+    def submit(self, plan: JobPlan, body: Object | None = None) -> None:
+        """Creates a job, unless it exists; `body` is its manifest if the plan does not say all.
+
+        Raises RefusedError, and urllib3's HTTPError.
+        """
         with self._lock:
             self._records.setdefault(plan.name, _JobRecord(plan))
-        self.api.create_if_missing(path_of(plan, self.namespace), manifest(plan))
+        self.api.create_if_missing(path_of(plan, self.namespace), body or manifest(plan))
         if plan.is_suspended_at_first:
             self.later(_RESUME_SECONDS, lambda: self.suspend(plan.name, value=False))
 

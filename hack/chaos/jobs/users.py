@@ -37,34 +37,34 @@ class Users:
 
     def _suspend(self, chance: float) -> None:
         """Suspends a job and resumes it after some seconds."""
-        name = _one_of(self._jobs.active(), chance).name
+        name = one_of(self._jobs.active(), chance).name
         self._jobs.suspend(name, value=True)
-        self._jobs.later(0.5 + 5.0 * _second_chance(chance), lambda: self._jobs.suspend(name, value=False))
+        self._jobs.later(0.5 + 5.0 * second_chance(chance), lambda: self._jobs.suspend(name, value=False))
 
     def _scale(self, chance: float) -> None:
-        plan = _one_of([plan for plan in self._jobs.active() if plan.sizes[1]], chance)
+        plan = one_of([plan for plan in self._jobs.active() if plan.sizes[1]], chance)
         least, most = plan.sizes
-        self._jobs.scale(plan.name, least + int(_second_chance(chance) * (most + 1 - least)))
+        self._jobs.scale(plan.name, least + int(second_chance(chance) * (most + 1 - least)))
 
     def _delete(self, chance: float, propagation: str) -> None:
         """Deletes a job, possibly one that has ended."""
-        self._jobs.delete(_one_of(self._jobs.existing(), chance).name, propagation)
+        self._jobs.delete(one_of(self._jobs.existing(), chance).name, propagation)
 
     def _delete_child(self, chance: float, path: str, **options: object) -> None:
         """Deletes a child of a job that has such children."""
-        plan = _one_of([plan for plan in self._jobs.active() if plan.is_gang or path != _GANGS], chance)
-        child = _one_of(self._jobs.children(plan, path), _second_chance(chance))
+        plan = one_of([plan for plan in self._jobs.active() if plan.is_gang or path != _GANGS], chance)
+        child = one_of(self._jobs.children(plan, path), second_chance(chance))
         self._jobs.api.delete(f"{path.format(self._jobs.namespace)}/{_name(child)}", **options)
 
 
-def _one_of(things: Sequence[T], chance: float) -> T:
+def one_of(things: Sequence[T], chance: float) -> T:
     """Returns an element. Raises LocalClusterError if there are none."""
     if not things:
         raise LocalClusterError("the fault has no target")
     return things[int(chance * len(things))]
 
 
-def _second_chance(chance: float) -> float:
+def second_chance(chance: float) -> float:
     """Returns another random number, made of the later digits of the first one."""
     return chance * 1000 % 1
 

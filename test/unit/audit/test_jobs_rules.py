@@ -116,7 +116,7 @@ def restarted_after_job_deletion(is_succeeded: bool, *, is_deleted_before_restar
         story.delete(JOBS, f"{JOBS}-node-1")
     if is_succeeded:
         story.delete(PODS, "pod-node-1")
-    story.job(phase="Creating", restarts=1)
+    story.job(phase="Creating", restarts=1, disruptions=1)
     if not is_deleted_before_restart:
         story.delete(JOBS, f"{JOBS}-node-1")
     return story
@@ -299,6 +299,7 @@ def worker_is_deleted() -> Story:
     story.is_being_deleted(PODS, "pod-worker-0")
     story.exits("pod-worker-0", 0)
     story.delete(PODS, "pod-worker-0")
+    story.job(phase="Running", state="Running", restarts=1, disruptions=1)
     story.pod("worker-0", uid="again")
     return story
 
@@ -322,6 +323,7 @@ def deleted_pod_reports_no_end(until: str) -> Story:
     """A worker gets another pod while the last one, which must have ended at `until`, is still being deleted."""
     story = running()
     story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": until})
+    story.job(phase="Running", state="Running", restarts=1, disruptions=1)
     story.delete(JOBS, f"{JOBS}-worker-0")
     story.child(JOBS, "worker-0", uid="again")
     story.pod("worker-0", uid="next", job="again")
@@ -350,6 +352,7 @@ def worker_is_evicted() -> Story:
     """An exit with 0 because of an eviction does not count as a success."""
     story = running()
     story.put(PODS, "pod-worker-0", status=ended(0, conditions=[condition("DisruptionTarget")]))
+    story.job(phase="Running", state="Running", restarts=1, disruptions=1)
     story.pod("worker-0", uid="again")
     return story
 
@@ -437,6 +440,100 @@ def succeeds_during_suspension() -> Story:
     return story
 
 
+def runs(*containers: tuple[str, int, int | None], exit_code: int = 137, **more: object) -> dict[str, object]:
+    """Returns the status of a pod whose containers run from one second until another one, or still run."""
+
+    def state(begin: int, end: int | None) -> dict[str, object]:
+        started = {"startedAt": second(begin)}
+        return (
+            {"running": started}
+            if end is None
+            else {"terminated": {**started, "finishedAt": second(end), "exitCode": exit_code}}
+        )
+
+    statuses = [{"name": name, "state": state(begin, end)} for name, begin, end in containers]
+    return {"phase": "Running", "containerStatuses": statuses, **more}
+
+
+def second(number: int) -> str:
+    return f"1970-01-01T00:{number // 60:02d}:{number % 60:02d}Z"
+
+
+def next_pod(*, second_start: int, sidecar_end: int | None = 1030, same_job: bool = False) -> Story:
+    """A worker is deleted at second 1000, its sidecar runs on, and the next pod starts."""
+    story = running()
+    story.put(PODS, "pod-worker-0", status=runs(("main", 1000, None), ("log", 1000, None)))
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(3000), "deletionGracePeriodSeconds": 30})
+    story.job(phase="Running", state="Running", restarts=1, disruptions=1)
+    if not same_job:
+        story.delete(JOBS, f"{JOBS}-worker-0")
+        story.child(JOBS, "worker-0", uid="again")
+    story.pod("worker-0", uid="next", job="" if same_job else "again", node="")
+    if sidecar_end is not None:
+        story.put(PODS, "pod-worker-0", status=runs(("main", 1000, 1020), ("log", 1000, sidecar_end), phase="Failed"))
+        story.delete(PODS, "pod-worker-0")
+    story.pod("worker-0", uid="next", job="" if same_job else "again")
+    story.put(PODS, "next", status=runs(("main", second_start, None)))
+    return story
+
+
+def kept(*, policy: str = "None", began: int, again: int, name: str = "main", is_stopped: bool = False) -> Story:
+    """A worker, or its sidecar, is started again after the end of the job; `began` is its first start."""
+    story = running()
+    story.job(spec={"cleanPodPolicy": policy}, phase="Running", state="Running")
+    trains = ("main", began, None)
+    story.put(PODS, "pod-worker-0", status=runs(trains, *([(name, began, None)] if name != "main" else ())))
+    story.exits("pod-master-0", 0)
+    story.job(**DONE)
+    started = [trains] if name != "main" else []
+    story.put(PODS, "pod-worker-0", status=runs(*started, (name, again, None)))
+    if is_stopped:
+        story.is_being_deleted(PODS, "pod-worker-0")
+    return story
+
+
+def deleted_worker(*, restarts: int = 1, disruptions: int = 1, **spec: object) -> Story:
+    """A worker is deleted, and another one runs."""
+    story = running()
+    story.job(spec=spec, phase="Running", state="Running")
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1000), "deletionGracePeriodSeconds": 30})
+    story.exits("pod-worker-0", 137)
+    story.delete(PODS, "pod-worker-0")
+    story.job(phase="Running", state="Running", restarts=restarts, disruptions=disruptions)
+    story.delete(JOBS, f"{JOBS}-worker-0")
+    story.child(JOBS, "worker-0", uid="again")
+    story.pod("worker-0", uid="next", job="again")
+    return story
+
+
+def ends_twice() -> Story:
+    """A worker exits with 0 because it is deleted; the kubelet's own deletion, without a grace period, hides that."""
+    story = running()
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1030), "deletionGracePeriodSeconds": 30})
+    story.job(phase="Running", state="Running", restarts=1, disruptions=1, restartCounts={"worker-0": 1})
+    story.put(PODS, "pod-worker-0", status=runs(("main", 900, 1010), exit_code=0))
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1011), "deletionGracePeriodSeconds": 0})
+    counts = {"restarts": 1, "disruptions": 1, "restartCounts": {"worker-0": 1}}
+    story.job(phase="Running", state="Running", succeededIndexes=["worker-0"], **counts)
+    return story
+
+
+def limit_is_exceeded(story: Story) -> None:
+    stop(story, "master-0", "worker-1", "ps-0")
+    failed_by = {"conditions": [condition("Failed", "BackoffLimitExceeded")]}
+    story.job(**FAILED | failed_by, restarts=1, disruptions=1)
+
+
+def init_container_restarts_in_place(*, sidecar: bool = False) -> Story:
+    story = running()
+    policy = {"restartPolicy": "Always"} if sidecar else {"restartPolicy": "OnFailure"}
+    spec = {"nodeName": "node", "initContainers": [{"name": "setup", **policy}]}
+    init = [{"name": "setup", "restartCount": 1, "state": {"running": {}}}]
+    story.put(PODS, "pod-worker-0", spec=spec, status={"phase": "Pending", "initContainerStatuses": init})
+    story.job(phase="Running", state="Running", restarts=1)
+    return story
+
+
 VALID: dict[str, Callable[[], Story]] = {
     "a TFJob that succeeded": lambda: done("SUCCESS"),
     "a TFJob that failed": lambda: failed("FAILED"),
@@ -479,6 +576,16 @@ VALID: dict[str, Callable[[], Story]] = {
         visible_seconds=100, outage=30
     ),
     "a success at the moment of a suspension": succeeds_during_suspension,
+    "a pod that starts in the second in which the last container of the one before it has ended": lambda: next_pod(
+        second_start=1030
+    ),
+    "a sidecar that is started again in a pod that is kept": lambda: kept(began=900, again=2000, name="log"),
+    "a program that is started again in its pod, which is then stopped": lambda: kept(
+        began=900, again=2000, is_stopped=True
+    ),
+    "a program that starts in the second of the job's end": lambda: kept(began=900, again=1013),
+    "a deletion that counts as a disruption": lambda: deleted_worker(backoffLimit=0),
+    "a restart of an init container in its pod": init_container_restarts_in_place,
 }
 
 
@@ -918,6 +1025,61 @@ VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
         "wrong_states",
         "reports Succeeded, but no pod of node-1 exited with 0",
         lambda: elastic_ends(end=1),
+    ),
+    "a pod that starts while a sidecar of the one before it still runs": (
+        "duplicates",
+        "for 10 s",
+        lambda: next_pod(second_start=1020),
+    ),
+    "a pod of the same Job that starts while the one before it is still being deleted": (
+        "duplicates",
+        "while containers of Pod ns/pod-worker-0 (pod-worker-0) still ran",
+        lambda: next_pod(second_start=1010, same_job=True),
+    ),
+    "a pod that starts while the one before it is not reported to have ended": (
+        "duplicates",
+        "for inf s",
+        lambda: next_pod(second_start=1020, sidecar_end=None),
+    ),
+    "a pod that is created after the end of its job": (
+        "late_starts",
+        "was created after TFJob ns/job (job) had finished",
+        after(lambda: done(), runs_again("worker-1")),
+    ),
+    "a pod that starts after the end of its job": (
+        "late_starts",
+        "container main of Pod ns/pod-worker-0",
+        lambda: kept(began=2000, again=2000),
+    ),
+    "a program that its kubelet starts again after the end, in a pod that nobody stops": (
+        "late_starts",
+        "container main of Pod ns/pod-worker-0",
+        lambda: kept(began=900, again=2000),
+    ),
+    "a restart that is not counted": (
+        "wrong_states",
+        "counts 0 restarts, but its pods show 1",
+        lambda: deleted_worker(restarts=0, disruptions=0),
+    ),
+    "an end that counts as a restart and as a success": (
+        "wrong_states",
+        "counts the end of Pod ns/pod-worker-0 (pod-worker-0) as a restart, and then lists worker-0 as succeeded",
+        ends_twice,
+    ),
+    "a disruption that counts as an error": (
+        "wrong_states",
+        "counts 1 restarts that are no disruptions, but its pods show 0 errors",
+        lambda: deleted_worker(disruptions=0),
+    ),
+    "a disruption that uses up the limit": (
+        "wrong_states",
+        "its pods show 0 errors, and its limit is 0",
+        after(lambda: deleted_worker(backoffLimit=0), limit_is_exceeded),
+    ),
+    "a restart of a native sidecar that counts": (
+        "wrong_states",
+        "counts 1 restarts, but its pods account for 0",
+        lambda: init_container_restarts_in_place(sidecar=True),
     ),
     "a worker that runs again after its success": (
         "reruns",

@@ -28,7 +28,7 @@ from tfjob_controller.trainer.state.replica_state import ReplicaState, has_ended
 from tfjob_controller.util.timestamps import seconds_until
 
 # How long the Job of a pod that should have ended is waited for. Then it is suspended like the others.
-_SUSPENDED_AFTER_SECONDS = 10.0
+SUSPENDED_AFTER_SECONDS = 10.0
 
 
 def jobs_to_stop(states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
@@ -117,7 +117,7 @@ def _is_ending(state: ReplicaState, now: datetime) -> bool:
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
     left = replica_state.seconds_until_removal(state, now)
-    return left is not None and left > -_SUSPENDED_AFTER_SECONDS
+    return left is not None and left > -SUSPENDED_AFTER_SECONDS
 
 
 def active_jobs(jobs: Iterable[BatchJob]) -> list[str]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.actions.suspension import is_cleaned_up, ttl_seconds_left
+from tfjob_controller.trainer.actions.suspension import SUSPENDED_AFTER_SECONDS, is_cleaned_up, ttl_seconds_left
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gang.waiting import GangWait, preemptor_of
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
@@ -320,10 +320,11 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
 
 
 def _seconds_until_removal(states: Sequence[ReplicaState], now: datetime) -> float | None:
-    """Returns when the first pod that does nothing any more is deleted."""
-    left = (seconds_until_removal(state, now) for state in states)
+    """Returns when the first pod that does nothing any more is deleted, or is not waited for any more if it is kept."""
+    left = [seconds for state in states if (seconds := seconds_until_removal(state, now)) is not None]
+    moments = (*left, *(seconds + SUSPENDED_AFTER_SECONDS for seconds in left))
     # One second is added, since timestamps have whole seconds.
-    return min((seconds + 1 for seconds in left if seconds is not None and seconds > -1), default=None)
+    return min((seconds + 1 for seconds in moments if seconds > -1), default=None)
 
 
 def _seconds_until_replaced(states: Sequence[ReplicaState], now: datetime) -> float | None:

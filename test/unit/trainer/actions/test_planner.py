@@ -100,6 +100,21 @@ def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(exit_code
     assert (delete.resource.plural, delete.name) == ("pods", cluster.pods_of("worker-0")[-1].metadata.name)
 
 
+def test_a_finished_job_does_not_wait_for_a_sidecar_that_it_keeps() -> None:
+    """No event tells when the time of the sidecar is over."""
+    template = pod_template({"name": "tensorflow"}, {"name": "side"}, terminationGracePeriodSeconds=4)
+    cluster = running_world(master(template=template), cleanPodPolicy="None")
+    ends_beside_a_sidecar(cluster, "master-0", 0)
+    wake_after_seconds, seconds = cluster.settle().wake_after_seconds, 0.0
+    assert cluster.job.status.phase == "CleanUp"
+    while wake_after_seconds is not None and seconds < 60:
+        seconds += wake_after_seconds
+        cluster.advance(wake_after_seconds)
+        wake_after_seconds = cluster.settle().wake_after_seconds
+    assert cluster.job.status.phase == "Done"
+    assert len(cluster.pods[cluster.name("master-0")]) == 1
+
+
 def test_a_pod_in_which_nothing_runs_any_more_has_time_to_be_reported_as_ended() -> None:
     template = pod_template({"name": "tensorflow"}, restartPolicy="Never", terminationGracePeriodSeconds=0)
     cluster = running_world(master(), workers(1, template=template))

@@ -1,0 +1,1 @@
+"""Runs jobs with sidecars and probes on real nodes during faults, with an auditor: see `chaos.nodes.__main__`."""
