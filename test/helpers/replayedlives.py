@@ -185,17 +185,17 @@ def _own_writes_first(life: Life) -> list[tuple[Moment, bool]]:
     pod counts like a write: a Job whose end is seen without any pod has lost its pod.
     """
     owner_of = owners(life)
-    pods = [each for each in reversed(life.moments) if each.kind == "pod"]
-    first = {owner_of[each.name]: each.seconds for each in pods}
+    pods = [(index, each) for index, each in enumerate(life.moments) if each.kind == "pod"]
+    first = {owner_of[each.name]: (index - 0.5, each.seconds) for index, each in reversed(pods)}
     known: dict[tuple[str, str], tuple[bool, bool]] = {}
-    found: list[tuple[Moment, bool]] = []
-    for each in life.moments:
-        key, wanted = (each.kind, each.name), _wanted(each)
-        is_create = each.kind == "job" and key not in known
-        seconds = min(each.seconds, first.get(each.name, each.seconds)) if is_create else each.seconds
-        found.append((dataclasses.replace(each, seconds=seconds), known.get(key) != wanted))
+    found: list[tuple[float, Moment, bool]] = []
+    for index, each in enumerate(life.moments):
+        key, wanted, place = (each.kind, each.name), _wanted(each), (float(index), each.seconds)
+        if each.kind == "job" and key not in known:
+            place = min(place, first.get(each.name, place))
+        found.append((place[0], dataclasses.replace(each, seconds=place[1]), known.get(key) != wanted))
         known[key] = wanted
-    return sorted(found, key=lambda each: (each[0].seconds, not each[1]))
+    return [(each, is_write) for _, each, is_write in sorted(found, key=lambda each: each[0])]
 
 
 def _wanted(moment: Moment) -> tuple[bool, bool]:
