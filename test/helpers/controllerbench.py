@@ -25,6 +25,7 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
+from tfjob_controller.util.timestamps import format_time
 
 NAMESPACE = "team"
 TFJOB_PATH = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"
@@ -173,6 +174,12 @@ class ControllerBench:
         """The replica's pod exists and runs."""
         self._pod(replica, "Running", {"running": {"startedAt": "2026-01-01T00:00:01Z"}}, ready=True)
 
+    def restarts(self, replica: str) -> None:
+        """The replica's program has just been killed, and its kubelet has started it again."""
+        now = format_time(self.clock.now())
+        killed = {"exitCode": 137, "reason": "Error", "finishedAt": now}
+        self._pod(replica, "Running", {"running": {"startedAt": now}}, ready=True, lastState={"terminated": killed})
+
     def hangs(self, replica: str) -> None:
         """The replica's pod has a node, and its status does not say why it does not start."""
         self._pod(replica, "Pending", {"waiting": {"reason": "ContainerCreating"}}, ready=False)
@@ -188,7 +195,7 @@ class ControllerBench:
         status = {"conditions": [condition], "succeeded": int(exit_code == 0), "failed": int(exit_code != 0)}
         self.api.change(f"{JOB_PATH}/{self.child(replica)}", {"status": status})
 
-    def _pod(self, replica: str, phase: str, state: Object, *, ready: bool) -> None:
+    def _pod(self, replica: str, phase: str, state: Object, *, ready: bool, **status: Object) -> None:
         name = self.child(replica)
         job = self.api.objects[f"{JOB_PATH}/{name}"]
         labels = {**job["spec"]["template"]["metadata"]["labels"], "batch.kubernetes.io/job-name": name}
@@ -199,7 +206,7 @@ class ControllerBench:
             "uid": job["metadata"]["uid"],
             "controller": True,
         }
-        container = {"name": "tensorflow", "ready": ready, "restartCount": 0, "state": state}
+        container = {"name": "tensorflow", "ready": ready, "restartCount": len(status), "state": state, **status}
         conditions = [{"type": "Ready", "status": str(ready)}]
         self.api.put(
             POD_PATH,

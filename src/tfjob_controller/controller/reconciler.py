@@ -69,6 +69,7 @@ from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.actions.model import Actions, build_delete
 from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
 from tfjob_controller.trainer.actions.reverted import ChangeTracker, reverted_message
+from tfjob_controller.trainer.actions.suspension import is_active
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob, is_finished
@@ -182,6 +183,7 @@ class Reconciler(Generic[ObjectT]):
             return DONE
         if is_finished(self._kind.work_of(job).status):
             self._forget(key)
+            self._stop_restarted(job)
             return self._delete_if_expired(key, job)
         record = self._record_of(key, job)
         if record.problem is not None:
@@ -241,6 +243,19 @@ class Reconciler(Generic[ObjectT]):
             changes.set_editor(reverted[0], self._writer.editor_of(job.metadata.namespace, reverted[0]))
             reverted = changes.reverted()
         return reverted_message(reverted)
+
+    def _stop_restarted(self, job: ObjectT) -> None:
+        """Stops what a kubelet starts again in the pods that a finished job has left (`cleanPodPolicy: None`)."""
+        children, *_ = self._snapshots.children_to_stop(job)
+        if not any(map(is_active, children)):
+            return
+        try:
+            plan = self._kind.plan(job)
+        except UnplannableError:
+            return
+        state = evaluate(self._kind.work_of(job), plan, self._snapshots.take(job, plan), self._clock.now())
+        if actions := plan_actions(state):
+            self._apply(job, actions)
 
     def _delete_if_expired(self, key: str, job: ObjectT) -> Outcome:
         """Deletes a finished job once its time to live is over.

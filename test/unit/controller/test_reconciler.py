@@ -113,6 +113,24 @@ def test_a_finished_job_costs_nothing_ever_again_also_in_another_process(bench: 
     assert bench.reconciler.tracked_jobs == 0
 
 
+def test_what_a_finished_job_has_left_is_stopped_when_a_kubelet_starts_it_again(bench: ControllerBench) -> None:
+    bench.create(master(), workers(1), cleanPodPolicy="None")
+    bench.settle()
+    for each in ("master-0", "worker-0"):
+        bench.runs(each)
+    bench.settle()
+    bench.exits("master-0", 0)
+    bench.settle()
+    assert bench.status["phase"] == "Done"
+    sent = len(bench.api.sent)
+    bench.sync()
+    assert len(bench.api.sent) == sent
+    bench.clock.advance(5)
+    bench.restarts("worker-0")
+    bench.sync()
+    assert [each.body for each in bench.api.sent[sent:]] == [{"spec": {"suspend": True}}]
+
+
 def test_a_finished_job_is_deleted_when_its_time_to_live_is_over(bench: ControllerBench) -> None:
     bench.create(master(), ttlSecondsAfterFinished=60)
     bench.settle()

@@ -100,8 +100,10 @@ from tfjob_controller.trainer.status.counts import unrecorded_successes
 
 def plan_actions(job_state: JobState) -> Actions:
     """Returns the writes that make the cluster match the plan; `NO_ACTIONS` (the same object) if there are none."""
-    if job_state.job.metadata.deletion_timestamp is not None or is_finished(job_state.status):
+    if job_state.job.metadata.deletion_timestamp is not None:
         return NO_ACTIONS
+    if is_finished(job_state.status):
+        return combined(job_state.observed, Actions(suspends=tuple(_restarted_suspends(job_state)))) or NO_ACTIONS
     if job_state.status.phase == PHASE_CLEAN_UP:
         return combined(job_state.observed, _clean_up(job_state)) or NO_ACTIONS
     if job_state.completion is not None or job_state.must_restart_all:
@@ -244,6 +246,14 @@ def _clean_up(job_state: JobState) -> Actions:
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, observed, states, job_state.now)),
         patches=(_suspend_gang(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else (),
     )
+
+
+def _restarted_suspends(job_state: JobState) -> Iterator[SetSuspend]:
+    """Yields the Jobs of a finished job in whose pods, which the policy `None` has kept, a program starts again."""
+    plan, observed, states = job_state.plan, job_state.observed, job_state.replica_states
+    if plan.policy.clean_pod_policy == CLEAN_NONE:
+        for name in jobs_to_suspend(plan, observed, states, job_state.now, job_state.status.completion_time):
+            yield SetSuspend(name, True)
 
 
 def _left_pod_deletes(job_state: JobState) -> Iterator[Delete]:

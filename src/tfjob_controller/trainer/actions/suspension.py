@@ -63,8 +63,13 @@ def is_set_stopping(states: Sequence[ReplicaState]) -> bool:
     )
 
 
-def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime) -> list[str]:
-    """Returns the names of the child Jobs that are suspended after the end of the job."""
+def jobs_to_suspend(
+    plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime, ended: str | None = None
+) -> list[str]:
+    """Returns the names of the child Jobs that are suspended after the end of the job.
+
+    `ended` is the completionTime of a job that is cleaned up.
+    """
     by_job: dict[str, list[ReplicaState]] = {}
     for state in states:
         by_job.setdefault(state.replica.name, []).append(state)
@@ -73,11 +78,11 @@ def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[Replic
     return [
         name
         for name, job in observed.jobs.items()
-        if is_active(job) and not _is_kept(plan, job, by_job.get(name, ()), now)
+        if is_active(job) and not _is_kept(plan, by_job.get(name, ()), now, ended)
     ]
 
 
-def _is_kept(plan: Plan, job: BatchJob, states: Sequence[ReplicaState], now: datetime) -> bool:
+def _is_kept(plan: Plan, states: Sequence[ReplicaState], now: datetime, ended: str | None) -> bool:
     """Reports whether an active Job needs no suspension, now or ever.
 
     Suspending a Job whose pod ends just now would lose its result, and the pod with its log: a kubelet reports the
@@ -90,16 +95,18 @@ def _is_kept(plan: Plan, job: BatchJob, states: Sequence[ReplicaState], now: dat
     if states and not replaces_pods and all(_has_ended(state) for state in states):
         return True
     # A Job that has started all of its pods starts no other. In a pod that the job leaves, no container starts again.
-    is_settled = not replaces_pods and all(each.pod is not None and not _starts_again(each) for each in states)
+    is_settled = not replaces_pods and all(each.pod is not None and not _starts_again(each, ended) for each in states)
     return plan.policy.clean_pod_policy == CLEAN_NONE and bool(states) and is_settled
 
 
-def _starts_again(state: ReplicaState) -> bool:
-    """Reports whether the kubelet starts the program again. It may have done so after the error that ended the job."""
+def _starts_again(state: ReplicaState, ended: str | None) -> bool:
+    """Reports whether the kubelet starts the program again, or has done so after the job ended."""
     pod, exited = state.pod, state.exited
     has_ended_job = state.state == replica_state.FAILED and state.replica.decides
-    if pod is None or exited is None or (state.is_up and not has_ended_job):
+    if pod is None or exited is None:
         return False
+    if state.is_up and not has_ended_job:
+        return ended is not None and (exited.finished_at or "") > ended
     return replica_state.is_restarted_in_place(state.replica, pod, exited)
 
 

@@ -379,6 +379,19 @@ def test_policy_none_leaves_all_pods() -> None:
     assert [len(pods) for pods in cluster.pods.values()] == [1, 1, 1, 1]
 
 
+def test_what_policy_none_leaves_is_stopped_when_a_kubelet_starts_it_again() -> None:
+    cluster = running_world(master(), workers(1), cleanPodPolicy="None")
+    cluster.exits("worker-0", 137, "Error", phase="Running")
+    cluster.runs("worker-0", restart_count=1)
+    cluster.exits("master-0", 0)
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.actions()) == ("Done", NO_ACTIONS)
+    cluster.advance(5)
+    cluster.exits("worker-0", 137, "Error", phase="Running")
+    cluster.runs("worker-0", restart_count=2)
+    assert [each.name for each in cluster.actions().suspends] == ["example-job-worker-a6no-0"]
+
+
 def test_policy_all_deletes_the_finished_pods_too() -> None:
     cluster = ended(cleanPodPolicy="All")
     actions = cluster.actions()
