@@ -344,6 +344,31 @@ def test_a_node_that_ends_well_because_it_is_drained_restarts_all() -> None:
     assert cluster.job.status.succeeded_indexes == ()
 
 
+def test_a_completed_index_counts_once_the_end_of_its_pod_is_seen() -> None:
+    """Only the pod says whether it was drained."""
+    cluster = running(4)
+    cluster.job_ends("node-1", "Complete")
+    cluster.settle()
+    assert cluster.job.status.succeeded_indexes == ()
+    cluster.exits("node-1", 0)
+    cluster.settle()
+    assert cluster.job.status.succeeded_indexes == ("node-1",)
+
+
+def test_the_pods_of_a_suspended_job_that_is_gone_are_no_restarts() -> None:
+    cluster = running(4)
+    cluster.stops_slowly = True
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.change(suspend=False)
+    cluster.settle()
+    for each in ("node-0", "node-1"):
+        cluster.exits(each, 137)
+    cluster.jobs.clear()
+    cluster.settle()
+    assert restarts(cluster) == (0, 0)
+
+
 def test_a_node_that_failed_beside_its_sidecar_is_removed_and_counted_as_a_failure() -> None:
     cluster = running(4)
     cluster.exits("node-1", 137, "Error", phase="Running")

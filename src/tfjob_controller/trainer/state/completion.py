@@ -169,10 +169,14 @@ def unfinished_replicas(plan: Plan, states: Sequence[ReplicaState]) -> Sequence[
 
 
 def _is_over(state: ReplicaState) -> bool:
-    """Reports whether the replica must run again for another reason than that its Job is, or was, suspended."""
+    """Reports whether the replica must run again for another reason than that its Job is, or was, suspended.
+
+    A suspended Job that is replaced may be gone from the cache before its pods are. One that a user has deleted was
+    found before (`must_redo`).
+    """
     if not (state.is_restarting or state.must_redo):
         return False
-    is_suspended = state.job is not None and state.job.spec.suspend
+    is_suspended = state.job.spec.suspend if state.job is not None else not state.must_redo
     return not is_suspended or (state.pod is not None and replica_state.has_ended_by_itself(state.pod))
 
 

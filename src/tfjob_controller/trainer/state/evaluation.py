@@ -254,7 +254,9 @@ def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool, succeeded:
     job = state.job
     if job is not None:
         return plan.scheduling.gang is None and job.metadata.deletion_timestamp is not None and not job.spec.suspend
-    return bool(state.pods) or had_all or state.replica.id in succeeded
+    # The pods of a suspended Job that is replaced were deleted before it, although the cache may still show them.
+    has_pods = any(pod.metadata.deletion_timestamp is None for pod in state.pods)
+    return has_pods or had_all or state.replica.id in succeeded
 
 
 def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:

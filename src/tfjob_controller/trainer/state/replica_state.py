@@ -179,11 +179,12 @@ def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
     """Reports whether the cache shows the end of the Job, after `moment` (`lost_before`), but not that of its pod yet.
 
     The Job controller ends a Job only after its pods have ended or were deleted, so the cache will soon show this too.
+    The end of an index of an Indexed Job has no time, and always waits for that.
     """
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
     ending = _ending(job)
-    return ending is not None and (ending.last_transition_time or "") >= moment
+    return ending is not None and (ending.last_transition_time is None or ending.last_transition_time >= moment)
 
 
 def _classify(
