@@ -86,12 +86,13 @@ class Player:
         if own_image(case, place) != image(case):
             nodes.tag_image(self.folder, image(case), own_image(case, place), silent)
         # The recording begins before the first child can appear.
-        recording = self.recordings[name] = Recording(datetime.now(UTC).replace(microsecond=0))
+        recording = self.recordings[name] = Recording(datetime.now(UTC))
         path = ""
-        for body in manifests(case, place):
-            path = f"/apis/{body['apiVersion']}/namespaces/{self.namespace}/{body['kind'].lower()}s"
-            created = self.api.create(path, body)["metadata"]["creationTimestamp"]
-            recording.created = datetime.fromisoformat(created)
+        with recording.lock:
+            for body in manifests(case, place):
+                path = f"/apis/{body['apiVersion']}/namespaces/{self.namespace}/{body['kind'].lower()}s"
+                created = self.api.create(path, body)["metadata"]["creationTimestamp"]
+                recording.created = datetime.fromisoformat(created)
         limit = _IMAGE_GONE_SECONDS if case["event"] == "image-gone" else LIMIT_SECONDS
         return Life(case, place, f"{path}/{name}", recording, limit, time.monotonic() + limit)
 

@@ -23,7 +23,10 @@ _FORMATS: dict[str, Callable[[Object, datetime], str]] = {"pod": pod_status, "jo
 
 @dataclass(slots=True)
 class Recording:
-    """What happened to the children of a job that was created at `created`. Watches write, and any thread may read."""
+    """What happened to the children of a job that was created at `created`. Watches write, and any thread may read.
+
+    `lock` is held until `created` is known.
+    """
 
     created: datetime
     lines: list[str] = field(default_factory=list)
@@ -31,11 +34,11 @@ class Recording:
     _names: dict[str, str] = field(default_factory=dict)
     _statuses: dict[str, str] = field(default_factory=dict)
     _pods: dict[str, Object] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, kind: str, change: str, obj: Object) -> None:
         """Records an object of a watch, unless nothing that is kept has changed."""
-        with self._lock:
+        with self.lock:
             uid = obj["metadata"]["uid"]
             name = self._names.setdefault(uid, "") or self._new_name(kind, obj)
             status, before = _FORMATS[kind](obj, self.created), self._statuses.get(uid, "")
@@ -50,12 +53,12 @@ class Recording:
 
     def note(self, text: str) -> None:
         """Adds a comment: what was done to the job."""
-        with self._lock:
+        with self.lock:
             self._append(f"# {text}")
 
     def pod(self, replica: str) -> Object | None:
         """Returns the newest pod of a replica such as worker-0, unless it was deleted."""
-        with self._lock:
+        with self.lock:
             pods = (pod for pod in reversed(self._pods.values()) if replica_of(pod) == replica)
             return next(pods, None)
 
