@@ -13,9 +13,9 @@ from helpers.poll import eventually
 from localcluster.api import Api
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 180.0
 NODE = "/api/v1/nodes/node-1"
 # The chief ends once the parameter server answers.
 PARAMETER_SERVER = """
@@ -34,7 +34,7 @@ spec:
               image: localhost/base
               imagePullPolicy: IfNotPresent
               securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-              resources: {limits: {cpu: 500m, memory: 256Mi}}
+              resources: {limits: {cpu: 100m, memory: 64Mi}}
               command:
                 - python3
                 - -c
@@ -48,7 +48,7 @@ spec:
                       except OSError:
                           time.sleep(0.5)
     - tfReplicaType: PS
-      template: {spec: {containers: [{name: tensorflow, resources: {limits: {cpu: '1', memory: 2Gi}}}]}}
+      template: {spec: {containers: [{name: tensorflow, resources: {limits: {cpu: 500m, memory: 1Gi}}}]}}
 """
 LIMITS = {"limits.cpu": "4", "limits.memory": "4Gi"}
 HEAD = {"apiVersion": "kubeflow.org/v2alpha1"}
@@ -89,7 +89,7 @@ def test_a_node_has_a_process_for_each_of_its_devices(
     """torchrun counts the GPUs that it sees by itself (auto)."""
     trainjobs = Jobs(own_nodes.api, space, TRAINJOBS)
     container = {"name": "node", "image": "localhost/base", "imagePullPolicy": "IfNotPresent"}
-    runtime = {"framework": "torch", "templates": {"node": {"spec": {"containers": [container]}}}}
+    runtime = {"framework": "torch", "numNodes": 1, "templates": {"node": {"spec": {"containers": [container]}}}}
     path = f"/apis/kubeflow.org/v2alpha1/namespaces/{space}/trainingruntimes"
     own_nodes.api.create(path, {**HEAD, "kind": "TrainingRuntime", "metadata": {"name": "torch"}, "spec": runtime})
     names = {device: "devices-" + "".join(filter(str.isalnum, device)) for device in devices}
