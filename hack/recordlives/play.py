@@ -204,8 +204,11 @@ def _note(lives: Sequence[Life], text: str) -> None:
 
 
 def starts_something(line: str, end: str) -> bool:
-    """Reports whether a line shows a new pod, or a container that started after the line `end`."""
-    times = re.findall(r" running@(\d+)", line)
+    """Reports whether a line shows a new pod, or a container that started after the line `end`.
+
+    A sidecar that fails beside a program that `cleanPodPolicy: None` keeps is restarted by the kubelet.
+    """
+    times = re.findall(r"(?<! log) running@(\d+)", line)
     return " restartPolicy=" in line or any(float(each) > float(end.split()[0]) for each in times)
 
 

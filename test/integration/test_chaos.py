@@ -50,4 +50,4 @@ def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_
 
 
 def test_the_makefile_runs_the_chaos_test() -> None:
-    assert "@$(PY) -m chaos.jobs\n" in (ROOT / "Makefile").read_text()
+    assert "@$(PY) -m chaos.$(if $(CHAOS_NODES),nodes,jobs)\n" in (ROOT / "Makefile").read_text()

@@ -117,7 +117,8 @@ def test_conditions_that_no_decision_reads_are_left_out() -> None:
     [
         ("   12.1 pod worker-0.2 Pending restartPolicy=Never", True),
         ("   12.1 pod worker-0.1 | tensorflow running@12 ready restarts=1", True),
-        ("   12.1 pod worker-0.1 | log running@4", False),
+        ("   12.1 pod worker-0.1 | tensorflow running@4", False),
+        ("   12.1 pod worker-0.1 | log running@12 ready restarts=1", False),
         ("   12.1 pod worker-0.1 Failed", False),
         ("   12.1 job worker-0.1 parallelism=1 suspend", False),
     ],

@@ -344,6 +344,22 @@ def test_a_node_that_ends_well_because_it_is_drained_restarts_all() -> None:
     assert cluster.job.status.succeeded_indexes == ()
 
 
+def test_the_last_deletion_of_a_kubelet_does_not_hide_a_drain() -> None:
+    """It has no grace period and moves the time of the deletion, so the program seems to have ended before."""
+    cluster = running(4)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    cluster.exits("node-1", 0)
+    cluster.advance(5)
+    (pod,) = cluster.pods_of("node-1")
+    meta = replace(pod.metadata, deletion_timestamp=format_time(cluster.now), deletion_grace_period_seconds=0)
+    cluster.pods[pod.metadata.owner_references[0].name].remove(pod)
+    cluster.pods[pod.metadata.owner_references[0].name].append(replace(pod, metadata=meta))
+    cluster.job_ends("node-1", "Complete")
+    cluster.settle()
+    assert (restarts(cluster), cluster.job.status.succeeded_indexes) == ((1, 1), ())
+
+
 def test_a_completed_index_counts_once_the_end_of_its_pod_is_seen() -> None:
     """Only the pod says whether it was drained."""
     cluster = running(4)

@@ -213,15 +213,18 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
     A program may end because its pod is deleted. A moment later only the Job is left, or a pod that no longer shows
     when its deletion was requested: the kubelet deletes it once more, without a grace period. Its Job may be gone by
     then, since the controller deletes it to start another one. The count of restarts in the status was written when the
-    deletion began.
+    deletion began; of elastic nodes it is by pod.
     """
     pod, job = state.pod, state.job
     is_judged = state.state == SUCCEEDED or (state.state == FAILED and state.replica.decides)
     is_deleted = pod is None or (pod.metadata.deletion_timestamp and not pod.metadata.deletion_grace_period_seconds)
-    if (job is not None and job.spec.backoff_limit) or not is_judged or not is_deleted:
+    if not is_judged or not is_deleted or state.replica.id in status.succeeded_indexes:
         return False
-    is_remembered = state.replica.id in status.succeeded_indexes
-    return not is_remembered and status.restart_counts.get(state.replica.id, 0) > replica_restarts(state)
+    if state.replica.role.job_name:
+        return pod is not None and pod.metadata.uid in status.restart_counts
+    if job is not None and job.spec.backoff_limit:
+        return False
+    return status.restart_counts.get(state.replica.id, 0) > replica_restarts(state)
 
 
 def _has_replaced_first(state: ReplicaState, status: TrainingStatus) -> bool:
