@@ -283,6 +283,9 @@ class World:
 
     def _patch(self, patch: Patch) -> None:
         """Patches a Job, the Gang, or the PodGroup of another gang scheduler; null removes a field (RFC 7386)."""
+        if patch.body == {"spec": {"activeDeadlineSeconds": 1}}:
+            self._end_job(patch.name)
+            return
         if patch.resource == JOBS:
             self._resize_job(patch.name, patch.body["spec"])
             return
@@ -330,8 +333,17 @@ class World:
         """As the Job controller does: deletes unfinished pods at once, or with `stops_slowly` only marks them."""
         job = self.jobs[name]
         self.jobs[name] = replace(job, spec=replace(job.spec, suspend=suspend))
-        if not suspend:
-            return
+        if suspend:
+            self._stop_pods(name)
+
+    def _end_job(self, name: str) -> None:
+        """As the Job controller does with a Job that has lasted too long."""
+        job = self.jobs[name]
+        ended = Condition("Failed", "True", "DeadlineExceeded", last_transition_time=format_time(self.now))
+        self.jobs[name] = replace(job, status=replace(job.status, active=0, conditions=(ended,)))
+        self._stop_pods(name)
+
+    def _stop_pods(self, name: str) -> None:
         pods = self.pods.get(name, [])
         going = [self._going(pod) if not _has_finished(pod) else pod for pod in pods]
         self.pods[name] = going if self.stops_slowly else [pod for pod in pods if _has_finished(pod)]

@@ -44,8 +44,7 @@ def test_what_is_seen_late_changes_no_decision(name: str, lags: Sequence[float])
         assert step.state.status.restarts <= ends_until(life, step.seconds)
         assert step.state.status.completion_time is None or not created_jobs(step)
     found, expected = step.state.status, last.state.status
-    # The failure of an elastic node counts as a replacement until it is known to be permanent.
-    assert found.restarts == expected.restarts or (life.inputs["role"], life.phase) == ("elastic-node", "Failed")
+    assert found.restarts == expected.restarts
     # Of a job that was still starting replicas, the phase depends on what was seen of those before.
     assert found.phase == life.phase or life.phase not in ("Done", "Failed"), found.reason
 

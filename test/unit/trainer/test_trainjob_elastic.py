@@ -23,6 +23,7 @@ from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.actions.children import build_first_service, build_job, build_service
 from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import UnplannableError
+from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.trainer.state.restarts import KEPT_FAILED_PODS
 from tfjob_controller.util.timestamps import format_time
 
@@ -360,6 +361,17 @@ def test_the_last_deletion_of_a_kubelet_does_not_hide_a_drain() -> None:
     assert (restarts(cluster), cluster.job.status.succeeded_indexes) == ((1, 1), ())
 
 
+def test_a_drained_node_of_which_only_the_completed_index_is_left_has_not_succeeded() -> None:
+    cluster = running(4)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    (pod,) = cluster.pods_of("node-1")
+    cluster.pods[pod.metadata.owner_references[0].name].remove(pod)
+    cluster.job_ends("node-1", "Complete")
+    cluster.settle()
+    assert (restarts(cluster), cluster.job.status.succeeded_indexes) == ((1, 1), ())
+
+
 def test_a_completed_index_counts_once_the_end_of_its_pod_is_seen() -> None:
     """Only the pod says whether it was drained."""
     cluster = running(4)
@@ -490,8 +502,9 @@ def test_a_permanent_error_ends_the_job() -> None:
     cluster.advance(5)
     cluster.settle()
     assert (cluster.job.status.state, cluster.job.status.reason) == ("FAILED", "node-2 failed: exit code 1")
-    # Its Job must make no other pod.
-    assert cluster.jobs[cluster.name("node-0")].spec.suspend
+    # Its Job must make no other pod, and release the failed one.
+    assert job_outcome(cluster.jobs[cluster.name("node-0")]) == "Failed"
+    assert restarts(cluster) == (0, 0)
 
 
 def test_an_error_after_the_end_of_a_peer_is_a_consequence() -> None:
@@ -502,6 +515,8 @@ def test_an_error_after_the_end_of_a_peer_is_a_consequence() -> None:
     cluster.advance(5)
     cluster.settle()
     assert cluster.job.status.phase == "Running"
+    assert restarts(cluster) == (1, 0)
+    is_replaced(cluster, "node-3")
     assert restarts(cluster) == (2, 0)
 
 

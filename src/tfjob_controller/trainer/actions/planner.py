@@ -97,6 +97,10 @@ from tfjob_controller.trainer.state.restarts import (
 )
 from tfjob_controller.trainer.status.counts import unrecorded_successes
 
+# Ends a Job that has run for a second. A suspended Job of an elastic role would keep the finalizer of a failed pod that
+# it has not replaced yet, and the pod and its namespace could not be deleted (job_controller.go:canRemoveFinalizer).
+_ENDED = {"spec": {"activeDeadlineSeconds": 1}}
+
 
 def plan_actions(job_state: JobState) -> Actions:
     """Returns the writes that make the cluster match the plan; `NO_ACTIONS` (the same object) if there are none."""
@@ -236,6 +240,9 @@ def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[t
 
 def _clean_up(job_state: JobState) -> Actions:
     plan, observed, states = job_state.plan, job_state.observed, job_state.replica_states
+    stopped = jobs_to_suspend(plan, observed, states, job_state.now)
+    elastic = {each.name: each.job_name for each in plan.replicas.all if each.role.is_elastic}
+    ended = dict.fromkeys(elastic[name] for name in stopped if name in elastic)
     return Actions(
         deletes=(
             *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
@@ -243,8 +250,11 @@ def _clean_up(job_state: JobState) -> Actions:
             *_pod_group_deletes(plan, observed),
             *_autoscaler_deletes(observed),
         ),
-        suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, observed, states, job_state.now)),
-        patches=(_suspend_gang(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else (),
+        suspends=tuple(SetSuspend(name, True) for name in stopped if name not in elastic),
+        patches=(
+            *(Patch(JOBS, name, _ENDED) for name in ended),
+            *((_suspend_gang(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else ()),
+        ),
     )
 
 

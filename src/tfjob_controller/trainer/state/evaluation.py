@@ -48,6 +48,7 @@ from tfjob_controller.trainer.state.replica_state import (
 from tfjob_controller.trainer.state.restarts import (
     StaleChildren,
     counts_by_replica,
+    is_end_counted,
     new_disruptions,
     next_restart_counts,
     of_current_attempt,
@@ -221,7 +222,7 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
     if not is_judged or not is_deleted or state.replica.id in status.succeeded_indexes:
         return False
     if state.replica.role.job_name:
-        return pod is not None and pod.metadata.uid in status.restart_counts
+        return is_end_counted(state, status.restart_counts)
     if job is not None and job.spec.backoff_limit:
         return False
     return status.restart_counts.get(state.replica.id, 0) > replica_restarts(state)

@@ -4,7 +4,7 @@ Counts. The status has the number of restarts of each replica by its id. A child
 often its replica was restarted before it (label `REPLICA_RESTARTS`). The count is that number, plus the restarts of the
 training container in place, plus one if the pod has ended, or is being deleted, and another one is needed. So one end
 counts once, however often and by whatever object it is observed. Pods of elastic roles, which the Job controller
-replaces, are counted by UID; UIDs of deleted objects keep their entries until there are many, and are then added up
+replaces, are counted by replica and UID. Deleted ones keep their entries until there are many, and are then added up
 under one empty key. Restarts that the program did not cause are disruptions, which no limit applies to.
 
 Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
@@ -33,6 +33,7 @@ runs under the replica's name. A StatefulSet waits for a foreign pod of that nam
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,20 +44,23 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.status import ScalingStatus, TrainingStatus
+from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.naming import REPLICA_RESTARTS, RESTART_ATTEMPT
-from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.plan.model import Plan, Role
 from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
     FAILED,
     deletion_request_time,
+    failed_before_training,
     is_disrupted,
     is_finished,
     is_owned_by,
+    is_permanent_error,
     newest,
     restarts_in_place,
     training_exit,
@@ -152,7 +156,7 @@ def set_restarts(plan: Plan, status: TrainingStatus) -> int:
 def replaced_counts(
     plan: Plan, observed: ObservedState, status: TrainingStatus
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Returns the pods of elastic roles that the Job controller has replaced, or is about to replace: 1 for each UID.
+    """Returns the pods of elastic roles that the Job controller has replaced, or is about to: 1 for each `pod_key`.
 
     The first ones failed by themselves; the second ones were evicted, or deleted while their programs ran. The first
     replica is not counted here, since its end restarts all. Pods whose deletion was requested before the last resize
@@ -166,26 +170,66 @@ def replaced_counts(
         job = observed.jobs.get(f"{role.job_name}-0") if role.is_elastic else None
         if job is None or not is_of_attempt(plan, job):
             continue
-        others = range(1, max(job.spec.parallelism, role.replicas))
-        pods = [pod for index in others for pod in observed.pods.get(f"{role.job_name}-{index}", ())]
-        own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
         is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
         failed = []
-        for pod in own:
-            exited, requested = training_exit(pod, role.container), deletion_request_time(pod)
-            if requested is None and pod.status.phase != FAILED:
-                continue
-            if requested is not None and (is_stopped or _is_resized_since(status, requested)):
-                continue
-            is_cut_short = requested is not None and (exited is None or was_told_to_end(pod, exited))
-            if is_cut_short or is_disrupted(pod, exited):
-                disruptions[pod.metadata.uid] = 1
-            elif requested is None or (exited is not None and exited.exit_code != 0):
-                failed.append(pod.metadata.uid)
+        for index in range(1, max(job.spec.parallelism, role.replicas)):
+            pods = observed.pods.get(f"{role.job_name}-{index}", ())
+            own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
+            for pod in own:
+                requested = deletion_request_time(pod)
+                if requested is not None and (is_stopped or _is_resized_since(status, requested)):
+                    continue
+                cause = _why_replaced(role, pod, is_newest=pod is newest(own))
+                if cause is _Cause.DISRUPTION:
+                    disruptions[pod_key(role, pod)] = 1
+                elif cause is _Cause.FAILURE:
+                    failed.append(pod_key(role, pod))
         counted = status.restart_counts.get(job.metadata.uid, 0)
         failures |= {job.metadata.uid: counted} if counted else {}
         failures |= dict.fromkeys(failed[counted:], 1)
     return failures, disruptions
+
+
+class _Cause(enum.Enum):
+    DISRUPTION = enum.auto()
+    FAILURE = enum.auto()
+
+
+def _why_replaced(role: Role, pod: Pod, *, is_newest: bool) -> _Cause | None:
+    """Returns why the pod of an elastic role is replaced; None if it is not.
+
+    A permanent error ends the job. If it follows from the end of another node, another pod takes the place of this one.
+    """
+    exited, requested = training_exit(pod, role.container), deletion_request_time(pod)
+    if requested is None and pod.status.phase != FAILED:
+        return None
+    is_cut_short = requested is not None and (exited is None or was_told_to_end(pod, exited))
+    if is_cut_short or is_disrupted(pod, exited):
+        return _Cause.DISRUPTION
+    before = failed_before_training(pod, role.container) if exited is None else None
+    ended = before[1] if before is not None else exited
+    if is_newest and ended is not None and is_permanent_error(ended):
+        return None
+    return _Cause.FAILURE if requested is None or (ended is not None and ended.exit_code != 0) else None
+
+
+def pod_key(role: Role, pod: Pod) -> str:
+    """Returns the key of an elastic role's pod in the counts, which begins with the id of its replica."""
+    return f"{role.name}-{pod.metadata.labels.get(COMPLETION_INDEX_LABEL, '')}/{pod.metadata.uid}"
+
+
+def is_end_counted(state: ReplicaState, counts: Mapping[str, int]) -> bool:
+    """Reports whether the end of an elastic role's pod is counted.
+
+    A pod that has completed its index and is gone is taken for the one that was counted for this replica.
+    """
+    role, job = state.replica.role, state.job
+    if not role.is_elastic:
+        return False
+    if state.pod is not None:
+        return pod_key(role, state.pod) in counts
+    is_complete = job is not None and job_outcome(job) == JOB_COMPLETE
+    return is_complete and any(key.startswith(f"{state.replica.id}/") for key in counts)
 
 
 def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str, int]) -> Iterator[Pod]:
@@ -200,7 +244,7 @@ def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str
         older = [pod for some in pods for pod in some if pod is not newest(some) and pod.status.phase == FAILED]
         older.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
         for pod in older[:-KEPT_FAILED_PODS]:
-            if pod.metadata.deletion_timestamp is None and pod.metadata.uid in counts:
+            if pod.metadata.deletion_timestamp is None and pod_key(role, pod) in counts:
                 yield pod
 
 

@@ -15,6 +15,7 @@ from tfjob_controller.trainer.scaling.progress import next_progress
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.replica_state import ReplicaState
+from tfjob_controller.trainer.state.restarts import is_end_counted
 from tfjob_controller.util.timestamps import format_time
 
 
@@ -50,8 +51,8 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
         for state in states
     ]
     causes, scaling = job_state.restart_causes, status.scaling
-    # The end of a lost pod of an elastic role was counted by its UID.
-    is_counted = all(each.pod is not None and each.pod.metadata.uid in status.restart_counts for each in causes)
+    # The end of a lost or drained pod of an elastic role may be counted already.
+    is_counted = all(is_end_counted(each, status.restart_counts) for each in causes)
     if job_state.plan.replicas.is_elastic and scaling is not None:
         scaling = replace(scaling, generation=scaling.generation + 1)
     return replace(
