@@ -19,7 +19,7 @@ from helpers.trainworld import (
     train_world,
     true_conditions,
 )
-from tfjob_controller.api.common.core import Condition
+from tfjob_controller.api.common.core import Condition, ContainerState, ContainerStatus, Terminated
 from tfjob_controller.trainer.actions.children import build_first_service, build_job, build_service
 from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import UnplannableError
@@ -406,6 +406,18 @@ def test_a_node_that_failed_beside_its_sidecar_is_removed_and_counted_as_a_failu
     cluster.settle()
     status = cluster.job.status
     assert (restarts(cluster), status.disruptions) == ((1, 0), 0)
+
+
+def test_a_sidecar_for_which_a_node_runs_again_is_named() -> None:
+    cluster = running(4, maxRestarts=0)
+    beside = ContainerStatus("log", state=ContainerState(terminated=Terminated(3, "Error")))
+    cluster.exits("node-1", 0, phase="Failed")
+    pod = cluster.pods_of("node-1")[-1]
+    cluster.pod("node-1", container_statuses=(*pod.status.container_statuses, beside))
+    cluster.settle()
+    assert cluster.job.status.reason == (
+        "BackoffLimitExceeded: 1 restarts of replicas, maxRestarts is 0; node-1: sidecar log failed: exit code 3"
+    )
 
 
 def test_of_the_failed_pods_of_replaced_nodes_the_newest_are_kept() -> None:

@@ -267,9 +267,24 @@ def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int
     name = "maxRestarts" if plan.replicas.is_elastic else "backoffLimit"
     words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"
     last = next((state for state in states if state.is_restarting and state.exited is not None), None)
-    if last is not None:
-        words = shortened(f"{words}; {failure_message(last)}")
-    return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, words)
+    why = failure_message(last) if last is not None else failed_sidecar(states)
+    return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(f"{words}; {why}" if why else words))
+
+
+def failed_sidecar(states: Sequence[ReplicaState]) -> str:
+    """Returns a clause about a sidecar for which an elastic node runs again, although its program has succeeded.
+
+    The Job controller goes by the phase of the pod, which such a sidecar makes Failed.
+    """
+    for state in states:
+        pod, role = state.pod, state.replica.role
+        if not role.is_elastic or pod is None or pod.status.phase != FAILED or state.state != replica_state.SUCCEEDED:
+            continue
+        for each in pod.status.container_statuses:
+            ended = each.state.terminated
+            if ended is not None and ended.exit_code and each.name != role.container:
+                return f"{state.replica.id}: sidecar {each.name} failed: {how_it_ended(ended)}"
+    return ""
 
 
 def _too_late(plan: Plan, states: Sequence[ReplicaState], started: str | None, now: datetime) -> Completion | None:

@@ -21,6 +21,7 @@ from tfjob_controller.trainer.state.completion import (
     Completion,
     Step,
     ended_words,
+    failed_sidecar,
     failure_message,
     first_failure,
     missing_replicas,
@@ -305,7 +306,8 @@ def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
         return f"{shortened(words)} (restart {new.restarts - new.disruptions} of {limit})"
     if job_state.plan.replicas.is_elastic:
         replaced = [state.replica.id for state in job_state.unfinished if state.is_restarting]
-        return f"Replacing {join_ids(replaced) or 'nodes'}: {new.restarts} restarts so far"
+        who = join_ids(replaced) or failed_sidecar(job_state.replica_states) or "nodes"
+        return f"Replacing {who}: {new.restarts} restarts so far"
     restarted = restarted_states(job_state.replica_states, job_state.status.restart_counts)
     first = next((state for state in restarted if state.is_replaced), None)
     why = f": {shortened(failure_message(first))}" if first is not None else ""
