@@ -84,7 +84,7 @@ TARGETS = (
     ),
     Target("demo-gang", "test/integration/test_demo_gang.py", 'start_demo("demo.gang"', "demo.gang"),
     Target("demo-autoscale", "test/e2e/test_demo_autoscale.py", 'start_demo("demo.autoscale"', "demo.autoscale"),
-    Target("chaos", "test/integration/test_chaos.py", '"-m", "chaos.jobs"]', "chaos.jobs"),
+    Target("chaos", "test/integration/test_chaos.py", '"-m", "chaos.jobs"]', "chaos."),
     Target("attack", "test/adversarial/test_attack.py", '"-m", "attack"]', "attack"),
     Target("chaos-checkpoint", "test/e2e/test_checkpoint_chaos.py", '"-m", "chaos.checkpoints"]', "chaos.checkpoints"),
     Target("chaos-gang", "test/integration/test_gang_chaos.py", '"-m", "chaos"]', "chaos"),
