@@ -91,6 +91,7 @@ class LogReader:
         self._look_lock = threading.Lock()
         self._looked_at = -math.inf
         self._seen: tuple[list[ReplicaState], bool] = ([], False)
+        self._reason = ""
         self._lock = threading.Lock()
         self._streams: set[LineStream] = set()
 
@@ -193,6 +194,9 @@ class LogReader:
         if view is not None and view.exited is not None and (words := why_never_started(view.exited)):
             what = f"its init container {view.ended_in}" if view.ended_in else "it"
             return f"{what} cannot start: {words}"
+        # Its pod may be gone, or say that it was stopped.
+        if is_over and view is not None and self._reason.startswith(f"{view.replica.id} cannot start: "):
+            return f"it{self._reason.removeprefix(view.replica.id)}"
         if is_over and (view is None or view.pod is None):
             keeps = " (`cleanPodPolicy: None` keeps them)" if self._reader.kind is TFJOB else ""
             return f"the job has ended, and pods that still ran were deleted{keeps}"
@@ -207,7 +211,9 @@ class LogReader:
             if time.monotonic() - self._looked_at >= _LOOK_SECONDS / 2:
                 job = self._reader.job(self._name)
                 observed = self._reader.children(job)
-                self._seen = list(replica_views(job, observed, datetime.now(UTC))), is_finished(status_of(job))
+                status = status_of(job)
+                self._seen = list(replica_views(job, observed, datetime.now(UTC))), is_finished(status)
+                self._reason = status.reason
                 self._looked_at = time.monotonic()
             return self._seen
 

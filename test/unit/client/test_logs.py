@@ -76,6 +76,16 @@ def test_a_program_that_cannot_start_has_no_log() -> None:
         list(reader.lines("master-0"))
 
 
+def test_a_program_that_cannot_start_has_no_log_once_its_pod_is_gone_either() -> None:
+    _, _, child = seen()
+    job = a_tfjob("train", "Failed", {"RuntimeId": "ab12"})
+    job["status"]["reason"] = 'master-0 cannot start: exec: "pyhton3": executable file not found in $PATH'
+    requester = ScriptedRequester(json.dumps(job).encode(), json.dumps(listed()).encode(), child)
+    reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions())
+    with pytest.raises(ClientError, match=r'master-0 has no log: it cannot start: exec: "pyhton3": executable'):
+        list(reader.lines("master-0"))
+
+
 def test_a_log_that_is_followed_waits_until_the_job_has_replicas() -> None:
     unplanned = json.dumps(a_tfjob("train")).encode()
     requester = ScriptedRequester(unplanned, *seen(restarts=0))
