@@ -26,7 +26,6 @@ from tfjob_controller.api.common.core import (
     SECRETS,
     SERVICES,
     BatchJob,
-    Pod,
     PodGroup,
 )
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
@@ -139,7 +138,7 @@ def _running(job_state: JobState) -> Actions:
             *_deletes(job_state),
             *_stale_deletes(job_state),
             *_ended_pod_deletes(job_state.step.replica_states, job_state.now),
-            *(build_delete(PODS, pod) for pod in _surplus_pods(job_state)),
+            *_surplus_pod_deletes(job_state),
             *_replaced_deletes(job_state),
         ),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
@@ -164,9 +163,10 @@ def _ended_pod_deletes(states: Sequence[ReplicaState], now: datetime) -> Iterato
             yield build_delete(PODS, state.pod)
 
 
-def _surplus_pods(job_state: JobState) -> Iterator[Pod]:
+def _surplus_pod_deletes(job_state: JobState) -> Iterator[Delete]:
     step = job_state.step
-    return surplus_failed_pods(step.plan, step.observed, job_state.status.restart_counts)
+    for pod in surplus_failed_pods(step.plan, step.observed, job_state.status.restart_counts):
+        yield build_delete(PODS, pod)
 
 
 def _without_stale(job_state: JobState) -> list[ReplicaState]:

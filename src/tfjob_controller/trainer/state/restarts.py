@@ -44,11 +44,10 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.status import ScalingStatus, TrainingStatus
-from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.naming import REPLICA_RESTARTS, RESTART_ATTEMPT
+from tfjob_controller.trainer.naming import REPLICA_RESTARTS, RESTART_ATTEMPT, replica_id_of
 from tfjob_controller.trainer.plan.model import Plan, Role
 from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER
 from tfjob_controller.trainer.state import replica_state
@@ -175,15 +174,16 @@ def replaced_counts(
         for index in range(1, max(job.spec.parallelism, role.replicas)):
             pods = observed.pods.get(f"{role.job_name}-{index}", ())
             own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
+            last = newest(own)
             for pod in own:
                 requested = deletion_request_time(pod)
                 if requested is not None and (is_stopped or _is_resized_since(status, requested)):
                     continue
-                cause = _why_replaced(role, pod, is_newest=pod is newest(own))
+                cause = _why_replaced(role, pod, is_newest=pod is last)
                 if cause is _Cause.DISRUPTION:
-                    disruptions[pod_key(role, pod)] = 1
+                    disruptions[pod_key(pod)] = 1
                 elif cause is _Cause.FAILURE:
-                    failed.append(pod_key(role, pod))
+                    failed.append(pod_key(pod))
         counted = status.restart_counts.get(job.metadata.uid, 0)
         failures |= {job.metadata.uid: counted} if counted else {}
         failures |= dict.fromkeys(failed[counted:], 1)
@@ -213,9 +213,9 @@ def _why_replaced(role: Role, pod: Pod, *, is_newest: bool) -> _Cause | None:
     return _Cause.FAILURE if requested is None or (ended is not None and ended.exit_code != 0) else None
 
 
-def pod_key(role: Role, pod: Pod) -> str:
+def pod_key(pod: Pod) -> str:
     """Returns the key of an elastic role's pod in the counts, which begins with the id of its replica."""
-    return f"{role.name}-{pod.metadata.labels.get(COMPLETION_INDEX_LABEL, '')}/{pod.metadata.uid}"
+    return f"{replica_id_of(pod.metadata.labels)}/{pod.metadata.uid}"
 
 
 def is_end_counted(state: ReplicaState, counts: Mapping[str, int]) -> bool:
@@ -223,12 +223,11 @@ def is_end_counted(state: ReplicaState, counts: Mapping[str, int]) -> bool:
 
     A pod that has completed its index and is gone is taken for the one that was counted for this replica.
     """
-    role, job = state.replica.role, state.job
-    if not role.is_elastic:
+    if not state.replica.role.is_elastic:
         return False
     if state.pod is not None:
-        return pod_key(role, state.pod) in counts
-    is_complete = job is not None and job_outcome(job) == JOB_COMPLETE
+        return pod_key(state.pod) in counts
+    is_complete = state.job is not None and job_outcome(state.job) == JOB_COMPLETE
     return is_complete and any(key.startswith(f"{state.replica.id}/") for key in counts)
 
 
@@ -244,7 +243,7 @@ def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str
         older = [pod for some in pods for pod in some if pod is not newest(some) and pod.status.phase == FAILED]
         older.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
         for pod in older[:-KEPT_FAILED_PODS]:
-            if pod.metadata.deletion_timestamp is None and pod_key(role, pod) in counts:
+            if pod.metadata.deletion_timestamp is None and pod_key(pod) in counts:
                 yield pod
 
 
