@@ -333,6 +333,9 @@ class World:
         """As the Job controller does: deletes unfinished pods at once, or with `stops_slowly` only marks them."""
         job = self.jobs[name]
         self.jobs[name] = replace(job, spec=replace(job.spec, suspend=suspend))
+        if suspend and not job_outcome(job):
+            said = Condition("Suspended", "True", last_transition_time=format_time(self.now))
+            self.jobs[name] = replace(self.jobs[name], status=replace(job.status, conditions=(said,)))
         if suspend:
             self._stop_pods(name)
 

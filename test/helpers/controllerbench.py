@@ -96,6 +96,14 @@ def settled(api: FakeApi, sync: Callable[[], Outcome], limit: int = 20) -> Outco
     raise AssertionError(f"still writing after {limit} syncs: {api.sent[-3:]}")
 
 
+def confirm_suspension(api: FakeApi, kind: str, job: Object) -> None:
+    """Writes the condition of a suspended child Job, as the Job controller does."""
+    is_shown = bool(job.get("status", {}).get("conditions"))
+    if kind != "DELETED" and job.get("spec", {}).get("suspend") and not is_shown:
+        said = {"conditions": [{"type": "Suspended", "status": "True"}]}
+        api.change(f"{JOB_PATH}/{job['metadata']['name']}", {"status": said})
+
+
 class ControllerBench:
     """See the module. `helpers` is the number of writer threads; with 0, writes are sent one after another."""
 
@@ -116,6 +124,7 @@ class ControllerBench:
             self.api.watch(name, self._watcher(name))
         if of_backend is not None:
             self.api.watch(of_backend.plural, self._watcher(of_backend.plural))
+        self.api.watch("jobs", lambda kind, obj: confirm_suspension(self.api, kind, obj))
 
     def new_reconciler(self) -> Reconciler[TFJob]:
         """Returns the reconciler of a restarted process, without any state of the first one."""

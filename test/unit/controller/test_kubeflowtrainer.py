@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from helpers.controllerbench import Counted
+from helpers.controllerbench import Counted, confirm_suspension
 from helpers.fakeapi import FakeApi, Object
 from helpers.fakeclock import FakeClock
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
@@ -46,6 +46,7 @@ class Bench:
         self.api.watch("trainjobs", self._see_job)
         self.api.watch("clustertrainingruntimes", self._see_runtime)
         self.api.watch("jobs", self._see_child)
+        self.api.watch("jobs", lambda kind, obj: confirm_suspension(self.api, kind, obj))
         self.reconciler = self.new_reconciler()
 
     def new_reconciler(self) -> Reconciler[KubeflowTrainJob]:
@@ -69,9 +70,11 @@ class Bench:
         self.events.append((type_, reason, note))
 
     def _see_child(self, kind: str, obj: Object) -> None:
+        job = decoder_for(BatchJob)(msgspec.json.encode(obj))
         if kind == "DELETED":
-            job = decoder_for(BatchJob)(msgspec.json.encode(obj))
             self.caches.jobs.store.delete(key_of(job), version_of(job), job)
+        else:
+            self.caches.jobs.store.upsert(job)
 
     def _see_job(self, kind: str, obj: Object) -> None:
         self.kubeflow.jobs.store.upsert(decode_kubeflow_trainjob(msgspec.json.encode(obj)))

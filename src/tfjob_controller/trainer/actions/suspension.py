@@ -110,6 +110,13 @@ def _starts_again(state: ReplicaState, ended: str | None) -> bool:
     return replica_state.is_restarted_in_place(state.replica, pod, exited)
 
 
+def _may_start_a_pod(job: BatchJob) -> bool:
+    """Reports whether the Job is suspended, and its status does not show it yet."""
+    if not job.spec.suspend or job.metadata.deletion_timestamp is not None or job_outcome(job):
+        return False
+    return not any(each.type == "Suspended" and each.status == "True" for each in job.status.conditions)
+
+
 def _has_ended(state: ReplicaState) -> bool:
     return state.pod is not None and is_finished(state.pod)
 
@@ -145,8 +152,13 @@ def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:
 
 
 def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime) -> bool:
-    """Reports whether nothing is left to suspend or delete, and all stopped pods are deleted or being deleted."""
+    """Reports whether nothing is left to suspend or delete, and all stopped pods are deleted or being deleted.
+
+    The Job controller must have confirmed each suspension: while its cache is behind, it may still start a pod.
+    """
     if jobs_to_suspend(plan, observed, states, now) or any(_is_ending(state, now) for state in states):
+        return False
+    if any(map(_may_start_a_pod, observed.jobs.values())):
         return False
     if must_suspend_gang(observed) or has_pod_group(observed) or has_autoscaler(observed):
         return False

@@ -415,6 +415,19 @@ def test_a_job_is_not_done_before_its_pods_go() -> None:
     assert cluster.job.status.phase == "Done"
 
 
+def test_a_job_is_not_done_before_the_job_controller_has_seen_that_its_jobs_are_suspended() -> None:
+    cluster = ended()
+    cluster.carry_out(cluster.actions())
+    name = "example-job-ps-a6no-0"
+    confirmed = cluster.jobs[name]
+    cluster.jobs[name] = replace(confirmed, status=replace(confirmed.status, conditions=()))
+    cluster.sync()
+    assert cluster.job.status.phase == "CleanUp"
+    cluster.jobs[name] = confirmed
+    cluster.sync()
+    assert cluster.job.status.phase == "Done"
+
+
 def test_after_a_deadline_the_chief_is_stopped_as_well() -> None:
     cluster = running_world(activeDeadlineSeconds=1)
     cluster.advance(2)
