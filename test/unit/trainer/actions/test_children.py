@@ -150,10 +150,10 @@ def test_a_server_without_restart_policies_of_containers_gets_none() -> None:
         assert "restartPolicy" not in spec["containers"][0]
 
 
-def test_a_job_carries_how_often_its_replica_was_restarted_before() -> None:
+def test_a_job_and_its_pod_carry_how_often_the_replica_was_restarted_before() -> None:
     body = job_of(plan_of(), restarts=3)
     assert body["metadata"]["labels"]["kubeflow.org/restarts"] == "3"
-    assert "kubeflow.org/restarts" not in body["spec"]["template"]["metadata"]["labels"]
+    assert body["spec"]["template"]["metadata"]["labels"]["kubeflow.org/restarts"] == "3"
     assert "kubeflow.org/restarts" not in job_of(plan_of())["metadata"]["labels"]
 
 
