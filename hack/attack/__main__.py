@@ -72,6 +72,8 @@ class Settings:
             gang_jobs=self.scaled(most.gang_jobs),
             jobs=self.scaled(most.jobs),
             pods=self.scaled(most.pods),
+            heavy_pods=self.scaled(most.heavy_pods),
+            config_maps=self.scaled(most.config_maps),
             cpus=self.nodes * CPUS // 2,
         )
 

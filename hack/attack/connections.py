@@ -1,8 +1,8 @@
 """Attacks on ports that a pod can reach: connections that never complete a request.
 
 Each target has `COUNT` connections at any time, spread over the addresses of four pods and over these kinds: heads
-without an end, bodies of single bytes with pauses, bodies in chunks of two bytes, trailers without an end, no data,
-and TLS without a certificate. Connections that the server closes are opened again after a second, and silent ones
+without an end, bodies of single bytes with pauses, bodies in chunks of two bytes, trailers without an end, valid
+requests without a break, no data, and TLS without a certificate. Connections that the server closes are opened again after a second, and silent ones
 after five. The extender's port also has
 silent connections, more than a process may usually have files. One thread, with asyncio.
 """
@@ -32,6 +32,7 @@ _POLL_SECONDS = 0.2
 _FILES = 20_000
 _GET, _POST = b"GET /metrics HTTP/1.1\r\n", b"POST /filter HTTP/1.1\r\n"
 _CHUNKED = _POST + b"Host: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+_VALID = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 _SIZED = _POST + b"Host: x\r\nContent-Length: 4000000\r\n\r\n"
 
 
@@ -67,6 +68,7 @@ KINDS: Sequence[Kind] = (
     _sender(_CHUNKED + b"0\r\n", b"x: y\r\n" * 100, _STEP_SECONDS),
     _sender(_GET, b"\r\n", _STEP_SECONDS),
     _silence,
+    _sender(b"", _VALID * 1000, 0.0),
 )
 
 
@@ -88,7 +90,7 @@ async def _attack(targets: Sequence[Target], count: int, silent: int, over: Even
         tasks += [asyncio.create_task(_keep(target, kind, next(pods), opened)) for kind in kinds]
         if target.is_tls:
             tasks += [asyncio.create_task(_keep(target, _silence, next(pods), opened)) for _ in range(silent)]
-            tls = (KINDS[3], KINDS[6])
+            tls = (KINDS[3], KINDS[6], KINDS[7])
             few = max(1, count // 10)
             tasks += [asyncio.create_task(_keep(target, kind, next(pods), opened, True)) for kind in tls * few]
     while not over.is_set():

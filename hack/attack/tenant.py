@@ -31,6 +31,7 @@ TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{HOSTILE}/tfjobs"
 TRAINJOBS = f"/apis/kubeflow.org/v2alpha1/namespaces/{HOSTILE}/trainjobs"
 GANGS = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{HOSTILE}/gangs"
 PODS = f"/api/v1/namespaces/{HOSTILE}/pods"
+CONFIG_MAPS = f"/api/v1/namespaces/{HOSTILE}/configmaps"
 # 1.2 MB of `{}` with the commas, below etcd's 1.5 MB; and the largest that is still decoded: below 256 KB and 10,000
 # values, where an empty object counts as two.
 BOMB_VALUES, LARGEST_VALUES, LARGEST_TEXT = 400_000, 4_900, 200_000
@@ -51,6 +52,8 @@ class Amounts:
     gang_jobs: int = 10
     jobs: int = 1000
     pods: int = 20
+    heavy_pods: int = 34
+    config_maps: int = 40
     # The CPUs of the namespace's quota.
     cpus: int = 800
 
@@ -62,11 +65,14 @@ _BOMB_SECONDS, _LARGEST_SECONDS = 2.0, 0.5
 _GANG_SECONDS, _GANG_JOB_SECONDS = 0.25, 2.0
 _FIRST_JOB_SECONDS, _JOB_SECONDS = 0.1, 0.4
 _POD_SECONDS = 1.0
+_HEAVY_SECONDS = 1.0
+# Together 1.4 MB each, below etcd's 1.5 MB.
+_TOLERATIONS, _LABELS = 110_000, 90_000
 _LASTING = 4
 
 
 # What each kind of write is counted as.
-KINDS = ("bomb", "large", "gang", "gang_job", "job", "pod")
+KINDS = ("bomb", "large", "gang", "gang_job", "job", "pod", "heavy_pod", "config_map")
 
 
 class Tenant:
@@ -80,7 +86,16 @@ class Tenant:
         self._over = over
 
     def run(self) -> None:
-        kinds = (self._bombs, self._largest, self._gangs, self._gang_jobs, self._jobs, self._pods)
+        kinds = (
+            self._bombs,
+            self._largest,
+            self._gangs,
+            self._gang_jobs,
+            self._jobs,
+            self._pods,
+            self._heavy_pods,
+            self._config_maps,
+        )
         threads = [threading.Thread(target=self._keep, args=(kind(),), daemon=True) for kind in kinds]
         for thread in threads:
             thread.start()
@@ -119,7 +134,7 @@ class Tenant:
             self._try(kind, self._api.create, path, body(number))
             yield rest
         for turn in itertools.count():
-            name = f"{path}/{kind}-{turn % count}"
+            name = f"{path}/{kind.replace('_', '-')}-{turn % count}"
             if turn % recreate_every == recreate_every - 1:
                 self._try(f"{kind}_deleted", self._api.delete, name, propagationPolicy="Background")
                 self._try(kind, self._api.create, path, body(turn % count))
@@ -141,6 +156,15 @@ class Tenant:
             return large_job(f"large-{number}", LARGEST_VALUES, "y" * LARGEST_TEXT)
 
         return self._rewritten("large", TFJOBS, self._amounts.largest, body, _LARGEST_SECONDS, 10)
+
+    def _heavy_pods(self) -> Iterator[float]:
+        """Writes ordinary pods that never run, with as many tolerations as fit."""
+        return self._rewritten("heavy_pod", PODS, self._amounts.heavy_pods, heavy_pod, _HEAVY_SECONDS, 10)
+
+    def _config_maps(self) -> Iterator[float]:
+        """Writes ConfigMaps with the label by which the controller selects, and as many others as fit."""
+        amount = self._amounts.config_maps
+        return self._rewritten("config_map", CONFIG_MAPS, amount, labelled_config_map, _HEAVY_SECONDS, 10)
 
     def _gangs(self) -> Iterator[float]:
         """Writes Gangs without pods, of half of the quota, all of it, and far more. All filters are different.
@@ -233,7 +257,27 @@ def large_job(name: str, values: int, text: str = "") -> bytes:
     if text:
         notes = {**_template()["metadata"]["annotations"], "long": text}
         job["spec"]["replicaSpecs"][0]["template"]["metadata"] = {"annotations": notes}
-    return json.dumps(job, separators=(",", ":")).encode()
+    return _compact(job)
+
+
+def heavy_pod(number: int) -> bytes:
+    spec = {
+        "schedulerName": "none",
+        "containers": [{"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "1m"}}}],
+        "tolerations": [{"key": "a"}] * _TOLERATIONS,
+    }
+    return _compact({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"heavy-pod-{number}"}, "spec": spec})
+
+
+def labelled_config_map(number: int) -> bytes:
+    labels = {"kubeflow.org": "", **{f"a{each:05}": "" for each in range(_LABELS)}}
+    return _compact(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"config-map-{number}", "labels": labels}}
+    )
+
+
+def _compact(body: Object) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _worst_filters(mark: str) -> Object:
