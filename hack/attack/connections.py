@@ -2,9 +2,9 @@
 
 Each target has `COUNT` connections at any time, spread over the addresses of four pods and over these kinds: heads
 without an end, bodies of single bytes with pauses, bodies in chunks of two bytes, trailers without an end, valid
-requests without a break, no data, and TLS without a certificate. Connections that the server closes are opened again after a second, and silent ones
-after five. The extender's port also has
-silent connections, more than a process may usually have files. One thread, with asyncio.
+requests without a break, no data, and TLS without a certificate. Connections that the server closes are opened again
+after a second, and silent ones after five. The extender's port also has silent connections, more than a process may
+usually have files. One thread, with asyncio.
 """
 
 from __future__ import annotations

@@ -298,6 +298,12 @@ def test_a_node_with_a_retryable_end_is_replaced_by_itself_and_counted_once() ->
     ]
 
 
+def test_between_two_pods_the_reason_tells_how_a_node_ended_and_that_it_comes_back() -> None:
+    cluster = running()
+    fails(cluster, "node-2")
+    assert cluster.job.status.reason == "node-2: exit code 137; started again with back-off"
+
+
 @pytest.mark.parametrize("is_seen_early", [False, True])
 def test_a_node_whose_pod_is_taken_away_is_counted_once(is_seen_early: bool) -> None:
     cluster = running(4)

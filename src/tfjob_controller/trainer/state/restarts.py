@@ -1,11 +1,11 @@
 """Restarts: how many there were, how long the next one waits, and which children are of an earlier attempt.
 
 Counts. The status has the number of restarts of each replica by its id. A child Job starts one pod, and carries how
-often its replica was restarted before it (label `REPLICA_RESTARTS`), as does its pod. The count is that number, plus the restarts of the
-training container in place, plus one if the pod has ended, or is being deleted, and another one is needed. So one end
-counts once, however often and by whatever object it is observed. Pods of elastic roles, which the Job controller
-replaces, are counted by replica and UID. Deleted ones keep their entries until there are many, and are then added up
-under one empty key. Restarts that the program did not cause are disruptions, which no limit applies to.
+often its replica was restarted before it (label `REPLICA_RESTARTS`), as does its pod. The count is that number, plus
+the restarts of the training container in place, plus one if the pod has ended, or is being deleted, and another one is
+needed. So one end counts once, however often and by whatever object it is observed. Pods of elastic roles, which the
+Job controller replaces, are counted by replica and UID. Deleted ones keep their entries until there are many, and are
+then added up under one empty key. Restarts that the program did not cause are disruptions, which no limit applies to.
 
 Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
 further restart waits twice as long as the one before, up to a cap. The wait starts at the failure: when the condition

@@ -222,7 +222,10 @@ def _why_down(state: ReplicaState) -> str:
     ended = "its pod is gone" if state.pod is None else ended_words(state) or "ended with exit code 0"
     if not state.is_replaced:
         return f"{ended}; restarted with back-off"
-    delay_seconds = backoff_seconds(replica_restarts(state)) if not state.replica.role.restarts_together else 0
+    if state.replica.role.is_elastic:
+        # The Job controller's own, by all failures of the Job.
+        return f"{ended}; started again with back-off"
+    delay_seconds = backoff_seconds(replica_restarts(state))
     return f"{ended}; started again after {delay_seconds} s" if delay_seconds else f"{ended}; started again"
 
 
