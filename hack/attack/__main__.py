@@ -1,15 +1,16 @@
-"""`make attack`: all attacks of a tenant on controller and gang scheduler at once, and their effect on another tenant.
+"""`make attack`: all attacks of a tenant on controller, gang scheduler and dashboard at once, beside another tenant.
 
-It has its own control plane with fake nodes; the programs run as shipped, with their memory limits and
-leader election (attack.stage). A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API
-server accepts (attack.tenant), and opens connections to all ports (attack.connections). Another tenant creates a small
-job every 10 s. Progress goes to standard error; the last line on standard output is JSON with all figures. Exit code 1
-if a program ended, lost its lease or failed a probe, or if a job of the other tenant started late or did not
-succeed; the lines before it name the violated limits.
+It has its own control plane with fake nodes; the programs run as shipped, with their memory limits and leader election
+(attack.stage). A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API server accepts
+(attack.tenant), opens connections to all ports (attack.connections), and uses the dashboard (attack.dashboard). Another
+tenant creates a small job every 10 s, and has the dashboard open. Progress goes to standard error; the last line on
+standard output is JSON with all figures. Exit code 1 if a program ended, lost its lease or failed a probe, or if a job
+of the other tenant started late or did not succeed; the lines before it name the violated limits.
 
 ATTACK_SECONDS  how long, 600
 ATTACK_EVERY    seconds from one job of the other tenant to the next, 10
 ATTACK_START    seconds in which such a job must have started, 5
+ATTACK_PROBE    seconds in which a probe must be answered, 1
 ATTACK_SIZE     share of the attackers, 1; 0.05 for a small run
 """
 
@@ -25,11 +26,22 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from attack import connections, filterclient, tenant
+from attack import connections, dashboard, filterclient, tenant
 from attack.connections import Target
 from attack.helpers import running_helpers
 from attack.monitor import ProgramMonitor
-from attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, keep_logs, open_stage, port_of
+from attack.stage import (
+    CPUS,
+    HOSTILE,
+    OTHER,
+    TENANTS,
+    Stage,
+    keep_logs,
+    open_stage,
+    port_of,
+    token_of,
+    tokens_of_account,
+)
 from attack.tenant import Amounts
 from attack.victim import Job, Victim
 from bench.usage import cpu_seconds
@@ -39,6 +51,8 @@ from localcluster.ourprogram import METRICS, PROBES
 from localcluster.programs import APISERVER
 
 NODES = 100
+# Of one account.
+TOKENS = 200
 _LEAST_NODES = 6
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 15.0
@@ -53,6 +67,7 @@ class Settings:
     seconds: float
     every_seconds: float
     start_seconds: float
+    probe_seconds: float
     size: float
 
     def scaled(self, count: int) -> int:
@@ -84,6 +99,7 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
         seconds=_number(environ, "ATTACK_SECONDS", 600.0),
         every_seconds=_number(environ, "ATTACK_EVERY", 10.0),
         start_seconds=_number(environ, "ATTACK_START", 5.0),
+        probe_seconds=_number(environ, "ATTACK_PROBE", 1.0),
         size=_number(environ, "ATTACK_SIZE", 1.0),
     )
 
@@ -103,6 +119,9 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
     """Runs the attack and returns the figures."""
     victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
     monitor = ProgramMonitor(stage)
+    address = f"https://127.0.0.1:{stage.dashboard_port}"
+    person = dashboard.Person(address, token_of(stage.plane, TENANTS[OTHER]), stage.limits["dashboard"])
+    tokens = tokens_of_account(stage.api, HOSTILE, settings.scaled(TOKENS))
     with running_helpers() as attackers:
         certificates = stage.certificates
         arguments = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
@@ -111,6 +130,8 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         attackers.start("tenant", tenant.attack, kubeconfig, settings.amounts, is_complete)
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
         attackers.start("connections", connections.attack, _targets(stage), *counts)
+        person.start()
+        attackers.start("dashboard", dashboard.attack, address, tokens, settings.scaled(dashboard.STREAMS))
         monitor.start()
         victim.start()
         begin = time.monotonic()
@@ -126,7 +147,9 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         programs = {name: monitor.figures(name, seconds) for name in monitor.seen}
         found = attackers.end()
         victim.stop()
-    broken = [words for name in monitor.seen for words in monitor.broken(name)]
+        person.stop()
+    broken = [words for name in monitor.seen for words in monitor.broken(name, settings.probe_seconds)]
+    broken += person.broken(settings.start_seconds, settings.probe_seconds)
     broken += [f"the helper process {each} ended early" for each, figures in found.items() if not figures]
     broken += _broken_jobs(victim, settings)
     return {
@@ -137,16 +160,18 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         "apiserver_cpu_cores": round(apiserver_seconds / seconds, 2),
         "apiserver_max_seconds": round(monitor.apiserver_max_seconds, 1),
         **programs,
+        "dashboard": person.figures(),
         "filter": found["filter"],
         "other": _figures(list(victim.jobs.values())),
-        "hostile": {**found["tenant"], **found["connections"]},
+        "hostile": {**found["tenant"], **found["connections"], **found["dashboard"]},
         "broken": broken,
     }
 
 
 def _targets(stage: Stage) -> list[Target]:
     plain = [program.urls[server] for program in (stage.controller, stage.extender) for server in (PROBES, METRICS)]
-    return [*(Target(port_of(url)) for url in plain), Target(stage.extender_port, is_tls=True)]
+    tls = [Target(port, is_tls=True) for port in (stage.extender_port, stage.dashboard_port)]
+    return [*(Target(port_of(url)) for url in plain), *tls]
 
 
 def _apiserver_seconds(stage: Stage) -> float:

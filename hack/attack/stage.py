@@ -1,4 +1,5 @@
-"""The test environment: a control plane with fake nodes; controller, gang scheduler and its kube-scheduler as shipped.
+"""The test environment: a control plane with fake nodes; controller, gang scheduler and its kube-scheduler as shipped,
+and the dashboard.
 
 Both programs use leader election with default times, and have their shipped memory limits and the rights and priority
 of a service account at the API server. The extender serves TLS, since only then can a tenant reach its port. The
@@ -7,11 +8,15 @@ hostile namespace has the quota that docs/security.md requires: half of the clus
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +31,7 @@ from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
+from localcluster.errors import LocalClusterError
 from localcluster.extender import extender_beside
 from localcluster.fakekubelet import FakeKubelet, by_annotations
 from localcluster.gangscheduler import GangScheduler
@@ -44,6 +50,8 @@ LEASES: Mapping[str, str] = {
 }
 # The limits of the Deployments in manifests/base.
 CONTROLLER_BYTES, EXTENDER_BYTES = 512 * MIB, 1024 * MIB
+# That of manifests/components/dashboard.
+DASHBOARD_BYTES = 256 * MIB
 CLIENT_NAME = "system:kube-scheduler"
 _ROLES = HACK.parent / "manifests" / "base" / "rbac" / "user-roles.yaml"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -78,6 +86,7 @@ class Stage:
     extender: OurProgram
     limits: Mapping[str, Limited]
     certificates: Certificates
+    dashboard_port: int
 
     @property
     def extender_port(self) -> int:
@@ -109,10 +118,24 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
             certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
             extender, extender_limit = open_.enter_context(_extender(plane, certificates))
             controller, controller_limit = open_.enter_context(_controller(plane))
-            limits = {"controller": controller_limit, "extender": extender_limit}
-            yield Stage(api, plane, nodes, controller, extender, limits, certificates)
+            port, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
+            limits = {"controller": controller_limit, "extender": extender_limit, "dashboard": dashboard_limit}
+            yield Stage(api, plane, nodes, controller, extender, limits, certificates, port)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def token_of(plane: ControlPlane, user: User) -> str:
+    """Returns the token of a user in its kubeconfig."""
+    return str(yaml.safe_load(plane.kubeconfig_of(user).read_text())["users"][0]["user"]["token"])
+
+
+def tokens_of_account(api: Api, namespace: str, count: int) -> list[str]:
+    """Returns new tokens of the tenant's service account, which is created."""
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    api.create(accounts, {"metadata": {"name": "tenant"}})
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    return [str(api.create(f"{accounts}/tenant/token", request)["status"]["token"]) for _ in range(count)]
 
 
 def keep_logs(stage: Stage) -> Path:
@@ -203,3 +226,37 @@ def _controller(plane: ControlPlane) -> Iterator[tuple[OurProgram, Limited]]:
                 yield controller, limit
         finally:
             controller.end(grace_seconds=_STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def _dashboard(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[int, Limited]]:
+    """Runs the dashboard with TLS; it has no credentials of its own."""
+    cluster = yaml.safe_load(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+    authority = plane.folder / "dashboard-ca.crt"
+    authority.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+    certificate, key = certificates.server
+    with ports.reserve(1, LOOPBACK) as (port,):
+        flags = {
+            "dashboard-bind-address": f"{LOOPBACK}:{port}",
+            "dashboard-tls-cert-file": certificate,
+            "dashboard-tls-key-file": key,
+            "api-server": cluster["server"],
+            "api-server-ca-file": authority,
+        }
+        argv = [sys.executable, "-m", "tfjob_controller", "dashboard", *(f"--{k}={v}" for k, v in flags.items())]
+        identity = process.spawn(argv, log=plane.logs / "dashboard.log", mark=plane.folder)
+        try:
+            with limited("dashboard", identity, DASHBOARD_BYTES) as limit:
+                _await_port(port, limit)
+                yield port, limit
+        finally:
+            process.end([identity], grace_seconds=_STOP_SECONDS)
+
+
+def _await_port(port: int, limit: Limited) -> None:
+    deadline = time.monotonic() + _STOP_SECONDS
+    while limit.is_alive and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0):
+            return
+        time.sleep(0.1)
+    raise LocalClusterError("the dashboard did not become ready")

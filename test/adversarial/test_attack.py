@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from attack.tenant import KINDS
+from attack import dashboard, tenant
 from localcluster import stack
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 # Machines are shared and noisy: a job that starts after this time is delayed by more than they explain.
-SMALL = {"ATTACK_SECONDS": "20", "ATTACK_EVERY": "4", "ATTACK_SIZE": "0.05", "ATTACK_START": "60"}
+SMALL = {"ATTACK_SECONDS": "20", "ATTACK_EVERY": "4", "ATTACK_SIZE": "0.05", "ATTACK_START": "60", "ATTACK_PROBE": "60"}
 PROGRAMS = ("controller", "extender")
 
 
@@ -47,7 +47,8 @@ def check(figures: dict[str, Any]) -> None:
     assert other["admitted"]["max"] > 0, "one of them was a gang"
     assert (figures["filter"]["calls"] > 0, figures["filter"]["failed"]) == (True, 0)
     assert figures["hostile"]["connections"] > 0
-    missing = [kind for kind in KINDS if not figures["hostile"].get(kind)]
+    assert figures["dashboard"]["visits"] > 0
+    missing = [kind for kind in (*tenant.KINDS, *dashboard.KINDS) if not figures["hostile"].get(kind)]
     assert not missing, json.dumps(figures["hostile"])
 
 

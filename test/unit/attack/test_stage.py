@@ -8,19 +8,20 @@ from typing import Any
 import yaml
 
 from attack.limits import MIB
-from attack.stage import CONTROLLER_BYTES, EXTENDER_BYTES
+from attack.stage import CONTROLLER_BYTES, DASHBOARD_BYTES, EXTENDER_BYTES
 
-BASE = Path(__file__).resolve().parents[3] / "manifests" / "base"
+MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 UNITS = {"Mi": MIB, "Gi": 1024 * MIB}
 
 
 def limit_of(folder: str, container: str) -> int:
-    deployment: dict[str, Any] = yaml.safe_load((BASE / folder / "deployment.yaml").read_text())
+    deployment: dict[str, Any] = yaml.safe_load((MANIFESTS / folder / "deployment.yaml").read_text())
     containers = {each["name"]: each for each in deployment["spec"]["template"]["spec"]["containers"]}
     text = containers[container]["resources"]["limits"]["memory"]
     return int(text[:-2]) * UNITS[text[-2:]]
 
 
 def test_the_limits_are_those_of_the_deployments() -> None:
-    assert limit_of("manager", "manager") == CONTROLLER_BYTES
-    assert limit_of("extender", "extender") == EXTENDER_BYTES
+    assert limit_of("base/manager", "manager") == CONTROLLER_BYTES
+    assert limit_of("base/extender", "extender") == EXTENDER_BYTES
+    assert limit_of("components/dashboard", "dashboard") == DASHBOARD_BYTES

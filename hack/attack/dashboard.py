@@ -1,0 +1,187 @@
+"""The dashboard under attack: a person of the other tenant who uses it, and attackers who have tokens of the cluster.
+
+Attackers log in with tokens that nobody knows, and with many tokens of one account; they open event streams and logs
+that they do not read, and pages of jobs that take long to show. The person logs in once, and must neither be logged out
+nor wait. Threads: one for each kind of attack, and one for the person.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
+from typing import Any
+
+import urllib3
+from urllib3.response import BaseHTTPResponse
+
+from attack.limits import Limited
+from attack.stage import HOSTILE
+
+STREAMS = 800
+_STEP_SECONDS, _REFUSED_SECONDS, _PAGE_SECONDS = 0.05, 0.02, 0.2
+_VISIT_SECONDS = 2.0
+_TIMEOUT_SECONDS = 30.0
+_LOGIN, _JOBS, _HEALTHZ = "/login", "/jobs", "/healthz"
+_FEEDS = f"/events/jobs?namespace={HOSTILE}"
+# The names of attack.tenant.
+_BOMB, _SMALL = f"{HOSTILE}/tfjob/bomb-0", f"{HOSTILE}/tfjob/job-0"
+_CLONED = f"/new?from=tfjob/{HOSTILE}/bomb-0"
+
+# What each kind of attack is counted as.
+KINDS = ("refused_login", "login", "stream", "page")
+
+
+def browser() -> urllib3.PoolManager:
+    """Returns a client that trusts every certificate, because that of the dashboard is self-signed."""
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    return urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=_TIMEOUT_SECONDS, maxsize=1)
+
+
+def log_in(client: urllib3.PoolManager, url: str, token: str) -> str:
+    """Returns the cookie of a new session; empty if there is none."""
+    answer = client.request("POST", f"{url}{_LOGIN}", fields={"token": token}, encode_multipart=False, redirect=False)
+    return answer.headers.get("Set-Cookie", "").partition(";")[0] if answer.status == 303 else ""
+
+
+class Person:
+    """Somebody of the other tenant with the dashboard open, and the probe of the kubelet."""
+
+    def __init__(self, url: str, token: str, limit: Limited) -> None:
+        self.visits: list[float] = []
+        self.probes: list[float] = []
+        self.problems: Counter[str] = Counter()
+        self._url, self._token, self._limit = url, token, limit
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._visit, self._probe)]
+        self._cookie = ""
+
+    def start(self) -> None:
+        """Logs in. Raises urllib3's HTTPError."""
+        self._cookie = log_in(browser(), self._url, self._token)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(_TIMEOUT_SECONDS)
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "limit_mb": round(self._limit.limit_bytes / 1e6),
+            "peak_resident_mb": round(self._limit.peak_bytes / 1e6, 1),
+            "kills": self._limit.kills,
+            "visits": len(self.visits),
+            "visit_max_seconds": round(max(self.visits, default=0.0), 1),
+            "probe_max_seconds": round(max(self.probes, default=0.0), 1),
+            "problems": dict(self.problems),
+        }
+
+    def broken(self, visit_seconds: float, probe_seconds: float) -> list[str]:
+        """Returns the limits that are violated."""
+        bounds = {
+            "has ended": not self._limit.is_alive,
+            "was killed for exceeding its memory limit": self._limit.kills > 0,
+            "used more memory than its limit": self._limit.peak_bytes > self._limit.limit_bytes,
+            "showed the person no page": not self.visits,
+            f"took longer than {visit_seconds:g} s for a page": max(self.visits, default=0.0) > visit_seconds,
+            f"took longer than {probe_seconds:g} s for a probe": max(self.probes, default=0.0) > probe_seconds,
+        }
+        found = [words for words, is_broken in bounds.items() if is_broken]
+        return [f"dashboard {words}" for words in (*found, *sorted(self.problems))]
+
+    def _visit(self) -> None:
+        client = browser()
+        while not self._stopping.wait(_VISIT_SECONDS):
+            self._ask(client, _JOBS, self.visits)
+
+    def _probe(self) -> None:
+        while not self._stopping.wait(_VISIT_SECONDS):
+            # A kubelet opens a connection for each probe.
+            self._ask(browser(), _HEALTHZ, self.probes)
+
+    def _ask(self, client: urllib3.PoolManager, path: str, seconds: list[float]) -> None:
+        begin = time.monotonic()
+        try:
+            headers = {"Cookie": self._cookie}
+            status = client.request("GET", f"{self._url}{path}", headers=headers, redirect=False).status
+        except urllib3.exceptions.HTTPError as error:
+            self.problems[f"did not answer {path}: {type(error).__name__}"] += 1
+            return
+        seconds.append(time.monotonic() - begin)
+        if status != 200:
+            self.problems[f"answered {path} with {status}"] += 1
+
+
+def attack(url: str, tokens: Sequence[str], streams: int, over: Event, results: Connection) -> None:
+    """Attacks until `over`; then sends the number of requests of each kind. Runs in a separate process."""
+    attackers = _Attackers(url, tokens, streams, over)
+    with contextlib.suppress(KeyboardInterrupt):
+        attackers.run()
+    results.send(dict(attackers.counts))
+
+
+class _Attackers:
+    def __init__(self, url: str, tokens: Sequence[str], streams: int, over: Event) -> None:
+        self.counts: Counter[str] = Counter()
+        self._url, self._tokens, self._over = url, tokens, over
+        self._cookie = ""
+        self._streams: deque[BaseHTTPResponse] = deque(maxlen=streams)
+
+    def run(self) -> None:
+        kinds = (self._refused_logins, self._logins, self._open_streams, self._pages, self._pages)
+        threads = [threading.Thread(target=self._keep, args=(kind(browser()),), daemon=True) for kind in kinds]
+        for thread in threads:
+            thread.start()
+        self._over.wait()
+        for thread in threads:
+            thread.join(1.0)
+
+    def _keep(self, steps: Iterator[float]) -> None:
+        for seconds in steps:
+            if self._over.wait(seconds):
+                return
+
+    def _refused_logins(self, client: urllib3.PoolManager) -> Iterator[float]:
+        while True:
+            with self._counted("refused_login"):
+                log_in(client, self._url, secrets.token_urlsafe(32))
+            yield _REFUSED_SECONDS
+
+    def _logins(self, client: urllib3.PoolManager) -> Iterator[float]:
+        for token in itertools.cycle(self._tokens):
+            with self._counted("login"):
+                self._cookie = log_in(client, self._url, token) or self._cookie
+            yield _STEP_SECONDS
+
+    def _open_streams(self, _: urllib3.PoolManager) -> Iterator[float]:
+        """Opens streams that nobody reads; the oldest is closed for a new one."""
+        paths = itertools.cycle((_FEEDS, f"/events/jobs/{_SMALL}", f"/logs/{_SMALL}"))
+        for path in paths:
+            with self._counted("stream"):
+                answer = browser().request(
+                    "GET", f"{self._url}{path}", headers={"Cookie": self._cookie}, preload_content=False, redirect=False
+                )
+                self._streams.append(answer)
+            yield _STEP_SECONDS
+
+    def _pages(self, client: urllib3.PoolManager) -> Iterator[float]:
+        for path in itertools.cycle((f"/jobs/{_BOMB}", _CLONED)):
+            with self._counted("page"):
+                client.request("GET", f"{self._url}{path}", headers={"Cookie": self._cookie}, redirect=False)
+            yield _PAGE_SECONDS
+
+    @contextlib.contextmanager
+    def _counted(self, kind: str) -> Iterator[None]:
+        try:
+            yield
+            self.counts[kind] += 1
+        except (urllib3.exceptions.HTTPError, OSError):
+            self.counts[f"{kind}_unanswered"] += 1
