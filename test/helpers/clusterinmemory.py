@@ -47,7 +47,7 @@ from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
-from tfjob_controller.trainer.state.indexedjobs import completed_indexes
+from tfjob_controller.trainer.state.indexedjobs import indexes
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle, Reading, TrainingJob
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, job_outcome
 from tfjob_controller.trainer.status.summary import StatusEvent
@@ -376,11 +376,14 @@ class World:
         """An Indexed Job ends once all of its pods have ended: it is complete, or failed if one of them failed."""
         replica, count = self.replica(replica_id), 1
         if replica.role.job_name:
-            done = completed_indexes(self.jobs[replica.job_name])
+            done = indexes(self.jobs[replica.job_name].status.completed_indexes)
             failed = {_index_of(pod) for pod in self.pods.get(replica.job_name, []) if pod.status.phase == "Failed"}
             done |= {replica.index} if outcome == "Complete" else set()
             failed |= {replica.index} if outcome == "Failed" else set()
-            self.job_status(replica_id, completed_indexes=",".join(map(str, sorted(done))))
+            # An elastic role has no limit for its indexes.
+            lost = set() if replica.role.is_elastic else failed - done
+            done_text, lost_text = (",".join(map(str, sorted(each))) for each in (done, lost))
+            self.job_status(replica_id, completed_indexes=done_text, failed_indexes=lost_text)
             if len(done | failed) < replica.role.replicas:
                 return
             outcome = "Failed" if failed - done else "Complete"

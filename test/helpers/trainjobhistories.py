@@ -11,7 +11,7 @@ from helpers.clusterinmemory import World
 from helpers.trainworld import admit, ends, train_world, world_in_steps
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.state.indexedjobs import completed_indexes
+from tfjob_controller.trainer.state.indexedjobs import indexes
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.util.timestamps import format_time
 
@@ -26,7 +26,11 @@ def _makes_pods(cluster: World, replica_id: str) -> bool:
     """Whether the Job controller would create pods."""
     found = [each for each in cluster.plan.replicas.all if each.id == replica_id]
     job = cluster.jobs.get(found[0].job_name) if found else None
-    if job is None or job.metadata.deletion_timestamp is not None or found[0].index in completed_indexes(job):
+    if (
+        job is None
+        or job.metadata.deletion_timestamp is not None
+        or found[0].index in indexes(job.status.completed_indexes)
+    ):
         return False
     return not job.spec.suspend and not job_outcome(job)
 

@@ -16,7 +16,7 @@ from helpers.trainworld import TrainJobs, decoded_train, generations
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.actions.children import build_job
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.state.indexedjobs import completed_indexes
+from tfjob_controller.trainer.state.indexedjobs import indexes
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.trainer.status.update import next_status
 
@@ -197,6 +197,6 @@ def test_a_job_that_is_left_in_peace_comes_to_its_end(history: list[Step], spec:
 def _complete(cluster: World, name: str) -> None:
     """A Job with fewer indexes than the plan is complete with them."""
     job = cluster.jobs[name]
-    if set(range(job.spec.parallelism)) <= completed_indexes(job) and not job_outcome(job):
+    if set(range(job.spec.parallelism)) <= indexes(job.status.completed_indexes) and not job_outcome(job):
         status = replace(job.status, conditions=(Condition("Complete", "True"),))
         cluster.jobs[name] = replace(job, status=status)

@@ -351,6 +351,20 @@ def test_a_node_that_ends_well_because_it_is_drained_restarts_all() -> None:
     assert cluster.job.status.succeeded_indexes == ()
 
 
+def test_a_drain_that_restarts_all_uses_up_no_restart() -> None:
+    cluster = running(4, maxRestarts=0)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    cluster.exits("node-1", 0)
+    cluster.job_ends("node-1", "Complete")
+    cluster.pods[cluster.replica("node-1").job_name] = [
+        pod for replica_id in ("node-0", "node-2", "node-3") for pod in cluster.pods_of(replica_id)
+    ]
+    cluster.settle()
+    assert (restarts(cluster), cluster.job.status.disruptions) == ((1, 1), 1)
+    assert cluster.job.status.state == "RUNNING"
+
+
 def test_the_last_deletion_of_a_kubelet_does_not_hide_a_drain() -> None:
     """It has no grace period and moves the time of the deletion, so the program seems to have ended before."""
     cluster = running(4)

@@ -16,17 +16,19 @@ from helpers.trainworld import (
     generations,
     jobs,
     running_train_world,
+    sidecar,
     train_world,
     true_conditions,
     world_in_steps,
 )
-from tfjob_controller.api.common.core import PODS, Condition, Terminated
+from tfjob_controller.api.common.core import PODS, Condition, ContainerState, Running, Terminated
 from tfjob_controller.api.gang import BOUND, WAITING
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.actions.suspension import is_active
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
 from tfjob_controller.trainer.state.pods import GIVEN_UP_SECONDS
+from tfjob_controller.trainer.state.replica_state import DEFAULT_GRACE_SECONDS, REPORT_SECONDS
 from tfjob_controller.trainer.state.restarts import BASE_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
@@ -74,6 +76,36 @@ def test_initializers_come_first_then_nodes_then_the_exporter() -> None:
     cluster.settle()
     assert end_of(cluster) == ("Done", "SUCCESS", "model-exporter-0 succeeded")
     assert true_conditions(cluster) == {"Created", "Complete"}
+
+
+def test_the_pods_of_a_completed_step_end_by_themselves_and_keep_their_logs() -> None:
+    """A kubelet reports the phase of a pod some time after its program has ended, and a sidecar has a grace period."""
+    cluster = world_in_steps()
+    cluster.settle()
+    for each in INITIALIZERS:
+        cluster.exits(each, 0, phase="Running")
+    cluster.settle()
+    assert jobs(cluster) == [*NODES, *INITIALIZERS]
+    assert not any(cluster.jobs[cluster.name(each)].spec.suspend for each in INITIALIZERS)
+    cluster.pods_catch_up()
+    for each in INITIALIZERS:
+        cluster.job_ends(each, "Complete")
+    cluster.advance(60)
+    cluster.settle()
+    assert [pod.status.phase for each in INITIALIZERS for pod in cluster.pods_of(each)] == ["Succeeded"] * 2
+
+
+def test_a_sidecar_that_outlives_a_completed_step_is_ended_after_its_grace_period() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    ends(cluster, INITIALIZERS[1])
+    cluster.exits(INITIALIZERS[0], 0, phase="Running")
+    sidecar(cluster, INITIALIZERS[0], ContainerState(running=Running()))
+    cluster.settle()
+    assert cluster.pods_of(INITIALIZERS[0])
+    cluster.advance(DEFAULT_GRACE_SECONDS + REPORT_SECONDS + 1)
+    cluster.settle()
+    assert not cluster.pods_of(INITIALIZERS[0])
 
 
 def running(cluster: World) -> tuple[str, str]:

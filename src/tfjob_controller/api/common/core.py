@@ -122,6 +122,7 @@ class JobStatus(_Value, frozen=True):
     failed: int = 0
     # Of an Indexed Job: `0-2,5`.
     completed_indexes: str = ""
+    failed_indexes: str = ""
     conditions: tuple[Condition, ...] = ()
 
 

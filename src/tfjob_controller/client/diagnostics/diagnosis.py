@@ -201,7 +201,8 @@ def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
         if each.type in ("Restarting", "Resizing") and each.status == "True":
             word = "restarted" if each.type == "Restarting" else "resized"
             then = f"it runs on once its pods are ready; {_limit(job, status)}"
-            return Diagnosis(f"it is being {word}: {each.message}", then)
+            why = f"; {status.reason}" if status.reason not in ("", each.message) else ""
+            return Diagnosis(f"it is being {word}: {each.message}{why}", then)
     return None
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.api.common.cluster import ALWAYS
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
@@ -234,6 +235,9 @@ def _container(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Ma
         return {"restartPolicy": ON_FAILURE, **container} if replica.restarts_in_place else container
     is_ours = replica.restarts_in_place and "restartPolicy" not in container
     policy = _restart_policy(replica) if is_ours else {}
+    if container.get("restartPolicy") == ALWAYS and not replica.serves:
+        # What has succeeded must not run again.
+        policy = {"restartPolicy": ON_FAILURE}
     env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.progress.shares is not None)]
     if replica.role.job_name:
         # First, since a variable can only refer to earlier ones, and the Job controller would append it at the end.

@@ -182,12 +182,12 @@ def _replaced_deletes(job_state: JobState) -> Iterator[Delete]:
 
 def _obsolete(job_state: JobState) -> Actions:
     """Returns the writes for surplus children, Jobs of lost pods, and Jobs of completed steps that are still active."""
-    surplus = _surplus_deletes(job_state.plan, job_state.observed) if job_state.plan.steps else ()
+    plan, observed, completed = job_state.plan, job_state.observed, job_state.step.completed
+    surplus = _surplus_deletes(plan, observed) if plan.steps else ()
+    past = observed.only({state.replica.name for state in completed})
     return Actions(
-        deletes=(*surplus, *_lost_deletes(job_state)),
-        suspends=tuple(
-            SetSuspend(state.replica.name, True) for state in job_state.step.completed if is_active(state.job)
-        ),
+        deletes=(*surplus, *_lost_deletes(job_state), *_ended_pod_deletes(completed, job_state.now)),
+        suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, past, completed, job_state.now)),
     )
 
 

@@ -266,7 +266,9 @@ def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int
         return None
     name = "maxRestarts" if plan.replicas.is_elastic else "backoffLimit"
     words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"
-    last = next((state for state in states if state.is_restarting and state.exited is not None), None)
+    failed = [state for state in states if state.exited is not None and state.exited.exit_code]
+    # A program that was restarted in place runs again.
+    last = max(failed, key=lambda state: (state.is_restarting, _finish_time(state)), default=None)
     why = failure_message(last) if last is not None else failed_sidecar(states)
     return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(f"{words}; {why}" if why else words))
 

@@ -195,7 +195,9 @@ def replica_states(
     since = max(status.start_time or "", _last_resize_time(plan, status))
     seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, since)
     states = tuple(
-        as_restarting(state) if _was_to_run_again(state, status) or _has_replaced_first(state, status) else state
+        as_restarting(replace(state, is_disrupted=True))
+        if _was_to_run_again(state, status) or _has_replaced_first(state, status)
+        else state
         for state in seen_now
     )
     if not plan.replicas.restarts_together:

@@ -10,7 +10,8 @@ Job may still have another number of indexes than the plan has replicas: pods of
 
 TrainJobs of releases before this one have a Job and a Service per node. They keep them until the set is restarted.
 
-Source: Kubernetes pkg/controller/job/indexed_job_utils.go (completedIndexes), job_controller.go (FailureTarget).
+Source: Kubernetes pkg/controller/job/indexed_job_utils.go (completedIndexes), backoff_utils.go and job_controller.go
+(failedIndexes, FailureTarget).
 """
 
 from __future__ import annotations
@@ -52,9 +53,12 @@ def _divided(role: Role, replicas: Sequence[Replica], observed: ObservedState) -
         services |= dict.fromkeys((each.name for each in replicas), service)
     carried: dict[str, str] = {}
     if job is not None:
-        done = completed_indexes(job)
+        done, failed = indexes(job.status.completed_indexes), indexes(job.status.failed_indexes)
+        # A pod tells more than its index.
+        gone = {each.index for each in replicas if not pods.get(each.name)}
+        outcomes = {**dict.fromkeys(failed & gone, FAILED), **dict.fromkeys(done, COMPLETE)}
         carried = {each.name: role.job_name for each in replicas}
-        jobs |= {each.name: _job_of(job, each, is_completed=each.index in done) for each in replicas}
+        jobs |= {each.name: _job_of(job, each, outcomes.get(each.index, "")) for each in replicas}
     return dataclasses.replace(
         observed,
         jobs=jobs,
@@ -76,23 +80,23 @@ def _by_index(role: Role, pods: Mapping[str, Sequence[Pod]]) -> Mapping[str, Seq
     return divided
 
 
-def _job_of(job: BatchJob, replica: Replica, *, is_completed: bool) -> BatchJob:
-    """The Job as if it ran this replica alone, under the replica's name."""
+def _job_of(job: BatchJob, replica: Replica, outcome: str) -> BatchJob:
+    """The Job as if it ran this replica alone, under the replica's name. `outcome` is that of its index."""
     labels = job.metadata.labels
     if ATTEMPT_LABEL in labels:
         labels = {**labels, MEMBER_LABEL: replica.id}
     metadata = replace(job.metadata, name=replica.name, labels=labels)
-    if not is_completed or _condition(job, (COMPLETE,)) is not None:
+    if not outcome or _condition(job, (outcome,)) is not None:
         return replace(job, metadata=metadata)
     kept = (each for each in job.status.conditions if each.type not in _FAILURES)
-    status = replace(job.status, conditions=(*kept, Condition(COMPLETE, "True")))
+    status = replace(job.status, conditions=(*kept, Condition(outcome, "True")))
     return replace(job, metadata=metadata, status=status)
 
 
-def completed_indexes(job: BatchJob) -> frozenset[int]:
-    """Parses `status.completedIndexes`, such as `0-2,5`."""
+def indexes(text: str) -> frozenset[int]:
+    """Parses the indexes in the status of a Job, such as `0-2,5`."""
     found: set[int] = set()
-    for part in filter(None, job.status.completed_indexes.split(",")):
+    for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)

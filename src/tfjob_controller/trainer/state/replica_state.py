@@ -30,6 +30,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.cluster import ALWAYS
 from tfjob_controller.api.common.core import BatchJob, Condition, Pod, Terminated
 from tfjob_controller.api.tfjob.types import NEVER, ON_FAILURE
 from tfjob_controller.trainer.plan.model import Plan, Replica
@@ -329,7 +330,7 @@ def is_restarted_in_place(replica: Replica, pod: Pod, exited: Terminated) -> boo
         return False
     own = _training_template(replica).get("restartPolicy")
     if own is not None:
-        return own != NEVER and (own == "Always" or exited.exit_code != 0)
+        return own != NEVER and (exited.exit_code != 0 or (own == ALWAYS and replica.serves))
     if exited.exit_code == 0:
         return False
     if pod.spec.restart_policy == ON_FAILURE:

@@ -81,7 +81,8 @@ def last_phase(succeeded: bool) -> str:
     return PHASE_DONE if succeeded else PHASE_FAILED
 
 
-def suspended_status(figures: TrainingStatus, next_conditions: Conditions) -> TrainingStatus:
+def suspended_status(figures: TrainingStatus, next_conditions: Conditions, reverted: str = "") -> TrainingStatus:
+    """Returns the status of a suspended job. `reverted` says which suspensions another client keeps reverting."""
     words = "Suspended: spec.suspend is true"
     next_conditions.clear(conditions.RUNNING, reasons.SUSPENDED, words)
     next_conditions.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
@@ -95,7 +96,7 @@ def suspended_status(figures: TrainingStatus, next_conditions: Conditions) -> Tr
         phase=PHASE_CREATING,
         state=replica_state.UNKNOWN,
         summary=conditions.SUSPENDED,
-        reason=words,
+        reason="; ".join(filter(None, (words, reverted))),
         conditions=next_conditions.all(),
     )
 
@@ -118,9 +119,8 @@ def active_status(
     phase = (
         PHASE_RUNNING if (is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back else PHASE_CREATING
     )
-    reason = "; ".join(_why_waiting(job_state.step, obstacles, job_state.wait)) or _why_restarting(
-        job_state, next_conditions
-    )
+    waits = _why_waiting(job_state.step, obstacles, job_state.wait, figures.reason)
+    reason = "; ".join(waits) or _why_restarting(job_state, next_conditions)
     return replace(
         figures,
         phase=phase,
@@ -189,14 +189,14 @@ def _are_up_together(states: Sequence[ReplicaState]) -> bool:
     return all(state.is_up or state.state == replica_state.SUCCEEDED for state in together)
 
 
-def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: GangWait | None) -> Iterator[str]:
+def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: GangWait | None, before: str) -> Iterator[str]:
     """Yields the obstacles that may pass, then why the job as a whole waits, or else why its first replica does."""
     yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
     if wait is not None and wait.words:
         yield shortened(wait.words)
         return
     reasons_by_id = (
-        (state.replica.id, state.pending or blocking_pod_message(step.observed, state) or _why_down(state))
+        (state.replica.id, state.pending or blocking_pod_message(step.observed, state) or _why_down(state, before))
         for state in step.replica_states
     )
     waiting = [(id_, words) for id_, words in reasons_by_id if words]
@@ -212,21 +212,43 @@ def _why_restarting(job_state: JobState, next_conditions: Conditions) -> str:
     return restarting.message if is_set and restarting is not None and restarting.status == conditions.TRUE else ""
 
 
-def _why_down(state: ReplicaState) -> str:
-    """Returns how a replica ended that will run again; empty if it runs, or has not ended."""
+def _why_down(state: ReplicaState, before: str) -> str:
+    """Returns how a replica ended that will run again; empty if it runs, or has not ended.
+
+    `before` is the last reason of the job, which still tells how a pod ended that is gone.
+    """
     is_set = state.replica.role.restarts_together and not state.replica.role.is_elastic
     if state.is_up or not state.is_restarting or state.state == replica_state.SUCCEEDED or is_set:
         return ""
     if state.is_disrupted and state.pod is not None:
         return "its pod was deleted, evicted or lost; another one is started once it has ended"
-    ended = "its pod is gone" if state.pod is None else ended_words(state) or "ended with exit code 0"
+    if state.pod is None:
+        ended = _end_told(before, state.replica.id) or "its pod is gone"
+    else:
+        ended = ended_words(state) or "ended with exit code 0"
     if not state.is_replaced:
-        return f"{ended}; restarted with back-off"
+        in_place = (
+            state.pod is None
+            or state.exited is None
+            or replica_state.is_restarted_in_place(state.replica, state.pod, state.exited)
+        )
+        return f"{ended}; {_IN_PLACE if in_place else _ONCE_ENDED}"
     if state.replica.role.is_elastic:
         # The Job controller's own, by all failures of the Job.
-        return f"{ended}; started again with back-off"
+        return f"{ended}; {_AGAIN} with back-off"
     delay_seconds = backoff_seconds(replica_restarts(state))
-    return f"{ended}; started again after {delay_seconds} s" if delay_seconds else f"{ended}; started again"
+    return f"{ended}; {_AGAIN} after {delay_seconds} s" if delay_seconds else f"{ended}; {_AGAIN}"
+
+
+_IN_PLACE, _AGAIN = "restarted with back-off", "started again"
+_ONCE_ENDED = f"{_AGAIN} once its sidecars have ended"
+
+
+def _end_told(reason: str, replica_id: str) -> str:
+    """Returns how the reason says that the replica ended; empty if it does not."""
+    ended, _, then = reason.rpartition("; ")
+    is_told = ended.startswith(f"{replica_id}: ") and then.startswith((_IN_PLACE, _AGAIN))
+    return ended.removeprefix(f"{replica_id}: ") if is_told else ""
 
 
 NORMAL = "Normal"

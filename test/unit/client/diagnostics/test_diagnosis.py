@@ -193,6 +193,17 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             id="restarting",
         ),
         pytest.param(
+            case(
+                seen(
+                    conditions=[condition("Restarting", "worker-0 will be restarted")],
+                    reason="worker-0: exit code 137; started again after 80 s",
+                )
+            ),
+            "it is being restarted: worker-0 will be restarted; worker-0: exit code 137; started again after 80 s",
+            "it runs on once",
+            id="restarting with a reason",
+        ),
+        pytest.param(
             case(seen(reason='worker-0: FailedMount: secret "keys" not found'), pods=[pod()]),
             'it waits: worker-0: FailedMount: secret "keys" not found',
             "it runs once this has passed and all of its pods are ready",

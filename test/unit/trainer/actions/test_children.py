@@ -150,6 +150,16 @@ def test_a_server_without_restart_policies_of_containers_gets_none() -> None:
         assert "restartPolicy" not in spec["containers"][0]
 
 
+@pytest.mark.parametrize(("replica_id", "policy"), [("worker-0", "OnFailure"), ("ps-0", "Always")])
+def test_a_training_container_that_would_always_run_again_runs_again_after_failures_only(
+    replica_id: str, policy: str
+) -> None:
+    own = pod_template(container(restartPolicy="Always"))
+    plan = plan_of(master(), workers(1, template=own), parameter_servers(1, template=own))
+    (built,) = job_of(plan, replica_id)["spec"]["template"]["spec"]["containers"]
+    assert built["restartPolicy"] == policy
+
+
 def test_a_job_and_its_pod_carry_how_often_the_replica_was_restarted_before() -> None:
     body = job_of(plan_of(), restarts=3)
     assert body["metadata"]["labels"]["kubeflow.org/restarts"] == "3"

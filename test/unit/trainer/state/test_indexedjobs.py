@@ -7,20 +7,19 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World
 from helpers.trainworld import ends, running_train_world, train_plan, train_world
-from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, ObjectMeta, Service
+from tfjob_controller.api.common.core import Condition, ObjectMeta, Service
 from tfjob_controller.trainer.actions.children import build_job, build_service
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
-from tfjob_controller.trainer.state.indexedjobs import by_replica, completed_indexes
+from tfjob_controller.trainer.state.indexedjobs import by_replica, indexes
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, job_outcome
 
 INDEXES = [("", set()), ("0", {0}), ("0-2", {0, 1, 2}), ("1,3-5,7", {1, 3, 4, 5, 7})]
 
 
 @pytest.mark.parametrize(("text", "expected"), INDEXES, ids=[text or "none" for text, _ in INDEXES])
-def test_completed_indexes_are_parsed(text: str, expected: set[int]) -> None:
-    job = BatchJob(ObjectMeta(name="j"), status=JobStatus(completed_indexes=text))
-    assert completed_indexes(job) == expected
+def test_indexes_are_parsed(text: str, expected: set[int]) -> None:
+    assert indexes(text) == expected
 
 
 def test_a_set_is_one_indexed_job_and_one_service() -> None:
@@ -108,6 +107,18 @@ def test_a_failed_index_does_not_end_the_others() -> None:
     assert (cluster.job.status.restarts, cluster.job.status.reason) == (0, "node-1 failed: exit code 1")
     assert cluster.jobs[cluster.name("node-0")].spec.suspend
     assert [len(cluster.pods_of(node)) for node in ("node-0", "node-1", "node-2")] == [0, 1, 0]
+
+
+def test_a_node_whose_pod_went_while_nobody_looked_is_a_disruption_of_all() -> None:
+    """Only the index is left, and the Job ends once the other pods have, which wait for their peer."""
+    cluster = running_train_world(nodes=2, maxRestarts=0)
+    name = cluster.replica("node-1").job_name
+    cluster.pods[name] = [pod for pod in cluster.pods[name] if pod not in cluster.pods_of("node-1")]
+    cluster.job_ends("node-1", "Failed")
+    cluster.settle()
+    status = cluster.job.status
+    assert (status.restarts, status.disruptions, status.state) == (1, 1, "RUNNING")
+    assert status.reason == "node-1 will be restarted: node-1 failed: its pod was deleted, evicted or lost"
 
 
 def test_a_node_whose_sidecar_failed_has_succeeded_and_the_others_go_on() -> None:

@@ -253,6 +253,40 @@ def test_more_restarts_than_the_limit_fail_the_job() -> None:
     )
 
 
+def test_a_limit_that_a_restart_in_place_exceeds_names_what_the_program_ended_with() -> None:
+    cluster = running_world(master(), workers(1), backoffLimit=0)
+    cluster.exits("worker-0", 139, "Error", phase="Running")
+    cluster.runs("worker-0", restart_count=1)
+    cluster.settle()
+    assert cluster.job.status.reason == (
+        "BackoffLimitExceeded: 1 restarts of replicas, backoffLimit is 0; worker-0 failed: exit code 139"
+    )
+
+
+def test_the_reason_still_tells_how_a_program_ended_once_its_pod_is_gone() -> None:
+    cluster = running_world(master(template=NEVER), workers(1, template=NEVER))
+    reasons = []
+    for number in range(3):
+        cluster.exits("worker-0", 139, "Error", "boom")
+        cluster.settle()
+        cluster.pods[cluster.name("worker-0")] = []
+        cluster.settle()
+        reasons.append(cluster.job.status.reason)
+        cluster.advance(60)
+        cluster.settle()
+        if number < 2:
+            cluster.runs("worker-0")
+            cluster.settle()
+    assert reasons[1:] == [f"worker-0: exit code 139: boom; started again after {seconds} s" for seconds in (10, 20)]
+
+
+def test_a_pod_that_is_replaced_once_its_sidecar_has_ended_is_not_restarted_in_place() -> None:
+    cluster = running_world(master(template=NEVER), workers(1, template=NEVER))
+    cluster.exits("worker-0", 139, "Error", phase="Running")
+    cluster.settle()
+    assert cluster.job.status.reason == "worker-0: exit code 139; started again once its sidecars have ended"
+
+
 def test_the_event_of_a_restart_names_the_replica() -> None:
     cluster = running_world(master(), workers(7), parameter_servers(1))
     cluster.events.clear()
