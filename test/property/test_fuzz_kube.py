@@ -20,10 +20,11 @@ from helpers.fuzzing import FUZZ, LONG_SECONDS, bounded, documents, mutations, o
 from helpers.goodmanifests import GOOD_MANIFESTS
 from helpers.trainmanifests import role_template, runtime, trainjob
 from tfjob_controller.api.common.cluster import decode_node, decode_scheduled_pod
-from tfjob_controller.api.common.core import BatchJob, Pod, decode_pod_group
+from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.quantity import MAX_QUANTITY, milli_of
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.gang import decode_gang
+from tfjob_controller.controller.decoders import decode_job, decode_pod, decode_pod_group
 from tfjob_controller.kube import codec, nesting
 from tfjob_controller.kube.cache.watchdecoder import (
     BookmarkDelta,
@@ -83,6 +84,8 @@ DECODERS: dict[Callable[[bytes], Any], list[dict[str, Any]]] = {
     decode_scheduled_pod: [POD],
     codec.decoder_for(Pod): [POD],
     codec.decoder_for(BatchJob): [JOB],
+    decode_pod: [POD],
+    decode_job: [JOB],
 }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -21,7 +21,7 @@ import msgspec
 from tfjob_controller.api.common.schema import INT32_MAX, describe
 from tfjob_controller.api.common.sizes import large_parts, size_problem
 from tfjob_controller.kube import nesting
-from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.kept import Owns, anybody, kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 GANGS = Resource("scheduling.kubeflow.org", "v1alpha1", "gangs", "Gang")
@@ -343,23 +343,25 @@ class Gang(_Value, frozen=True):
     status: Annotated[GangStatus, describe("What the gang scheduler reports.")] = GangStatus()
 
 
-_decode = decoder_for(Gang)
+def gang_decoder(labels: Collection[str] = (), *, owns: Owns = anybody) -> Callable[[bytes | msgspec.Raw], Gang]:
+    """Returns a decoder of gangs that keeps these labels and is as `kube.kept.kept_decoder` in all else.
 
-
-def decode_gang(raw: bytes | msgspec.Raw) -> Gang:
-    """Decodes a gang. Raises msgspec.DecodeError, also for one whose spec exceeds the bounds.
-
-    The CRD has the same bounds; here they hold whatever CRD is installed, because evaluating one gang takes time from
-    all others.
+    It raises msgspec.DecodeError, also for a gang whose spec exceeds the bounds. The CRD has the same bounds; here they
+    hold whatever CRD is installed, because evaluating one gang takes time from all others.
     """
-    data = bytes(raw)
-    if problem := nesting.decode_truncated(_size_problem, data):
-        raise msgspec.ValidationError(problem)
-    found = _decode(data)
-    for member in found.spec.members:
-        if problem := bounds_problem(member):
-            raise msgspec.ValidationError(f"spec.members: {member.name}: {problem}")
-    return found
+    decode_kept = kept_decoder(Gang, labels, owns=owns)
+
+    def decode(raw: bytes | msgspec.Raw) -> Gang:
+        data = bytes(raw)
+        if problem := nesting.decode_truncated(_size_problem, data):
+            raise msgspec.ValidationError(problem)
+        found = decode_kept(data)
+        for member in found.spec.members:
+            if problem := bounds_problem(member):
+                raise msgspec.ValidationError(f"spec.members: {member.name}: {problem}")
+        return found
+
+    return decode
 
 
 def _size_problem(data: bytes) -> str:
@@ -387,6 +389,9 @@ def bounds_problem(member: Member) -> str:
 def _objects(value: object) -> list[Mapping[str, Any]]:
     """Node affinity has no schema: entries of another type are ignored."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+decode_gang = gang_decoder()
 
 
 def wanted_members(gang: Gang) -> tuple[str, ...]:

@@ -25,15 +25,25 @@ from tfjob_controller.api.common.core import (
     PodGroup,
     Secret,
     Service,
-    decode_pod_group,
 )
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
-from tfjob_controller.api.gang import GANGS, Gang, decode_gang
+from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
 from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
 from tfjob_controller.controller.adapters import tfjob_by_runtime_id, trainjob_by_runtime_id
+from tfjob_controller.controller.decoders import (
+    decode_autoscaler,
+    decode_claim,
+    decode_config_map,
+    decode_job,
+    decode_job_gang,
+    decode_pod,
+    decode_pod_group,
+    decode_secret,
+    decode_service,
+)
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
     NO_TRIGGER_LOG,
@@ -59,7 +69,6 @@ from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCach
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
@@ -93,16 +102,14 @@ class ControllerCaches:
         self.tfjobs: Informer[TFJob] = Informer(
             requester, TFJOBS, decode_tfjob, indexers={BY_RUNTIME: tfjob_by_runtime_id}, **common
         )
-        self.jobs: Informer[BatchJob] = Informer(requester, JOBS, decoder_for(BatchJob), indexers=owner, **of_children)
-        self.services: Informer[Service] = Informer(
-            requester, SERVICES, decoder_for(Service), indexers=owner, **of_children
-        )
-        self.pods: Informer[Pod] = Informer(requester, PODS, decoder_for(Pod), indexers=runtime, **of_children)
-        self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decoder_for(ConfigMap), **of_children)
+        self.jobs: Informer[BatchJob] = Informer(requester, JOBS, decode_job, indexers=owner, **of_children)
+        self.services: Informer[Service] = Informer(requester, SERVICES, decode_service, indexers=owner, **of_children)
+        self.pods: Informer[Pod] = Informer(requester, PODS, decode_pod, indexers=runtime, **of_children)
+        self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decode_config_map, **of_children)
         self.secrets: ResponseCache[Secret] = ResponseCache()
         self.claims: ResponseCache[PersistentVolumeClaim] = ResponseCache()
         self.gangs: Informer[Gang] | None = (
-            Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
+            Informer(requester, GANGS, decode_job_gang, indexers=owner, **of_children) if gangs else None
         )
         self.pod_groups: Informer[PodGroup] | None = (
             Informer(requester, pod_groups, decode_pod_group, indexers=owner, **of_children) if pod_groups else None
@@ -117,7 +124,7 @@ class ControllerCaches:
             Informer(
                 requester,
                 HORIZONTAL_POD_AUTOSCALERS,
-                decoder_for(HorizontalPodAutoscaler),
+                decode_autoscaler,
                 indexers=owner,
                 **of_children,
             )
@@ -178,7 +185,7 @@ class ControllerCaches:
         """Returns a writer that puts the responses into these caches."""
         send = self._requester
         gangs = (
-            {GANGS: ChildClient(ResourceClient(send, GANGS, decode_gang), self.gangs.store)}
+            {GANGS: ChildClient(ResourceClient(send, GANGS, decode_job_gang), self.gangs.store)}
             if self.gangs is not None
             else {}
         )
@@ -187,21 +194,17 @@ class ControllerCaches:
                 **gangs,
                 **self._children_of_pod_groups(),
                 **self._children_of_autoscalers(),
-                JOBS: ChildClient(ResourceClient(send, JOBS, decoder_for(BatchJob)), self.jobs.store, is_strict=True),
-                SERVICES: ChildClient(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
-                CONFIG_MAPS: ChildClient(
-                    ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store
-                ),
-                SECRETS: ChildClient(
-                    ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False
-                ),
+                JOBS: ChildClient(ResourceClient(send, JOBS, decode_job), self.jobs.store, is_strict=True),
+                SERVICES: ChildClient(ResourceClient(send, SERVICES, decode_service), self.services.store),
+                CONFIG_MAPS: ChildClient(ResourceClient(send, CONFIG_MAPS, decode_config_map), self.config_maps.store),
+                SECRETS: ChildClient(ResourceClient(send, SECRETS, decode_secret), self.secrets, is_watched=False),
                 PERSISTENT_VOLUME_CLAIMS: ChildClient(
-                    ResourceClient(send, PERSISTENT_VOLUME_CLAIMS, decoder_for(PersistentVolumeClaim)),
+                    ResourceClient(send, PERSISTENT_VOLUME_CLAIMS, decode_claim),
                     self.claims,
                     is_watched=False,
                     is_strict=True,
                 ),
-                PODS: ChildClient(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
+                PODS: ChildClient(ResourceClient(send, PODS, decode_pod), self.pods.store),
             },
             fanout,
         )
@@ -216,7 +219,7 @@ class ControllerCaches:
         if self.autoscalers is None:
             return {}
         resource = HORIZONTAL_POD_AUTOSCALERS
-        client = ResourceClient(self._requester, resource, decoder_for(HorizontalPodAutoscaler))
+        client = ResourceClient(self._requester, resource, decode_autoscaler)
         return {resource: ChildClient(client, self.autoscalers.store)}
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 # The program of a worker sets it to the number of steps that its pod has done.
@@ -172,12 +171,9 @@ class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The object that represents a gang for another scheduler, of any kind.
 
     It is a PodGroup of Volcano, of the coscheduling plugin or of Kubernetes, or a Workload of Kueue. `spec` and
-    `status` are as on the wire and never mutated; `trainer.podgroup.backends` reads them.
+    `status` have what `trainer.podgroup.backends` reads, as on the wire; they are never mutated.
     """
 
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
     status: dict[str, Any] = {}
-
-
-decode_pod_group = decoder_for(PodGroup)

@@ -30,6 +30,7 @@ import msgspec
 
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta, ObjectT, key_of, version_of
 from tfjob_controller.util.lazylog import get_logger
 
@@ -164,7 +165,7 @@ def version_of_delta(event: Delta[ObjectT]) -> int:
     return version_of(event.obj) if isinstance(event, UpsertDelta) else event.version
 
 
-_decode_partial = codec.decoder_for(MetadataOnly)
+_decode_partial = kept_decoder(MetadataOnly)
 
 
 def _partial(raw: msgspec.Raw) -> MetadataOnly:

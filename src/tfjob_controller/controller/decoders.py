@@ -1,0 +1,237 @@
+"""The decoders of the controller's caches of children: what it reads of them, within bounds.
+
+Anybody may create objects with the label by which children are watched. So an object whose controller is no job, or
+for a pod no Job, leaves nothing but its identity, and of the others only what is read is kept (`kube.kept`). Lists and
+texts that are read have bounds: a job with so many containers that it exceeds them misses the reasons of the last ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tfjob_controller.api.common.core import (
+    JOBS,
+    BatchJob,
+    Condition,
+    ConfigMap,
+    ContainerState,
+    ContainerStatus,
+    HorizontalPodAutoscaler,
+    PersistentVolumeClaim,
+    Pod,
+    PodGroup,
+    Secret,
+    Service,
+)
+from tfjob_controller.api.gang import (
+    ATTEMPT_LABEL,
+    COMPLETION_INDEX_LABEL,
+    GANG_LABEL,
+    MEMBER_KIND_LABEL,
+    MEMBER_LABEL,
+    Gang,
+    gang_decoder,
+)
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.kube.kept import controlled_by, kept_decoder
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer.gang.admission import NODE_LABEL
+from tfjob_controller.trainer.naming import (
+    JOB_TYPE,
+    KUBEFLOW,
+    POD_JOB_NAME,
+    REPLICA_RESTARTS,
+    RESTART_ATTEMPT,
+    RUNTIME_ID,
+    TASK_INDEX,
+    TF_JOB_NAME,
+    TRAIN_JOB_NAME,
+)
+from tfjob_controller.trainer.podgroup.podgroup import GROUP_LABEL
+from tfjob_controller.trainer.scaling.autoscaler import METRICS_HASH
+
+ObjectT = TypeVar("ObjectT", BatchJob, Pod)
+
+# All that the controller reads; test_decoders.py compares them with the labels that it writes.
+LABELS = (
+    ATTEMPT_LABEL,
+    COMPLETION_INDEX_LABEL,
+    GANG_LABEL,
+    GROUP_LABEL,
+    JOB_TYPE,
+    KUBEFLOW,
+    MEMBER_KIND_LABEL,
+    MEMBER_LABEL,
+    METRICS_HASH,
+    NODE_LABEL,
+    POD_JOB_NAME,
+    REPLICA_RESTARTS,
+    RESTART_ATTEMPT,
+    RUNTIME_ID,
+    TASK_INDEX,
+    TF_JOB_NAME,
+    TRAIN_JOB_NAME,
+)
+MAX_CONTAINERS = 32
+MAX_CONDITIONS = 32
+# What the kubelet leaves of a termination message.
+MAX_MESSAGE = 4096
+# `status.completedIndexes` of 10,000 pods of which each second one has succeeded has 49 KB.
+MAX_INDEXES = 64 * 1024
+# Smaller objects are within the bounds.
+_SMALL_BYTES = 16 * 1024
+
+_JOBS_CHILDREN = controlled_by((TFJOBS, TRAINJOBS, KUBEFLOW_TRAINJOBS))
+
+decode_service = kept_decoder(Service, LABELS, owns=_JOBS_CHILDREN)
+decode_config_map = kept_decoder(ConfigMap, LABELS, owns=_JOBS_CHILDREN)
+decode_secret = kept_decoder(Secret, LABELS, owns=_JOBS_CHILDREN)
+decode_claim = kept_decoder(PersistentVolumeClaim, LABELS, owns=_JOBS_CHILDREN)
+decode_autoscaler = kept_decoder(HorizontalPodAutoscaler, LABELS, owns=_JOBS_CHILDREN)
+decode_job_gang: Callable[[bytes | msgspec.Raw], Gang] = gang_decoder(LABELS, owns=_JOBS_CHILDREN)
+
+_decode_job = kept_decoder(BatchJob, LABELS, owns=_JOBS_CHILDREN)
+# A pod that its Job has released is still the job's.
+_decode_pod = kept_decoder(Pod, LABELS, owns=controlled_by((JOBS,), or_by_none=True))
+
+
+def decode_job(raw: bytes | msgspec.Raw) -> BatchJob:
+    """Decodes a child Job. Raises msgspec.DecodeError."""
+    data = bytes(raw)
+    job = _decode_job(data)
+    if len(data) <= _SMALL_BYTES:
+        return job
+    status = replace(
+        job.status,
+        conditions=_conditions(job.status.conditions),
+        completed_indexes=_within(job.status.completed_indexes, MAX_INDEXES),
+    )
+    return replace(job, status=status)
+
+
+def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
+    """Decodes a pod of a job. Raises msgspec.DecodeError."""
+    data = bytes(raw)
+    pod = _decode_pod(data)
+    if len(data) <= _SMALL_BYTES:
+        return pod
+    status = replace(
+        pod.status,
+        reason=pod.status.reason[:MAX_MESSAGE],
+        message=pod.status.message[:MAX_MESSAGE],
+        conditions=_conditions(pod.status.conditions),
+        init_container_statuses=_statuses(pod.status.init_container_statuses),
+        container_statuses=_statuses(pod.status.container_statuses),
+    )
+    return replace(
+        pod, spec=replace(pod.spec, init_containers=pod.spec.init_containers[:MAX_CONTAINERS]), status=status
+    )
+
+
+def _conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    return tuple(replace(each, message=each.message[:MAX_MESSAGE]) for each in conditions[:MAX_CONDITIONS])
+
+
+def _statuses(statuses: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
+    return tuple(
+        replace(each, state=_state(each.state), last_state=_state(each.last_state))
+        for each in statuses[:MAX_CONTAINERS]
+    )
+
+
+def _state(state: ContainerState) -> ContainerState:
+    waiting, terminated = state.waiting, state.terminated
+    return replace(
+        state,
+        waiting=waiting and replace(waiting, message=waiting.message[:MAX_MESSAGE]),
+        terminated=terminated and replace(terminated, message=terminated.message[:MAX_MESSAGE]),
+    )
+
+
+def _within(indexes: str, limit: int) -> str:
+    """The indexes up to the last one that is complete."""
+    return indexes if len(indexes) <= limit else indexes[:limit].rpartition(",")[0]
+
+
+_NULL = msgspec.Raw(b"null")
+
+
+class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of what is read of objects that represent gangs. What is absent stays absent."""
+
+
+class _GangPolicy(_Value, frozen=True):
+    min_count: int | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _SchedulingPolicy(_Value, frozen=True):
+    gang: _GangPolicy | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _PodSet(_Value, frozen=True):
+    name: str | msgspec.UnsetType | None = msgspec.UNSET
+    count: int | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _PodGroupSpec(_Value, frozen=True):
+    min_member: int | msgspec.UnsetType | None = msgspec.UNSET
+    min_resources: msgspec.Raw = _NULL
+    queue: str | msgspec.UnsetType | None = msgspec.UNSET
+    priority_class_name: str | msgspec.UnsetType | None = msgspec.UNSET
+    schedule_timeout_seconds: int | msgspec.UnsetType | None = msgspec.UNSET
+    scheduling_policy: _SchedulingPolicy | msgspec.UnsetType | None = msgspec.UNSET
+    pod_sets: tuple[_PodSet, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    queue_name: str | msgspec.UnsetType | None = msgspec.UNSET
+    active: bool | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _PodGroupCondition(_Value, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class _PodGroupStatus(_Value, frozen=True):
+    phase: str | msgspec.UnsetType | None = msgspec.UNSET
+    conditions: tuple[_PodGroupCondition, ...] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _PodGroup(_Value, frozen=True):
+    metadata: ObjectMeta
+    spec: _PodGroupSpec = _PodGroupSpec()
+    status: _PodGroupStatus = _PodGroupStatus()
+
+
+_decode_pod_group = kept_decoder(_PodGroup, LABELS, owns=_JOBS_CHILDREN)
+
+
+def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
+    """Decodes what the back ends read of a gang's object, of any of their kinds. Raises msgspec.DecodeError."""
+    group = _decode_pod_group(raw)
+    is_large = len(bytes(group.spec.min_resources)) > _SMALL_BYTES
+    spec = replace(group.spec, min_resources=_NULL) if is_large else group.spec
+    return PodGroup(group.metadata, _bounded(spec), _bounded(group.status))
+
+
+def _bounded(part: msgspec.Struct) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(part))
+    return {name: _cut(value) for name, value in fields.items() if value is not None}
+
+
+def _cut(value: Any) -> Any:
+    """The first entries of a list, and texts of a bounded length."""
+    if isinstance(value, str):
+        return value[:MAX_MESSAGE]
+    if isinstance(value, list | tuple):
+        return [_cut(each) for each in value[:MAX_CONDITIONS]]
+    if isinstance(value, dict):
+        return {name: _cut(each) for name, each in value.items()}
+    return value
