@@ -20,11 +20,10 @@ from bench.report import ROUNDS, Reach, progress, report, size
 from tfjob_controller.api.common.cluster import (
     Node,
     NodeStatus,
-    Resources,
-    ScheduledContainer,
     ScheduledPod,
     ScheduledPodSpec,
 )
+from tfjob_controller.api.common.quantity import amount_from
 from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, Member
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.clusterview import ClusterView
@@ -52,9 +51,9 @@ def cluster() -> ClusterView:
 
 
 def pod(name: str, number: int, requests: dict[str, str]) -> ScheduledPod:
-    containers = (ScheduledContainer("main", Resources(requests)),)
-    spec = ScheduledPodSpec(node_name=f"node-{number:04}", containers=containers)
-    return ScheduledPod(ObjectMeta(name=f"{name}-{number}", namespace="bench"), spec)
+    amounts = {resource: amount_from(resource, text) for resource, text in requests.items()} | {"pods": 1}
+    spec = ScheduledPodSpec(node_name=f"node-{number:04}")
+    return ScheduledPod(ObjectMeta(name=f"{name}-{number}", namespace="bench"), spec, requests=amounts)
 
 
 def placing(seed: int) -> float:

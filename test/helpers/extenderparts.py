@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.verbs import NodeAssignment
 from tfjob_controller.gangscheduler.extender.wire import WirePod
 from tfjob_controller.kube.requester import JSON, LineStream, Priority
-
-GANG_LABEL, MEMBER_LABEL, ATTEMPT_LABEL = "gang", "member", "attempt"
 
 
 @dataclass

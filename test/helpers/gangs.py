@@ -11,13 +11,12 @@ from tfjob_controller.api.common.cluster import (
     NodeCondition,
     NodeSpec,
     NodeStatus,
-    Resources,
-    ScheduledContainer,
     ScheduledPod,
     ScheduledPodSpec,
     ScheduledPodStatus,
     Taint,
 )
+from tfjob_controller.api.common.quantity import amount_from
 from tfjob_controller.api.gang import (
     ATTEMPT_LABEL,
     GANG_LABEL,
@@ -67,8 +66,9 @@ def a_pod(
     phase: str = "Running",
 ) -> ScheduledPod:
     labels = {GANG_LABEL: gang, MEMBER_LABEL: member, ATTEMPT_LABEL: str(attempt)} if gang else {}
-    spec = ScheduledPodSpec(node_name=node, containers=(ScheduledContainer("main", Resources({"cpu": cpu})),))
-    return ScheduledPod(ObjectMeta(name=name, namespace="ns", labels=labels), spec, ScheduledPodStatus(phase))
+    metadata = ObjectMeta(name=name, namespace="ns", labels=labels)
+    requests = {"cpu": amount_from("cpu", cpu), "pods": 1}
+    return ScheduledPod(metadata, ScheduledPodSpec(node), ScheduledPodStatus(phase), requests)
 
 
 def workers(count: int, cpu: str = "1", name: str = "worker", **more: Any) -> Member:

@@ -25,9 +25,10 @@ from tfjob_controller.api.common.cluster import (
     ScheduledPod,
     decode_node,
     decode_resource_quota,
-    decode_scheduled_pod,
 )
 from tfjob_controller.api.common.core import PODS
+from tfjob_controller.api.common.podrequests import requests_of
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import (
     ADMITTED,
     BOUND,
@@ -605,4 +606,4 @@ def _gang(body: Object) -> Gang:
 
 
 def _cpu_of(pod: ScheduledPod) -> int:
-    return int(pod.spec.containers[0].resources.requests["cpu"])
+    return requests_of(pod).get("cpu", 0) // 1000

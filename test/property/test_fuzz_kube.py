@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from helpers.fuzzing import FUZZ, LONG_SECONDS, bounded, documents, mutations, outcome, run_for
 from helpers.goodmanifests import GOOD_MANIFESTS
 from helpers.trainmanifests import role_template, runtime, trainjob
-from tfjob_controller.api.common.cluster import decode_node, decode_scheduled_pod
+from tfjob_controller.api.common.cluster import decode_node
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.quantity import MAX_QUANTITY, milli_of
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.gang import decode_gang
 from tfjob_controller.controller.decoders import decode_job, decode_pod, decode_pod_group

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from helpers.fakeclock import FakeClock
 from helpers.gangs import a_node, workers
 from helpers.memoryapi import MemoryApi
-from tfjob_controller.api.common.cluster import ScheduledPod, decode_scheduled_pod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.common.core import PODS
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import Gang, decode_gang, required_on_node
 from tfjob_controller.gangscheduler.binding.ungater import Ungater
 from tfjob_controller.gangscheduler.state.informers import BY_GANG, by_gang

@@ -9,9 +9,11 @@ Source: kubernetes/autoscaler cluster-autoscaler/apis/provisioningrequest/autosc
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
-from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.api.gang import GANGS
+from tfjob_controller.kube.kept import kept_decoder
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference, Resource
 
 PROVISIONING_REQUESTS = Resource("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest")
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
@@ -19,6 +21,9 @@ POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 # Annotations of the pods that use the nodes: the autoscaler adds no others for them.
 CONSUME_ANNOTATION = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS_ANNOTATION = "autoscaling.x-k8s.io/provisioning-class-name"
+
+# The number of a request for its gang.
+NUMBER_LABEL = "scheduling.kubeflow.org/provisioning-number"
 
 # Types of conditions.
 ACCEPTED, PROVISIONED, FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED = (
@@ -74,5 +79,31 @@ class PodTemplate(_Value, frozen=True):
     metadata: ObjectMeta
 
 
-decode_provisioning_request = decoder_for(ProvisioningRequest)
-decode_pod_template = decoder_for(PodTemplate)
+MAX_LISTED = 64
+# A message is cut again where it is shown.
+_MAX_MESSAGE = 1024
+
+
+def _is_gang(owner: OwnerReference) -> bool:
+    return owner.kind == GANGS.kind and owner.api_version == GANGS.api_version
+
+
+_decode = kept_decoder(ProvisioningRequest, (NUMBER_LABEL,), is_kept=_is_gang)
+decode_pod_template = kept_decoder(PodTemplate)
+
+
+def decode_provisioning_request(raw: bytes | msgspec.Raw) -> ProvisioningRequest:
+    """Decodes a request, with its Gang as the only owner and lists within bounds. Raises msgspec.DecodeError."""
+    request = _decode(raw)
+    spec = replace(
+        request.spec,
+        provisioning_class_name=request.spec.provisioning_class_name[:_MAX_MESSAGE],
+        pod_sets=tuple(
+            replace(each, pod_template_ref=PodTemplateReference(each.pod_template_ref.name[:_MAX_MESSAGE]))
+            for each in request.spec.pod_sets[:MAX_LISTED]
+        ),
+    )
+    conditions = tuple(
+        replace(each, message=each.message[:_MAX_MESSAGE]) for each in request.status.conditions[:MAX_LISTED]
+    )
+    return replace(request, spec=spec, status=ProvisioningRequestStatus(conditions))

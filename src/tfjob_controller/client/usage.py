@@ -18,11 +18,11 @@ from tfjob_controller.api.common.cluster import (
     Node,
     ScheduledPod,
     decode_node,
-    decode_scheduled_pod,
 )
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import requests_of
 from tfjob_controller.api.common.quantity import amount_from, quantity_of
+from tfjob_controller.api.common.scheduledpods import GANG_LABELS, scheduled_pod_decoder
 from tfjob_controller.api.gang import (
     ADMITTED,
     BOUND,
@@ -38,9 +38,17 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.naming import CHILD_SELECTOR, TF_JOB_NAME, TRAIN_JOB_NAME, replica_id_of
+from tfjob_controller.trainer.naming import (
+    CHILD_SELECTOR,
+    JOB_TYPE,
+    TASK_INDEX,
+    TF_JOB_NAME,
+    TRAIN_JOB_NAME,
+    replica_id_of,
+)
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
+_decode_pod = scheduled_pod_decoder((*GANG_LABELS, *_KINDS, JOB_TYPE, TASK_INDEX))
 _ZONE = "topology.kubernetes.io/zone"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
@@ -205,7 +213,7 @@ def _read_gangs(requester: Requester) -> Sequence[Gang]:
 
 def _read(requester: Requester, scope: str) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
     """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why."""
-    pods = ResourceClient(requester, PODS, decode_scheduled_pod, **_PATIENCE)
+    pods = ResourceClient(requester, PODS, _decode_pod, **_PATIENCE)
     try:
         nodes = ResourceClient(requester, NODES, decode_node, **_PATIENCE).list()
         return nodes, pods.list(field_selector="status.phase!=Succeeded,status.phase!=Failed"), ""

@@ -22,8 +22,8 @@ from typing import Any
 
 import structlog
 
-from tfjob_controller.api.common.cluster import decode_scheduled_pod
 from tfjob_controller.api.common.core import PODS
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import GANGS, decode_gang
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.admission.queue import partly_bound_seconds, waiting_gangs

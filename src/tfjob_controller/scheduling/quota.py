@@ -26,7 +26,6 @@ from tfjob_controller.api.common.cluster import (
     FINISHED_PHASES,
     ResourceQuota,
     ScheduledPod,
-    ScheduledPodSpec,
     ScopeRequirement,
 )
 from tfjob_controller.api.common.podrequests import Amounts, add_amounts, requests_of
@@ -56,7 +55,7 @@ class PodUsage:
     """
 
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[ScheduledPodSpec, Amounts]] = {}
+        self._pods: dict[str, Amounts] = {}
         self._usage: dict[str, dict[str, int]] = {}
 
     def of(self, namespace: str) -> Amounts:
@@ -69,17 +68,14 @@ class PodUsage:
         if pod.status.phase in FINISHED_PHASES or pod.metadata.deletion_timestamp:
             self.remove_pod(key)
             return
-        known = self._pods.get(key)
-        if known is not None and known[0] == pod.spec:
-            # The earlier object is freed.
-            self._pods[key] = pod.spec, known[1]
+        if pod.requests is not None and self._pods.get(key) == pod.requests:
             return
         self.remove_pod(key)
         try:
             amounts = requests_of(pod)
         except ValueError:
             return
-        self._pods[key] = pod.spec, amounts
+        self._pods[key] = amounts
         add_amounts(self._usage.setdefault(pod.metadata.namespace, {}), amounts, 1)
 
     def remove_pod(self, key: str) -> None:
@@ -89,7 +85,7 @@ class PodUsage:
             return
         namespace = namespace_of(key)
         usage = self._usage[namespace]
-        add_amounts(usage, known[1], -1)
+        add_amounts(usage, known, -1)
         if not any(usage.values()):
             del self._usage[namespace]
 

@@ -11,8 +11,8 @@ from tfjob_controller.api.common.cluster import (
     ResourceQuota,
     ScheduledPod,
     decode_resource_quota,
-    decode_scheduled_pod,
 )
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import Gang, decode_gang
 from tfjob_controller.scheduling.podsets import pod_sets_of
 from tfjob_controller.scheduling.quota import NamespaceQuotas, PodUsage, QuotaShortage

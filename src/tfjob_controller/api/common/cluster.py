@@ -1,7 +1,9 @@
 """Nodes, quotas, and pods as a scheduler sees them: what decides whether and where a pod can run, and what it requests.
 
-`ScheduledPod` and `core.Pod` decode the same object: this one has the fields for the capacity of nodes, the other one
-the fields for the status of jobs. All values are immutable; unknown fields are dropped on decoding.
+`ScheduledPod` and `core.Pod` are of the same object: this one has what matters to the capacity of nodes
+(`scheduledpods.py` decodes it), the other one what matters to the status of jobs. All values are immutable; what is not
+read is dropped on decoding. All labels of nodes are kept: selectors of pods may name any, and only kubelets and
+administrators write them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
@@ -70,32 +73,6 @@ class ScheduledContainer(_Value, frozen=True):
     restart_policy: str = ""
 
 
-class NodeAffinity(_Value, frozen=True):
-    required: dict[str, Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-
-
-class Affinity(_Value, frozen=True):
-    node_affinity: NodeAffinity | None = None
-
-
-class SchedulingGate(_Value, frozen=True):
-    name: str = ""
-
-
-class ScheduledPodSpec(_Value, frozen=True):
-    node_name: str = ""
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
-    scheduler_name: str = ""
-    priority: int = 0
-    containers: tuple[ScheduledContainer, ...] = ()
-    init_containers: tuple[ScheduledContainer, ...] = ()
-    resources: Resources | None = None
-    overhead: dict[str, str] = {}
-    node_selector: dict[str, str] = {}
-    affinity: Affinity | None = None
-    tolerations: tuple[dict[str, Any], ...] = ()
-
-
 class ResizedContainer(_Value, frozen=True):
     """The resources that a kubelet has allocated; they differ from the requests while a pod is resized in place."""
 
@@ -109,21 +86,30 @@ class PodCondition(_Value, frozen=True):
     reason: str = ""
 
 
+class SchedulingGate(_Value, frozen=True):
+    name: str = ""
+
+
+class ScheduledPodSpec(_Value, frozen=True):
+    """`required_affinity` is the required node affinity of a pod that the gang scheduler is to pin to a node."""
+
+    node_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    required_affinity: dict[str, Any] | None = None
+
+
 class ScheduledPodStatus(_Value, frozen=True):
     phase: str = ""
-    conditions: tuple[PodCondition, ...] = ()
-    container_statuses: tuple[ResizedContainer, ...] = ()
-    init_container_statuses: tuple[ResizedContainer, ...] = ()
-    resources: Resources | None = None
-    allocated_resources: dict[str, str] = {}
+    is_unschedulable: bool = False
 
 
 class ScheduledPod(_Value, frozen=True):
-    """A pod as the scheduler sees it."""
+    """What is kept of a pod. `requests` are None if a quantity is invalid; use `podrequests.requests_of`."""
 
     metadata: ObjectMeta
     spec: ScheduledPodSpec = ScheduledPodSpec()
     status: ScheduledPodStatus = ScheduledPodStatus()
+    requests: dict[str, int] | None = {}
 
 
 class ScopeRequirement(_Value, frozen=True):
@@ -180,8 +166,23 @@ class PriorityClass(_Value, frozen=True):
     preemption_policy: str = ""
 
 
-decode_namespace = decoder_for(Namespace)
+decode_namespace = kept_decoder(Namespace)
 decode_node = decoder_for(Node)
-decode_priority_class = decoder_for(PriorityClass)
-decode_resource_quota = decoder_for(ResourceQuota)
-decode_scheduled_pod = decoder_for(ScheduledPod)
+decode_priority_class = kept_decoder(PriorityClass)
+
+_decode_quota = kept_decoder(ResourceQuota)
+# More than all resources of a cluster, with their limits and requests.
+_MAX_AMOUNTS = 256
+_MAX_SCOPES = 64
+
+
+def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
+    """Decodes a quota. Raises msgspec.DecodeError, also for one with more amounts or scopes than clusters have."""
+    quota = _decode_quota(raw)
+    selector = quota.spec.scope_selector
+    expressions = selector.match_expressions if selector is not None else ()
+    amounts = max(len(quota.spec.hard), len(quota.status.hard), len(quota.status.used))
+    scopes = len(quota.spec.scopes) + len(expressions) + sum(len(each.values) for each in expressions)
+    if amounts > _MAX_AMOUNTS or scopes > _MAX_SCOPES:
+        raise msgspec.ValidationError(f"quota: at most {_MAX_AMOUNTS} amounts and {_MAX_SCOPES} scopes with values")
+    return quota

@@ -6,8 +6,8 @@ where an init container counts with the sidecars before it. Pod-level requests r
 support them. While a running pod is resized in place, the maximum of its requests and its allocated resources counts.
 Each pod also requests one of `pods`.
 
-`requests_of` takes a pod from the API server, and `member_of` a pod template, to which it first applies the defaults of
-the API server: a limit without a request becomes a request.
+`total_requests` takes a pod from the API server, and `member_of` a pod template, to which it first applies the defaults
+of the API server: a limit without a request becomes a request.
 
 Amounts are thousandths of a CPU, bytes, or pieces (see `quantity`). Invalid quantities raise ValueError.
 
@@ -20,7 +20,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from tfjob_controller.api.common.cluster import ALWAYS, ResizedContainer, Resources, ScheduledContainer, ScheduledPod
+import msgspec
+
+from tfjob_controller.api.common.cluster import (
+    ALWAYS,
+    PodCondition,
+    ResizedContainer,
+    Resources,
+    ScheduledContainer,
+    ScheduledPod,
+)
 from tfjob_controller.api.common.quantity import CPU, MEMORY, PODS, amount_of, is_counted, milli_of, quantity_of
 from tfjob_controller.api.gang import Member
 
@@ -31,18 +40,40 @@ _RESIZE_PENDING = "PodResizePending"
 _INFEASIBLE = "Infeasible"
 
 
-def requests_of(pod: ScheduledPod) -> dict[str, int]:
-    """The requests of a pod, `pods` included."""
-    spec, status = pod.spec, pod.status
-    allocated = _allocated(
-        {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}, pod
-    )
+class RequestSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod's spec requests."""
+
+    containers: tuple[ScheduledContainer, ...] = ()
+    init_containers: tuple[ScheduledContainer, ...] = ()
+    resources: Resources | None = None
+    overhead: dict[str, str] = {}
+
+
+class RequestStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the kubelet has allocated."""
+
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ResizedContainer, ...] = ()
+    init_container_statuses: tuple[ResizedContainer, ...] = ()
+    resources: Resources | None = None
+    allocated_resources: dict[str, str] = {}
+
+
+def requests_of(pod: ScheduledPod) -> Amounts:
+    """Returns the requests of a pod, `pods` included. Invalid quantities raise ValueError."""
+    if pod.requests is None:
+        raise ValueError("a quantity that the pod requests is invalid")
+    return pod.requests
+
+
+def total_requests(spec: RequestSpec, status: RequestStatus) -> dict[str, int]:
+    """Computes the requests of a pod, `pods` included. Invalid quantities raise ValueError."""
+    is_infeasible = any(each.type == _RESIZE_PENDING and each.reason == _INFEASIBLE for each in status.conditions)
+    allocated = _allocated(spec, status, is_infeasible=is_infeasible)
     total = _total(spec.containers, spec.init_containers, allocated)
     if spec.resources is not None:
         level = _millis(spec.resources.requests)
-        given = _effective_request(
-            status.resources, status.allocated_resources, level, is_infeasible=_is_infeasible(pod)
-        )
+        given = _effective_request(status.resources, status.allocated_resources, level, is_infeasible=is_infeasible)
         total |= {name: given.get(name, 0) for name in level if _is_pod_level(name)}
     add_amounts(total, _millis(spec.overhead))
     return _amounts(total)
@@ -118,18 +149,17 @@ def _request(container: ScheduledContainer, allocated: Mapping[str, dict[str, in
     return allocated[container.name] if container.name in allocated else _millis(container.resources.requests)
 
 
-def _allocated(statuses: Mapping[str, ResizedContainer], pod: ScheduledPod) -> dict[str, dict[str, int]]:
+def _allocated(spec: RequestSpec, status: RequestStatus, *, is_infeasible: bool) -> dict[str, dict[str, int]]:
     """The amounts of the containers whose allocated resources the kubelet has reported."""
-    is_infeasible = _is_infeasible(pod)
+    statuses = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
     found: dict[str, dict[str, int]] = {}
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        status = statuses.get(container.name)
-        if status is not None and status.resources is not None:
+    for container in (*spec.containers, *spec.init_containers):
+        resized = statuses.get(container.name)
+        if resized is not None and resized.resources is not None:
             wanted = _millis(container.resources.requests)
-            given = _effective_request(
-                status.resources, status.allocated_resources, wanted, is_infeasible=is_infeasible
+            found[container.name] = _effective_request(
+                resized.resources, resized.allocated_resources, wanted, is_infeasible=is_infeasible
             )
-            found[container.name] = given
     return found
 
 
@@ -143,11 +173,6 @@ def _effective_request(
     _raise_to(most, _millis(actuated.requests))
     _raise_to(most, _millis(allocated))
     return most
-
-
-def _is_infeasible(pod: ScheduledPod) -> bool:
-    pending = next((each for each in pod.status.conditions if each.type == _RESIZE_PENDING), None)
-    return pending is not None and pending.reason == _INFEASIBLE
 
 
 def _defaulted(container: Mapping[str, Any]) -> ScheduledContainer:

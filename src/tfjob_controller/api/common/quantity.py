@@ -24,12 +24,17 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 # Larger exponents all give the cap or the smallest quantity; computing their powers would only cost memory.
 _EXPONENT_LIMIT = 400
+# The API server writes a quantity in 27 characters at most; people write longer ones, which no cache keeps.
+_MAX_CACHED = 32
 _BYTES_SUFFIXES = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
-@functools.lru_cache(maxsize=4096)
 def milli_of(text: str) -> int:
     """The quantity in thousandths, rounded away from zero. Raises ValueError for an invalid one."""
+    return _known_milli(text) if len(text) <= _MAX_CACHED else _milli(text)
+
+
+def _milli(text: str) -> int:
     match = _PATTERN.fullmatch(text)
     if match is None or not text:
         raise ValueError(f"not a quantity: {text[:64]!r}")
@@ -40,6 +45,9 @@ def milli_of(text: str) -> int:
     below = 10 ** (len(fraction) + max(-tens, 0))
     amount: int = min(-(-above // below), MAX_QUANTITY * 1000)
     return -amount if sign == "-" else amount
+
+
+_known_milli = functools.lru_cache(maxsize=4096)(_milli)
 
 
 def amount_of(resource: str, milli: int) -> int:
@@ -68,9 +76,14 @@ def is_bytes(resource: str) -> bool:
     return resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith("hugepages-")
 
 
+def is_native(resource: str) -> bool:
+    """Whether the resource is one of Kubernetes' own, which each node has."""
+    return resource in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS) or resource.startswith(_OWN_PREFIXES)
+
+
 def is_counted(resource: str) -> bool:
     """Whether kube-scheduler considers requests of the resource; it ignores unqualified names such as `storage`."""
-    return "/" in resource or resource in (CPU, MEMORY, EPHEMERAL_STORAGE) or resource.startswith(_OWN_PREFIXES)
+    return "/" in resource or (resource != PODS and is_native(resource))
 
 
 _OWN_PREFIXES = ("hugepages-", "attachable-volumes-")

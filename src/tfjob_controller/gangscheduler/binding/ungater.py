@@ -172,9 +172,7 @@ def _is_gated(pod: ScheduledPod) -> bool:
 
 def _patch(pod: ScheduledPod, node: str) -> dict[str, Any]:
     """Returns the merge patch. It keeps gates of others, and the rest of the affinity."""
-    affinity = pod.spec.affinity
-    of_nodes = affinity.node_affinity if affinity is not None else None
-    required = required_on_node(of_nodes.required if of_nodes is not None else None, node)
+    required = required_on_node(pod.spec.required_affinity, node)
     gates = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != PLACEMENT_GATE]
     return {
         "metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version},

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tfjob_controller.api.common.cluster import decode_scheduled_pod
 from tfjob_controller.api.common.podrequests import requests_of
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,

@@ -18,7 +18,9 @@ from typing import Final
 
 import msgspec
 
+from tfjob_controller.api.common.scheduledpods import GANG_LABELS
 from tfjob_controller.gangscheduler.bindrequests import BindRequest
+from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta
 
 NEEDS_NODE_CACHE = "this extender takes node names only: set nodeCacheCapable to true in its configuration"
@@ -67,7 +69,7 @@ class _PodObject(msgspec.Struct, frozen=True):
 
 
 _KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_POD: Final = msgspec.json.Decoder(_PodObject)
+_decode_pod: Final = kept_decoder(_PodObject, GANG_LABELS)
 _NAMES: Final = msgspec.json.Decoder(list[str] | None)
 _TEXT: Final = msgspec.json.Decoder(str)
 _ENCODER: Final = msgspec.json.Encoder()
@@ -88,7 +90,7 @@ def decode_filter_args(body: bytes) -> FilterArgs:
         names = _NAMES.decode(names_json)
         if names is None and fields.get("nodes", _NULL) != _NULL:
             raise BadRequestError(NEEDS_NODE_CACHE)
-        return FilterArgs(WirePod(_POD.decode(pod).metadata, pod), names or (), names_json if names else b"[]")
+        return FilterArgs(WirePod(_decode_pod(pod).metadata, pod), names or (), names_json if names else b"[]")
     except _UNREADABLE as error:
         raise _unreadable(error) from None
 

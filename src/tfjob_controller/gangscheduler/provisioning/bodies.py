@@ -17,14 +17,13 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.gang import GANGS, REQUIRED_NODE_AFFINITY, Gang, Member
-from tfjob_controller.api.provisioningrequest import POD_TEMPLATES, PROVISIONING_REQUESTS
+from tfjob_controller.api.provisioningrequest import NUMBER_LABEL, POD_TEMPLATES, PROVISIONING_REQUESTS
 from tfjob_controller.scheduling.podsets import pod_sets_of
 
 Body = dict[str, Any]
 
-# The label of our requests, which the informer selects by, and the number of the request for its gang.
+# The label of our requests, which the informer selects by.
 MANAGED_BY_LABEL, MANAGER = "app.kubernetes.io/managed-by", "gang-scheduler"
-NUMBER_LABEL = "scheduling.kubeflow.org/provisioning-number"
 _NEVER_PULLED = "none"
 # A name has 253 characters at most: that of the gang, the hash, and the kind of the pods.
 _GANG_NAME, _HASH = 200, 10

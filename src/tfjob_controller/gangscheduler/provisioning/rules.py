@@ -28,7 +28,6 @@ from enum import StrEnum
 
 from tfjob_controller.api.gang import (
     ADMITTED,
-    GANGS,
     UNSCHEDULABLE,
     WAITING,
     Gang,
@@ -41,10 +40,11 @@ from tfjob_controller.api.provisioningrequest import (
     BOOKING_EXPIRED,
     CAPACITY_REVOKED,
     FAILED,
+    NUMBER_LABEL,
     PROVISIONED,
     ProvisioningRequest,
 )
-from tfjob_controller.gangscheduler.provisioning.bodies import NUMBER_LABEL, RequestBodies, request_bodies
+from tfjob_controller.gangscheduler.provisioning.bodies import RequestBodies, request_bodies
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decisions import (
     BACKING_OFF,
@@ -102,9 +102,8 @@ def request_state(request: ProvisioningRequest) -> tuple[RequestState, str]:
 
 def owner_key(request: ProvisioningRequest) -> tuple[str, str]:
     """Returns key and uid of the Gang that owns a request; empty without one."""
-    for each in request.metadata.owner_references:
-        if each.kind == GANGS.kind and each.api_version == GANGS.api_version:
-            return f"{request.metadata.namespace}/{each.name}", each.uid
+    for gang in request.metadata.owner_references:
+        return f"{request.metadata.namespace}/{gang.name}", gang.uid
     return "", ""
 
 

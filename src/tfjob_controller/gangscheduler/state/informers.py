@@ -29,9 +29,9 @@ from tfjob_controller.api.common.cluster import (
     decode_node,
     decode_priority_class,
     decode_resource_quota,
-    decode_scheduled_pod,
 )
 from tfjob_controller.api.common.core import PODS
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang, gang_key_of, member_of
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup

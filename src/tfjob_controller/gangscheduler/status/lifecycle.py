@@ -116,7 +116,7 @@ def is_bound(pod: ScheduledPod) -> bool:
 
 def is_unschedulable(pod: ScheduledPod) -> bool:
     """Reports whether kube-scheduler found no node for the pod when it tried last."""
-    return not is_bound(pod) and any(each.reason == "Unschedulable" for each in pod.status.conditions)
+    return not is_bound(pod) and pod.status.is_unschedulable
 
 
 def is_unfinished(pod: ScheduledPod) -> bool:

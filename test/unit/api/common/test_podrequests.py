@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.common.cluster import decode_scheduled_pod
 from tfjob_controller.api.common.podrequests import amounts_of, member_of, requests_of, template_requests
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import Member
 
 

@@ -11,8 +11,9 @@ import pytest
 from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, no_answer, refusal
 from helpers.poll import eventually
-from tfjob_controller.api.common.cluster import ScheduledPod, decode_scheduled_pod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.common.core import PODS
+from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
 from tfjob_controller.api.gang import Gang, decode_gang
 from tfjob_controller.gangscheduler.binding.ungater import (
     RETRY_BASE_SECONDS,

@@ -54,7 +54,10 @@ def forged(value: Any) -> bytes:
         pytest.param(forged(1), id="numbers"),
         pytest.param(forged(["x"] * 10_000), id="many"),
         pytest.param(b'{"Pod": ' + b"9" * 100_000 + b"}", id="a number of 100,000 digits"),
-        pytest.param(b'{"Pod": {"metadata": {"labels": {"a": 1}}}, "PodName": 1}', id="labels that are no text"),
+        pytest.param(
+            b'{"Pod": {"metadata": {"labels": {"scheduling.kubeflow.org/gang": 1}}}, "PodName": 1}',
+            id="labels that are no text",
+        ),
     ],
 )
 @pytest.mark.parametrize("decode", [decode_filter_args, decode_bind_args])

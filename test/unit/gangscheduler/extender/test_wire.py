@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tfjob_controller.api.gang import GANG_LABEL
 from tfjob_controller.gangscheduler.bindrequests import BindRequest
 from tfjob_controller.gangscheduler.extender.wire import (
     NEEDS_NODE_CACHE,
@@ -19,7 +20,10 @@ from tfjob_controller.gangscheduler.extender.wire import (
     encode_answer,
 )
 
-POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"a": "b"}}, "spec": {"containers": []}}
+POD = {
+    "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {GANG_LABEL: "b", "another": ""}},
+    "spec": {"containers": []},
+}
 BINDING = {"PodName": "p", "PodNamespace": "ns", "PodUID": "u1", "Node": "n1"}
 
 
@@ -42,7 +46,7 @@ def test_keys_are_read_in_any_case_and_nodes_may_be_null(sent: bytes, names: lis
     args = decode_filter_args(sent)
     assert list(args.node_names) == names
     assert list(decode_names(args.node_names_json)) == names
-    assert (args.pod.metadata.uid, args.pod.metadata.labels) == ("u1", {"a": "b"})
+    assert (args.pod.metadata.uid, args.pod.metadata.labels) == ("u1", {GANG_LABEL: "b"})
     assert json.loads(args.pod.body) == POD
 
 

@@ -7,8 +7,6 @@ import pytest
 from tfjob_controller.api.common.cluster import (
     Node,
     NodeStatus,
-    Resources,
-    ScheduledContainer,
     ScheduledPod,
     ScheduledPodSpec,
     ScheduledPodStatus,
@@ -34,11 +32,12 @@ GPU = "nvidia.com/gpu"
 def pod(name: str, node: str, *, job: str = "", phase: str = "Running", namespace: str = "team") -> ScheduledPod:
     role, _, index = name.rpartition("-")
     labels = {"tf_job_name": job, "job_type": role.upper(), "task_index": index} if job else {}
-    requests = Resources({"cpu": "500m", "memory": "1Gi", **({GPU: "1"} if job else {})})
+    requests = {"cpu": 500, "memory": 2**30, "pods": 1, **({GPU: 1} if job else {})}
     return ScheduledPod(
         ObjectMeta(name=f"{job}-{name}", namespace=namespace, labels=labels),
-        ScheduledPodSpec(node_name=node, containers=(ScheduledContainer("c", requests),)),
+        ScheduledPodSpec(node_name=node),
         ScheduledPodStatus(phase=phase),
+        requests,
     )
 
 
@@ -74,7 +73,7 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
 def gang_pod(name: str, node: str) -> ScheduledPod:
     labels = {GANG_LABEL: "train-ab12", MEMBER_LABEL: name}
     return ScheduledPod(
-        ObjectMeta(name=name, namespace="team", labels=labels), ScheduledPodSpec(node_name=node), ScheduledPodStatus()
+        ObjectMeta(name=name, namespace="team", labels=labels), ScheduledPodSpec(node_name=node), requests={"pods": 1}
     )
 
 

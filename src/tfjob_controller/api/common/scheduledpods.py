@@ -1,0 +1,118 @@
+"""Decodes pods as a scheduler keeps them: a few hundred bytes each, whatever they contain.
+
+The gang scheduler watches all pods of the cluster, and their authors decide what is in them. So their requests are
+added up while a pod is decoded, and of the rest only names, the phase and the labels of gangs are kept. A pod that the
+gang scheduler is to pin to a node keeps its gates and its required node affinity within the bounds of a Gang's member;
+one beyond them stays gated. Tolerations and selectors are not read: those of a gang are in its Gang.
+
+Of more than `MAX_RESOURCES` resources those count that each node has, and the others by name up to this number. No node
+has so many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.common.cluster import ScheduledPod, ScheduledPodSpec, ScheduledPodStatus, SchedulingGate
+from tfjob_controller.api.common.podrequests import Amounts, RequestSpec, RequestStatus, total_requests
+from tfjob_controller.api.common.quantity import is_native
+from tfjob_controller.api.gang import (
+    ATTEMPT_LABEL,
+    COMPLETION_INDEX_LABEL,
+    GANG_LABEL,
+    MEMBER_KIND_LABEL,
+    MEMBER_LABEL,
+    PLACEMENT_GATE,
+    REQUIRED_NODE_AFFINITY,
+    Member,
+    bounds_problem,
+)
+from tfjob_controller.kube.kept import kept_decoder
+from tfjob_controller.kube.meta import ObjectMeta
+
+GANG_LABELS = (GANG_LABEL, MEMBER_LABEL, MEMBER_KIND_LABEL, COMPLETION_INDEX_LABEL, ATTEMPT_LABEL)
+MAX_RESOURCES = 64
+MAX_GATES = 16
+MAX_AFFINITY_BYTES = 64 * 1024
+_UNSCHEDULABLE = "Unschedulable"
+_NO_AFFINITY = msgspec.Raw(b"null")
+
+
+class _NodeAffinity(msgspec.Struct, frozen=True):
+    required: msgspec.Raw = msgspec.field(default=_NO_AFFINITY, name=REQUIRED_NODE_AFFINITY)
+
+
+class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _Spec(RequestSpec, frozen=True, rename="camel"):
+    node_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    affinity: _Affinity | None = None
+
+
+class _Status(RequestStatus, frozen=True, rename="camel"):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def scheduled_pod_decoder(labels: Collection[str]) -> Callable[[bytes | msgspec.Raw], ScheduledPod]:
+    """Returns a decoder that keeps these labels; it raises msgspec.DecodeError."""
+    decode_whole = kept_decoder(_Pod, labels)
+
+    def decode(raw: bytes | msgspec.Raw) -> ScheduledPod:
+        pod = decode_whole(raw)
+        is_unschedulable = any(each.reason == _UNSCHEDULABLE for each in pod.status.conditions)
+        return ScheduledPod(
+            pod.metadata, _spec(pod), ScheduledPodStatus(pod.status.phase, is_unschedulable), _requests(pod)
+        )
+
+    return decode
+
+
+decode_scheduled_pod = scheduled_pod_decoder(GANG_LABELS)
+
+
+def _spec(pod: _Pod) -> ScheduledPodSpec:
+    gates = pod.spec.scheduling_gates
+    is_ours = GANG_LABEL in pod.metadata.labels and any(gate.name == PLACEMENT_GATE for gate in gates)
+    if not is_ours or len(gates) > MAX_GATES:
+        return ScheduledPodSpec(pod.spec.node_name)
+    try:
+        return ScheduledPodSpec(pod.spec.node_name, gates, _required(pod.spec.affinity))
+    except msgspec.DecodeError:
+        return ScheduledPodSpec(pod.spec.node_name)
+
+
+def _required(affinity: _Affinity | None) -> dict[str, Any] | None:
+    """Returns the required node affinity. Raises msgspec.DecodeError if it is beyond the bounds."""
+    raw = affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else b""
+    data = bytes(raw) or bytes(_NO_AFFINITY)
+    if len(data) > MAX_AFFINITY_BYTES:
+        raise msgspec.DecodeError("affinity too large")
+    required = msgspec.json.decode(data, type=dict[str, Any] | None)
+    if problem := bounds_problem(Member("pod", node_affinity=required)):
+        raise msgspec.DecodeError(problem)
+    return required
+
+
+def _requests(pod: _Pod) -> dict[str, int] | None:
+    try:
+        amounts = total_requests(pod.spec, pod.status)
+    except ValueError:
+        return None
+    return amounts if len(amounts) <= MAX_RESOURCES else _bounded(amounts)
+
+
+def _bounded(amounts: Amounts) -> dict[str, int]:
+    names = sorted(amounts, key=lambda name: (not is_native(name), name))
+    return {name: amounts[name] for name in names[:MAX_RESOURCES]}
