@@ -31,6 +31,7 @@ from tfjob_controller.api.gang import (
     ATTEMPT_LABEL,
     COMPLETION_INDEX_LABEL,
     GANG_LABEL,
+    MAX_KINDS,
     MEMBER_KIND_LABEL,
     MEMBER_LABEL,
     Gang,
@@ -58,7 +59,7 @@ from tfjob_controller.trainer.scaling.autoscaler import METRICS_HASH
 
 ObjectT = TypeVar("ObjectT", BatchJob, Pod)
 
-# All that the controller reads; test_decoders.py compares them with the labels that it writes.
+# All that the controller reads.
 LABELS = (
     ATTEMPT_LABEL,
     COMPLETION_INDEX_LABEL,
@@ -218,7 +219,12 @@ def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
     group = _decode_pod_group(raw)
     is_large = len(bytes(group.spec.min_resources)) > _SMALL_BYTES
     spec = replace(group.spec, min_resources=_NULL) if is_large else group.spec
-    return PodGroup(group.metadata, _bounded(spec), _bounded(group.status))
+    if spec.pod_sets:
+        spec = replace(spec, pod_sets=spec.pod_sets[:MAX_KINDS])
+    status = group.status
+    if status.conditions:
+        status = replace(status, conditions=status.conditions[:MAX_CONDITIONS])
+    return PodGroup(group.metadata, _bounded(spec), _bounded(status))
 
 
 def _bounded(part: msgspec.Struct) -> dict[str, Any]:
@@ -227,11 +233,11 @@ def _bounded(part: msgspec.Struct) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """The first entries of a list, and texts of a bounded length."""
+    """The same with texts of a bounded length."""
     if isinstance(value, str):
         return value[:MAX_MESSAGE]
-    if isinstance(value, list | tuple):
-        return [_cut(each) for each in value[:MAX_CONDITIONS]]
+    if isinstance(value, list):
+        return [_cut(each) for each in value]
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
     return value

@@ -19,11 +19,11 @@ from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
-from tfjob_controller.dashboard.jobrows import JobRow, metrics_of, row_decoder
+from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
-from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.naming import job_labels, selector_string
 from tfjob_controller.util.clock import Clock
@@ -187,6 +187,10 @@ class JobWatch:
         self._group.stop(_STOP_SECONDS)
 
     @property
+    def is_synced(self) -> bool:
+        return self._group.is_synced
+
+    @property
     def problems(self) -> Sequence[str]:
         """Why what is shown may be old, in sentences for people."""
         return _problems(self._informers)
@@ -232,7 +236,7 @@ class _Watched(msgspec.Struct, frozen=True):
     metrics: Mapping[str, float] = {}
 
 
-_decode_pod = decoder_for(_Watched)
+_decode_pod = kept_decoder(_Watched)
 
 
 def _status_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], _Watched]:
@@ -240,7 +244,7 @@ def _status_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], _Watched]:
 
     def decode_status(raw: bytes | msgspec.Raw) -> _Watched:
         job = decode(raw).job
-        return _Watched(job.metadata, metrics_of(job))
+        return _Watched(identity_of(job.metadata), metrics_of(job))
 
     return decode_status
 

@@ -22,6 +22,8 @@ from tfjob_controller.kube.meta import ObjectMeta
 PAGE_ROWS = 100
 STATES = ("Pending", "Running", "Suspended", "Succeeded", "Failed")
 _MAX_TEXT = 300
+# More than a job may report.
+_MAX_METRICS = 256
 _LOSS = ("loss", "train_loss", "eval_loss")
 
 
@@ -53,9 +55,9 @@ def row_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], JobRow]:
     return decode_row
 
 
-def row_of(kind: JobKind, job: AnyJob) -> JobRow:
-    meta, status = job.metadata, job.status
-    kept = ObjectMeta(
+def identity_of(meta: ObjectMeta) -> ObjectMeta:
+    """The metadata without labels and owners."""
+    return ObjectMeta(
         name=meta.name,
         namespace=meta.namespace,
         uid=meta.uid,
@@ -63,8 +65,12 @@ def row_of(kind: JobKind, job: AnyJob) -> JobRow:
         creation_timestamp=meta.creation_timestamp,
         deletion_timestamp=meta.deletion_timestamp,
     )
+
+
+def row_of(kind: JobKind, job: AnyJob) -> JobRow:
+    meta, status = job.metadata, job.status
     return JobRow(
-        metadata=kept,
+        metadata=identity_of(meta),
         kind=kind.word,
         state=one_line(status.summary[:_MAX_TEXT]) or ("Deleting" if meta.deletion_timestamp else "New"),
         ready=ready_text(job)[:_MAX_TEXT],
@@ -91,7 +97,7 @@ def metrics_of(job: AnyJob) -> dict[str, float]:
     TFJobs have none.
     """
     found = {}
-    for each in () if isinstance(job, TFJob) else job.status.metrics:
+    for each in () if isinstance(job, TFJob) else job.status.metrics[:_MAX_METRICS]:
         with suppress(ValueError):
             found[one_line(each.name[:_MAX_TEXT])] = float(each.value)
     return found

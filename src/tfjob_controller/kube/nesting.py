@@ -26,6 +26,7 @@ MAX_LEVELS = 200
 _KEPT_LEVELS = MAX_LEVELS + 3
 # Possessive, and the last quote may be missing, so that no input makes it backtrack.
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{\]}]', re.DOTALL)
+_CHUNK = 64 * 1024
 _OPEN = b"[{"
 _CLOSE = b"]}"
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(_OPEN + _CLOSE))
@@ -73,8 +74,16 @@ def _count(data: bytes) -> int:
 
 
 def _outside_strings(data: bytes) -> bytes:
-    # Without escapes every second piece between quotes is a string, which is cheaper than finding each token.
-    return b"".join(data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+    # Without escapes every second piece between quotes is a string, which is cheaper than finding each token. As each
+    # piece is an object, there are chunks.
+    plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    outside: list[bytes] = []
+    first = 0
+    for start in range(0, len(plain), _CHUNK):
+        pieces = plain[start : start + _CHUNK].split(b'"')
+        outside.append(b"".join(pieces[first::2]))
+        first = (first + len(pieces) - 1) % 2
+    return b"".join(outside)
 
 
 def decode_truncated(decode: Callable[[DataT], T], data: DataT) -> T:

@@ -33,6 +33,7 @@ DEFAULT_WEIGHT = 1.0
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 1000.0
 # No longer text is parsed.
 _WEIGHT = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,6})?")
+_MAX_TEXT = 32
 
 
 class _Queued(Protocol):
@@ -69,9 +70,13 @@ class NamespaceShares:
         return max(shares, default=0.0) / self._weight_of(namespace)
 
 
-@lru_cache(maxsize=1024)
 def weight_in(text: str) -> float | None:
     """Returns the weight that an annotation says: a decimal number from 0.01 to 1000. None if it is invalid."""
+    return _weight(text) if len(text) <= _MAX_TEXT else None
+
+
+@lru_cache(maxsize=1024)
+def _weight(text: str) -> float | None:
     weight = float(text) if _WEIGHT.fullmatch(text) else 0.0
     return weight if MIN_WEIGHT <= weight <= MAX_WEIGHT else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -80,3 +81,15 @@ def test_a_duration_is_written_as_in_go_or_in_plain_seconds(text: str, seconds: 
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         parse_duration(text)
+
+
+def test_long_texts_are_no_times_and_fill_no_cache() -> None:
+    """A time may have any number of digits behind its seconds."""
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            assert parse_time_or_none(f"2026-01-01T00:00:00.{'0' * 30_000}{number}Z") is None
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert parse_time("2026-01-01T00:00:00.123456789+01:00").microsecond == 123456

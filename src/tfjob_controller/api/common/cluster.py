@@ -174,11 +174,15 @@ _decode_quota = kept_decoder(ResourceQuota)
 # More than all resources of a cluster, with their limits and requests.
 _MAX_AMOUNTS = 256
 _MAX_SCOPES = 64
+_LARGE_BYTES = 128 * 1024
 
 
 def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
     """Decodes a quota. Raises msgspec.DecodeError, also for one with more amounts or scopes than clusters have."""
-    quota = _decode_quota(raw)
+    data = bytes(raw)
+    if len(data) > _LARGE_BYTES:
+        raise msgspec.ValidationError(f"quota: at most {_LARGE_BYTES:,} bytes")
+    quota = _decode_quota(data)
     selector = quota.spec.scope_selector
     expressions = selector.match_expressions if selector is not None else ()
     amounts = max(len(quota.spec.hard), len(quota.status.hard), len(quota.status.used))

@@ -12,12 +12,20 @@ has so many.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from tfjob_controller.api.common.cluster import ScheduledPod, ScheduledPodSpec, ScheduledPodStatus, SchedulingGate
-from tfjob_controller.api.common.podrequests import Amounts, RequestSpec, RequestStatus, total_requests
+from tfjob_controller.api.common.cluster import (
+    Resources,
+    ScheduledContainer,
+    ScheduledPod,
+    ScheduledPodSpec,
+    ScheduledPodStatus,
+    SchedulingGate,
+)
+from tfjob_controller.api.common.podrequests import RequestSpec, RequestStatus, total_requests
 from tfjob_controller.api.common.quantity import is_native
 from tfjob_controller.api.gang import (
     ATTEMPT_LABEL,
@@ -32,6 +40,8 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta
+
+AmountT = TypeVar("AmountT", int, str)
 
 GANG_LABELS = (GANG_LABEL, MEMBER_LABEL, MEMBER_KIND_LABEL, COMPLETION_INDEX_LABEL, ATTEMPT_LABEL)
 MAX_RESOURCES = 64
@@ -107,12 +117,29 @@ def _required(affinity: _Affinity | None) -> dict[str, Any] | None:
 
 def _requests(pod: _Pod) -> dict[str, int] | None:
     try:
-        amounts = total_requests(pod.spec, pod.status)
+        return _bounded(total_requests(_bounded_spec(pod.spec), pod.status))
     except ValueError:
         return None
-    return amounts if len(amounts) <= MAX_RESOURCES else _bounded(amounts)
 
 
-def _bounded(amounts: Amounts) -> dict[str, int]:
+def _bounded_spec(spec: _Spec) -> _Spec:
+    containers = (*spec.containers, *spec.init_containers)
+    if max((len(spec.overhead), *(len(each.resources.requests) for each in containers))) <= MAX_RESOURCES:
+        return spec
+    return replace(
+        spec,
+        containers=tuple(map(_bounded_container, spec.containers)),
+        init_containers=tuple(map(_bounded_container, spec.init_containers)),
+        overhead=_bounded(spec.overhead),
+    )
+
+
+def _bounded_container(container: ScheduledContainer) -> ScheduledContainer:
+    return replace(container, resources=Resources(_bounded(container.resources.requests)))
+
+
+def _bounded(amounts: dict[str, AmountT]) -> dict[str, AmountT]:
+    if len(amounts) <= MAX_RESOURCES:
+        return amounts
     names = sorted(amounts, key=lambda name: (not is_native(name), name))
     return {name: amounts[name] for name in names[:MAX_RESOURCES]}

@@ -59,6 +59,12 @@ PERIOD_SECONDS = 1.0
 CREATED, REFUSED = "created", "refused"
 
 
+def request_informer(requester: Requester, clock: Clock) -> Informer[ProvisioningRequest]:
+    """Returns the informer on the gang scheduler's requests."""
+    selector = f"{MANAGED_BY_LABEL}={MANAGER}"
+    return Informer(requester, PROVISIONING_REQUESTS, decode_provisioning_request, label_selector=selector, clock=clock)
+
+
 class Provisioner:
     """See the module's docstring. `observe` counts results."""
 
@@ -82,13 +88,7 @@ class Provisioner:
         self._observe = observe
         self._clock = clock
         self._planner = RequestPlanner(policy, quotas_of)
-        self._requests: Informer[ProvisioningRequest] = Informer(
-            requester,
-            PROVISIONING_REQUESTS,
-            decode_provisioning_request,
-            label_selector=f"{MANAGED_BY_LABEL}={MANAGER}",
-            clock=clock,
-        )
+        self._requests = request_informer(requester, clock)
         self._informers = InformerGroup([self._requests], clock)
         self._client = ResourceClient(requester, PROVISIONING_REQUESTS, decode_provisioning_request)
         self._templates: ResourceClient[PodTemplate] = ResourceClient(requester, POD_TEMPLATES, decode_pod_template)

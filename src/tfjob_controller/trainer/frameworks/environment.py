@@ -132,7 +132,7 @@ def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[str
 
 
 # Formats the addresses of all nodes once per job instead of once per node. Few jobs are compiled at a time.
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _of_workers(nodes: tuple[str, ...]) -> Callable[[str, str], Mapping[str, str]]:
     return tf_config_environment({"worker": [f"{node}:{TENSORFLOW_PORT}" for node in nodes]})
 

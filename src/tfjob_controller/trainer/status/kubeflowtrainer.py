@@ -9,9 +9,11 @@ job without a record that upstream's own controller has finished stays finished.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import threading
+from dataclasses import dataclass
 
 import msgspec
+from cachetools import LRUCache, cached
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
@@ -58,16 +60,35 @@ def record_of(job: KubeflowTrainJob, status: TrainingStatus) -> str:
 def recorded_status(job: KubeflowTrainJob) -> TrainingStatus:
     """Returns the recorded status; an empty one if there is no record and the job has not ended."""
     text = job.metadata.annotations.record
-    record = _decoded(text) if text and len(text) <= MAX_RECORD else None
+    record = _decoded(text).record if text and len(text) <= MAX_RECORD else None
     if record is not None and record.uid == job.metadata.uid:
         return record.status
     return _ended_elsewhere(job.status)
 
 
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """A record, and the bytes that it may take with its text."""
+
+    record: _Record | None
+    size: int
+
+
+# Users can write the annotation as well, so the bound is one on bytes.
+_CACHED_BYTES = 8 * 1024 * 1024
+_cached: LRUCache[str, _Decoded] = LRUCache(_CACHED_BYTES, getsizeof=lambda entry: entry.size)
+# Of a short text the entry itself, and of a long one the many small values that it may have.
+_ENTRY_BYTES, _BYTES_OF_CHARACTER = 2048, 16
+
+
 # A sync reads the record of its job several times.
-@lru_cache(maxsize=1024)
-def _decoded(text: str) -> _Record | None:
-    """Returns a record whose times are times. Users can write the annotation as well."""
+@cached(_cached, lock=threading.Lock())
+def _decoded(text: str) -> _Decoded:
+    return _Decoded(_read_record(text), _ENTRY_BYTES + len(text) * _BYTES_OF_CHARACTER)
+
+
+def _read_record(text: str) -> _Record | None:
+    """Returns a record whose times are times."""
     try:
         record = _decode(text)
         status = record.status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -323,3 +324,16 @@ def test_an_invalid_job_has_failed(spec: Any, reason: str, message: str) -> None
     status = invalid_status(world.kind.work(job), "why", world.now).status
     (failed,) = upstream_status(job, status).conditions
     assert (failed.type, failed.status, failed.reason, failed.message) == ("Failed", "True", reason, message)
+
+
+def test_records_that_users_write_again_and_again_fill_no_cache() -> None:
+    job = decoded_kubeflow(kubeflow_trainjob())
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            message = f"{number}{'m' * 30_000}"
+            record = f'{{"uid": "{job.metadata.uid}", "status": {{"reason": "{message}"}}}}'
+            recorded_status(with_record(job, record))
+        assert tracemalloc.get_traced_memory()[0] < 10_000_000
+    finally:
+        tracemalloc.stop()
