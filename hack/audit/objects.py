@@ -89,7 +89,10 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Times are seconds since the epoch; a `not_before` of 0 means none."""
+    """Times are seconds since the epoch; a `not_before` of 0 means none.
+
+    `is_refused`: the gang scheduler says that it may preempt nobody now.
+    """
 
     key: str
     uid: str
@@ -100,6 +103,7 @@ class Gang:
     priority: int
     since: float
     not_before: float
+    is_refused: bool
     is_suspended: bool
     is_being_deleted: bool
     is_resize_requested: bool
@@ -174,6 +178,7 @@ def gang_of(obj: Object) -> Gang:
         priority=spec.get("priority", 0),
         since=epoch_seconds(status.get("queuedTime") or meta["creationTimestamp"]),
         not_before=epoch_seconds(status.get("requeueTime")),
+        is_refused="preempts nobody" in status.get("message", ""),
         is_suspended=bool(spec.get("suspend", False)),
         is_being_deleted="deletionTimestamp" in meta,
         is_resize_requested=bool(status.get("targetMembers")),

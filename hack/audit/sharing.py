@@ -157,6 +157,7 @@ def is_inverted(
                 add_amounts(gained[pod.node], pod.requests)
     return all(
         not each.not_before
+        and not each.is_refused
         and each.phase == "Waiting"
         and not is_over_quota(each)
         and not fits(each.needs, capacity, free)

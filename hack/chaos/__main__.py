@@ -28,7 +28,7 @@ from typing import Any
 import urllib3
 
 from chaos.faults import Faults
-from chaos.owner import URGENT, Owners
+from chaos.owner import URGENT, Owners, pod
 from chaos.plan import FAULTS, GangPlan, gang_plan
 from chaos.requests import RequestFaults
 from chaos.stage import NAMESPACE, Stage, StageOptions, keep_logs, open_stage
@@ -42,6 +42,8 @@ _SHOW_SECONDS = 10.0
 # gang has 50 pods of two CPUs.
 _TENANTS = {"flood": {"requests.cpu": "150", "pods": "280"}, NAMESPACE: {"requests.cpu": "150"}}
 _PREEMPTION_GRACE_SECONDS = 1.0
+# Until the API server knows a new PriorityClass and the account of a new namespace.
+_TRIES, _TRY_SECONDS = 100, 0.1
 _OPTIONS = StageOptions(
     flags=(
         "--preemption=on",
@@ -181,12 +183,26 @@ class Run:
 
 
 def _prepare(api: Api) -> None:
-    """Creates the tenants and the PriorityClass of urgent gangs."""
+    """Creates the tenants, and the PriorityClass of urgent gangs with a pod of each tenant, by which it counts."""
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": URGENT}, "value": 1000}
     api.create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
     for name, hard in _TENANTS.items():
         api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": name}})
+        _admit_a_pod(api, name)
         api.create(f"/api/v1/namespaces/{name}/resourcequotas", {"metadata": {"name": name}, "spec": {"hard": hard}})
+
+
+def _admit_a_pod(api: Api, namespace: str) -> None:
+    """Creates a pod of the PriorityClass that no scheduler starts, once the API server knows both."""
+    body = pod("urgent", "0", "nobody", 0, priority_class=URGENT)
+    for left in range(_TRIES, -1, -1):
+        try:
+            api.create_if_missing(f"/api/v1/namespaces/{namespace}/pods", body)
+            return
+        except RefusedError:
+            if not left:
+                raise
+            time.sleep(_TRY_SECONDS)
 
 
 def _variables_of(settings: Settings) -> str:

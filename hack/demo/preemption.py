@@ -58,6 +58,17 @@ PRIORITY_CLASS: Object = {
     "value": 1000,
     "description": "Gangs of this class preempt others.",
 }
+# The class counts once the API server has admitted a pod of the namespace with it.
+ADMITTED_POD: Object = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": f"{URGENT}-allowed"},
+    "spec": {
+        "priorityClassName": URGENT,
+        "schedulingGates": [{"name": "example.com/never-runs"}],
+        "containers": [{"name": "main", "image": images.TORCH}],
+    },
+}
 _BEGIN = re.compile(r"^continues after step (\d+)$", re.MULTILINE)
 
 
@@ -136,6 +147,7 @@ class Demo:
         self.kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
         self.kubectl.run("apply", "-f", "-", stdin=json.dumps(resume.credentials(url)))
         self.kubectl.run("apply", "-f", "-", stdin=json.dumps(PRIORITY_CLASS))
+        self.kubectl.run("apply", "-f", "-", stdin=json.dumps(ADMITTED_POD))
         self._title(f"1. {FIRST}: two nodes with {GPUS_PER_NODE} GPUs each, which is the whole cluster")
         self.screen.output(self.kubectl.run("apply", "-f", "-", stdin=first_job()))
         self._until(f"{FIRST} to save a checkpoint", lambda jobs: bool(_checkpoint(jobs, FIRST)))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -84,7 +85,7 @@ class _Pods:
 
     def request(self, method: str, path: str, *, body: bytes = b"", **_: Any) -> bytes:
         name = path.rpartition("/")[2]
-        found = self._pods.get(f"{NAMESPACE}/{name}")
+        found = self._pods.get(f"{path.split('/')[-3]}/{name}")
         if method != "PATCH" or found is None:
             raise ApiError(404, "NotFound", f"{path} not found")
         self.woken.append(name)
@@ -164,6 +165,8 @@ class GangWorld:
         self.preemption = preemption
         self.priority_classes: list[PriorityClass] = []
         self.clock = FakeClock()
+        # Of the gangs and pods that are named.
+        self.namespace = NAMESPACE
         self.nodes: dict[str, Node] = {}
         # `hard` of a ResourceQuota; the API server counts pods in `used` as soon as they exist.
         self.quota: dict[str, str] = {}
@@ -182,6 +185,19 @@ class GangWorld:
         self._gate = _Gate(self.api)
         self._versions = 0
         self._new_scheduler()
+
+    @contextmanager
+    def in_namespace(self, namespace: str) -> Iterator[None]:
+        """Names are those of this namespace. The names of gangs are unique."""
+        before, self.namespace = self.namespace, namespace
+        try:
+            yield
+        finally:
+            self.namespace = before
+
+    @property
+    def _gang_path(self) -> str:
+        return f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{self.namespace}/gangs"
 
     # The gang scheduler
 
@@ -264,7 +280,8 @@ class GangWorld:
             if self.is_binding_broken or found is None:
                 on_result(pod, "refused")
                 continue
-            self.put_pod(pod.name, found.metadata.labels, _cpu_of(found), node=pod.node, uid=pod.uid)
+            with self.in_namespace(pod.namespace):
+                self._change_pod(pod.name, node=pod.node, uid=pod.uid)
             on_result(pod, "")
 
     def deliver(self) -> None:
@@ -349,19 +366,24 @@ class GangWorld:
         phase: str = "Pending",
         ends: str | None = None,
         unschedulable: bool = False,
+        priority_class: str = "",
     ) -> None:
         """Adds or updates a pod; `ends` is the deletion deadline of a terminating pod."""
         self._versions += 1
         body = {
             "metadata": {
                 "name": name,
-                "namespace": NAMESPACE,
+                "namespace": self.namespace,
                 "uid": uid or f"{name}-{self._versions}",
                 "labels": labels,
                 "resourceVersion": str(self._versions),
                 "deletionTimestamp": ends,
             },
-            "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": str(cpu)}}}]},
+            "spec": {
+                "nodeName": node,
+                "priorityClassName": priority_class,
+                "containers": [{"resources": {"requests": {"cpu": str(cpu)}}}],
+            },
             "status": {
                 "phase": phase,
                 "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}][:unschedulable],
@@ -378,30 +400,27 @@ class GangWorld:
 
     def reject_pod(self, name: str) -> None:
         """kube-scheduler reports that it found no node for the pod."""
-        pod = self.pods[f"{NAMESPACE}/{name}"]
-        self.put_pod(name, pod.metadata.labels, _cpu_of(pod), uid=pod.metadata.uid, unschedulable=True)
+        self._change_pod(name, node="", phase="Pending", unschedulable=True)
 
     def finish_pod(self, name: str, phase: str = "Succeeded") -> None:
-        pod = self.pods[f"{NAMESPACE}/{name}"]
-        self.put_pod(
-            name, pod.metadata.labels, _cpu_of(pod), node=pod.spec.node_name, uid=pod.metadata.uid, phase=phase
-        )
+        self._change_pod(name, phase=phase)
 
     def end_pod(self, name: str) -> None:
         """Deletes a pod, which keeps running until it is removed."""
-        pod = self.pods[f"{NAMESPACE}/{name}"]
-        self.put_pod(
-            name,
-            pod.metadata.labels,
-            _cpu_of(pod),
-            node=pod.spec.node_name,
-            uid=pod.metadata.uid,
-            phase=pod.status.phase,
-            ends=format_micro_time(self.clock.now()),
-        )
+        self._change_pod(name, ends=format_micro_time(self.clock.now()))
+
+    def _change_pod(self, name: str, **changes: Any) -> None:
+        pod = self.pods[f"{self.namespace}/{name}"]
+        same = {
+            "node": pod.spec.node_name,
+            "uid": pod.metadata.uid,
+            "phase": pod.status.phase,
+            "priority_class": pod.spec.priority_class_name,
+        }
+        self.put_pod(name, pod.metadata.labels, _cpu_of(pod), **{**same, **changes})
 
     def remove_pod(self, name: str) -> None:
-        pod = self.pods.pop(f"{NAMESPACE}/{name}")
+        pod = self.pods.pop(f"{self.namespace}/{name}")
         self._versions += 1
         self._pod_store.delete(key_of(pod), self._versions, pod)
         self._tell(lambda: self._pod_handler.on_delete(pod, True))
@@ -460,7 +479,7 @@ class GangWorld:
         body = {
             "metadata": {
                 "name": name,
-                "namespace": NAMESPACE,
+                "namespace": self.namespace,
                 "uid": f"gang-{self._next_version()}",
                 "creationTimestamp": self.clock.now().isoformat(),
             },
@@ -480,37 +499,37 @@ class GangWorld:
                 ],
             },
         }
-        self.api.request("POST", GANG_PATH, body=msgspec.json.encode(body))
+        self.api.request("POST", self._gang_path, body=msgspec.json.encode(body))
         self.deliver()
 
     def change_gang(self, name: str, patch: Object) -> None:
         self.api.request(
             "PATCH",
-            f"{GANG_PATH}/{name}",
+            f"{self._gang_path}/{name}",
             body=msgspec.json.encode(patch),
             content_type="application/merge-patch+json",
         )
         self.deliver()
 
     def remove_gang(self, name: str) -> None:
-        self.api.request("DELETE", f"{GANG_PATH}/{name}")
+        self.api.request("DELETE", f"{self._gang_path}/{name}")
         for pod in self.pods_of(name):
             self.remove_pod(pod.metadata.name)
         self.deliver()
 
     def delete_gang(self, name: str) -> None:
         """Deletes the Gang; its pods stay."""
-        self.api.request("DELETE", f"{GANG_PATH}/{name}")
+        self.api.request("DELETE", f"{self._gang_path}/{name}")
         self.deliver()
 
     def remake_gang(self, name: str) -> None:
         """Deletes and recreates a Gang with the same spec, between two watch events; its pods stay."""
         body = next(each for each in self.api.list("gangs") if each["metadata"]["name"] == name)
-        self.api.request("DELETE", f"{GANG_PATH}/{name}")
+        self.api.request("DELETE", f"{self._gang_path}/{name}")
         meta = {**body["metadata"], "uid": f"gang-{self._next_version()}"}
         del meta["resourceVersion"]
         anew = {"metadata": meta, "spec": body["spec"]}
-        self.api.request("POST", GANG_PATH, body=msgspec.json.encode(anew))
+        self.api.request("POST", self._gang_path, body=msgspec.json.encode(anew))
         self.deliver()
 
     def gang(self, name: str) -> Gang:
@@ -520,12 +539,14 @@ class GangWorld:
         return [each["metadata"]["name"] for each in self.api.list("gangs")]
 
     def pods_of(self, name: str) -> list[ScheduledPod]:
-        return [pod for pod in self.pods.values() if gang_key_of(pod.metadata) == f"{NAMESPACE}/{name}"]
+        return [pod for pod in self.pods.values() if gang_key_of(pod.metadata) == f"{self.namespace}/{name}"]
 
-    def create_pods(self, name: str, *, cpu: int = 0, members: Collection[str] = ()) -> None:
+    def create_pods(
+        self, name: str, *, cpu: int = 0, members: Collection[str] = (), priority_class: str | None = None
+    ) -> None:
         """Creates the missing pods of the present attempt: of `members`, or of all placed ones.
 
-        `cpu` replaces the request of the Gang's spec.
+        `cpu` and `priority_class` replace what the Gang's spec says.
         """
         gang = self.gang(name)
         if gang.status.phase not in (ADMITTED, BOUND) or must_leave(gang):
@@ -538,7 +559,9 @@ class GangWorld:
                     f"{_PREFIX}/gang": name,
                     f"{_PREFIX}/attempt": str(gang.status.attempt),
                 }
-                self.put_pod(f"{name}-{member}-{gang.status.attempt}", labels, cpu)
+                named = gang.spec.members[0].priority_class_name
+                of_class = named if priority_class is None else priority_class
+                self.put_pod(f"{name}-{member}-{gang.status.attempt}", labels, cpu, priority_class=of_class)
 
     def _member_labels(self, member: str) -> dict[str, str]:
         if not self.is_indexed:
@@ -578,7 +601,7 @@ class GangWorld:
                 self.state.node_rejected(who, node)
                 continue
             self._assumed[pod.metadata.uid] = node, _cpu_of(pod)
-            self._bring(who, BindRequest(NAMESPACE, pod.metadata.name, pod.metadata.uid, node))
+            self._bring(who, BindRequest(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, node))
 
     def _bring(self, who: GangMember, pod: BindRequest) -> None:
         """Sends a bind call. After the response the pod is bound, or kube-scheduler tries it again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,13 +10,13 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.gangowner import GANGS, SMALL, Owner
+from helpers.gangowner import GANGS, SMALL, Owner, pod
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubeflowjobs import KubeflowCluster, KubeflowTrial, kubeflow_cluster
 from helpers.manifests import gang_job
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
-from localcluster.api import Api
+from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.api.trainjob.types import TRAINJOBS
@@ -25,6 +25,10 @@ from tfjob_controller.util.timestamps import format_time
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 URGENT = "test-preemption-urgent"
 NODES = ("node-a", "node-b")
+PODS = "/api/v1/namespaces/gangs/pods"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+
+Object = dict[str, Any]
 
 
 @pytest.fixture
@@ -45,7 +49,27 @@ def preempting(gang_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def owner(preempting: Cluster) -> Owner:
+    admit_a_pod(preempting.api)
     return Owner(preempting.api, "gangs")
+
+
+def urgent_pod(name: str) -> Object:
+    body = pod(name, "0", scheduler="nobody")
+    return {**body, "spec": {**body["spec"], "priorityClassName": URGENT}}
+
+
+def admit_a_pod(api: Api) -> None:
+    """Creates a pod of the class, by which the class counts in the namespace."""
+
+    def is_admitted() -> bool:
+        try:
+            api.create_if_missing(PODS, urgent_pod("once"))
+        except RefusedError:
+            # The API server does not know the class yet.
+            return False
+        return True
+
+    eventually(is_admitted, 30, 0.1)
 
 
 def run(owner: Owner, name: str, workers: int, **more: int | str) -> None:
@@ -105,6 +129,51 @@ def test_no_gang_leaves_for_one_whose_pods_have_no_class_of_that_priority(owner:
     assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
 
 
+@pytest.fixture
+def forbidden_class(preempting: Cluster) -> Iterator[Callable[[], None]]:
+    """A policy allows the namespace no pod of the class; the value ends it."""
+    api, name = preempting.api, {"name": "test-preemption-classes"}
+    of_pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    rule = f"object.spec.?priorityClassName.orValue('') != '{URGENT}'"
+    spec = {"matchConstraints": {"resourceRules": [of_pods]}, "validations": [{"expression": rule}]}
+    of_namespace = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gangs"}}}
+    bound = {"policyName": name["name"], "validationActions": ["Deny"], "matchResources": of_namespace}
+    api.create(f"{ADMISSION}/validatingadmissionpolicies", {"metadata": name, "spec": spec})
+    api.create(f"{ADMISSION}/validatingadmissionpolicybindings", {"metadata": name, "spec": bound})
+
+    def is_refused() -> bool:
+        try:
+            api.request("POST", PODS, urgent_pod("refused"), query={"dryRun": "All"})
+        except RefusedError as error:
+            return name["name"] in str(error)
+        return False
+
+    def end() -> None:
+        for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            api.delete(f"{ADMISSION}/{kind}/{name['name']}")
+
+    try:
+        eventually(is_refused, 30, 0.1)
+        yield end
+    finally:
+        end()
+
+
+def test_a_class_that_a_policy_forbids_to_the_pods_of_a_namespace_preempts_nobody(
+    preempting: Cluster, forbidden_class: Callable[[], None]
+) -> None:
+    """A Gang may name it, for policies and quotas judge pods."""
+    owner = Owner(preempting.api, "gangs")
+    run(owner, "low", 8)
+    owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
+    refusal = f"preempts nobody before a pod of its namespace was admitted with the PriorityClass {URGENT}"
+    eventually(lambda: refusal in owner.status("high").get("message", ""), 30, 0.05)
+    assert "preemption" not in owner.status("low")
+    forbidden_class()
+    admit_a_pod(preempting.api)
+    assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
+
+
 def test_of_equal_gangs_the_one_with_the_younger_checkpoint_leaves(owner: Owner, preempting: Cluster) -> None:
     """Without checkpoints the one that was bound last would leave."""
     run(owner, "saved", 4)
@@ -121,6 +190,7 @@ def test_of_equal_gangs_the_one_with_the_younger_checkpoint_leaves(owner: Owner,
 @pytest.fixture
 def jobs(preempting: Cluster) -> Iterator[Jobs]:
     """The controller and simulated kubelets on both nodes."""
+    admit_a_pod(preempting.api)
     kubelets = FakeKubelet(Api.from_kubeconfig(preempting.kubeconfig), namespace="gangs", nodes=NODES, resources=SMALL)
     with kubelets, running_controller(preempting.kubeconfig, "gangs"):
         jobs = Jobs(preempting.api, "gangs")

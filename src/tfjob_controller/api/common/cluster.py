@@ -96,6 +96,7 @@ class ScheduledPodSpec(_Value, frozen=True):
     node_name: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     required_affinity: dict[str, Any] | None = None
+    priority_class_name: str = ""
 
 
 class ScheduledPodStatus(_Value, frozen=True):

@@ -63,6 +63,7 @@ class _Spec(RequestSpec, frozen=True, rename="camel"):
     node_name: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     affinity: _Affinity | None = None
+    priority_class_name: str = ""
 
 
 class _Status(RequestStatus, frozen=True, rename="camel"):
@@ -93,14 +94,15 @@ decode_scheduled_pod = scheduled_pod_decoder(GANG_LABELS)
 
 
 def _spec(pod: _Pod) -> ScheduledPodSpec:
-    gates = pod.spec.scheduling_gates
+    gates, name = pod.spec.scheduling_gates, pod.spec.priority_class_name
+    kept = ScheduledPodSpec(pod.spec.node_name, priority_class_name=name)
     is_ours = GANG_LABEL in pod.metadata.labels and any(gate.name == PLACEMENT_GATE for gate in gates)
     if not is_ours or len(gates) > MAX_GATES:
-        return ScheduledPodSpec(pod.spec.node_name)
+        return kept
     try:
-        return ScheduledPodSpec(pod.spec.node_name, gates, _required(pod.spec.affinity))
+        return replace(kept, scheduling_gates=gates, required_affinity=_required(pod.spec.affinity))
     except msgspec.DecodeError:
-        return ScheduledPodSpec(pod.spec.node_name)
+        return kept
 
 
 def _required(affinity: _Affinity | None) -> dict[str, Any] | None:

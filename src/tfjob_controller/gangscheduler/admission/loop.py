@@ -100,7 +100,6 @@ class AdmissionLoop:
         self._clock = clock
         self._quotas = NamespaceQuotas(quotas_of, state.pod_usage.of)
         self._reservations = Reservations(state.view, self._quotas, permit)
-        self._queue = AdmissionQueue(state.view, policy, self._quotas, clock, self._wake, weight_of, node_requests)
         self._resizing = ResizeRequests(
             state.view, gangs, self._quotas, state.observed_requests, scale_policy, clock, self._wake
         )
@@ -110,8 +109,19 @@ class AdmissionLoop:
             self._resizing,
             preemption_policy,
             priority_classes,
+            state.admitted_classes,
             clock,
             self._wake,
+        )
+        self._queue = AdmissionQueue(
+            state.view,
+            policy,
+            self._quotas,
+            clock,
+            self._wake,
+            weight_of,
+            node_requests,
+            self._preemption.note_of,
         )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's thread uses the following fields.
@@ -271,8 +281,11 @@ class AdmissionLoop:
         idle = self._idle_seconds(key, gang, pods)
         has_succeeded = self._reservations.has_succeeded(gang)
         status = lifecycle.observed_status(gang, pods, idle, now, any_succeeded=has_succeeded)
+        if status is not None and status.phase == BOUND:
+            self._preemption.note_bound(gang)
+            return (StatusUpdate(gang, status, StatusChange.BOUND),)
         if status is not None:
-            return (StatusUpdate(gang, status, StatusChange.BOUND if status.phase == BOUND else StatusChange.RELEASED),)
+            return (StatusUpdate(gang, status, StatusChange.RELEASED),)
         gang_state = state_of(gang)
         if gang_state is GangState.PLACED:
             gang = self._state.observed_requests.apply(key, gang)

@@ -13,7 +13,10 @@ completed even if preemption is turned off meanwhile; the lifecycle (status/leav
 
 Priorities. Whoever may write Gangs can write any `spec.priority`. For preemption it counts only up to the value of the
 PriorityClass of the gang's pods, which an administrator defines and a ResourceQuota can restrict: no gang preempts, or
-is safe from it, by a number alone. Pods without a class have the cluster's default one, or 0.
+is safe from it, by a number alone. Pods without a class have the cluster's default one, or 0. A Gang can name any class
+too, so a class counts once a pod of the namespace was admitted with it (state/admittedclasses.py).
+
+A namespace whose gangs have preempted others and did not start waits before its next preemption (conduct.py).
 
 Threads: the admission loop's, under the view's lock.
 """
@@ -23,11 +26,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tfjob_controller.api.common.cluster import PriorityClass
 from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, Gang, must_leave, placed_nodes
+from tfjob_controller.gangscheduler.admission.conduct import Preemptors
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
+from tfjob_controller.gangscheduler.state.admittedclasses import AdmittedClasses
 from tfjob_controller.gangscheduler.status import leaving, lifecycle
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
 from tfjob_controller.kube.cache.store import Store
@@ -45,9 +50,12 @@ from tfjob_controller.scheduling.preemption import (
     RunningGang,
 )
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.timestamps import parse_time_or_none
+from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 NEVER = "Never"
+# Why a gang does not preempt others.
+NOT_ADMITTED = "preempts nobody before a pod of its namespace was admitted with the PriorityClass {name}"
+NOT_STARTED = "preempts nobody before {time}: others have left for gangs of its namespace that did not start ({number})"
 # For how long what an ended gang had counts as about to be free: its owner deletes the pods, or the garbage collector.
 ENDING_SECONDS = 5.0
 # After an evaluation without a result the rules pause for a multiple of its duration: they run in every pass, and
@@ -56,24 +64,38 @@ _PAUSE_FACTOR = 20.0
 
 
 class GangPriorities:
-    """The priorities that count for preemption, with these PriorityClasses."""
+    """The priorities that count for preemption, with these PriorityClasses, as far as pods were admitted with them."""
 
-    def __init__(self, classes: Iterable[PriorityClass]) -> None:
+    def __init__(self, classes: Iterable[PriorityClass], admitted: AdmittedClasses) -> None:
         self._classes = {each.metadata.name: each for each in classes}
         self._default = next((each for each in self._classes.values() if each.global_default), PriorityClass())
+        self._admitted = admitted
 
     def of(self, gang: Gang) -> int:
-        """Returns the priority of a gang that runs: that of its spec, at most the lowest one of its pods."""
-        return min([gang.spec.priority, *(each.value for each in self._of_pods(gang))])
+        """Returns the priority of a gang that runs: that of its spec, at most the lowest one of its pods.
+
+        A class that is not admitted protects no more than the default one.
+        """
+        priority = min([gang.spec.priority, *(each.value for each in self._of_pods(gang))])
+        return min(priority, self._default.value) if self.not_admitted(gang) else priority
 
     def of_preemptor(self, gang: Gang) -> int | None:
-        """Returns the priority with which a gang preempts; None if a class of its pods says `Never`."""
-        is_patient = any(each.preemption_policy == NEVER for each in self._of_pods(gang))
-        return None if is_patient else self.of(gang)
+        """Returns the priority with which a gang preempts, once its classes are admitted; None if one says `Never`."""
+        classes = self._of_pods(gang)
+        is_patient = any(each.preemption_policy == NEVER for each in classes)
+        return None if is_patient else min([gang.spec.priority, *(each.value for each in classes)])
+
+    def not_admitted(self, gang: Gang) -> str:
+        """Returns a class of the gang's pods that no pod of its namespace was admitted with; empty if there is none."""
+        names = sorted(_class_names(gang) & self._classes.keys())
+        return next((name for name in names if not self._admitted.has(gang.metadata.namespace, name)), "")
 
     def _of_pods(self, gang: Gang) -> list[PriorityClass]:
-        names = {each.priority_class_name for each in gang.spec.members if each.count > 0}
-        return [self._classes.get(name, PriorityClass()) if name else self._default for name in names]
+        return [self._classes.get(name, PriorityClass()) if name else self._default for name in _class_names(gang)]
+
+
+def _class_names(gang: Gang) -> set[str]:
+    return {each.priority_class_name for each in gang.spec.members if each.count > 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +125,7 @@ class PreemptionRequests:
         resizing: ResizeRequests,
         policy: PreemptionPolicy | None,
         classes: Callable[[], Iterable[PriorityClass]],
+        admitted: AdmittedClasses,
         clock: Clock,
         wake: Callable[[str, float], None],
     ) -> None:
@@ -111,6 +134,10 @@ class PreemptionRequests:
         self._resizing = resizing
         self._policy = policy
         self._classes = classes
+        self._admitted = admitted
+        self._preemptors = Preemptors(clock)
+        # Why gangs that could preempt others do not, since the last new plan.
+        self._refusals: dict[str, str] = {}
         self._clock = clock
         self._wake = wake
         # The bound gangs that are candidates or about to leave, and for whom gangs leave or have left.
@@ -164,8 +191,10 @@ class PreemptionRequests:
         if begin < self._paused_until:
             self._wake(queue[0].key, self._paused_until)
             return PreemptionPlan()
+        self._refusals.clear()
         plan = self._decider(now, self._ending()).new_plan(queue)
         if plan.victims:
+            self._preemptors.note_begun(next(each.gang for each in queue if each.key == plan.preemptor))
             return plan
         end = self._clock.monotonic()
         self._paused_until = end + _PAUSE_FACTOR * (end - begin)
@@ -186,17 +215,49 @@ class PreemptionRequests:
 
     def _decider(self, now: datetime, ending: Sequence[FreedCapacity] = ()) -> PreemptionDecider:
         freed = [*self._resizing.ending(now), *ending]
-        priorities = GangPriorities(self._classes())
+        priorities = GangPriorities(self._classes(), self._admitted)
+        running = [_running_gang(key, gang, priorities) for key, gang in self._running.items()]
+        lowest = min((each.priority for each in running), default=None)
+
+        def priority_of(gang: Gang) -> int | None:
+            priority = priorities.of_preemptor(gang)
+            if priority is None or lowest is None or priority <= lowest:
+                return priority
+            return None if self._is_refused(gang, priorities, now) else priority
+
         return PreemptionDecider(
             self._view,
-            [_running_gang(key, gang, priorities) for key, gang in self._running.items()],
+            running,
             self._claims.values(),
             now,
             self._policy or PreemptionPolicy(),
-            priority_of=priorities.of_preemptor,
+            priority_of=priority_of,
             freed=freed,
             could_shrink=lambda queued: self._resizing.could_shrink_for(queued, freed, now),
         )
+
+    def _is_refused(self, gang: Gang, priorities: GangPriorities, now: datetime) -> bool:
+        """Reports whether a gang that may preempt others by its priority must not, and keeps the reason."""
+        key, name = key_of(gang), priorities.not_admitted(gang)
+        if name:
+            self._refusals[key] = NOT_ADMITTED.format(name=name)
+            return True
+        blocked = self._preemptors.blocked(gang)
+        if blocked is None:
+            return False
+        failures, until = blocked
+        self._wake(key, until)
+        time = format_time(now + timedelta(seconds=until - self._clock.monotonic()))
+        self._refusals[key] = NOT_STARTED.format(time=time, number=failures)
+        return True
+
+    def note_bound(self, gang: Gang) -> None:
+        """Record that all pods of a gang are bound."""
+        self._preemptors.note_bound(gang)
+
+    def note_of(self, key: str) -> str:
+        """Returns why a gang that could preempt others does not; empty if it may, or needs not."""
+        return self._refusals.get(key, "")
 
     def _wake_at(self, plan: PreemptionPlan, now: datetime) -> None:
         key = next(iter(self._running), plan.preemptor)

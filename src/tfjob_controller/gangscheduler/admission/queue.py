@@ -61,7 +61,10 @@ class NodeRequests(Protocol):
 
 
 class AdmissionQueue:
-    """Holds the waiting gangs. `wake(key, moment)` schedules a gang, in monotonic seconds."""
+    """Holds the waiting gangs. `wake(key, moment)` schedules a gang, in monotonic seconds.
+
+    `note_of` returns what to add to the message of a waiting gang.
+    """
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class AdmissionQueue:
         wake: Callable[[str, float], None],
         weight_of: Callable[[str], float] = equal_weight,
         node_requests: NodeRequests | None = None,
+        note_of: Callable[[str], str] = lambda key: "",
     ) -> None:
         # The last pass's; replaced as a whole, so that any thread may read it.
         self.decisions: Sequence[Decision] = ()
@@ -80,6 +84,7 @@ class AdmissionQueue:
         self._clock = clock
         self._wake = wake
         self._node_requests = node_requests
+        self._note_of = note_of
         self._gangs: dict[str, Gang] = {}
         self._written_at: dict[str, float] = {}
         self._blocked_until: dict[str, float] = {}
@@ -152,9 +157,10 @@ class AdmissionQueue:
         return StatusUpdate(gang, status, change)
 
     def _with_note(self, gang: Gang, message: str) -> str:
-        """Returns the message with what the node autoscaler does for the gang."""
-        note = self._node_requests.note_of(key_of(gang)) if self._node_requests is not None else ""
-        return f"{message}; {note}" if note else message
+        """Returns the message with what the node autoscaler does for the gang, and why it preempts nobody."""
+        key = key_of(gang)
+        notes = [self._node_requests.note_of(key) if self._node_requests is not None else "", self._note_of(key)]
+        return "; ".join([message, *filter(None, notes)])
 
     def _is_deferred(self, gang: Gang, status: GangStatus) -> bool:
         """Reports whether a write has to wait: for a retry, or because only the position changed since a recent one."""

@@ -183,13 +183,14 @@ class PodHandler:
             is_overcommitted = is_changed and any(left < 0 for left in view.free(pod.spec.node_name).values())
         if is_overcommitted:
             self._state.node_degraded(pod.spec.node_name)
-        self._enqueue(pod, is_changed)
+        is_new = self._state.admitted_classes.add(pod.metadata.namespace, pod.spec.priority_class_name)
+        self._enqueue(pod, is_changed or is_new)
 
-    def _enqueue(self, pod: ScheduledPod, is_capacity_changed: bool = True) -> None:
+    def _enqueue(self, pod: ScheduledPod, is_any_affected: bool = True) -> None:
         gang = gang_key_of(pod.metadata)
         if gang:
             self._state.enqueue(gang)
-        if is_capacity_changed:
+        if is_any_affected:
             self._state.capacity_changed()
 
     def _remove_from_permit(self, pod: ScheduledPod) -> None:

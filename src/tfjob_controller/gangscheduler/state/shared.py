@@ -38,6 +38,7 @@ from tfjob_controller.api.gang import (
     placed_nodes,
 )
 from tfjob_controller.gangscheduler.bindrequests import GangMember
+from tfjob_controller.gangscheduler.state.admittedclasses import AdmittedClasses
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import controller_of, key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
@@ -218,6 +219,7 @@ class SharedState:
         self.lock = threading.Lock()
         self.observed_requests = ObservedRequests(clock)
         self.rejected_nodes = RejectedNodes(clock)
+        self.admitted_classes = AdmittedClasses()
         # The value is immutable, so it is read without the lock.
         self.nominated: NominatedNodes | None = None
         self._gangs = gangs

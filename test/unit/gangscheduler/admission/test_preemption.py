@@ -9,7 +9,7 @@ import pytest
 from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.common.cluster import PriorityClass
 from tfjob_controller.api.gang import Preemption, placed_nodes
-from tfjob_controller.gangscheduler.admission.preemption import ENDING_SECONDS
+from tfjob_controller.gangscheduler.admission.preemption import ENDING_SECONDS, NOT_ADMITTED
 from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS, LEAVING_SECONDS
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
@@ -25,6 +25,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[GangWorld]:
     world.priority_classes = [a_class("high", 100), a_class("never", 100, policy="Never")]
     world.put_node("a", 4)
     world.put_node("b", 4)
+    world.put_pod("once", {}, 0, phase="Succeeded", priority_class="high")
     start(world, "low-a", 4)
     world.clock.advance(1)
     start(world, "low-b", 4)
@@ -221,6 +222,42 @@ def test_the_default_class_counts_for_pods_without_one(world: GangWorld) -> None
 def test_a_class_that_never_preempts_does_not(world: GangWorld) -> None:
     wait(world, "patient", 4, of_class="never")
     assert states(world) == {}
+
+
+def test_a_class_counts_once_a_pod_of_the_namespace_was_admitted_with_it(world: GangWorld) -> None:
+    """A Gang can name any class: quotas and policies judge pods, and a gang that waits has none."""
+    world.priority_classes.append(a_class("forbidden", 200))
+    wait(world, "claims", 4, priority=200, of_class="forbidden")
+    with world.in_namespace("other"):
+        world.put_pod("allowed", {}, 0, priority_class="forbidden")
+    world.run()
+    assert states(world) == {}
+    status = world.gang("claims").status
+    assert status.message.endswith(NOT_ADMITTED.format(name="forbidden"))
+    assert status.conditions[0].message == status.message
+    world.put_pod("allowed", {}, 0, priority_class="forbidden")
+    world.run()
+    assert states(world) == {"low-b": "Requested"}
+
+
+def test_a_class_of_other_pods_protects_from_nobody(world: GangWorld) -> None:
+    world.priority_classes.append(a_class("forbidden", 200))
+    world.remove_gang("low-a")
+    world.run()
+    world.add_gang("claims", worker=4, priority=200, priority_class="forbidden")
+    world.run()
+    world.create_pods("claims", priority_class="")
+    world.schedule()
+    world.run()
+    world.clock.advance(GRACE)
+    wait(world, "high", 8)
+    assert states(world) == {"claims": "Requested", "low-b": "Requested"}
+
+
+def test_an_unknown_class_is_that_of_other_pods_and_says_nothing(world: GangWorld) -> None:
+    wait(world, "claims", 4, of_class="nonsense")
+    assert states(world) == {}
+    assert "preempts nobody" not in world.gang("claims").status.message
 
 
 def test_without_the_flag_nobody_is_asked(world: GangWorld) -> None:
