@@ -46,6 +46,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.binding.binder import OnResult, RejectBinding
+from tfjob_controller.gangscheduler.binding.evictor import Eviction
 from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
 from tfjob_controller.gangscheduler.bindrequests import BindRequest, GangMember
 from tfjob_controller.gangscheduler.extender.verbs import GangPlacements
@@ -58,7 +59,7 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.correlator import ObjectReference
-from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
@@ -165,6 +166,11 @@ class GangWorld:
         self.preemption = preemption
         self.priority_classes: list[PriorityClass] = []
         self.clock = FakeClock()
+        # Namespaces whose budgets refuse evictions, and the pods that were evicted, in order.
+        self.protected: set[str] = set()
+        self.evicted: list[str] = []
+        # Whether evicted pods end only with another grace period than their own.
+        self.is_ending_slow = False
         # Of the gangs and pods that are named.
         self.namespace = NAMESPACE
         self.nodes: dict[str, Node] = {}
@@ -249,6 +255,7 @@ class GangWorld:
             scale_policy=AutoscalingPolicy(SCALE_DOWN_SECONDS, SCALE_UP_SECONDS),
             preemption_policy=self.preemption,
             priority_classes=lambda: self.priority_classes,
+            evict=self._evict,
             rng=random.Random(1),
         )
         self.placements = GangPlacements(self.gangs, self.state, lambda: True)
@@ -332,6 +339,17 @@ class GangWorld:
         self.admission.run_once()
         self._await_writes()
         self.admission.handle_outcomes()
+
+    def _evict(self, evictions: Sequence[Eviction]) -> None:
+        """What the API server does with evictions, and the kubelets with these pods."""
+        for each in evictions:
+            namespace, name = split_key(each.key)
+            if each.key not in self.pods or namespace in self.protected:
+                continue
+            self.evicted.append(name)
+            with self.in_namespace(namespace):
+                is_ended = each.grace_seconds is not None or not self.is_ending_slow
+                (self.remove_pod if is_ended else self.end_pod)(name)
 
     # Nodes and pods
 

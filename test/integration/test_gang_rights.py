@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,9 @@ from localcluster.gangscheduler import NAME
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
 from localcluster.programs import Options
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
+from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS
 from tfjob_controller.programs.gangscheduler import GangScheduler
+from tfjob_controller.util.timestamps import format_time
 
 pytestmark = pytest.mark.cluster
 
@@ -120,6 +123,12 @@ class Play:
         """The gang is resumed, and not suspended again."""
         self._api.patch(f"{GANGS}/one", {"spec": {"suspend": False}})
 
+    def leaves(self) -> None:
+        """The gang was asked to leave more than a minute ago, and its owner has not followed."""
+        time = format_time(datetime.now(UTC) - timedelta(seconds=DELETION_SECONDS + 1))
+        preemption = {"by": f"{NAMESPACE}/other", "state": "Requested", "time": time}
+        self._api.patch(f"{GANGS}/one/status", {"status": {"preemption": preemption}})
+
     def node(self) -> tuple[str, str]:
         """The node that the pod is on, and the one that was not liked."""
         return self._api.get(f"{PODS}/one")["spec"].get("nodeName", ""), self._disliked
@@ -186,6 +195,7 @@ def test_the_shipped_rights_are_enough_and_every_single_one_is_used(
             eventually(play.withdraws, 60, 0.1)
             play.goes_to_stay()
             eventually(bound, 60, 0.05)
+            play.leaves()
             eventually(lambda: not set(RIGHTS) - used_rights(log), 60, 0.2)
             assert forbidden(scheduler) == 0
             node, disliked = play.node()

@@ -20,6 +20,7 @@ from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -127,6 +128,21 @@ def test_no_gang_leaves_for_one_whose_pods_have_no_class_of_that_priority(owner:
     owner.submit("claims", worker=4, priority=2_000_000_000)
     owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
     assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
+
+
+def test_the_pods_of_an_owner_that_does_not_follow_are_evicted(owner: Owner, preempting: Cluster) -> None:
+    """It was asked a minute ago, as its status says here at once."""
+    run(owner, "low", 8)
+    owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
+    asked = await_state(owner, "low", "Requested")
+    long_ago = format_time(datetime.now(UTC) - timedelta(seconds=DELETION_SECONDS + 1))
+    preemption = {"preemption": {**asked, "time": long_ago}}
+    preempting.api.patch(f"{GANGS.format('gangs')}/low/status", {"status": preemption})
+    status = owner.await_phase("low", "Waiting")
+    assert status["preemption"]["state"] == "Preempted"
+    assert owner.nodes("low") == {}
+    owner.await_phase("high", "Admitted")
+    eventually(lambda: "PreemptionEnforced" in reasons(preempting, "low"))
 
 
 @pytest.fixture

@@ -56,6 +56,8 @@ NOTHING_OF_A_POD = (
     "the gang scheduler changes nothing of a pod but the annotation scheduling.kubeflow.org/node, or pins a gated pod"
 )
 NO_ANNOTATION = "the gang scheduler changes no annotation of a pod but scheduling.kubeflow.org/node"
+NO_FOREIGN_EVICTIONS = "the gang scheduler evicts no pods in the namespaces of Kubernetes itself and in its own"
+EVICTIONS_BY_UID = "the gang scheduler evicts pods only by their uid"
 PLAIN_BINDINGS = "the gang scheduler binds pods without annotations and labels"
 
 Object = dict[str, Any]
@@ -174,7 +176,12 @@ def test_the_server_accepts_each_policy_and_finds_no_wrong_type_in_it(site: Site
 
     eventually(checked, 30, 0.2)
     found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in site.admin.list(POLICIES)}
-    shipped = ("gang-scheduler-bindings", "gang-scheduler-pods", *(f"{CONTROLLER}-{each}" for each in _OF_CONTROLLER))
+    shipped = (
+        "gang-scheduler-bindings",
+        "gang-scheduler-evictions",
+        "gang-scheduler-pods",
+        *(f"{CONTROLLER}-{each}" for each in _OF_CONTROLLER),
+    )
     assert {name: found[name] for name in shipped} == {name: {} for name in shipped}
 
 
@@ -405,6 +412,23 @@ def test_the_gang_scheduler_binds_pods_and_marks_none(site: Site) -> None:
             assert_refused(site.gang_scheduler, PLAIN_BINDINGS, "POST", each, binding(**metadata))
     assert_passes(site.gang_scheduler, "POST", f"{path}/binding", binding())
     assert site.admin.get(path)["spec"]["nodeName"] == NODE
+
+
+def test_the_gang_scheduler_evicts_pods_by_their_uid_outside_of_the_namespaces_of_the_system(site: Site) -> None:
+    path = new_pod(site)
+    name, uid = path.rpartition("/")[2], site.admin.get(path)["metadata"]["uid"]
+
+    def eviction(**options: Any) -> Object:
+        return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+
+    by_uid = {"preconditions": {"uid": uid}}
+    # What is tried in vain has the option that the query has.
+    nothing = {"dryRun": ["All"]}
+    assert_refused(site.gang_scheduler, EVICTIONS_BY_UID, "POST", f"{path}/eviction", eviction(**nothing))
+    for namespace in ("kube-system", SYSTEM):
+        there = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+        assert_refused(site.gang_scheduler, NO_FOREIGN_EVICTIONS, "POST", there, eviction(**by_uid, **nothing))
+    assert_passes(site.gang_scheduler, "POST", f"{path}/eviction", eviction(**by_uid, gracePeriodSeconds=0))
 
 
 def test_nobody_else_is_concerned(site: Site) -> None:

@@ -46,6 +46,7 @@ RISKY = {
     ("", "pods"),
     ("", "pods/status"),
     ("", "pods/binding"),
+    ("", "pods/eviction"),
     ("", "services"),
     ("", "configmaps"),
     ("", "secrets"),
@@ -139,7 +140,7 @@ def test_the_rights_that_lead_to_more_are_known() -> None:
     resources = {name: {resource for _, resource, _ in writes} for name, writes in found.items() if writes}
     assert resources == {
         "tfjob-controller": {"jobs", "services", "configmaps", "secrets", "pods"},
-        "gang-scheduler": {"pods", "pods/binding"},
+        "gang-scheduler": {"pods", "pods/binding", "pods/eviction"},
     }
     # These two come from the role system:kube-scheduler.
     assert {("", "pods/status", "UPDATE"), ("", "bindings", "CREATE")} <= guarded("gang-scheduler")

@@ -49,7 +49,7 @@ PHASES = WAITING, ADMITTED, BOUND, RELEASED, UNSCHEDULABLE = (
     "Released",
     "Unschedulable",
 )
-# The states of a preemption: the owner is to delete the pods; they are gone; the owner did not follow in time.
+# The states of a preemption: the owner is to delete the pods; they are gone; they could not be deleted in time.
 PREEMPTION_STATES = REQUESTED, PREEMPTED, NOT_FOLLOWED = ("Requested", "Preempted", "NotFollowed")
 ON_TIMEOUT = ON_TIMEOUT_WAIT, ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND = ("Wait", "Fail", "Suspend")
 
@@ -235,8 +235,8 @@ class Preemption(_Value, frozen=True, omit_defaults=False):
         str,
         describe(
             "Requested: the owner is to delete all pods of the gang, with their grace period. Preempted: they are "
-            "gone, and the gang waits for capacity again. NotFollowed: the owner did not delete them in time, and the "
-            "gang goes on.",
+            "gone, and the gang waits for capacity again. NotFollowed: they could not be deleted in time, and the gang "
+            "goes on.",
             enum=list(PREEMPTION_STATES),
         ),
     ] = ""

@@ -28,6 +28,7 @@ from tfjob_controller.api.gang import GANGS, decode_gang
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.admission.queue import partly_bound_seconds, waiting_gangs
 from tfjob_controller.gangscheduler.binding.binder import Binder
+from tfjob_controller.gangscheduler.binding.evictor import Evictor
 from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
 from tfjob_controller.gangscheduler.binding.ungater import GatedPodHandler, PlacedGangHandler, Ungater
 from tfjob_controller.gangscheduler.extender.server import TlsFiles, new_server
@@ -76,8 +77,10 @@ _START_POLL_SECONDS = 0.02
 # How long one thread may keep the interpreter while another wants it. kube-scheduler schedules nothing during a filter
 # call, and Python's 5 ms would be most of it while a pass computes.
 SWITCH_SECONDS = 0.0002
-# Connections beyond those of writer and binder: four watches, and some in reserve.
-_MORE_CONNECTIONS = 8
+# Evictions are rare; a budget that refuses some must not delay others for long.
+_EVICTING_THREADS = 4
+# Connections beyond those of writer and binder: four watches, evictions, and some in reserve.
+_MORE_CONNECTIONS = 8 + _EVICTING_THREADS
 
 
 def run(options: ExtenderOptions) -> int:
@@ -172,6 +175,7 @@ class GangScheduler:
             self._clock,
             threads=options.concurrent_writes,
         )
+        self._evictor = Evictor(self.transport, self._clock, threads=_EVICTING_THREADS)
         self._provisioner = self._new_provisioner()
         topology = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
         self.admission = AdmissionLoop(
@@ -189,6 +193,7 @@ class GangScheduler:
             priority_classes=self.caches.list_priority_classes,
             weight_of=self.caches.weight_of,
             node_requests=self._provisioner,
+            evict=self._evictor.evict,
         )
         self.extender = self._new_extender()
         self._follower = self._new_follower()
@@ -201,6 +206,7 @@ class GangScheduler:
             "permit": self._permit.statistics,
             "requests": self.transport.statistics,
             "writer": self._writer.statistics,
+            "evictor": self._evictor.statistics,
         }
         if self._ungater is not None:
             pages["ungater"] = self._ungater.statistics
@@ -243,6 +249,7 @@ class GangScheduler:
         self._binder.start()
         self._permit.start()
         self._writer.start()
+        self._evictor.start()
         self.admission.start()
         if self._ungater is not None:
             self._ungater.start()
@@ -335,7 +342,7 @@ class GangScheduler:
         ended &= self._permit.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
         ended &= self._ungater.stop(_PART_SECONDS) if self._ungater is not None else True
         ended &= self._provisioner.stop(_PART_SECONDS) if self._provisioner is not None else True
-        ended &= self._writer.stop(_PART_SECONDS)
+        ended &= self._writer.stop(_PART_SECONDS) & self._evictor.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
         ended &= self.admission.stop(_PART_SECONDS)
         ended &= self.caches.informers.stop(_PART_SECONDS)
@@ -353,6 +360,7 @@ class GangScheduler:
             "permit": self._permit.restarts,
             "binder": self._binder.restarts,
             "gang-writer": self._writer.restarts,
+            "evictor": self._evictor.restarts,
             "events": self._recorder.statistics().restarts,
         }
         server = {"extender-http": self.extender.restarts} if self.extender is not None else {}

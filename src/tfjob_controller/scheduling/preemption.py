@@ -13,10 +13,10 @@ there, whatever its priority, so what the victims free is not lost to others.
 2. a gang that fits as soon as terminating pods are gone, or for which elastic gangs could shrink, needs no victims, and
    no gang behind it gets any: nominated nodes would be closed to the first one;
 3. a gang that has not waited for `after_seconds`, or for which no victims make room for all of its minimum, is skipped;
-4. candidates are bound gangs of lower priority that have run for `grace_seconds`. They are ordered: the lowest priority
-   first, then the fewest members, then those that lose least work (`RunningGang.saved_time`). The shortest prefix is
-   taken with which the preemptor fits, tried with the live placement. Then each victim without which it still fits is
-   spared, the highest priority first.
+4. candidates are bound gangs of lower priority that have run for `grace_seconds`. They are ordered: those of namespaces
+   whose gangs have stayed before come last; then the lowest priority first, then the fewest members, then those that
+   lose least work (`RunningGang.saved_time`). The shortest prefix is taken with which the preemptor fits, tried with
+   the live placement. Then each victim without which it still fits is spared, in the reverse order.
 
 A gang of equal priority is never a victim, so two gangs cannot preempt each other in turns.
 
@@ -63,7 +63,7 @@ class RunningGang:
     """A bound gang that may be preempted.
 
     `priority` is what counts for preemption. `saved_time` is when its program last saved its work, or began.
-    `is_leaving`: it was asked to leave, and is not a candidate.
+    `is_leaving`: it was asked to leave, and is not a candidate. `is_last`: gangs of its namespace could not be made to.
     """
 
     key: str
@@ -72,6 +72,7 @@ class RunningGang:
     bound_time: datetime | None
     saved_time: datetime | None
     is_leaving: bool = False
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class PreemptionDecider:
         lower = [each for each in self._running if each.priority < priority and not each.is_leaving]
         times = {each.key: _later(each.bound_time or self._now, self._policy.grace_seconds) for each in lower}
         found = [each for each in lower if times[each.key] <= self._now]
-        found.sort(key=lambda each: (each.priority, each.members, self._lost_seconds(each), each.key))
+        found.sort(key=lambda each: (each.is_last, each.priority, each.members, self._lost_seconds(each), each.key))
         return found, min((times[each.key] for each in lower if times[each.key] > self._now), default=None)
 
     def _lost_seconds(self, gang: RunningGang) -> float:

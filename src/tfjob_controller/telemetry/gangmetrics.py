@@ -26,7 +26,7 @@ _DIRECTIONS = {"shrink_requested": "shrink", "grow_requested": "grow"}
 # `gangscheduler.status.writer.StatusChange` and refused writes, and all results that
 # `gangscheduler.binding.binder.ObserveBinding` names.
 _CHANGES = ("admitted", "waiting", "unschedulable", "bound", "reassigned", "resized", "released", "requeued")
-_PREEMPTION = ("preemption_requested", "preempted", "preemption_not_followed")
+_PREEMPTION = ("preemption_requested", "preempted", "preemption_enforced", "preemption_not_followed")
 _WRITE_RESULTS = (*_CHANGES, *_DIRECTIONS, "request_withdrawn", *_PREEMPTION, "failed")
 # All results that `gangscheduler.provisioning.provisioner` observes, and the states that requests can have.
 _PROVISIONING_RESULTS = ("created", "refused", "failed", "expired", "revoked")

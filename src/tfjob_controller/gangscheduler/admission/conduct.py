@@ -5,6 +5,8 @@ Gangs can be deleted and made again, so what they did is remembered for their na
     preemptors  others left for a gang, which then did not start: the next preemption of the namespace waits for a
                 time that doubles with each such gang. A preemption counts as soon as it begins, whatever becomes of the
                 Gang; once the gang is bound, the namespace is forgiven
+    victims     its pods were asked to leave, and neither its owner nor an eviction made them: the gangs of the
+                namespace are asked after all others from then on
 
 Nothing is stored: a new process begins without it. Threads: the admission loop's.
 """
@@ -80,6 +82,21 @@ class Preemptors:
 
     def _put(self, gang: Gang, last: _Preemption) -> None:
         self._last.put(gang.metadata.namespace, "", last)
+
+
+class Stayers:
+    """The namespaces whose gangs have stayed when they were to leave."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: FairCache[str, float] = FairCache(_MAX_NAMESPACES)
+
+    def add(self, namespace: str) -> None:
+        self._since.put(namespace, "", self._clock.monotonic())
+
+    def has(self, namespace: str) -> bool:
+        since = self._since.get(namespace, "")
+        return since is not None and self._clock.monotonic() < since + MEMORY_SECONDS
 
 
 def _identity(gang: Gang) -> tuple[str, tuple[int, int]]:

@@ -36,16 +36,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from tfjob_controller.api.common.cluster import PriorityClass, ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, Gang, GangStatus, must_leave, placed_nodes
 from tfjob_controller.gangscheduler.admission.preemption import PreemptionRequests
 from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue, NodeRequests
 from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
+from tfjob_controller.gangscheduler.binding.evictor import Eviction
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
-from tfjob_controller.gangscheduler.status.leaving import leaving_status
+from tfjob_controller.gangscheduler.status.leaving import evictions, leaving_status
 from tfjob_controller.gangscheduler.status.lifecycle import GangState, pods_by_member, state_of
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate, StatusWriter
 from tfjob_controller.kube.cache.store import Store
@@ -91,6 +94,7 @@ class AdmissionLoop:
         priority_classes: Callable[[], Sequence[PriorityClass]] = tuple,
         weight_of: Callable[[str], float] = equal_weight,
         node_requests: NodeRequests | None = None,
+        evict: Callable[[Sequence[Eviction]], None] = lambda evictions: None,
         rng: random.Random | None = None,
     ) -> None:
         self._state = state
@@ -98,6 +102,7 @@ class AdmissionLoop:
         self._writer = writer
         self._permit = permit
         self._clock = clock
+        self._evict = evict
         self._quotas = NamespaceQuotas(quotas_of, state.pod_usage.of)
         self._reservations = Reservations(state.view, self._quotas, permit)
         self._resizing = ResizeRequests(
@@ -139,6 +144,7 @@ class AdmissionLoop:
         # pass.
         self._woken: dict[str, dict[str, str]] = {}
         self._pods_to_wake: list[tuple[ScheduledPod, str, str]] = []
+        self._evictions: list[Eviction] = []
         # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
         self._uncertain: set[str] = set()
         # Gangs that were marked while a write of them was under way.
@@ -214,6 +220,8 @@ class AdmissionLoop:
             self._computed_seconds = self._clock.monotonic() - begin
         for update in updates:
             self._submit(update)
+        self._evict(self._evictions)
+        self._evictions = []
         while self._pods_to_wake:
             self._writer.wake_pod(*self._pods_to_wake.pop())
 
@@ -299,12 +307,20 @@ class AdmissionLoop:
     def _leave(self, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Sequence[StatusUpdate]:
         """Follow a gang that is being preempted. Its capacity stays reserved until all of its pods are gone."""
         self._reservations.reserve(self._state.observed_requests.apply(key_of(gang), gang), pods)
+        moment = self._clock.monotonic()
+        self._evictions += [
+            Eviction(key_of(pod), pod.metadata.uid, grace, moment + seconds)
+            for pod, grace, seconds in evictions(gang, pods, now)
+        ]
         status = leaving_status(gang, pods, now)
         if status is None:
             return ()
-        is_over = status.phase == WAITING
-        change = StatusChange.PREEMPTED if is_over else StatusChange.PREEMPTION_NOT_FOLLOWED
-        return (StatusUpdate(gang, status, change),)
+        if status.phase == WAITING:
+            return (StatusUpdate(gang, status, StatusChange.PREEMPTED),)
+        if must_leave(replace(gang, status=status)):
+            return (StatusUpdate(gang, status, StatusChange.PREEMPTION_ENFORCED),)
+        self._preemption.note_stayed(gang)
+        return (StatusUpdate(gang, status, StatusChange.PREEMPTION_NOT_FOLLOWED),)
 
     def _is_recreated(self, key: str, gang: Gang) -> bool:
         """Reports whether the Gang was deleted and recreated, which the watch may not have shown."""

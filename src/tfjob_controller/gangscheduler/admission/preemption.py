@@ -7,8 +7,9 @@ processed (`update`), and what they cause:
              (resizing.py), and only if they help nobody, whole gangs are asked to leave
     updates  the statuses that ask them
 
-Everything follows from the Gangs' statuses: a request from `status.preemption` of a bound gang, what has been freed
-for whom from that of a waiting one. A restarted gang scheduler goes on with both. A preemption that has begun is
+A request follows from `status.preemption` of a bound gang, and what has been freed for whom from that of a waiting one.
+A restarted gang scheduler goes on with both. For as long as one process runs, it remembers them also of gangs that are
+deleted, so that nobody gets what they had by making them again. A preemption that has begun is
 completed even if preemption is turned off meanwhile; the lifecycle (status/leaving.py) does not depend on it.
 
 Priorities. Whoever may write Gangs can write any `spec.priority`. For preemption it counts only up to the value of the
@@ -30,7 +31,7 @@ from datetime import datetime, timedelta
 
 from tfjob_controller.api.common.cluster import PriorityClass
 from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, Gang, must_leave, placed_nodes
-from tfjob_controller.gangscheduler.admission.conduct import Preemptors
+from tfjob_controller.gangscheduler.admission.conduct import Preemptors, Stayers
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
 from tfjob_controller.gangscheduler.state.admittedclasses import AdmittedClasses
 from tfjob_controller.gangscheduler.status import leaving, lifecycle
@@ -43,6 +44,7 @@ from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.podsets import last_saved_time
 from tfjob_controller.scheduling.preemption import (
+    NOMINATION_TIMEOUT,
     Claim,
     PreemptionDecider,
     PreemptionPlan,
@@ -135,14 +137,14 @@ class PreemptionRequests:
         self._policy = policy
         self._classes = classes
         self._admitted = admitted
-        self._preemptors = Preemptors(clock)
+        self._preemptors, self._stayers = Preemptors(clock), Stayers(clock)
         # Why gangs that could preempt others do not, since the last new plan.
         self._refusals: dict[str, str] = {}
         self._clock = clock
         self._wake = wake
         # The bound gangs that are candidates or about to leave, and for whom gangs leave or have left.
         self._running: dict[str, Gang] = {}
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, Claim] = {}  # by uid, those of deleted gangs included
         # Gangs that were bound and have ended, and until when, in monotonic seconds, their capacity counts.
         self._ended: dict[str, tuple[Gang, float]] = {}
         self._paused_until = 0.0
@@ -157,7 +159,7 @@ class PreemptionRequests:
         preemption = status.preemption
         time = parse_time_or_none(preemption.time) if preemption is not None else None
         if preemption is not None and time is not None and (must_leave(gang) or _has_left(gang)):
-            self._claims[key] = Claim(preemption.by, time)
+            self._claims[gang.metadata.uid] = Claim(preemption.by, time)
         if status.phase == BOUND and (preemption is None or preemption.state != NOT_FOLLOWED):
             self._running[key] = gang
         if status.phase == BOUND or _has_left(gang):
@@ -166,7 +168,6 @@ class PreemptionRequests:
     def forget(self, key: str) -> None:
         """Forget a gang that has ended, or that is about to be processed."""
         gang = self._running.pop(key, None)
-        self._claims.pop(key, None)
         if gang is not None:
             self._ended[key] = gang, self._clock.monotonic() + ENDING_SECONDS
 
@@ -174,6 +175,7 @@ class PreemptionRequests:
         """Returns the plan of this pass; `queue` is called only if it is needed."""
         if self._policy is None:
             return CyclePlan(self._resizing.plan(queue, now), PreemptionPlan())
+        self._claims = {uid: each for uid, each in self._claims.items() if abs(now - each.time) < NOMINATION_TIMEOUT}
         plan = self._decider(now).ongoing_plan(queue()) if self._claims else PreemptionPlan()
         if plan.nominated is not None:
             self._wake_at(plan, now)
@@ -216,7 +218,7 @@ class PreemptionRequests:
     def _decider(self, now: datetime, ending: Sequence[FreedCapacity] = ()) -> PreemptionDecider:
         freed = [*self._resizing.ending(now), *ending]
         priorities = GangPriorities(self._classes(), self._admitted)
-        running = [_running_gang(key, gang, priorities) for key, gang in self._running.items()]
+        running = [self._running_gang(key, gang, priorities) for key, gang in self._running.items()]
         lowest = min((each.priority for each in running), default=None)
 
         def priority_of(gang: Gang) -> int | None:
@@ -251,6 +253,21 @@ class PreemptionRequests:
         self._refusals[key] = NOT_STARTED.format(time=time, number=failures)
         return True
 
+    def _running_gang(self, key: str, gang: Gang, priorities: GangPriorities) -> RunningGang:
+        return RunningGang(
+            key,
+            priorities.of(gang),
+            len(placed_nodes(gang.status)),
+            parse_time_or_none(gang.status.bound_time),
+            last_saved_time(gang),
+            must_leave(gang),
+            self._stayers.has(gang.metadata.namespace),
+        )
+
+    def note_stayed(self, gang: Gang) -> None:
+        """Record that the pods of a gang that was to leave could not be deleted in time."""
+        self._stayers.add(gang.metadata.namespace)
+
     def note_bound(self, gang: Gang) -> None:
         """Record that all pods of a gang are bound."""
         self._preemptors.note_bound(gang)
@@ -282,9 +299,3 @@ class PreemptionRequests:
 def _has_left(gang: Gang) -> bool:
     preemption = gang.status.preemption
     return gang.status.phase == WAITING and preemption is not None and preemption.state == PREEMPTED
-
-
-def _running_gang(key: str, gang: Gang, priorities: GangPriorities) -> RunningGang:
-    bound_time = parse_time_or_none(gang.status.bound_time)
-    members = len(placed_nodes(gang.status))
-    return RunningGang(key, priorities.of(gang), members, bound_time, last_saved_time(gang), must_leave(gang))

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import structlog
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import Gang, gang_key_of, kind_of, member_of
+from tfjob_controller.api.gang import Gang, gang_key_of, kind_of, member_of, must_leave
 from tfjob_controller.gangscheduler.binding.binder import Binder, OnResult
 from tfjob_controller.gangscheduler.bindrequests import NO_CAPACITY, NOT_ADMITTED, STOPPING, BindRequest
 from tfjob_controller.gangscheduler.state.shared import SharedState
@@ -124,7 +124,7 @@ class PreBindCheck:
 
     def _is_wanted(self, key: str, uid: str) -> bool:
         gang = self._gangs.get(key)
-        return gang is not None and gang.metadata.uid == uid and lifecycle.is_wanted(gang)
+        return gang is not None and gang.metadata.uid == uid and lifecycle.is_wanted(gang) and not must_leave(gang)
 
     def _gang_uids(self, pods: Iterable[BindRequest]) -> dict[str, tuple[str, str]]:
         """Returns the key and uid of each pod's Gang, by pod uid; the uid is empty if the Gang is deleted."""

@@ -31,6 +31,7 @@ from tfjob_controller.api.gang import (
     Gang,
     gang_key_of,
     member_of,
+    must_leave,
     required_on_node,
 )
 from tfjob_controller.gangscheduler.state.informers import BY_GANG
@@ -117,6 +118,8 @@ class Ungater:
         """Returns the node of the pod's member; empty if it is no member of the present attempt of an admitted gang."""
         gang = self._gangs.get(gang_key_of(pod.metadata))
         if gang is None or gang.status.phase not in (ADMITTED, BOUND) or not lifecycle.is_wanted(gang):
+            return ""
+        if must_leave(gang):
             return ""
         if pod.metadata.labels.get(ATTEMPT_LABEL) != str(gang.status.attempt) or pod.metadata.deletion_timestamp:
             return ""

@@ -31,6 +31,7 @@ from tfjob_controller.api.gang import (
     GANG_LABEL,
     Gang,
     member_of,
+    must_leave,
     parse_index,
 )
 from tfjob_controller.gangscheduler.bindrequests import STOPPING, BindRequest, GangMember
@@ -55,6 +56,7 @@ NODE_NOT_OFFERED = "filter did not return this node for the pod"
 NO_GANG = "there is no Gang of the name that the pod's label says"
 NOT_ADMITTED = "the gang waits for capacity"
 NOT_A_MEMBER = "the pod is no placed member of its gang"
+LEAVING = "the gang is preempted, and its pods are to be deleted"
 OLD_ATTEMPT = "the pod is of another attempt of its gang than the present one"
 RESERVED = "the remaining capacity of this node is reserved for gangs"
 UNREADABLE = "the pod cannot be read"
@@ -113,6 +115,8 @@ class GangPlacements:
             return NodeAssignment(reason=NOT_ADMITTED)
         if gang.status.attempt != attempt:
             return NodeAssignment(reason=OLD_ATTEMPT)
+        if must_leave(gang):
+            return NodeAssignment(reason=LEAVING)
         node = self._placed.of(gang.status).get(member, "")
         return NodeAssignment(node, "" if node else NOT_A_MEMBER)
 

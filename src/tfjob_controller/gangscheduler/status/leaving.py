@@ -2,15 +2,19 @@
 
     Bound ──request──▶ Bound, Requested ──all pods are gone──▶ Waiting, Preempted ──▶ Admitted
                            │
-                           └──owner did not delete them in time──▶ Bound, NotFollowed
+                           └──its pods could not be deleted in time──▶ Bound, NotFollowed
 
-The owner deletes the pods, the gang scheduler none. A request is not withdrawn: the owner may have begun. A gang whose
-owner did not follow is not asked again in this attempt.
+The owner deletes the pods. If it has not begun in time, the gang scheduler evicts them, and from then on pods without a
+node are not waited for: they take no capacity, get none (extender/verbs.py), and their owner may create them again and
+again. What does not end before the end of the time gets a short grace period.
+
+A request is not withdrawn: the owner may have begun. A gang whose pods could not be evicted, since a budget protects
+them, or do not end is not asked again in this attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -31,14 +35,19 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.gangscheduler.status.lifecycle import (
     NO_RESIZE_REQUEST,
     changed_status,
+    is_bound,
     is_unfinished,
     unplaced_status,
 )
 from tfjob_controller.util.timestamps import format_micro_time, parse_time_or_none
 
-# How long an owner may take to begin to delete the pods of a preempted gang, and how long they may take to end.
+# How long an owner may take to begin to delete the pods of a preempted gang; for how long the gang scheduler then tries
+# to evict them; after which time they get `SHORT_GRACE_SECONDS`, and how long they may take to end.
 DELETION_SECONDS = 60.0
+EVICTION_SECONDS = 15.0
+SHORTENING_SECONDS = 240.0
 LEAVING_SECONDS = 300.0
+SHORT_GRACE_SECONDS = 30
 
 
 def preemption_requested_status(gang: Gang, preemptor: str, now: datetime) -> GangStatus:
@@ -62,8 +71,15 @@ def preempted_status(gang: Gang, now: datetime) -> GangStatus:
     return unplaced_status(gang, WAITING, "Preempted", message, now, **changes)
 
 
+def evicted_status(gang: Gang, now: datetime) -> GangStatus:
+    """Returns the status that says that the gang scheduler deletes the pods itself."""
+    by = gang.status.preemption.by if gang.status.preemption is not None else ""
+    message = f"Preempted by {by}: its pods are evicted, since their owner did not delete them in time"
+    return changed_status(gang, BOUND, "Bound", message, now)
+
+
 def not_followed_status(gang: Gang, now: datetime) -> GangStatus:
-    """Returns the status of a gang that goes on, since its owner did not delete its pods in time."""
+    """Returns the status of a gang that goes on, since its pods could not be deleted in time."""
     preemption = gang.status.preemption or Preemption("", NOT_FOLLOWED, format_micro_time(now))
     message = f"Bound: {len(placed_nodes(gang.status))} pods. They were not deleted in time for {preemption.by}"
     return changed_status(gang, BOUND, "Bound", message, now, preemption=replace(preemption, state=NOT_FOLLOWED))
@@ -71,20 +87,48 @@ def not_followed_status(gang: Gang, now: datetime) -> GangStatus:
 
 def leaving_status(gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> GangStatus | None:
     """Returns the next status of a gang that is being preempted; None as long as its pods are about to go in time."""
-    unfinished = [pod for pod in pods.values() if is_unfinished(pod)]
-    if not unfinished:
+    remaining, seconds = _remaining(gang, pods, now), _seconds(gang, now)
+    if not remaining:
         return preempted_status(gang, now)
+    is_late = any(pod.metadata.deletion_timestamp is None for pod in remaining)
+    if seconds >= LEAVING_SECONDS or (is_late and seconds >= DELETION_SECONDS + EVICTION_SECONDS):
+        return not_followed_status(gang, now)
+    if is_late and seconds >= DELETION_SECONDS:
+        status = evicted_status(gang, now)
+        return status if status.message != gang.status.message else None
+    return None
+
+
+def evictions(
+    gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime
+) -> Sequence[tuple[ScheduledPod, int | None, float]]:
+    """Returns the pods of a gang that is being preempted which the gang scheduler evicts now.
+
+    With each, the grace period in seconds, None for its own one, and for how many seconds the eviction is tried.
+    """
     seconds = _seconds(gang, now)
-    is_late = any(pod.metadata.deletion_timestamp is None for pod in unfinished) and seconds >= DELETION_SECONDS
-    return not_followed_status(gang, now) if is_late or seconds >= LEAVING_SECONDS else None
+    if not DELETION_SECONDS <= seconds < LEAVING_SECONDS:
+        return ()
+    remaining = _remaining(gang, pods, now)
+    if seconds >= SHORTENING_SECONDS:
+        return [(pod, SHORT_GRACE_SECONDS, LEAVING_SECONDS - seconds) for pod in remaining]
+    left = DELETION_SECONDS + EVICTION_SECONDS - seconds
+    return [(pod, None, left) for pod in remaining if pod.metadata.deletion_timestamp is None]
 
 
 def leaving_timeouts(gang: Gang, now: datetime) -> tuple[float, ...]:
-    """Returns in how many seconds the status of a gang that is being preempted may change by itself."""
+    """Returns in how many seconds something of a gang that is being preempted may change by itself."""
     if not must_leave(gang):
         return ()
     passed = _seconds(gang, now)
-    return tuple(end - passed for end in (DELETION_SECONDS, LEAVING_SECONDS) if end > passed)
+    ends = DELETION_SECONDS, DELETION_SECONDS + EVICTION_SECONDS, SHORTENING_SECONDS, LEAVING_SECONDS
+    return tuple(end - passed for end in ends if end > passed)
+
+
+def _remaining(gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Sequence[ScheduledPod]:
+    """Returns the pods that are waited for."""
+    is_over = _seconds(gang, now) >= DELETION_SECONDS
+    return [pod for pod in pods.values() if is_unfinished(pod) and (is_bound(pod) or not is_over)]
 
 
 def _seconds(gang: Gang, now: datetime) -> float:

@@ -63,8 +63,10 @@ class StatusChange(StrEnum):
     """The gang's owner is requested to delete all pods, for a gang of higher priority."""
     PREEMPTED = "preempted"
     """They are gone, and the gang is back in the queue."""
+    PREEMPTION_ENFORCED = "preemption_enforced"
+    """The owner did not delete them in time, and the gang scheduler evicts them."""
     PREEMPTION_NOT_FOLLOWED = "preemption_not_followed"
-    """The owner did not delete them in time, and the gang goes on."""
+    """They could not be deleted in time, and the gang goes on."""
 
 
 FAILED = "failed"
@@ -74,6 +76,7 @@ _REPORT, _CHANGE, _ADMISSION = range(3)
 REASSIGNED = "Reassigned"
 _PREEMPTION_REASONS = {
     StatusChange.PREEMPTION_REQUESTED: "PreemptionRequested",
+    StatusChange.PREEMPTION_ENFORCED: "PreemptionEnforced",
     StatusChange.PREEMPTION_NOT_FOLLOWED: "PreemptionNotFollowed",
 }
 _WARNINGS = {

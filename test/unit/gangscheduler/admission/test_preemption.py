@@ -10,7 +10,12 @@ from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.common.cluster import PriorityClass
 from tfjob_controller.api.gang import Preemption, placed_nodes
 from tfjob_controller.gangscheduler.admission.preemption import ENDING_SECONDS, NOT_ADMITTED
-from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS, LEAVING_SECONDS
+from tfjob_controller.gangscheduler.status.leaving import (
+    DELETION_SECONDS,
+    EVICTION_SECONDS,
+    LEAVING_SECONDS,
+    SHORTENING_SECONDS,
+)
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
 from tfjob_controller.util.timestamps import format_micro_time
@@ -163,9 +168,30 @@ def test_what_a_gang_had_and_others_have_taken_is_not_waited_for(world: GangWorl
     assert states(world) == {"low-b": "Requested"}
 
 
-def test_an_owner_that_deletes_nothing_is_left_alone_and_others_are_asked(world: GangWorld) -> None:
+def test_the_pods_of_an_owner_that_deletes_none_are_evicted_and_nobody_else_is_asked(world: GangWorld) -> None:
     wait(world, "high", 4)
     world.clock.advance(DELETION_SECONDS - 1)
+    world.run()
+    assert (states(world), world.evicted) == ({"low-b": "Requested"}, [])
+    world.clock.advance(1)
+    world.is_ending_slow = True
+    world.run()
+    assert len(world.evicted) == 4
+    assert states(world) == {"low-b": "Requested"}
+    assert "its pods are evicted" in world.gang("low-b").status.message
+    assert ("low-b", "PreemptionEnforced") in [each[:2] for each in world.events.told]
+    remove_pods(world, "low-b")
+    world.run()
+    world.run()
+    assert states(world) == {"low-b": "Preempted"}
+    assert world.gang("high").status.phase == "Admitted"
+    assert world.gang("low-a").status.phase == "Bound"
+
+
+def test_a_gang_whose_pods_cannot_be_evicted_is_left_alone_and_others_are_asked(world: GangWorld) -> None:
+    world.protected.add(NAMESPACE)
+    wait(world, "high", 4)
+    world.clock.advance(DELETION_SECONDS + EVICTION_SECONDS - 1)
     world.run()
     assert states(world) == {"low-b": "Requested"}
     world.clock.advance(1)
@@ -179,6 +205,22 @@ def test_an_owner_that_deletes_nothing_is_left_alone_and_others_are_asked(world:
 
 
 def test_pods_have_their_grace_period_within_a_bound(world: GangWorld) -> None:
+    world.is_ending_slow = True
+    wait(world, "high", 4)
+    for pod in world.pods_of("low-b"):
+        world.end_pod(pod.metadata.name)
+    world.clock.advance(SHORTENING_SECONDS - 1)
+    world.run()
+    assert (states(world), world.evicted) == ({"low-b": "Requested"}, [])
+    world.clock.advance(1)
+    world.run()
+    world.run()
+    assert len(world.evicted) == 4
+    assert states(world) == {"low-b": "Preempted"}
+
+
+def test_pods_that_do_not_end_hold_a_preemptor_up_for_a_bounded_time(world: GangWorld) -> None:
+    world.protected.add(NAMESPACE)
     wait(world, "high", 4)
     for pod in world.pods_of("low-b"):
         world.end_pod(pod.metadata.name)
@@ -188,6 +230,23 @@ def test_pods_have_their_grace_period_within_a_bound(world: GangWorld) -> None:
     world.clock.advance(1)
     world.run()
     assert states(world)["low-b"] == "NotFollowed"
+
+
+def test_an_owner_that_creates_the_pods_again_gets_no_node_for_them_and_holds_nobody_up(world: GangWorld) -> None:
+    wait(world, "high", 4)
+    old = [(pod.metadata.name, pod.metadata.labels) for pod in world.pods_of("low-b")]
+    remove_pods(world, "low-b")
+    for name, labels in old:
+        world.put_pod(f"{name}-again", labels, 1)
+    world.run()
+    world.schedule()
+    assert not any(pod.spec.node_name for pod in world.pods_of("low-b"))
+    assert states(world) == {"low-b": "Requested"}
+    world.clock.advance(DELETION_SECONDS)
+    world.run()
+    world.run()
+    assert states(world) == {"low-b": "Preempted"}
+    assert world.gang("high").status.phase == "Admitted"
 
 
 def test_a_request_is_looked_at_again_when_its_time_is_over(world: GangWorld) -> None:

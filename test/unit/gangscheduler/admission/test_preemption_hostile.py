@@ -9,7 +9,7 @@ import pytest
 from helpers.fakeclock import FakeClock
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
 from tfjob_controller.api.common.cluster import PriorityClass
-from tfjob_controller.api.gang import Gang, GangMeta, GangStatus
+from tfjob_controller.api.gang import BOUND, Gang, GangMeta, GangStatus, must_leave
 from tfjob_controller.gangscheduler.admission.conduct import (
     BACKOFF_SECONDS,
     MAX_BACKOFF_SECONDS,
@@ -17,8 +17,10 @@ from tfjob_controller.gangscheduler.admission.conduct import (
     MEMORY_SECONDS,
     Preemptors,
 )
+from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS, EVICTION_SECONDS
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 AFTER, GRACE = 10.0, 60.0
 HOUR = 3600.0
@@ -119,6 +121,86 @@ def test_a_namespace_whose_gang_did_not_start_waits_and_says_so(world: GangWorld
         words = world.gang("again").status.message
     assert "preempts nobody before 2026-" in words
     assert words.endswith("others have left for gangs of its namespace that did not start (4)")
+
+
+EVIL = ("evil-a", "evil-b", "evil-c", "evil-d")
+
+
+def stay(world: GangWorld, workers: int) -> None:
+    """Gangs that never leave, which have any number as their priority, so that they come first in the queue."""
+    with world.in_namespace("evil"):
+        for name in EVIL:
+            world.add_gang(name, worker=workers, priority=10**9)
+        for _ in range(3):
+            world.run()
+            stay_on(world)
+        assert all(world.gang(name).status.phase == BOUND for name in EVIL)
+
+
+def stay_on(world: GangWorld) -> None:
+    """Their owner: creates pods, and deletes those of earlier attempts alone."""
+    with world.in_namespace("evil"):
+        for name in world.names():
+            if name in EVIL and not must_leave(world.gang(name)):
+                world.delete_old_pods(name)
+                world.create_pods(name)
+    world.schedule()
+
+
+def make_again(world: GangWorld, name: str, workers: int) -> None:
+    with world.in_namespace("evil"):
+        world.remove_gang(name)
+        world.add_gang(name, worker=workers, priority=10**9)
+
+
+def was_asked_long_ago(world: GangWorld, name: str, seconds: float) -> bool:
+    preemption = world.gang(name).status.preemption
+    since = parse_time_or_none(preemption.time) if preemption is not None else None
+    return since is not None and (world.clock.now() - since).total_seconds() >= seconds
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(DELETION_SECONDS, id="at the deadline"), pytest.param(DELETION_SECONDS - 10, id="before")]
+)
+def test_gangs_that_do_not_leave_and_are_made_again_keep_no_gang_out(world: GangWorld, seconds: float) -> None:
+    """It was kept out for more than six hours."""
+    stay(world, 2)
+    world.clock.advance(GRACE)
+    world.add_gang("honest", worker=8, priority=100, priority_class="high")
+
+    def attack() -> None:
+        for name in EVIL:
+            if was_asked_long_ago(world, name, seconds):
+                make_again(world, name, 2)
+        stay_on(world)
+
+    begin = world.clock.monotonic()
+    while world.gang("honest").status.phase != BOUND and world.clock.monotonic() - begin < 6 * HOUR:
+        go_on(world, STEP_SECONDS, attack, lambda: own(world, "honest"))
+    assert world.clock.monotonic() - begin <= AFTER + DELETION_SECONDS + 6 * STEP_SECONDS
+
+
+def test_a_namespace_whose_gangs_cannot_be_made_to_leave_is_asked_last(world: GangWorld) -> None:
+    """Although it has the smallest gangs, which are asked first otherwise."""
+    world.protected.add("evil")
+    stay(world, 1)
+    world.add_gang("low", worker=4)
+    go_on(world, GRACE + STEP_SECONDS, lambda: own(world, "low"), lambda: stay_on(world))
+    for number, name in enumerate(("first", "second")):
+        world.add_gang(name, worker=4, priority=100, priority_class="high")
+        go_on(
+            world,
+            AFTER + DELETION_SECONDS + EVICTION_SECONDS + 4 * STEP_SECONDS,
+            lambda: own(world, "low"),
+            lambda name=name: own(world, name),
+            lambda: stay_on(world),
+        )
+        assert world.gang(name).status.phase == BOUND
+        assert asked(world) == [*EVIL, *["low"] * (number + 1)]
+        world.remove_gang(name)
+        for each in EVIL:
+            make_again(world, each, 1)
+        go_on(world, GRACE + 2 * STEP_SECONDS, lambda: stay_on(world), lambda: own(world, "low"))
 
 
 def gang(name: str, *, namespace: str = "evil", generation: int = 1, attempt: int = 0) -> Gang:
