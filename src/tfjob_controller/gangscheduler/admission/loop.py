@@ -144,6 +144,7 @@ class AdmissionLoop:
         # pass.
         self._woken: dict[str, dict[str, str]] = {}
         self._pods_to_wake: list[tuple[ScheduledPod, str, str]] = []
+        # Evictions to submit after a pass.
         self._evictions: list[Eviction] = []
         # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
         self._uncertain: set[str] = set()

@@ -3,7 +3,7 @@
 Theory of operation. The admission loop submits which pods are to go (status/leaving.py). Each is evicted under its uid,
 so that no other pod of its name is, and again after a failure, until its deadline. The API server may refuse an
 eviction for a PodDisruptionBudget; then the loop asks other gangs. The Eviction API rather than a deletion: it respects
-these budgets, and gives the pod the condition DisruptionTarget, so that its Job does not count it as failed.
+these budgets, and gives the pod the condition DisruptionTarget, by which controllers know a disruption.
 
 Namespaces take turns. Threads: `evict` from any, the requests in threads of this module.
 Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
