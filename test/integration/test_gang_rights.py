@@ -237,7 +237,7 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
     with running_gang_scheduler(kubeconfig, **follows) as scheduler:
         extender = extender_url(scheduler)
         with KubeScheduler(gang_cluster.own, extender, kubeconfig=kubeconfig, leader_election=election):
-            gang_cluster.api.create(PODS, _foreign())
+            gang_cluster.api.create(PODS, _foreign(gang_cluster.api))
             eventually(lambda: gang_cluster.api.get(f"{PODS}/foreign")["spec"].get("nodeName"), 30, 0.05)
             eventually(lambda: play.goes_on(scheduler) == "Bound", 30, 0.05)
         assert forbidden(scheduler) == 0
@@ -246,8 +246,16 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
     kubectl.must("delete", "-f", str(POLICIES))
 
 
-def _foreign() -> Object:
-    """A pod of no gang, which kube-scheduler brings through the extender by itself."""
+def _foreign(api: Api) -> Object:
+    """A pod of no gang, which kube-scheduler brings through the extender by itself, after it has bound its volume."""
+    waits = {"metadata": {"name": "waits"}, "provisioner": "none", "volumeBindingMode": "WaitForFirstConsumer"}
+    api.create("/apis/storage.k8s.io/v1/storageclasses", waits)
+    common = {"storageClassName": "waits", "accessModes": ["ReadWriteOnce"]}
+    capacity: Object = {"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/none"}}
+    api.create("/api/v1/persistentvolumes", {"metadata": {"name": "foreign"}, "spec": {**common, **capacity}})
+    claim = {"metadata": {"name": "foreign"}, "spec": {**common, "resources": {"requests": {"storage": "1Gi"}}}}
+    api.create(PODS.replace("/pods", "/persistentvolumeclaims"), claim)
     container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": NAME, "containers": [container]}
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "foreign"}}]
+    spec = {"schedulerName": NAME, "containers": [container], "volumes": volumes}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": spec}

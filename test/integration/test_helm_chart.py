@@ -181,6 +181,7 @@ def test_helm_finds_nothing_wrong_with_the_chart(helm: Helm) -> None:
             id="two that reserve",
         ),
         pytest.param({"watchNamespace": "kube-system"}, "the controller runs no jobs in", id="a system namespace"),
+        pytest.param({"watchNamespace": SYSTEM}, "runs no jobs in its own namespace", id="the own namespace"),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(helm: Helm, values: Values, words: str) -> None:

@@ -114,5 +114,25 @@ def test_the_policy_lets_the_controller_write_no_other_secret_there(site: Site) 
                 return str(error)
             return ""
 
-        eventually(lambda: "the controller changes and deletes only objects" in refusal("other"), 20, 0.2)
+        eventually(lambda: "in its own namespace" in refusal("other"), 20, 0.2)
         assert refusal(SECRET_NAME) == ""
+
+
+def test_under_the_certificates_name_the_controller_creates_no_secret_that_gets_a_token(site: Site) -> None:
+    """It may create Secrets, and it may change this one."""
+    api = site.cluster.api
+    api.delete(f"{SECRETS}/{SECRET_NAME}")
+    body = {
+        "metadata": {"name": SECRET_NAME, "annotations": {"kubernetes.io/service-account.name": "default"}},
+        "type": "kubernetes.io/service-account-token",
+    }
+    with closing(api.as_token(site.token)) as user:
+
+        def refusal() -> str:
+            try:
+                user.request("POST", SECRETS, body, query={"dryRun": "All"})
+            except RefusedError as error:
+                return str(error)
+            return ""
+
+        assert "in its own namespace" in eventually(refusal, 20, 0.2)

@@ -6,44 +6,43 @@ show that whole jobs and gangs run under the policies.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import yaml
 
-from helpers.cluster import Cluster, make_node, new_namespace, new_service_account, new_token, own_plane
-from helpers.kubectl import Kubectl
+from helpers.cluster import new_service_account
 from helpers.manifests import master, tfjob, workers
+from helpers.policies import (
+    CHILDREN,
+    CONTROLLER,
+    GANG_SCHEDULER,
+    IMAGE,
+    NODE,
+    Object,
+    Site,
+    assert_passes,
+    assert_refused,
+    attempt,
+    child,
+    job_of,
+    new_name,
+    new_pod,
+    owned_by,
+    path_of,
+    policy_site,
+)
 from helpers.poll import eventually
-from helpers.renderings import SYSTEM, of_kind, render_overlay
 from helpers.rights import Right, await_rights
 from helpers.trainmanifests import trainjob
-from localcluster.api import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api, RefusedError
-from localcluster.crds import install_crds
-from localcluster.programs import Options
+from localcluster.api import STRATEGIC_MERGE_PATCH
 from tfjob_controller.api.gang import PLACEMENT_GATE, REQUIRED_NODE_AFFINITY, required_on_node
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 
-CONTROLLER, GANG_SCHEDULER = "tfjob-controller", "gang-scheduler"
-INSTALLED = (
-    "Namespace",
-    "ServiceAccount",
-    "Role",
-    "RoleBinding",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-)
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-NODE = "node-a"
-IMAGE = "localhost/none"
 
 KUBERNETES_OWN = "in the namespaces of Kubernetes itself"
 ONLY_OWNED = "the controller writes only objects whose controller is a TFJob or TrainJob"
@@ -60,114 +59,11 @@ NO_FOREIGN_EVICTIONS = "the gang scheduler evicts no pods in the namespaces of K
 EVICTIONS_BY_UID = "the gang scheduler evicts pods only by their uid"
 PLAIN_BINDINGS = "the gang scheduler binds pods without annotations and labels"
 
-Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """The API server as its administrator and as both programs, and a namespace for jobs."""
-
-    cluster: Cluster
-    controller: Api
-    gang_scheduler: Api
-    namespace: str
-
-    @property
-    def admin(self) -> Api:
-        return self.cluster.api
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with own_plane("policies", Options(unsafe_no_fsync=True)) as cluster:
-        install_crds(cluster.api)
-        kubectl = Kubectl(cluster.kubeconfig, tmp_path_factory.mktemp("cache"), SYSTEM)
-        shipped = of_kind(render_overlay(kubectl, "gang-scheduling"), *INSTALLED)
-        kubectl.must("apply", "--server-side", "-f", "-", manifest=yaml.safe_dump_all(shipped))
-        namespace = new_namespace(cluster.api)
-        make_node(cluster.api, NODE, {"cpu": "4", "memory": "8Gi", "pods": "10"})
-        cluster.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"topology.kubernetes.io/zone": "a"}}})
-        tokens = {name: new_token(cluster.api, SYSTEM, name) for name in (CONTROLLER, GANG_SCHEDULER)}
-        await_rights(cluster.api, tokens[CONTROLLER], namespace, Right("batch", "jobs", "create"))
-        await_rights(cluster.api, tokens[GANG_SCHEDULER], namespace, Right("", "pods", "patch"))
-        await_rights(cluster.api, tokens[GANG_SCHEDULER], namespace, Right("", "pods/status", "patch"))
-        users = [cluster.api.as_token(tokens[name]) for name in (CONTROLLER, GANG_SCHEDULER)]
-        yield Site(cluster, *users, namespace)
-        for user in users:
-            user.close()
-
-
-def attempt(user: Api, method: str, path: str, body: Any = None, *, content_type: str = "", **query: str) -> str:
-    """The server's refusal; empty if the write passed."""
-    types = {"PATCH": MERGE_PATCH}
-    try:
-        user.request(method, path, body, query=query, content_type=content_type or types.get(method, JSON))
-    except RefusedError as failure:
-        return f"{failure.status} {failure}"
-    return ""
-
-
-def assert_refused(user: Api, rule: str, method: str, path: str, body: Any = None, *, content_type: str = "") -> None:
-    """The refusal names the rule. A policy counts a moment after it was created, so the first writes may pass."""
-    answer = eventually(lambda: attempt(user, method, path, body, content_type=content_type, dryRun="All"), 20, 0.2)
-    assert answer.startswith("403 "), answer
-    assert "ValidatingAdmissionPolicy" in answer
-    assert rule in answer
-
-
-def assert_passes(user: Api, method: str, path: str, body: Any = None, *, content_type: str = "") -> None:
-    assert attempt(user, method, path, body, content_type=content_type) == ""
-
-
-def new_name() -> str:
-    return f"a-{secrets.token_hex(4)}"
-
-
-def owned_by(kind: str, api_version: str, uid: str = "00000000-0000-0000-0000-000000000001", **more: Any) -> Object:
-    owner = {"apiVersion": api_version, "kind": kind, "name": "owner", "uid": uid, "controller": True, **more}
-    return {"ownerReferences": [owner]}
-
-
-def job_of(site: Site, kind: str = "TFJob") -> Object:
-    """The metadata of a child of a job that is there: otherwise the garbage collector deletes the child."""
-    resource, manifest = (TFJOBS, tfjob()) if kind == "TFJob" else (TRAINJOBS, trainjob(new_name(), 1))
-    manifest["metadata"]["name"] = new_name()
-    owner = site.admin.create(resource.path(site.namespace), manifest)
-    uid = owner["metadata"]["uid"]
-    return owned_by(kind, owner["apiVersion"], uid, name=owner["metadata"]["name"])
-
-
-def pod_template() -> Object:
-    return {"spec": {"containers": [{"name": "main", "image": IMAGE}], "restartPolicy": "Never"}}
-
-
-CHILDREN: dict[str, tuple[str, Object]] = {
-    "jobs": ("/apis/batch/v1", {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pod_template()}}),
-    "services": (
-        "/api/v1",
-        {"apiVersion": "v1", "kind": "Service", "spec": {"clusterIP": "None", "ports": [{"port": 2222}]}},
-    ),
-    "configmaps": ("/api/v1", {"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "y"}}),
-    "secrets": ("/api/v1", {"apiVersion": "v1", "kind": "Secret"}),
-    "gangs": (
-        "/apis/scheduling.kubeflow.org/v1alpha1",
-        {
-            "apiVersion": "scheduling.kubeflow.org/v1alpha1",
-            "kind": "Gang",
-            "spec": {"members": [{"name": "worker", "count": 1}]},
-        },
-    ),
-}
-# What the controller may patch, and what it may delete as well.
-PATCHED, DELETED = ("jobs", "services", "configmaps", "gangs"), ("jobs", "services")
-
-
-def path_of(plural: str, namespace: str, name: str = "") -> str:
-    return f"{CHILDREN[plural][0]}/namespaces/{namespace}/{plural}{f'/{name}' if name else ''}"
-
-
-def child(plural: str, metadata: Object | None = None) -> Object:
-    return {**CHILDREN[plural][1], "metadata": {"name": new_name(), **(metadata or {})}}
+    with policy_site(tmp_path_factory.mktemp("site")) as found:
+        yield found
 
 
 def test_the_server_accepts_each_policy_and_finds_no_wrong_type_in_it(site: Site) -> None:
@@ -177,15 +73,16 @@ def test_the_server_accepts_each_policy_and_finds_no_wrong_type_in_it(site: Site
     eventually(checked, 30, 0.2)
     found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in site.admin.list(POLICIES)}
     shipped = (
-        "gang-scheduler-bindings",
-        "gang-scheduler-evictions",
-        "gang-scheduler-pods",
+        *(f"{GANG_SCHEDULER}-{each}" for each in _OF_GANG_SCHEDULER),
         *(f"{CONTROLLER}-{each}" for each in _OF_CONTROLLER),
     )
     assert {name: found[name] for name in shipped} == {name: {} for name in shipped}
 
 
+_OF_GANG_SCHEDULER = ("bindings", "evictions", "pods", "volumes")
 _OF_CONTROLLER = ("children", "jobs", "pods")
+# What the controller may patch, and what it may delete as well.
+PATCHED, DELETED = ("jobs", "services", "configmaps", "gangs"), ("jobs", "services")
 
 
 @pytest.mark.parametrize("plural", CHILDREN)
@@ -234,15 +131,6 @@ def test_the_controller_changes_and_deletes_only_children_of_jobs(site: Site, pl
     assert_passes(site.controller, "PATCH", path, labels)
     if plural in DELETED:
         assert_passes(site.controller, "DELETE", path, {"propagationPolicy": "Foreground"})
-
-
-def new_pod(site: Site, namespace: str = "", **metadata: Any) -> str:
-    """The path of a new pod that no scheduler looks at."""
-    spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": IMAGE}]}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": new_name(), **metadata}, "spec": spec}
-    path = f"/api/v1/namespaces/{namespace or site.namespace}/pods"
-    site.admin.create(path, body)
-    return f"{path}/{body['metadata']['name']}"
 
 
 def test_the_controller_deletes_only_pods_of_child_jobs(site: Site) -> None:

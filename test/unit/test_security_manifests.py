@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,10 @@ RISKY = {
     ("", "services"),
     ("", "configmaps"),
     ("", "secrets"),
+    ("", "podtemplates"),
     ("batch", "jobs"),
+    ("autoscaling", "horizontalpodautoscalers"),
+    ("autoscaling.x-k8s.io", "provisioningrequests"),
 }
 # The Secret of the progress server.
 CERTIFICATE = "tfjob-controller-progress-server"
@@ -130,7 +134,7 @@ def conditions_of(policy: Object) -> list[Object]:
 @pytest.mark.parametrize("role", objects("Role", "ClusterRole"))
 def test_a_right_that_leads_to_more_has_a_policy_that_says_of_which_objects(role: Object) -> None:
     """Roles for users have no such right; the binding of the others names the account of the role's own name."""
-    account = role["metadata"]["name"].removesuffix("-leader").removesuffix("-progress-server")
+    account = re.sub("-(leader|progress-server|provisioning)$", "", role["metadata"]["name"])
     assert risky_writes(rules(role)) <= guarded(account)
 
 
@@ -139,11 +143,14 @@ def test_the_rights_that_lead_to_more_are_known() -> None:
     found = {each.values[0]["metadata"]["name"]: risky_writes(rules(each.values[0])) for each in objects("ClusterRole")}
     resources = {name: {resource for _, resource, _ in writes} for name, writes in found.items() if writes}
     assert resources == {
-        "tfjob-controller": {"jobs", "services", "configmaps", "secrets", "pods"},
+        "tfjob-controller": {"jobs", "services", "configmaps", "secrets", "pods", "horizontalpodautoscalers"},
         "gang-scheduler": {"pods", "pods/binding", "pods/eviction"},
+        "gang-scheduler-provisioning": {"podtemplates", "provisioningrequests"},
     }
-    # These two come from the role system:kube-scheduler.
-    assert {("", "pods/status", "UPDATE"), ("", "bindings", "CREATE")} <= guarded("gang-scheduler")
+    # These come from the roles system:kube-scheduler and system:volume-scheduler.
+    writes = [("", "bindings", "CREATE")]
+    writes += [("", each, "UPDATE") for each in ("pods/status", "persistentvolumes", "persistentvolumeclaims")]
+    assert set(writes) <= guarded("gang-scheduler")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

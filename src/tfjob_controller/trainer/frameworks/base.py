@@ -105,7 +105,10 @@ class Framework(Protocol):
         """The data of the ConfigMap that `equip` mounts; empty if it needs none."""
 
     def secret(self, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:
-        """A function that generates the data of the Secret that `equip` mounts; None if it needs none."""
+        """A function that generates the data of the Secret that `equip` mounts; None if it needs none.
+
+        Its type is `kubernetes.io/ssh-auth`, and the shipped admission policies allow only keys that begin with `ssh-`.
+        """
 
     def equip(
         self, setting: Setting, role: str, pod_spec: Mapping[str, Any], *, config_map: str, secret: str
