@@ -45,6 +45,7 @@ from tfjob_controller.storage.options import (
     resolve_initialize,
 )
 from tfjob_controller.util.commandline import Parser, UsageError
+from tfjob_controller.util.terminal import print_line
 
 PROGRAM = "tfjob-controller"
 EXIT_USAGE = 2
@@ -137,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parsed = vars(parser.parse_args(arguments))
         if parsed.pop("show_version", False):
-            print(f"{PROGRAM} {_version()}")
+            print_line(f"{PROGRAM} {_version()}")
             return 0
         command = parsed.pop("command", None)
         if command is None:
@@ -325,7 +326,7 @@ def _restore_checkpoint(options: RestoreOptions) -> int:
 
 
 def _refuse(error: Exception) -> int:
-    print(f"{PROGRAM}: {' '.join(str(error).split())}", file=sys.stderr)
+    print_line(f"{PROGRAM}: {' '.join(str(error).split())}", sys.stderr)
     return EXIT_USAGE
 
 

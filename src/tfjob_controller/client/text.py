@@ -111,7 +111,7 @@ class TextTable:
     """Rows with aligned columns. Each cell is on one line, and an empty cell shows as `-`."""
 
     def __init__(self, headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
-        head = [] if headers is None else [[header.upper() for header in headers]]
+        head = [] if headers is None else [[one_line(header.upper()) for header in headers]]
         self._rows = [*head, *map(_cleaned, rows)]
         self._widths = [max(map(display_width, column)) for column in zip(*self._rows, strict=True)]
 

@@ -24,6 +24,7 @@ from tfjob_controller.kubectl.arguments import (
 from tfjob_controller.kubectl.output import print_error, write_utf8
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.terminal import print_line, print_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print_error(str(error))
         if error.usage:
-            print(error.usage, file=sys.stderr)
+            print_text(error.usage, sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -53,7 +54,7 @@ def _main(argv: Sequence[str], *, is_process: bool) -> int:
     if parsed.show_version:
         from importlib import metadata
 
-        print(f"{PROGRAM} {metadata.version('tfjob-controller')}")
+        print_line(f"{PROGRAM} {metadata.version('tfjob-controller')}")
         return 0
     if parsed.command is None:
         build_parser(None).print_help()

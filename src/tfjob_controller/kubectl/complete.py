@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tfjob_controller.kubectl.arguments import COMMANDS, command_first, command_of, flags_of
 from tfjob_controller.kubectl.argumenttypes import CONDITION_WORDS, job_argument
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.util.terminal import print_text
 
 if TYPE_CHECKING:
     from tfjob_controller.kube.meta import Resource
@@ -47,7 +48,7 @@ def main() -> int:
 
 
 def print_script(session: Session, parsed: Namespace) -> int:
-    print(_SCRIPTS[parsed.shell], end="")
+    print_text(_SCRIPTS[parsed.shell])
     return 0
 
 
@@ -57,7 +58,7 @@ def print_candidates(words: Sequence[str]) -> int:
         lines = [*filter(_is_plain, dict.fromkeys(candidates)), f":{directive}"]
     except (Exception, SystemExit):  # after any error the next word is typed by hand
         lines = [f":{NO_FILES}"]
-    print("\n".join(lines))
+    print_text("\n".join(lines))
     return 0
 
 

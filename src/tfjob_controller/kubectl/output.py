@@ -6,6 +6,7 @@ msgspec and PyYAML are imported when they are used, so that importing this modul
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -15,14 +16,13 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from tfjob_controller.client.text import TextTable, fold, one_line
 from tfjob_controller.kubectl.arguments import JSON, PROGRAM, YAML
+from tfjob_controller.util.terminal import print_line, print_text, visible
 from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
 from tfjob_controller.util.yamlengine import safe_dumper
 
 if TYPE_CHECKING:
     from tfjob_controller.client.job import Job
 
-# JSON may contain these characters as they are; YAML escapes them.
-_CONTROL = re.compile(f"[{CONTROL_CHARACTERS}]")
 # SGR parameters of ECMA-48 for colours, bold and the like; 8, which conceals text, is none of them.
 _COLOUR = r"[34]8[;:](?:5|2(?:[;:][0-9]{1,3}){2})[;:][0-9]{1,3}"
 _ATTRIBUTE = rf"(?:{_COLOUR}|0?[0-79]|[2349][0-79]|10[0-7])"
@@ -50,14 +50,15 @@ def print_value(value: Any, output: str) -> int:
 
     body = msgspec.json.encode(value)
     if output == JSON:
-        print(_CONTROL.sub(_json_escape, msgspec.json.format(body, indent=2).decode()))
+        for line in msgspec.json.format(body, indent=2).decode().split("\n"):
+            print_line(visible(line, _json_escape))
     else:
-        print(to_yaml(msgspec.json.decode(body)), end="")
+        print_text(to_yaml(msgspec.json.decode(body)))
     return 0
 
 
-def _json_escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
 
 
 def is_for_programs(output: str) -> bool:
@@ -82,7 +83,7 @@ def write_utf8(*streams: TextIO) -> None:
 
 def print_notice(words: str) -> None:
     """Print one line to standard error, beside the answer."""
-    print(one_line(words), file=sys.stderr)
+    print_line(one_line(words), sys.stderr)
 
 
 def print_error(words: str) -> None:

@@ -39,6 +39,7 @@ from tfjob_controller.simulator.simulation import (
     tenants_of,
     workload_cell,
 )
+from tfjob_controller.util.terminal import print_line
 
 # The width of tables without a terminal.
 _WIDTH = 200
@@ -55,7 +56,7 @@ def run(options: SimulateOptions) -> int:
         found = run_experiment(cells, policies, seeds, _settings_of(options), processes=options.parallel, on_run=done)
     if options.output == JSON:
         json.dump([_cell(each, with_decisions=len(seeds) == 1) for each in found], sys.stdout, indent=1)
-        sys.stdout.write("\n")
+        print_line("")
     else:
         _print_tables(found)
     written = draw(found) if draw is not None else []
@@ -138,12 +139,12 @@ def _print_tables(found: Sequence[CellResults]) -> None:
 def _advise(options: SimulateOptions, written: Sequence[Path]) -> None:
     """Prints what could be done next."""
     if written:
-        print(f"{len(written)} plots in {options.plots}, such as {written[0]}", file=sys.stderr)
+        print_line(f"{len(written)} plots in {options.plots}, such as {written[0]}", sys.stderr)
     else:
-        print("--plots=FOLDER draws the GPUs of each job over time", file=sys.stderr)
+        print_line("--plots=FOLDER draws the GPUs of each job over time", sys.stderr)
     if options.output != JSON:
-        print("-o json has every number, and with --seeds=1 or --trace every start and resize", file=sys.stderr)
-    print("docs/simulator.md explains the results", file=sys.stderr)
+        print_line("-o json has every number, and with --seeds=1 or --trace every start and resize", sys.stderr)
+    print_line("docs/simulator.md explains the results", sys.stderr)
 
 
 _PLUS_MINUS = "\u00b1"

@@ -14,6 +14,7 @@ from tfjob_controller.kubectl.argumenttypes import TFJOB
 from tfjob_controller.kubectl.output import print_error
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.terminal import print_line
 
 
 def scale(session: Session, parsed: Namespace) -> int:
@@ -23,7 +24,7 @@ def scale(session: Session, parsed: Namespace) -> int:
     job = session.job(parsed.job)
     job.scale(given[0])
     what = "worker" if job.kind == TFJOB else "node"
-    print(f"{job.kind}/{job.name} scaled to {given[0]} {what}{'' if given[0] == 1 else 's'}")
+    print_line(f"{job.kind}/{job.name} scaled to {given[0]} {what}{'' if given[0] == 1 else 's'}")
     return 0
 
 
@@ -47,7 +48,7 @@ def _set_suspended(job: Job, wanted: bool) -> int:
         job.suspend()
     else:
         job.resume()
-    print(f"{job.kind}/{job.name} {done}")
+    print_line(f"{job.kind}/{job.name} {done}")
     return 0
 
 
@@ -58,5 +59,5 @@ def delete(session: Session, parsed: Namespace) -> int:
         except WaitTimeoutError as error:
             print_error(str(error))
             return EXIT_TIMEOUT
-        print(f"{job.kind}/{job.name} deleted")
+        print_line(f"{job.kind}/{job.name} deleted")
     return 0

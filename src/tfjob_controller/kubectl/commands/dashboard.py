@@ -8,6 +8,7 @@ from argparse import Namespace
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kubectl.output import print_notice
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.util.terminal import print_line
 
 _INSTALL = "the dashboard is not installed: pip install 'tfjob-controller[dashboard]'"
 
@@ -24,7 +25,7 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
     user = User("kubeconfig", session.requester, namespace, session.config.origin, RealClock())
 
     def announce(address: str) -> None:
-        print(address, flush=True)
+        print_line(address, flush=True)
         print_notice("Open this address; it can be used once. Ctrl-C stops the dashboard.")
         if parsed.open_browser:
             webbrowser.open(address)

@@ -30,6 +30,7 @@ from tfjob_controller.kubectl.output import (
     text_after_carriage_return,
 )
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.util.terminal import print_line
 
 # The colours, of the 16 of every terminal, that are readable on black and on white.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 95)
@@ -116,7 +117,7 @@ def wait_for_job(job: Job, until: Until, timeout_seconds: float | None, *, given
         except WaitTimeoutError:
             print_error(_timed_out(job, until, (timeout_seconds if given_seconds is None else given_seconds) or 0.0))
             return EXIT_TIMEOUT
-    print(one_line(f"{job.kind}/{job.name}: {job.phase}{f', {job.reason}' if job.reason else ''}"))
+    print_line(one_line(f"{job.kind}/{job.name}: {job.phase}{f', {job.reason}' if job.reason else ''}"))
     return 0
 
 

@@ -17,6 +17,7 @@ from tfjob_controller.kubectl.arguments import NAME, TABLE, WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.terminal import print_line
 
 _FoundT = TypeVar("_FoundT")
 
@@ -148,14 +149,15 @@ def _watch(listed: Sequence[JobList], session: Session, parsed: Namespace) -> in
     from tfjob_controller.util.clock import RealClock
 
     shown = GrowingTable(listed, with_namespace=not session.scope, wide=parsed.output == WIDE)
-    print("\n".join(shown.lines()), flush=True)
+    for line in shown.lines():
+        print_line(line, flush=True)
     clock = RealClock()
     watches = [
         watch_rows(session.requester, _reader(session, each.kind, parsed), each.version, print_notice, clock)
         for each in listed
     ]
     for index, row in merge_rows(watches):
-        print(shown.line(index, row), flush=True)
+        print_line(shown.line(index, row), flush=True)
     return 0
 
 
@@ -163,7 +165,7 @@ def _print_names(listed: Sequence[JobList]) -> int:
     """Prints what `kubectl get -o name` does."""
     for each in listed:
         for row in each.rows:
-            print(f"{each.kind.word}.{each.kind.resource.group}/{row.object.metadata.name}")
+            print_line(f"{each.kind.word}.{each.kind.resource.group}/{row.object.metadata.name}")
     return 0
 
 

@@ -16,6 +16,7 @@ from tfjob_controller.kubectl.arguments import CLIENT, GPU, NAME, SERVER, YAML
 from tfjob_controller.kubectl.output import command_for, print_error, print_value
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.terminal import print_line
 
 # The arguments that only one of the kinds has.
 _OF_TFJOBS = ("workers", "ps", "ps_image", "master")
@@ -35,7 +36,7 @@ def submit(session: Session, parsed: Namespace) -> int:
         if parsed.output:
             _print_manifest(job.manifest, parsed.output)
         else:
-            print(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
+            print_line(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
         return 0 if parsed.dry_run else _follow_and_wait(session, job, parsed)
     except KeyboardInterrupt:
         print_error(
@@ -48,7 +49,7 @@ def submit(session: Session, parsed: Namespace) -> int:
 def _print_manifest(manifest: dict[str, Any], output: str) -> int:
     if output != NAME:
         return print_value(manifest, output)
-    print(f"{manifest['kind'].lower()}.kubeflow.org/{manifest['metadata']['name']}")
+    print_line(f"{manifest['kind'].lower()}.kubeflow.org/{manifest['metadata']['name']}")
     return 0
 
 
