@@ -33,6 +33,7 @@ from helpers.policies import (
     policy_site,
 )
 from helpers.poll import eventually
+from helpers.renderings import SYSTEM
 from helpers.rights import Right, await_rights
 from helpers.trainmanifests import trainjob
 from localcluster.api import STRATEGIC_MERGE_PATCH
