@@ -14,7 +14,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.feeds import Feeds
 from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
@@ -46,13 +45,12 @@ def create_app(
     `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS.
     """
     sessions = BrowserSessions(clock)
-    feeds = Feeds(clock)
     entrance = LoginPages(sessions, logins, is_secure=is_secure, cookie=cookie)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await feeds.stop()
+        await services.feeds.stop()
 
     app = Starlette(
         routes=[
@@ -79,9 +77,7 @@ def create_app(
         lifespan=lifespan,
     )
     log_in_again = entrance.log_in_again if logins.link is None else None
-    app.state.services = rendering.Services(
-        feeds, rendering.Readings(clock), rendering.Readings(clock), rendering.Readings(clock), log_in_again
-    )
+    services = app.state.services = rendering.Services.of(clock, log_in_again)
     return app
 
 

@@ -1,6 +1,8 @@
 """Live jobs: one set of informers for each person and namespace or job, whatever the number of browsers.
 
-A feed starts with its first reader and stops `KEPT_SECONDS` after the last one has gone. Informer threads change the
+A feed starts with its first reader and stops `KEPT_SECONDS` after the last one has gone. A person has at most
+`FEEDS_EACH` and all have `MAX_FEEDS`; a new one displaces one without readers, or else the person's oldest (`shares`),
+which ends the streams that follow it. Informer threads change the
 rows; readers are coroutines, which wait for the next change with `Feed.changed`. Changes within `COALESCE_SECONDS` are
 seen as one, so that a busy cluster does not render every event.
 """
@@ -21,6 +23,7 @@ from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
+from tfjob_controller.dashboard.shares import Shares
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.kept import kept_decoder
@@ -30,8 +33,7 @@ from tfjob_controller.util.clock import Clock
 
 KEPT_SECONDS = 60.0
 COALESCE_SECONDS = 0.25
-# Informers of so many feeds run at most; the one that has no reader for the longest time makes way for a new one.
-MAX_FEEDS = 50
+FEEDS_EACH, MAX_FEEDS = 12, 60
 # Values of a loss that are kept for the line beside it.
 _LOSSES = 40
 _STOP_SECONDS = 5.0
@@ -49,6 +51,13 @@ class Notifier:
         self._is_scheduled = False
         self._changed = asyncio.Event()
         self.version = 0
+        self.is_over = False
+        """Nothing follows any more: another feed has displaced this one."""
+
+    def end(self) -> None:
+        """Wakes everybody for the last time. For the thread of the event loop."""
+        self.is_over = True
+        self._changed.set()
 
     def notify(self) -> None:
         with self._lock:
@@ -62,7 +71,7 @@ class Notifier:
 
     async def changed_after(self, version: int, timeout_seconds: float) -> int:
         """The present version, once it is newer than `version` or the time has passed."""
-        if self.version == version:
+        if self.version == version and not self.is_over:
             event = self._changed
             try:
                 await asyncio.wait_for(event.wait(), timeout_seconds)
@@ -263,6 +272,8 @@ class Feed(Protocol):
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
+    @property
+    def changes(self) -> Notifier: ...
 
 
 FeedT = TypeVar("FeedT", bound=Feed)
@@ -273,57 +284,75 @@ class _Entry:
         self.feed = feed
         self.readers = 0
         self.unused_since = 0.0
+        # Starts and stops one after the other.
+        self._lock = asyncio.Lock()
+
+    async def start(self) -> None:
+        async with self._lock:
+            if not self.feed.changes.is_over:
+                await asyncio.to_thread(self.feed.start)
+
+    async def stop(self) -> None:
+        self.feed.changes.end()
+        async with self._lock:
+            await asyncio.to_thread(self.feed.stop)
 
 
 class Feeds:
     """The feeds that run. For the event loop's thread; informers are started and stopped by other threads."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, each: int = FEEDS_EACH, total: int = MAX_FEEDS) -> None:
         self._clock = clock
         self._entries: dict[Hashable, _Entry] = {}
+        self._places: Shares[Hashable] = Shares(each, total)
 
     def jobs(self, user: User, namespace: str) -> AbstractAsyncContextManager[JobFeed]:
         """The rows of a namespace, followed at least until the end of the block."""
-        return self._reading(
-            (user.identity, namespace), lambda notifier: JobFeed(user, namespace, notifier, self._clock)
-        )
+        key = (user.identity, namespace)
+        return self._reading(user, key, lambda notifier: JobFeed(user, namespace, notifier, self._clock))
 
     def job(self, user: User, snapshot: Snapshot) -> AbstractAsyncContextManager[JobWatch]:
         """The changes of one job, by its UID, followed at least until the end of the block."""
         key = (user.identity, snapshot.metadata.uid, runtime_id_of_job(snapshot.job))
-        return self._reading(key, lambda notifier: JobWatch(user, snapshot, notifier, self._clock))
+        return self._reading(user, key, lambda notifier: JobWatch(user, snapshot, notifier, self._clock))
 
     @asynccontextmanager
-    async def _reading(self, key: Hashable, make: Callable[[Notifier], FeedT]) -> AsyncIterator[FeedT]:
-        await self._stop_unused(except_for=key)
-        entry = self._entries.get(key)
+    async def _reading(self, user: User, key: Hashable, make: Callable[[Notifier], FeedT]) -> AsyncIterator[FeedT]:
+        entry, is_new = self._entries.get(key), False
+        ended = self._unused(except_for=key)
         if entry is None:
-            entry = self._entries[key] = _Entry(make(Notifier(asyncio.get_running_loop())))
-            await asyncio.to_thread(entry.feed.start)
+            entry, is_new = _Entry(make(Notifier(asyncio.get_running_loop()))), True
+            ended += self._places.take(user.person, key)
+            self._entries[key] = entry
+        else:
+            self._places.renew(key)
         entry.readers += 1
         try:
+            await self._stop(ended)
+            if is_new:
+                await entry.start()
             yield cast(FeedT, entry.feed)
         finally:
             entry.readers -= 1
             entry.unused_since = self._clock.monotonic()
+            if not entry.readers and self._entries.get(key) is entry:
+                self._places.demote(key)
 
     async def stop(self) -> None:
         await self._stop(list(self._entries))
 
-    async def _stop_unused(self, except_for: Hashable) -> None:
+    def _unused(self, except_for: Hashable) -> list[Hashable]:
+        """The feeds that were kept long enough; they no longer have places."""
         now = self._clock.monotonic()
-        unused = sorted(
-            (key for key, entry in self._entries.items() if not entry.readers and key != except_for),
-            key=lambda key: self._entries[key].unused_since,
-        )
-        excess = len(self._entries) - MAX_FEEDS + 1
-        ended = [
+        unused = [
             key
-            for index, key in enumerate(unused)
-            if index < excess or now - self._entries[key].unused_since > KEPT_SECONDS
+            for key, entry in self._entries.items()
+            if not entry.readers and key != except_for and now - entry.unused_since > KEPT_SECONDS
         ]
-        await self._stop(ended)
+        for key in unused:
+            self._places.release(key)
+        return unused
 
     async def _stop(self, keys: list[Hashable]) -> None:
         entries = [self._entries.pop(key) for key in keys]
-        await asyncio.gather(*(asyncio.to_thread(entry.feed.stop) for entry in entries))
+        await asyncio.gather(*(entry.stop() for entry in entries))

@@ -29,8 +29,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "tfjob-dashboard"
 CSRF_HEADER, CSRF_FIELD = "x-csrf-token", "csrf_token"
-MAX_BODY_BYTES = 1_500_000
-_TOO_LARGE = f"The request is too large: at most {MAX_BODY_BYTES} bytes are read."
+# The form of a new job has a whole manifest; whatever else a browser sends is short, such as a token.
+MAX_BODY_BYTES, MAX_SHORT_BYTES = 1_500_000, 65_536
 _SAFE_METHODS = ("GET", "HEAD")
 # Pages and files that need no session.
 _OPEN_PATHS = ("/login", "/healthz")
@@ -85,7 +85,7 @@ class Guard:
         if answer is not None:
             await answer(scope, receive, _with_headers(send, scope["path"]))
             return
-        await self._app(scope, _limited(receive), _with_headers(send, scope["path"]))
+        await self._app(scope, _limited(receive, _max_bytes(scope["path"])), _with_headers(send, scope["path"]))
 
     def _answer(self, scope: Scope) -> Response | None:
         """The response that ends the request here; None to let it pass."""
@@ -94,8 +94,8 @@ class Guard:
         if host not in self._hosts:
             return _refusal(421, "This dashboard is not served under the host name of this request.")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            return _refusal(413, _TOO_LARGE)
+        if not length.isdecimal() or int(length[:20]) > _max_bytes(path):
+            return _refusal(413, _too_large(_max_bytes(path)))
         session = self._session(Request(scope))
         scope.setdefault("state", {})["session"] = session
         if method not in _SAFE_METHODS and not _has_own_origin(headers, host):
@@ -152,7 +152,15 @@ def _refusal(status: int, words: str) -> Response:
     return PlainTextResponse(f"{words}\n", status)
 
 
-def _limited(receive: Receive) -> Receive:
+def _max_bytes(path: str) -> int:
+    return MAX_BODY_BYTES if path in _FORM_PATHS else MAX_SHORT_BYTES
+
+
+def _too_large(limit: int) -> str:
+    return f"The request is too large: at most {limit} bytes are read."
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
     """Ends a body without a declared length at the limit."""
     taken = 0
 
@@ -160,8 +168,8 @@ def _limited(receive: Receive) -> Receive:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MAX_BODY_BYTES:
-            raise HTTPException(413, _TOO_LARGE)
+        if taken > limit:
+            raise HTTPException(413, _too_large(limit))
         return message
 
     return limited

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.text import one_line
-from tfjob_controller.dashboard.users import MAX_SESSIONS, User, username_of
+from tfjob_controller.dashboard.users import User, username_of
 from tfjob_controller.kube.config.credentials import AuthInfo, Credentials, KubeconfigError, bearer_header
 from tfjob_controller.kube.config.kubeconfig import Config
 from tfjob_controller.kube.config.server import ServerConfig
@@ -40,7 +40,8 @@ def identity_of(token: str) -> str:
 class TokenUsers:
     """Makes the connections of people from their tokens. Thread-safe.
 
-    People with the same token share a connection; `MAX_SESSIONS` limits the number of connections as well.
+    Sessions with the same token share a connection. Each connection has a session, so the bounds of sessions hold for
+    connections as well, also for each person.
     """
 
     def __init__(self, server: ServerConfig, clock: Clock) -> None:
@@ -57,11 +58,9 @@ class TokenUsers:
         with self._lock:
             if (known := self._users.get(identity)) is not None:
                 return known
-            if len(self._users) >= MAX_SESSIONS:
-                raise ClientError("too many people use the dashboard at the moment: try again later")
         transport = self._transport(token)
         try:
-            name = one_line(username_of(transport))
+            person = username_of(transport)
         except ApiError as error:
             transport.close()
             why = "the cluster does not accept this token" if error.is_unauthorized else one_line(error.message)
@@ -70,7 +69,8 @@ class TokenUsers:
             if (known := self._users.get(identity)) is not None:
                 transport.close()
                 return known
-            user = User(identity, transport, "", name, self._clock, self._closing(identity, transport))
+            closing = self._closing(identity, transport)
+            user = User(identity, transport, "", one_line(person), self._clock, closing, person=person)
             self._users[identity] = user
         return user
 
@@ -86,7 +86,8 @@ class TokenUsers:
     def _closing(self, identity: str, transport: Transport) -> Callable[[], None]:
         def close() -> None:
             with self._lock:
-                self._users.pop(identity, None)
+                if (user := self._users.get(identity)) is not None and user.requester is transport:
+                    del self._users[identity]
             transport.close()
 
         return close

@@ -1,8 +1,9 @@
 """The people who use the dashboard: each has a connection to the API server with their own credentials.
 
 A session is found by the hash of the secret in its cookie. Sessions end after `IDLE_SECONDS` without a request and
-after `LIFETIME_SECONDS` in any case; there are at most `MAX_SESSIONS`, and the one that was idle longest makes way for
-a new one. Credentials are kept in memory only, are never logged, and are gone with the session.
+after `LIFETIME_SECONDS` in any case; a person has at most `SESSIONS_EACH` and all have `MAX_SESSIONS`, and the one that
+was idle longest makes way for a new one (`shares`). Credentials are kept in memory only, are never logged, and are gone
+with the session.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cachetools import TTLCache
 
 from tfjob_controller.client.client import Client
 from tfjob_controller.client.errors import CLOSED
+from tfjob_controller.dashboard.shares import Shares
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
@@ -25,7 +27,8 @@ from tfjob_controller.util.clock import Clock
 
 IDLE_SECONDS = 8 * 3600.0
 LIFETIME_SECONDS = 24 * 3600.0
-MAX_SESSIONS = 200
+# Sessions of one person, and of all.
+SESSIONS_EACH, MAX_SESSIONS = 10, 200
 _ACCESS_SECONDS = 60.0
 _MAX_ACCESS_REVIEWS = 1000
 _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
@@ -67,7 +70,8 @@ def must_log_in(error: ApiError) -> bool:
 class User:
     """One person's connection. Thread-safe; `close` ends its requests.
 
-    `identity` is the same for all sessions with the same credentials, so that they can share what was read.
+    `identity` is the same for all sessions with the same credentials, so that they can share what was read. `person` is
+    the username of the API server's review, by which people share the dashboard; by default it is the identity.
     """
 
     def __init__(
@@ -78,8 +82,11 @@ class User:
         origin: str,
         clock: Clock,
         close: Callable[[], None] = lambda: None,
+        *,
+        person: str = "",
     ) -> None:
         self.identity = identity
+        self.person = person or identity
         self.requester = requester
         self.namespace = namespace
         self.origin = origin
@@ -138,46 +145,46 @@ class BrowserSession:
 class BrowserSessions:
     """All sessions. Thread-safe."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, each: int = SESSIONS_EACH, total: int = MAX_SESSIONS) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        self._places: Shares[str] = Shares(each, total)
         self._sessions: dict[str, BrowserSession] = {}
         self._rejected: TTLCache[str, bool] = TTLCache(MAX_SESSIONS, LIFETIME_SECONDS, timer=clock.monotonic)
 
     def start(self, user: User) -> str:
         """Returns the secret for the cookie."""
         secret, now = secrets.token_urlsafe(32), self._clock.monotonic()
+        key = _key(secret)
         session = BrowserSession(user, secrets.token_urlsafe(32), now, now)
         with self._lock:
             ended = self._take_expired(now)
-            while len(self._sessions) >= MAX_SESSIONS:
-                longest_idle = min(self._sessions, key=lambda key: self._sessions[key].last_used)
-                ended.append(self._sessions.pop(longest_idle))
-            self._sessions[_key(secret)] = session
+            ended += [self._sessions.pop(lost) for lost in self._places.take(user.person, key)]
+            self._sessions[key] = session
         self._close_unused(ended)
         return secret
 
     def find(self, secret: str) -> BrowserSession | None:
-        now = self._clock.monotonic()
+        now, key = self._clock.monotonic(), _key(secret)
         with self._lock:
             ended = self._take_expired(now)
-            session = self._sessions.get(_key(secret))
+            session = self._sessions.get(key)
             if session is not None:
                 session.last_used = now
+                self._places.renew(key)
         self._close_unused(ended)
         return session
 
     def end(self, secret: str) -> None:
         with self._lock:
-            ended = self._sessions.pop(_key(secret), None)
-        if ended is not None:
-            self._close_unused([ended])
+            ended = self._take([key]) if (key := _key(secret)) in self._sessions else []
+        self._close_unused(ended)
 
     def end_all_of(self, user: User) -> None:
         """Ends every session of a person whose credentials the API server no longer accepts."""
         with self._lock:
             keys = [key for key, session in self._sessions.items() if session.user is user]
-            ended = [self._sessions.pop(key) for key in keys]
+            ended = self._take(keys)
             self._rejected.update(dict.fromkeys(keys, True))
         self._close_unused(ended)
 
@@ -192,7 +199,12 @@ class BrowserSessions:
             for key, session in self._sessions.items()
             if now - session.last_used > IDLE_SECONDS or now - session.started > LIFETIME_SECONDS
         ]
-        return [self._sessions.pop(key) for key in expired]
+        return self._take(expired)
+
+    def _take(self, keys: list[str]) -> list[BrowserSession]:
+        for key in keys:
+            self._places.release(key)
+        return [self._sessions.pop(key) for key in keys]
 
     def _close_unused(self, ended: list[BrowserSession]) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
-from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, Guard, is_page
+from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, MAX_SHORT_BYTES, Guard, is_page
 from tfjob_controller.dashboard.tokens import identity_of
 from tfjob_controller.dashboard.users import BrowserSessions, User
 
@@ -40,7 +40,7 @@ class Site:
         self.token = session.csrf_token
         self.cookie = f"{COOKIE}={secret}"
         self.app = app = Starlette(
-            routes=[Route(path, read, methods=["GET", "POST"]) for path in ("/jobs", "/login", "/static/a.js")],
+            routes=[Route(path, read, methods=["GET", "POST"]) for path in ("/jobs", "/new", "/login", "/static/a.js")],
             middleware=[Middleware(Guard, sessions=sessions, hosts=[HOST], token_header=token_header)],
         )
         self.stranger = TestClient(app, base_url=f"http://{HOST}", follow_redirects=False)
@@ -125,9 +125,10 @@ def test_a_change_that_another_site_sends_is_refused(site: Site) -> None:
 
 def test_a_body_above_the_limit_is_refused_before_it_is_read(site: Site) -> None:
     headers = {CSRF_HEADER: site.token}
-    assert site.browser.post("/jobs", content=b"x" * MAX_BODY_BYTES, headers=headers).status_code == 200
-    answer = site.browser.post("/jobs", content=b"x" * (MAX_BODY_BYTES + 1), headers=headers)
-    assert (answer.status_code, "too large" in answer.text) == (413, True)
+    for path, limit in (("/new", MAX_BODY_BYTES), ("/jobs", MAX_SHORT_BYTES), ("/login", MAX_SHORT_BYTES)):
+        assert site.browser.post(path, content=b"x" * limit, headers=headers).status_code == 200
+        answer = site.browser.post(path, content=b"x" * (limit + 1), headers=headers)
+        assert (answer.status_code, "too large" in answer.text) == (413, True)
 
 
 def test_a_body_without_a_length_ends_at_the_limit(site: Site) -> None:

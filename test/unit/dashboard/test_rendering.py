@@ -13,7 +13,16 @@ from helpers.scripted import ScriptedRequester
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.pages.rendering import Readings, event
+from tfjob_controller.dashboard.turns import Turns
 from tfjob_controller.dashboard.users import User
+
+
+def readings_of(clock: FakeClock) -> Readings[int]:
+    return Readings(clock, Turns("read", threads=2, each=2, waiting=4))
+
+
+def person() -> User:
+    return User("me", ScriptedRequester(), "ns", "there", FakeClock())
 
 
 @pytest.mark.parametrize(
@@ -33,7 +42,8 @@ def test_each_line_of_an_event_is_data(body: str, data: list[str]) -> None:
 
 
 def test_callers_at_the_same_time_share_one_reading_and_no_others_wait_for_it() -> None:
-    readings, go, calls = Readings[int](FakeClock()), threading.Event(), list[str]()
+    readings, go, calls = readings_of(FakeClock()), threading.Event(), list[str]()
+    user = person()
 
     def read() -> int:
         calls.append("read")
@@ -41,8 +51,8 @@ def test_callers_at_the_same_time_share_one_reading_and_no_others_wait_for_it() 
         return 7
 
     async def run() -> list[int]:
-        callers = [asyncio.ensure_future(readings.get("key", read)) for _ in range(4)]
-        assert await readings.get("other key", lambda: 8) == 8
+        callers = [asyncio.ensure_future(readings.get(user, "key", read)) for _ in range(4)]
+        assert await readings.get(user, "other key", lambda: 8) == 8
         callers[0].cancel()
         go.set()
         return await asyncio.gather(*callers[1:])
@@ -53,10 +63,10 @@ def test_callers_at_the_same_time_share_one_reading_and_no_others_wait_for_it() 
 
 def test_a_reading_is_repeated_after_a_moment() -> None:
     clock = FakeClock()
-    readings, values = Readings[int](clock), iter((1, 2))
+    readings, values, user = readings_of(clock), iter((1, 2)), person()
 
     async def get() -> int:
-        return await readings.get("key", lambda: next(values))
+        return await readings.get(user, "key", lambda: next(values))
 
     assert [asyncio.run(get()) for _ in range(3)] == [1] * 3
     clock.advance(2)
@@ -64,14 +74,14 @@ def test_a_reading_is_repeated_after_a_moment() -> None:
 
 
 def test_an_error_is_not_kept() -> None:
-    readings = Readings[int](FakeClock())
+    readings, user = readings_of(FakeClock()), person()
 
     def fail() -> int:
         raise ValueError("once")
 
     with pytest.raises(ValueError, match="once"):
-        asyncio.run(readings.get("key", fail))
-    assert asyncio.run(readings.get("key", lambda: 3)) == 3
+        asyncio.run(readings.get(user, "key", fail))
+    assert asyncio.run(readings.get(user, "key", lambda: 3)) == 3
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from helpers.fakeclock import FakeClock
 from helpers.scripted import Answer, ScriptedRequester
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.client.errors import CLOSED
-from tfjob_controller.dashboard import users
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.guard import COOKIE
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
@@ -45,14 +44,13 @@ def test_a_session_ends_when_it_is_idle_or_old() -> None:
     assert sessions.find(old) is None
 
 
-def test_the_longest_idle_session_makes_way_and_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "MAX_SESSIONS", 2)
+def test_the_longest_idle_session_makes_way_and_closes_its_connection() -> None:
     clock, closed = FakeClock(), list[str]()
 
     def closing(name: str) -> User:
         return User(name, ScriptedRequester(), "ns", "there", clock, lambda: closed.append(name))
 
-    sessions = BrowserSessions(clock)
+    sessions = BrowserSessions(clock, total=2)
     secrets = []
     for name in ("a", "b"):
         secrets.append(sessions.start(closing(name)))

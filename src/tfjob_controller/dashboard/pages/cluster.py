@@ -19,7 +19,7 @@ async def cluster_page(request: Request) -> Response:
     try:
         namespace = rendering.namespace_of(request)
         usage, why = await rendering.services(request).usages.get(
-            (user.identity, namespace), lambda: read_usage(user.requester, namespace)
+            user, namespace, lambda: read_usage(user.requester, namespace)
         )
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)

@@ -6,11 +6,10 @@ The diagnosis, the timeline and the description are those of `client.diagnostics
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-import yaml
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -27,12 +26,15 @@ from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.feeds import JobWatch
 from tfjob_controller.dashboard.gantt import gantt
+from tfjob_controller.dashboard.manifesttext import manifest_text
 from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logged_series
 from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.pages.logstream import stream_log
+from tfjob_controller.dashboard.streams import EventStream
+from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.util.yamlengine import safe_dumper
 
 # The least time between two readings of a job for the readers of its page.
 _REST_SECONDS = 0.5
@@ -44,73 +46,75 @@ _METRIC_LINES = 5000
 async def job_page(request: Request) -> Response:
     user = rendering.user_of(request)
     try:
-        job = await asyncio.to_thread(_job, request)
+        job = await rendering.read(request, lambda: _job(request))
+        manifest = _manifest_reader(request, job)
         async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
-            view = (await asyncio.to_thread(_content, watch, user, job)).html
-        allowed = await asyncio.to_thread(_allowed_actions, user, job)
+            view = (await rendering.read(request, lambda: _content(watch, user, job, manifest))).html
+        allowed = await rendering.read(request, lambda: _allowed_actions(user, job))
+        replicas = await rendering.read(request, lambda: sorted(_replicas(job)))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    replicas = sorted(_replicas(job))
     return rendering.page(request, "job.html", job=job, view=view, allowed=allowed, replicas=replicas)
 
 
-async def job_events(request: Request) -> Response:
+async def job_events(request: Request) -> Response | EventStream:
     """What the page shows of the job, again after each change; why it cannot be read while the API server is away."""
     user, job = rendering.user_of(request), None
     try:
-        job = await asyncio.to_thread(_job, request)
+        job = await rendering.read(request, lambda: _job(request))
     except (ApiError, ClientError) as error:
         if not rendering.is_temporary(error):
             return rendering.problem_page(request, error, user.origin)
 
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes, None]:
         found = job
         while found is None:
             try:
-                found = await asyncio.to_thread(_job, request)
+                found = await rendering.read(request, lambda: _job(request))
             except (ApiError, ClientError) as error:
                 yield rendering.event("job", rendering.problem(error, user.origin))
                 await asyncio.sleep(rendering.CHECK_SECONDS)
+        manifest = _manifest_reader(request, found)
         async with rendering.services(request).feeds.job(user, found.snapshot) as watch:
-            async for part in rendering.events(request, "job", watch, lambda: _content(watch, user, found)):
+            async for part in rendering.events(request, "job", watch, lambda: _content(watch, user, found, manifest)):
                 yield part
                 await asyncio.sleep(_REST_SECONDS)
 
-    return rendering.event_stream(parts())
+    return rendering.event_stream(request, parts())
 
 
-async def log_events(request: Request) -> Response:
+async def log_events(request: Request) -> Response | EventStream:
     """The lines of a replica's log as they are printed."""
     user = rendering.user_of(request)
     try:
-        job = await asyncio.to_thread(_job, request)
+        job = await rendering.read(request, lambda: _job(request))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     replica = request.query_params.get("replica", "")[:100]
-    return rendering.event_stream(stream_log(request, job, replica))
+    return EventStream(stream_log(request, job, replica), rendering.services(request).logs, user.person)
 
 
 async def metrics(request: Request) -> Response:
     """The series of the charts: those in the last lines of the chief's log, and those that the program reports."""
     user = rendering.user_of(request)
     try:
-        job = await asyncio.to_thread(_job, request)
+        job = await rendering.read(request, lambda: _job(request))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
-        logged = await rendering.services(request).logged.get((user.identity, job.uid), lambda: _logged(job))
+        logged = await rendering.services(request).logged.get(user, job.uid, lambda: _logged(job))
         return JSONResponse([asdict(series) for series in charts(logged, watch.reported.series())])
 
 
 async def change(request: Request) -> Response:
     """One of the buttons. The guard has checked the token against forged requests."""
     action = request.path_params["action"]
-    form = await request.form()
+    form = await sent_fields(request)
     try:
-        job = await asyncio.to_thread(_job, request)
+        job = await rendering.read(request, lambda: _job(request))
         if form.get("uid") != job.uid:
             raise ClientError(f"{job.namespace}/{job.name} was deleted, and another job has its name: load the page")
-        await asyncio.to_thread(_change_of(action, job, {key: str(value) for key, value in form.items()}))
+        await rendering.read(request, _change_of(action, job, form))
     except (ApiError, ClientError) as error:
         return rendering.page(request, "change_problem.html", 200, words=str(error))
     target = "/jobs" if action == "delete" else _path(job)
@@ -170,11 +174,11 @@ def _replicas(job: Job) -> list[str]:
     return [each.replica for each in job.describe().replicas]
 
 
-def _content(watch: JobWatch, user: User, job: Job) -> rendering.Content:
+def _content(watch: JobWatch, user: User, job: Job, manifest: Callable[[], str]) -> rendering.Content:
     """What the page shows of the job, and why it may be old."""
     problems, view = watch.problems, ""
     try:
-        view = watch.content(lambda: _view(user, job))
+        view = watch.content(lambda: _view(user, job, manifest))
     except (ApiError, ClientError) as error:
         if not (rendering.is_temporary(error) and watch.last_content):
             raise
@@ -183,7 +187,20 @@ def _content(watch: JobWatch, user: User, job: Job) -> rendering.Content:
     return rendering.Content(notice + (view or watch.last_content), is_complete=bool(view))
 
 
-def _view(user: User, job: Job) -> str:
+def _manifest_reader(request: Request, job: Job) -> Callable[[], str]:
+    """The text of the manifest, for threads of readings; only one of a person is written at a time."""
+    turns, person = rendering.services(request).yaml, rendering.user_of(request).person
+
+    def read() -> str:
+        try:
+            return turns.submit(person, lambda: manifest_text(job.snapshot)).result()
+        except BusyError as error:
+            return f"# Not shown: {error}"
+
+    return read
+
+
+def _view(user: User, job: Job, manifest: Callable[[], str]) -> str:
     now = datetime.now(UTC)
     description = job.describe()
     case = collect_diagnostics(user.requester, job.snapshot)
@@ -199,5 +216,5 @@ def _view(user: User, job: Job) -> str:
         entries=entries[-_MAX_TIMELINE:],
         hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
         unread=case.unread,
-        manifest=yaml.dump(job.manifest, Dumper=safe_dumper(), sort_keys=False),
+        manifest=manifest(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from starlette.requests import Request
@@ -17,6 +17,8 @@ from tfjob_controller.client.reader import namespace_problem
 from tfjob_controller.dashboard.feeds import JobFeed
 from tfjob_controller.dashboard.jobrows import SORTS, STATES, Selection, select
 from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.streams import EventStream
+from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
 
@@ -30,19 +32,19 @@ async def jobs_page(request: Request) -> Response:
     selection = Selection.of(request.query_params, user.namespace)
     try:
         rendering.namespace_of(request)
-        if not await asyncio.to_thread(_may_list, user, selection.namespace):
+        if not await rendering.read(request, lambda: _may_list(user, selection.namespace)):
             return _without_rows(request, user, selection, _no_rights(selection))
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
-            table = await asyncio.to_thread(_table, feed, user, selection)
+            table = await rendering.read(request, lambda: _table(feed, user, selection))
+    except (ApiError, BusyError) as error:
+        return rendering.problem_page(request, error, user.origin)
     except ClientError as error:
         return _without_rows(request, user, selection, str(error))
-    except ApiError as error:
-        return rendering.problem_page(request, error, user.origin)
     return _page(request, user, selection, table=table, is_live=True)
 
 
-async def jobs_events(request: Request) -> Response:
+async def jobs_events(request: Request) -> Response | EventStream:
     """The table of a selection, again after each change."""
     user = rendering.user_of(request)
     selection = Selection.of(request.query_params, user.namespace)
@@ -51,7 +53,7 @@ async def jobs_events(request: Request) -> Response:
     except ClientError as error:
         return rendering.problem_page(request, error, user.origin)
 
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes, None]:
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
             async for part in rendering.events(
@@ -59,7 +61,7 @@ async def jobs_events(request: Request) -> Response:
             ):
                 yield part
 
-    return rendering.event_stream(parts())
+    return rendering.event_stream(request, parts())
 
 
 def _may_list(user: User, namespace: str) -> bool:

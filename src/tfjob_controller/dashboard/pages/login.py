@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.guard import COOKIE, FIRST_PAGE, is_page, to_login
 from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.pages.forms import fields_of
 from tfjob_controller.dashboard.tokens import TokenUsers, token_of_header
 from tfjob_controller.dashboard.users import LIFETIME_SECONDS, BrowserSessions, User
 
@@ -89,13 +90,14 @@ class LoginPages:
 
     async def submit(self, request: Request) -> Response:
         """The form with a token."""
-        form = await request.form()
         tokens = self._logins.tokens
         if tokens is None or not self._logins.has_form:
             return self._page(request, 404)
-        following = str(form.get("next", ""))
+        following = ""
         try:
-            user = await run_in_threadpool(tokens.user, str(form.get("token", "")).strip())
+            form = fields_of(await request.body())
+            following = form.get("next", "")
+            user = await run_in_threadpool(tokens.user, form.get("token", "").strip())
         except ClientError as error:
             return self._page(request, 401, str(error), following)
         return self._with_session(user, following)

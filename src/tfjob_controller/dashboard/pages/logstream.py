@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 from markupsafe import escape
 from starlette.requests import Request
@@ -28,9 +28,8 @@ from tfjob_controller.kube.errors import ApiError
 MAX_LINE_BYTES = 1_000_000
 MAX_LINE = 4000
 TAIL_LINES = 2000
-# Batches that wait for the browser, and the lines of a batch. A line takes 20 KB at most, when all of it is escaped.
-_MAX_BATCHES = 2
-_BATCH_LINES = 500
+# Lines that wait for the browser. A line takes 20 KB at most, when all of it is escaped.
+_MAX_LINES = 100
 _PUT_SECONDS = 0.1
 # How often a silent stream looks whether its browser is still there.
 _LOOK_SECONDS = 1.0
@@ -44,7 +43,7 @@ class LogPump:
         children = Reader(user.requester, job.namespace, job.snapshot.kind)
         self._reader = LogReader(user.requester, children, job.name, options, note=self._put_note)
         self._origin = user.origin
-        self._lines: queue.Queue[str | None] = queue.Queue(_MAX_BATCHES * _BATCH_LINES)
+        self._lines: queue.Queue[str | None] = queue.Queue(_MAX_LINES)
         self._stopped = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._arrived = asyncio.Event()
@@ -67,7 +66,7 @@ class LogPump:
             except TimeoutError:
                 return [], False
         found: list[str] = []
-        while len(found) < _BATCH_LINES:
+        while len(found) < _MAX_LINES:
             try:
                 item = self._lines.get_nowait()
             except queue.Empty:
@@ -91,8 +90,9 @@ class LogPump:
     def _html(self) -> Iterator[str]:
         for view in self._reader.chosen()[:1]:
             for line in self._reader.lines(view.replica.id):
-                text = line.decode("utf-8", "replace").rstrip("\r")
-                yield to_html(text.rpartition("\r")[2][:MAX_LINE])
+                shown = line.rstrip(b"\r").rpartition(b"\r")[2]
+                # A character has up to four bytes.
+                yield to_html(shown[: 4 * MAX_LINE].decode("utf-8", "replace")[:MAX_LINE])
 
     def _put_note(self, text: str) -> None:
         self._put(f'<span class="log-note">{escape(text)}</span>')
@@ -117,7 +117,7 @@ class LogPump:
         return True
 
 
-async def stream_log(request: Request, job: Job, replica: str) -> AsyncIterator[bytes]:
+async def stream_log(request: Request, job: Job, replica: str) -> AsyncGenerator[bytes, None]:
     """Server-sent events `lines` with lines as HTML, and `end` once no more will follow."""
     pump = LogPump(user_of(request), job, replica)
     pump.start()

@@ -6,7 +6,6 @@ The page works without scripts: then buttons do what otherwise happens at each c
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.client.kinds import Snapshot, kinds_named
 from tfjob_controller.dashboard.guard import CSRF_FIELD, CSRF_HEADER, is_token_of
 from tfjob_controller.dashboard.jobform import (
     KINDS,
@@ -38,7 +37,9 @@ from tfjob_controller.dashboard.jobtexts import (
     texts_of,
     yaml_of,
 )
+from tfjob_controller.dashboard.manifesttext import small_manifest
 from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
 
@@ -62,38 +63,38 @@ async def new_job_page(request: Request) -> Response:
     """An empty form, or with `from=KIND/NAMESPACE/NAME` one that is filled from an existing job."""
     user = rendering.user_of(request)
     try:
-        manifest = await asyncio.to_thread(_first_manifest, request, user)
-        texts = texts_of(JobForm.from_manifest(manifest))
+        original = await _original(request)
+        state = await rendering.services(request).yaml.run(user.person, lambda: _first_state(request, user, original))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     except FormError as error:
         return _page(request, _State(dict.fromkeys(FIELDS, ""), "", _problem(error)))
-    return _page(request, _State(texts, yaml_of(manifest)))
+    return _page(request, state)
 
 
 async def new_job(request: Request) -> Response:
     """One of the buttons: write, read, check or create. Writing and reading also happen at each change."""
-    sent = {key: str(value) for key, value in (await request.form()).items()}
+    sent = await sent_fields(request)
     # A form that a browser sends without scripts has the token in a field; the guard leaves this page to check it.
     token = request.headers.get(CSRF_HEADER) or sent.get(CSRF_FIELD, "")
     if not is_token_of(rendering.session_of(request), token):
         words = "The request has no valid token: reload the page and try again."
         return rendering.page(request, "problem.html", 403, words=words, status=403)
     shown = _State({name: sent.get(name, "") for name in FIELDS}, sent.get("yaml", "").replace("\r\n", "\n"))
-    action = sent.get("do", "")
+    action, user = sent.get("do", ""), rendering.user_of(request)
+    turns = rendering.services(request).yaml
     try:
-        if action == "write":
-            return _page(request, _written(shown))
-        if action == "read":
-            return _page(request, _read(shown))
-        manifest = _agreed(shown)
-        job = await asyncio.to_thread(_submit, rendering.user_of(request), manifest, action != "create")
+        if action in ("write", "read"):
+            change = _written if action == "write" else _read
+            return _page(request, await turns.run(user.person, lambda: change(shown)))
+        manifest = await turns.run(user.person, lambda: _agreed(shown))
+        job = await rendering.read(request, lambda: _submit(user, manifest, action != "create"))
     except FormError as error:
         return _page(request, replace(shown, problems=_problem(error)))
     except TextError as error:
         return _page(request, replace(shown, problems=error.problems))
     except (ApiError, ClientError) as error:
-        words = rendering.words_of(error, rendering.user_of(request).origin)
+        words = rendering.words_of(error, user.origin)
         return _page(request, replace(shown, problems=problems_of(error, words)))
     if action != "create":
         return _page(
@@ -105,11 +106,30 @@ async def new_job(request: Request) -> Response:
     return RedirectResponse(target, 303)
 
 
+async def _original(request: Request) -> Snapshot | None:
+    """The job that the address names. Its parts become parts of another path. Raises `ApiError` and `ClientError`."""
+    if not (original := request.query_params.get("from", "")):
+        return None
+    kind, namespace, name = [*original.split("/", 2), "", ""][:3]
+    kinds_named(kind)
+    if not (rendering.is_name(namespace) and rendering.is_name(name)):
+        raise ClientError(f"{original[:80]!r} does not name a job: it must be KIND/NAMESPACE/NAME.")
+    user = rendering.user_of(request)
+    return await rendering.read(request, lambda: user.client.job(name, kind, namespace).snapshot)
+
+
+def _first_state(request: Request, user: User, original: Snapshot | None) -> _State:
+    manifest = _first_manifest(request, user) if original is None else _manifest_of_clone(original)
+    return _State(texts_of(JobForm.from_manifest(manifest)), yaml_of(manifest))
+
+
+def _manifest_of_clone(original: Snapshot) -> Manifest:
+    if (manifest := small_manifest(original)) is None:
+        raise FormError("yaml", "The job's manifest is too large for this form; copy it with kubectl.")
+    return cloned(manifest)
+
+
 def _first_manifest(request: Request, user: User) -> Manifest:
-    if original := request.query_params.get("from", ""):
-        kind, namespace, name = [*original.split("/"), "", ""][:3]
-        kinds_named(kind)
-        return cloned(user.client.job(name, kind, namespace).manifest)
     kind = request.query_params.get("kind", "")
     manifest = new_manifest(kind if kind in KINDS else "TrainJob")
     manifest["metadata"] = {"name": "", "namespace": user.namespace} if user.namespace else {"name": ""}

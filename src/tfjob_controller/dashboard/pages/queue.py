@@ -16,7 +16,7 @@ async def queue_page(request: Request) -> Response:
     try:
         namespace = rendering.namespace_of(request)
         queue = await rendering.services(request).queues.get(
-            (user.identity, namespace), lambda: read_queue(user.requester, namespace)
+            user, namespace, lambda: read_queue(user.requester, namespace)
         )
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)

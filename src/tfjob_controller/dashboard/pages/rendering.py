@@ -7,10 +7,11 @@ are seen and not obeyed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from cachetools import TTLCache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
@@ -29,6 +30,8 @@ from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
 from tfjob_controller.dashboard.feeds import Feeds, Followed
 from tfjob_controller.dashboard.metrichistory import MetricSeries
+from tfjob_controller.dashboard.streams import EventStream, Places
+from tfjob_controller.dashboard.turns import BusyError, Turns
 from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
@@ -41,9 +44,17 @@ CHECK_SECONDS = 1.5
 _MAX_READINGS = 100
 # Less than the time after which a page asks again.
 _READING_SECONDS = 1.5
-_READING_THREADS = 8
+# What one person has at a time, and all together. A browser opens six connections, so it has six streams at most. What
+# a log holds is in `logstream`: two megabytes.
+_STREAMS_EACH, _STREAMS = 12, 120
+_LOGS_EACH, _LOGS = 4, 20
+_FORMS_EACH, _FORMS = 2, 20
+# Requests to the API server, which may take long to answer, and those that parse or write YAML, which take the CPU.
+_READS_EACH, _READ_THREADS, _READS_WAITING = 4, 24, 24
+_YAML_EACH, _YAML_THREADS, _YAML_WAITING = 1, 2, 8
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 # The size of the line beside a loss, in units of its drawing.
 _SPARK_WIDTH, _SPARK_HEIGHT = 80, 18
@@ -55,20 +66,21 @@ ReadT = TypeVar("ReadT")
 class Readings(Generic[ReadT]):
     """What was read from the API server a moment ago: one reading for all browsers of a person.
 
-    For the event loop's thread. Readings have threads of their own, because the server may take long to answer.
+    For the event loop's thread.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, turns: Turns) -> None:
         self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, _READING_SECONDS, timer=clock.monotonic)
         self._pending: dict[Hashable, asyncio.Future[ReadT]] = {}
-        self._threads = ThreadPoolExecutor(_READING_THREADS, thread_name_prefix="reading")
+        self._turns = turns
 
-    async def get(self, key: Hashable, read: Callable[[], ReadT]) -> ReadT:
+    async def get(self, user: User, subject: Hashable, read: Callable[[], ReadT]) -> ReadT:
         """The result of `read`, or its exception; callers that come meanwhile wait for the same reading."""
+        key = user.identity, subject
         if (found := self._values.get(key)) is not None:
             return found
         if (reading := self._pending.get(key)) is None:
-            reading = self._pending[key] = asyncio.get_running_loop().run_in_executor(self._threads, read)
+            reading = self._pending[key] = asyncio.wrap_future(self._turns.submit(user.person, read))
             reading.add_done_callback(functools.partial(self._record, key))
         return await asyncio.shield(reading)
 
@@ -83,11 +95,24 @@ class Services:
     """What the pages of one dashboard use, as `request.app.state.services`."""
 
     feeds: Feeds
+    reads: Turns
+    yaml: Turns
+    streams: Places
+    logs: Places
+    forms: Places
     logged: Readings[Sequence[MetricSeries]]
     queues: Readings[GangQueue]
     usages: Readings[tuple[ClusterUsage, str]]
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
     log_in_again: Callable[[Request], Response] | None = None
+
+    @staticmethod
+    def of(clock: Clock, log_in_again: Callable[[Request], Response] | None) -> Services:
+        reads = Turns("read", threads=_READ_THREADS, each=_READS_EACH, waiting=_READS_WAITING)
+        yaml = Turns("yaml", threads=_YAML_THREADS, each=_YAML_EACH, waiting=_YAML_WAITING)
+        streams, logs = Places(_STREAMS_EACH, _STREAMS), Places(_LOGS_EACH, _LOGS)
+        readings = Readings[Any](clock, reads), Readings[Any](clock, reads), Readings[Any](clock, reads)
+        return Services(Feeds(clock), reads, yaml, streams, logs, Places(_FORMS_EACH, _FORMS), *readings, log_in_again)
 
 
 def services(request: Request) -> Services:
@@ -102,6 +127,16 @@ def session_of(request: Request) -> BrowserSession:
 
 def user_of(request: Request) -> User:
     return session_of(request).user
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of an object, and so a part of a path."""
+    return _NAME.fullmatch(text) is not None
+
+
+async def read(request: Request, call: Callable[[], ReadT]) -> ReadT:
+    """The result of a call that sends requests of the person, in a thread and in turn. Raises `BusyError`."""
+    return await services(request).reads.run(user_of(request).person, call)
 
 
 def namespace_of(request: Request, default: str = "") -> str:
@@ -175,7 +210,8 @@ def problem_page(request: Request, error: Exception, origin: str) -> Response:
     refused = api_error_of(error)
     if refused is not None and must_log_in(refused) and (log_in_again := services(request).log_in_again):
         return log_in_again(request)
-    status = (refused.status or 503) if refused is not None else 400
+    refusal = 429 if isinstance(error, BusyError) else 400
+    status = (refused.status or 503) if refused is not None else refusal
     return page(request, "problem.html", status, words=words_of(error, origin), status=status)
 
 
@@ -215,24 +251,26 @@ class Content:
     is_rejected: bool = False
 
 
-async def events(request: Request, name: str, feed: Followed, content: Callable[[], Content]) -> AsyncIterator[bytes]:
+async def events(
+    request: Request, name: str, feed: Followed, content: Callable[[], Content]
+) -> AsyncGenerator[bytes, None]:
     """Server-sent events: `content` now, and after each change of the feed or of its problems that changes it.
 
     `login` follows when the API server rejects the person's credentials. An error of `content` is shown in its place,
-    and content that is not complete is tried again.
+    and content that is not complete is tried again. It ends when another feed displaces this one.
     """
-    user, sent, idle_seconds = user_of(request), "", 0.0
+    user, sent, idle_seconds = user_of(request), b"", 0.0
     version, problems = -1, tuple[str, ...]()
-    while not await request.is_disconnected():
+    while not (feed.changes.is_over or await request.is_disconnected()):
         before = version, problems
         version, problems = feed.changes.version, tuple(feed.problems)
         if before != (version, problems):
             has_new_problem = bool(problems) and problems != before[1]
-            found = await asyncio.to_thread(_read, content, user, has_new_problem)
+            found = await _in_turn(request, functools.partial(_read, content, user, has_new_problem))
             if found.is_rejected:
                 yield event("login", "required")
-            if found.html != sent:
-                sent, idle_seconds = found.html, 0.0
+            if (digest := hashlib.sha256(found.html.encode()).digest()) != sent:
+                sent, idle_seconds = digest, 0.0
                 yield event(name, found.html)
             if not found.is_complete:
                 await asyncio.sleep(CHECK_SECONDS)
@@ -243,6 +281,13 @@ async def events(request: Request, name: str, feed: Followed, content: Callable[
         if idle_seconds >= KEEPALIVE_SECONDS:
             idle_seconds = 0.0
             yield b": \n\n"
+
+
+async def _in_turn(request: Request, call: Callable[[], ReadT]) -> ReadT:
+    while True:
+        with contextlib.suppress(BusyError):
+            return await read(request, call)
+        await asyncio.sleep(CHECK_SECONDS)
 
 
 def _read(content: Callable[[], Content], user: User, has_new_problem: bool) -> Content:
@@ -262,5 +307,5 @@ def event(name: str, body: str) -> bytes:
     return f"event: {name}\n{lines}\n".encode()
 
 
-def event_stream(parts: AsyncIterator[bytes]) -> StreamingResponse:
-    return StreamingResponse(parts, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+def event_stream(request: Request, parts: AsyncGenerator[bytes, None]) -> EventStream:
+    return EventStream(parts, services(request).streams, user_of(request).person)

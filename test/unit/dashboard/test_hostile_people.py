@@ -1,0 +1,154 @@
+"""People with a token of the cluster who take all that they can get, and others who use the dashboard meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from helpers.dashboardpeople import Site, dashboard_site, job_body
+from helpers.poll import eventually
+from tfjob_controller.dashboard.feeds import FEEDS_EACH
+from tfjob_controller.dashboard.users import SESSIONS_EACH
+
+STREAMS_EACH, LOGS_EACH = 12, 4
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with dashboard_site(tmp_path) as running:
+        yield running
+
+
+def test_two_hundred_logins_of_one_account_log_out_nobody_else(site: Site) -> None:
+    other = site.person("other.token")
+    greedy = [site.person("greedy.token") for _ in range(201)]
+    assert other.is_logged_in()
+    assert [each.is_logged_in() for each in greedy] == [False] * (201 - SESSIONS_EACH) + [True] * SESSIONS_EACH
+
+
+def test_two_hundred_tokens_of_one_account_lock_nobody_out(site: Site) -> None:
+    for index in range(201):
+        assert site.person().log_in(f"greedy.{index}") == 303
+    assert site.person("other.token").is_logged_in()
+
+
+def test_accounts_of_one_namespace_displace_each_other_first(site: Site) -> None:
+    other = site.person("other.token")
+    for index in range(205):
+        site.person(f"system:serviceaccount:evil:robot-{index}.token")
+    assert other.is_logged_in()
+
+
+def test_a_persons_newest_streams_displace_the_oldest_and_nobody_elses(site: Site) -> None:
+    other, greedy = site.person("other.token"), site.person("greedy.token")
+    watching = other.stream("/events/jobs?namespace=theirs")
+    streams = [greedy.stream(f"/events/jobs?namespace=space-{index}") for index in range(40)]
+    assert [each.has_ended() for each in streams[-STREAMS_EACH:]] == [False] * STREAMS_EACH
+    assert all(each.has_ended() for each in streams[:-STREAMS_EACH])
+    assert not watching.has_ended()
+    eventually(lambda: 0 < site.cluster.watches["greedy"] <= 2 * FEEDS_EACH)
+    assert site.cluster.watches["other"] == 2
+
+
+def test_a_stream_that_is_not_read_gives_way_as_well(site: Site) -> None:
+    greedy = site.person("greedy.token")
+    site.cluster.jobs["ns/tfjobs/wide"] = job_body(
+        "ns", "wide", {"x": {f"key{index}": "<" * 90 for index in range(1500)}}
+    )
+    unread = [greedy.stream("/events/jobs/ns/tfjob/wide") for _ in range(STREAMS_EACH)]
+    newer = [greedy.stream("/events/jobs?namespace=ns") for _ in range(STREAMS_EACH)]
+    assert [each.has_ended() for each in newer] == [False] * STREAMS_EACH
+    assert all(each.has_ended() for each in unread)
+
+
+def test_a_persons_newest_logs_displace_the_oldest(site: Site) -> None:
+    other, greedy = site.person("other.token"), site.person("greedy.token")
+    site.cluster.jobs["ns/tfjobs/quiet"] = job_body("ns", "quiet")
+    reading = other.stream("/logs/ns/tfjob/quiet")
+    threads = Path(f"/proc/{site.process.pid}/task")
+    logs = [greedy.stream("/logs/ns/tfjob/quiet") for _ in range(30)]
+    assert [each.has_ended() for each in logs] == [True] * (30 - LOGS_EACH) + [False] * LOGS_EACH
+    assert not reading.has_ended()
+    names = [(each / "comm").read_text() for each in threads.iterdir()]
+    assert len(names) < 60
+
+
+def test_requests_that_wait_for_the_api_server_keep_nobody_else_waiting(site: Site) -> None:
+    other, slow = site.person("other.token"), site.person("slow.token")
+    answers: list[int] = []
+    readers = [
+        threading.Thread(target=lambda: answers.append(slow.get("/jobs?namespace=ns")[0]), daemon=True)
+        for _ in range(60)
+    ]
+    for each in readers:
+        each.start()
+    # Those beyond four that run and 24 that wait are refused at once.
+    eventually(lambda: answers.count(429) == 60 - 4 - 24)
+    assert other.get("/jobs?namespace=ns")[0] == 200
+    assert (answers.count(429), len(answers)) == (32, 32)
+    site.cluster.slow.set()
+    for each in readers:
+        each.join(60)
+    assert answers.count(200) == 28
+
+
+def test_a_manifest_of_a_million_bytes_of_empty_objects_is_shown_as_the_beginning_of_its_json(site: Site) -> None:
+    person = site.person("viewer.token")
+    site.cluster.jobs["ns/tfjobs/bomb"] = job_body("ns", "bomb", {"x": [{}] * 400_000})
+    before = site.resident_bytes()
+    for _ in range(2):
+        status, page = person.get("/jobs/ns/tfjob/bomb")
+        assert (status, "bytes, as JSON" in page, len(page) < 500_000) == (200, True, True)
+    status, page = person.get("/new?from=tfjob/ns/bomb")
+    assert (status, "too large for this form" in page) == (200, True)
+    assert site.resident_bytes() - before < 60_000_000
+
+
+def test_the_yaml_of_one_person_keeps_no_other_person_waiting(site: Site) -> None:
+    other, greedy = site.person("other.token"), site.person("greedy.token")
+    token = greedy.csrf()
+    text = "apiVersion: kubeflow.org/v1alpha1\nkind: TFJob\nx:\n" + "- {}\n" * 19_000
+    body = urlencode({"do": "read", "kind": "TFJob", "yaml": text, "csrf_token": token}).encode()
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    ended: list[int] = []
+    senders = [
+        threading.Thread(target=lambda: ended.append(greedy.send("POST", "/new", body, form)[0]), daemon=True)
+        for _ in range(16)
+    ]
+    for each in senders:
+        each.start()
+    assert other.get("/new")[0] == 200
+    was_first = len(ended) < 16
+    for each in senders:
+        each.join(60)
+    assert was_first
+    assert set(ended) <= {200, 429}
+    assert ended.count(200) >= 1
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        "tfjob/ns/..",
+        "tfjob/../x",
+        "tfjob/ns/x%2Flog",
+        "tfjob/ns/x%3Fa=b",
+        "tfjob/ns/x%23",
+        "tfjob/ns/%252e",
+        "tfjob//x",
+    ],
+)
+def test_no_text_of_a_clone_reaches_a_path_of_the_api_server(site: Site, original: str) -> None:
+    status, page = site.person("viewer.token").get(f"/new?from={original}")
+    assert (status, "does not name a job" in page) == (400, True)
+
+
+def test_a_form_with_many_fields_is_refused(site: Site) -> None:
+    person = site.person()
+    status, page, _ = person.send("POST", "/login", b"a&" * 30_000)
+    assert (status, "more than 50 fields" in page) == (401, True)
+    assert person.send("POST", "/login", b"a" * 70_000)[0] == 413
