@@ -16,7 +16,7 @@ from tfjob_controller.kube import nesting
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
+from tfjob_controller.kube.meta import ObjectMeta, PathError, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.trainer.naming import job_labels, selector_string
 from tfjob_controller.trainer.state.observed import ObservedState
@@ -112,9 +112,11 @@ class Connection:
 
     @contextmanager
     def client_errors(self) -> Iterator[None]:
-        """Converts `ApiError` to `ClientError`, without a chained traceback."""
+        """Converts `ApiError` and `PathError` to `ClientError`, without a chained traceback."""
         try:
             yield
+        except PathError as error:
+            raise ClientError(str(error)) from None
         except ApiError as error:
             raise self.client_error(error) from None
 

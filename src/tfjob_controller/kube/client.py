@@ -18,7 +18,7 @@ from tfjob_controller.kube.codec import ListPage, decode_list, decoder_for, enco
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.managedfields import ManagedObject
-from tfjob_controller.kube.meta import ObjectT, Resource
+from tfjob_controller.kube.meta import ObjectT, PathError, Resource
 from tfjob_controller.kube.requester import JSON, MERGE_PATCH, Requester
 from tfjob_controller.util.lazylog import get_logger
 
@@ -67,13 +67,19 @@ class ResourceClient(Generic[ObjectT]):
         self._timeout_seconds = timeout_seconds
         self._retry = retry
 
+    def _path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        try:
+            return self._resource.path(namespace, name, subresource)
+        except PathError as error:
+            raise ApiError(400, "BadRequest", str(error)) from None
+
     def get(self, namespace: str, name: str) -> ObjectT:
-        return self._object("GET", self._resource.path(namespace, name))
+        return self._object("GET", self._path(namespace, name))
 
     def get_managed(self, namespace: str, name: str) -> ManagedObject:
         """Returns the labels of an object and who set which of its fields, which `get` does not decode."""
         try:
-            return _decode_managed(self._send("GET", self._resource.path(namespace, name)))
+            return _decode_managed(self._send("GET", self._path(namespace, name)))
         except msgspec.MsgspecError as error:
             raise _invalid_answer(error, writes=False) from error
 
@@ -82,16 +88,16 @@ class ResourceClient(Generic[ObjectT]):
 
         The server drops fields that it does not know; with `strict` it refuses the object instead.
         """
-        path = self._resource.path(namespace)
+        path = self._path(namespace)
         return self._object("POST", path, body, query=_STRICT if strict else None)
 
     def update(self, namespace: str, name: str, body: Body, subresource: str = "") -> ObjectT:
         """Replaces an object; with a `resourceVersion` in the body raises `is_conflict` if it has changed since."""
-        return self._object("PUT", self._resource.path(namespace, name, subresource), body)
+        return self._object("PUT", self._path(namespace, name, subresource), body)
 
     def patch(self, namespace: str, name: str, body: Body, *, subresource: str = "") -> ObjectT:
         """Changes some fields by a merge patch, which custom resources support as well."""
-        path = self._resource.path(namespace, name, subresource)
+        path = self._path(namespace, name, subresource)
         return self._object("PATCH", path, body, MERGE_PATCH)
 
     def delete(
@@ -111,7 +117,7 @@ class ResourceClient(Generic[ObjectT]):
         wanted = (("uid", uid), ("resourceVersion", resource_version))
         if preconditions := {key: each for key, each in wanted if each}:
             options["preconditions"] = preconditions
-        self._send("DELETE", self._resource.path(namespace, name), encode(options), repeatable=bool(uid))
+        self._send("DELETE", self._path(namespace, name), encode(options), repeatable=bool(uid))
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
         """Returns all matching objects at one version; raises `is_gone` if it is compacted between two pages."""
@@ -131,7 +137,7 @@ class ResourceClient(Generic[ObjectT]):
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
         query = {key: value for key, value in query.items() if value} | {"limit": str(page_size)}
         while True:
-            body = self._send("GET", self._resource.path(namespace), query=query)
+            body = self._send("GET", self._path(namespace), query=query)
             try:
                 page = decode_list(body)
             except msgspec.MsgspecError as error:

@@ -41,6 +41,16 @@ class Object(Protocol):
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 
+# What ends a part of a path, or changes its meaning. The API server refuses names with most of these
+# (apimachinery pkg/api/validation/path).
+_NO_PART = frozenset("/?#%")
+_DOTS = (".", "..")
+
+
+class PathError(ValueError):
+    """A name cannot be a part of a request's path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A kind of object and its place in the API's paths.
@@ -60,7 +70,13 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The request path: of all namespaces without `namespace`, of the collection without `name`."""
+        """The request path: of all namespaces without `namespace`, of the collection without `name`.
+
+        Raises `PathError` for a part that would lead to another path.
+        """
+        for part in (namespace, name, subresource):
+            if part in _DOTS or not _NO_PART.isdisjoint(part):
+                raise PathError(f"{part[:80]!r} cannot be a name: it would change the path of the request")
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         tail = f"/{name}" if name else ""

@@ -85,8 +85,9 @@ def _error_output(error: Exception, session: Session) -> tuple[str, int] | None:
     from tfjob_controller.client.errors import ClientError, error_text
     from tfjob_controller.kube.config.credentials import KubeconfigError
     from tfjob_controller.kube.errors import ApiError
+    from tfjob_controller.kube.meta import PathError
 
-    if isinstance(error, KubeconfigError):
+    if isinstance(error, (KubeconfigError, PathError)):
         return str(error), EXIT_USAGE
     # The text of a ClientError names methods of the Python client as the remedy; here the API error is shown.
     shown = error.api_error if isinstance(error, ClientError) else error

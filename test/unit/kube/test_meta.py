@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfjob_controller.kube.meta import ObjectMeta, OwnerReference, Resource, controller_of, key_of, split_key
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference, PathError, Resource, controller_of, key_of, split_key
 
 PODS = Resource("", "v1", "pods", "Pod")
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -34,6 +34,14 @@ class Thing(msgspec.Struct, frozen=True):
 )
 def test_paths_are_those_of_the_api(path: str, expected: str) -> None:
     assert path == expected
+
+
+@pytest.mark.parametrize("part", ["a/b", "a?b", "a#b", "a%2fb", ".", "..", "../pods"])
+def test_no_name_leads_to_another_path(part: str) -> None:
+    for names in ((part, "a"), ("d", part), ("d", "a", part)):
+        with pytest.raises(PathError, match="cannot be a name"):
+            PODS.path(*names)
+    assert PODS.path("d", "a.b-c") == "/api/v1/namespaces/d/pods/a.b-c"
 
 
 @pytest.mark.parametrize(("resource", "version"), [(PODS, "v1"), (JOBS, "batch/v1")])
