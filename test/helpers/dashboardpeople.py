@@ -7,6 +7,8 @@ import json
 import os
 import queue
 import re
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -122,6 +124,7 @@ class Person:
     port: int
     address: str = "127.0.0.1"
     cookie: str = ""
+    has_tls: bool = False
     streams: ExitStack = field(default_factory=ExitStack)
 
     def send(
@@ -166,7 +169,14 @@ class Person:
         return next(each for each in found.groups() if each)
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout, source_address=(self.address, 0))
+        source = (self.address, 0)
+        if not self.has_tls:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout, source_address=source)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=timeout, source_address=source, context=context
+        )
 
 
 @dataclass(frozen=True)
@@ -177,10 +187,11 @@ class Site:
     process: subprocess.Popen[bytes]
     cluster: PlayedApiServer
     people: list[Person]
+    has_tls: bool = False
 
     def person(self, token: str = "", address: str = "127.0.0.1") -> Person:
         """A browser, which has logged in if there is a token."""
-        found = Person(self.port, address)
+        found = Person(self.port, address, has_tls=self.has_tls)
         self.people.append(found)
         if token:
             assert found.log_in(token) == 303
@@ -193,7 +204,7 @@ class Site:
 
 
 @contextmanager
-def dashboard_site(folder: Path, *flags: str) -> Iterator[Site]:
+def dashboard_site(folder: Path, *flags: str, has_tls: bool = False) -> Iterator[Site]:
     """The dashboard with a played API server; it must end in an orderly way."""
     cluster = PlayedApiServer()
     authority = folder / "ca.crt"
@@ -208,7 +219,7 @@ def dashboard_site(folder: Path, *flags: str) -> Iterator[Site]:
                 command, env={**os.environ, "KUBECONFIG": "/nowhere"}, stdout=sink, stderr=sink
             ) as process,
         ):
-            site = Site(port, process, cluster, [])
+            site = Site(port, process, cluster, [], has_tls)
             try:
                 eventually(lambda: _answers(port), timeout=60)
                 yield site
@@ -222,7 +233,5 @@ def dashboard_site(folder: Path, *flags: str) -> Iterator[Site]:
 
 
 def _answers(port: int) -> bool:
-    import socket
-
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -14,11 +14,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.guard import COOKIE, Guard
+from tfjob_controller.dashboard.guard import COOKIE, Guard, own_origins
+from tfjob_controller.dashboard.loginrate import LoginRate
 from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import PathError
 from tfjob_controller.util.clock import Clock
 
 
@@ -38,14 +40,21 @@ register_url_convertor("name", NameConvertor())
 
 
 def create_app(
-    logins: Logins, hosts: Sequence[str], clock: Clock, *, is_secure: bool, cookie: str = COOKIE
+    logins: Logins,
+    hosts: Sequence[str],
+    clock: Clock,
+    *,
+    is_secure: bool,
+    cookie: str = COOKIE,
+    origins: Collection[str] | None = None,
 ) -> Starlette:
     """The application for requests with these Host headers.
 
-    `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS.
+    `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS. `origins` are those of its
+    pages; by default they have the scheme that `is_secure` says.
     """
     sessions = BrowserSessions(clock)
-    entrance = LoginPages(sessions, logins, is_secure=is_secure, cookie=cookie)
+    entrance = LoginPages(sessions, logins, LoginRate(clock), is_secure=is_secure, cookie=cookie)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -72,8 +81,17 @@ def create_app(
             Route("/cluster", cluster.cluster_page),
             Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),
         ],
-        middleware=[Middleware(Guard, sessions=sessions, hosts=hosts, token_header=logins.token_header, cookie=cookie)],
-        exception_handlers={ApiError: _problem, ClientError: _problem, 404: _not_found},
+        middleware=[
+            Middleware(
+                Guard,
+                sessions=sessions,
+                hosts=hosts,
+                token_header=logins.token_header,
+                cookie=cookie,
+                origins=own_origins(hosts, is_secure=is_secure) if origins is None else origins,
+            )
+        ],
+        exception_handlers={ApiError: _problem, ClientError: _problem, PathError: _problem, 404: _not_found},
         lifespan=lifespan,
     )
     log_in_again = entrance.log_in_again if logins.link is None else None
@@ -81,11 +99,12 @@ def create_app(
     return app
 
 
-def _start(request: Request) -> Response:
+async def _start(request: Request) -> Response:
     return RedirectResponse("/jobs", 303)
 
 
-def _healthz(request: Request) -> Response:
+async def _healthz(request: Request) -> Response:
+    """Waits for no thread, because the pages may have taken them all."""
     return PlainTextResponse("ok\n")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -28,6 +28,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "tfjob-dashboard"
+HOST_PREFIX = "__Host-"
 CSRF_HEADER, CSRF_FIELD = "x-csrf-token", "csrf_token"
 # The form of a new job has a whole manifest; whatever else a browser sends is short, such as a token.
 MAX_BODY_BYTES, MAX_SHORT_BYTES = 1_500_000, 65_536
@@ -37,6 +38,7 @@ _OPEN_PATHS = ("/login", "/healthz")
 # Pages that check the token themselves, since it may be a field of their form.
 _FORM_PATHS = ("/new",)
 _STATIC = "/static/"
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 FIRST_PAGE = "/jobs"
 _PAGE = re.compile(r"/(?:jobs|new|queue|cluster)(?:[/?][!-\[\]-~]*)?")
 _MAX_TARGET = 2000
@@ -58,8 +60,8 @@ _HEADERS = {
 class Guard:
     """`hosts` are the values of the Host header that are accepted, with their ports; in lower case.
 
-    With `token_header` a session counts only together with its own token in that header of a proxy. `cookie` is the
-    name of the cookie.
+    `origins` are those of its own pages; by default they have the scheme http. With `token_header` a session counts
+    only together with its own token in that header of a proxy. `cookie` is the name of the cookie.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class Guard:
         hosts: Sequence[str],
         token_header: str = "",
         cookie: str = COOKIE,
+        origins: Collection[str] | None = None,
     ) -> None:
         self._app = app
+        self._origins = own_origins(hosts, is_secure=False) if origins is None else frozenset(origins)
         self._sessions = sessions
         self._hosts = frozenset(hosts)
         self._token_header = token_header
@@ -97,8 +101,11 @@ class Guard:
         if not length.isdecimal() or int(length[:20]) > _max_bytes(path):
             return _refusal(413, _too_large(_max_bytes(path)))
         session = self._session(Request(scope))
-        scope.setdefault("state", {})["session"] = session
-        if method not in _SAFE_METHODS and not _has_own_origin(headers, host):
+        state = scope.setdefault("state", {})
+        state["session"] = session
+        if session is not None and (connection := state.get("connection")) is not None:
+            connection.belongs_to(session.user.person)
+        if method not in _SAFE_METHODS and not self._has_own_origin(headers, host):
             return _refusal(403, "The request comes from another site.")
         if path in _OPEN_PATHS or path.startswith(_STATIC):
             return None
@@ -109,6 +116,11 @@ class Guard:
         if method not in _SAFE_METHODS and not is_token_of(session, headers.get(CSRF_HEADER, "")):
             return _refusal(403, "The request has no valid token: reload the page and try again.")
         return None
+
+    def _has_own_origin(self, headers: Headers, host: str) -> bool:
+        """Browsers send Origin with every request that changes something; programs without a browser need not."""
+        origin = headers.get("origin")
+        return origin is None or (origin.lower() in self._origins and urlsplit(origin.lower()).netloc == host)
 
     def _session(self, request: Request) -> BrowserSession | None:
         session = self._sessions.find(request.cookies.get(self._cookie, ""))
@@ -125,10 +137,19 @@ def is_token_of(session: BrowserSession, token: str) -> bool:
     return hmac.compare_digest(session.csrf_token.encode(), token.encode())
 
 
-def _has_own_origin(headers: Headers, host: str) -> bool:
-    """Browsers send Origin with every request that changes something; programs without a browser need not."""
-    origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == host
+def own_origins(hosts: Collection[str], *, is_secure: bool, has_tls: bool = False) -> frozenset[str]:
+    """The origins of pages under these hosts. `has_tls`: TLS ends here, so that there is no page without it.
+
+    With cookies for TLS only, a proxy ends TLS, or the browser is on this machine.
+    """
+
+    def schemes(host: str) -> tuple[str, ...]:
+        name = host.rpartition(":")[0] or host
+        if not is_secure:
+            return ("http",)
+        return ("https", "http") if not has_tls and name in _LOOPBACK_NAMES else ("https",)
+
+    return frozenset(f"{scheme}://{host}" for host in hosts for scheme in schemes(host))
 
 
 def to_login(request: Request) -> Response:

@@ -40,6 +40,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
             hosts,
             token_header=options.token_header,
             certificate=files if all(files) else None,
+            is_behind_tls_proxy=options.behind_tls_proxy,
         )
     except OSError as error:
         raise DashboardStartError(f"cannot serve on {address}: {error.strerror or error}") from None

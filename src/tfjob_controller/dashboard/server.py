@@ -1,7 +1,8 @@
-"""Serves the dashboard: a socket, and uvicorn until SIGINT or SIGTERM."""
+"""Serves the dashboard: a socket, its front, and uvicorn until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -10,7 +11,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from tfjob_controller.dashboard.app import create_app
-from tfjob_controller.dashboard.guard import COOKIE
+from tfjob_controller.dashboard.front import Connections, accepting, noting_answers
+from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX, own_origins
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.dashboard.users import User
@@ -19,6 +21,7 @@ from tfjob_controller.util.clock import RealClock
 _LOOPBACK = "127.0.0.1"
 # Streams of open browsers are cut off after this time.
 _STOP_SECONDS = 1
+_BACKLOG = 2048
 
 
 def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) -> None:
@@ -44,6 +47,7 @@ def serve_all_users(
     *,
     token_header: str = "",
     certificate: tuple[str, str] | None = None,
+    is_behind_tls_proxy: bool = False,
 ) -> None:
     """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError.
 
@@ -52,17 +56,24 @@ def serve_all_users(
     """
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listener:
+    with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
         number = listener.getsockname()[1]
         accepted = [name.lower() for name in hosts] or [f"{name}:{number}" for name in (_LOOPBACK, "localhost")]
         logins = Logins(tokens=tokens, token_header=token_header.lower())
-        _serve(create_app(logins, accepted, RealClock(), is_secure=True), listener, certificate)
+        # Browsers take a cookie of that prefix only over TLS, and from no other host of the domain.
+        has_tls = certificate is not None
+        cookie = f"{HOST_PREFIX}{COOKIE}" if has_tls or is_behind_tls_proxy else COOKIE
+        origins = own_origins(accepted, is_secure=True, has_tls=has_tls)
+        app = create_app(logins, accepted, RealClock(), is_secure=True, cookie=cookie, origins=origins)
+        _serve(app, listener, certificate)
 
 
 def _serve(app: Starlette, listener: socket.socket, certificate: tuple[str, str] | None = None) -> None:
     cert, key = certificate or (None, None)
     config = uvicorn.Config(
-        app,
+        noting_answers(app, lambda: connections),
+        http="httptools",
+        ws="none",
         access_log=False,
         log_config=None,
         server_header=False,
@@ -71,4 +82,17 @@ def _serve(app: Starlette, listener: socket.socket, certificate: tuple[str, str]
         ssl_certfile=cert,
         ssl_keyfile=key,
     )
-    uvicorn.Server(config).run([listener])
+    config.load()
+    server = uvicorn.Server(config)
+
+    def new_protocol() -> asyncio.Protocol:
+        return config.http_protocol_class(config=config, server_state=server.server_state, app_state={})  # type: ignore[call-arg]
+
+    connections = Connections(new_protocol, config.ssl)
+
+    async def serve() -> None:
+        async with accepting(listener, connections):
+            await server.serve(sockets=[])
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(serve())

@@ -16,7 +16,15 @@ from starlette.testclient import TestClient
 
 from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
-from tfjob_controller.dashboard.guard import COOKIE, CSRF_HEADER, MAX_BODY_BYTES, MAX_SHORT_BYTES, Guard, is_page
+from tfjob_controller.dashboard.guard import (
+    COOKIE,
+    CSRF_HEADER,
+    MAX_BODY_BYTES,
+    MAX_SHORT_BYTES,
+    Guard,
+    is_page,
+    own_origins,
+)
 from tfjob_controller.dashboard.tokens import identity_of
 from tfjob_controller.dashboard.users import BrowserSessions, User
 
@@ -121,6 +129,29 @@ def test_a_change_that_another_site_sends_is_refused(site: Site) -> None:
     assert site.browser.post("/jobs", headers=headers | {"origin": own}).status_code == 200
     for origin in (other, "null", f"http://{HOST}.evil.example"):
         assert site.browser.post("/jobs", headers=headers | {"origin": origin}).status_code == 403, origin
+
+
+def test_a_change_that_a_page_without_tls_sends_is_refused(site: Site) -> None:
+    headers = {CSRF_HEADER: site.token}
+    answers = [
+        site.browser.post("/jobs", headers=headers | {"origin": origin}).status_code
+        for origin in (f"http://{HOST}", f"https://{HOST}", "null", "")
+    ]
+    assert answers == [200, 403, 403, 403]
+
+
+@pytest.mark.parametrize(
+    ("is_secure", "has_tls", "origins"),
+    [
+        pytest.param(False, False, {"http://localhost:1", "http://dash.example"}, id="one person on loopback"),
+        pytest.param(True, True, {"https://localhost:1", "https://dash.example"}, id="with a certificate"),
+        pytest.param(
+            True, False, {"http://localhost:1", "https://localhost:1", "https://dash.example"}, id="behind a proxy"
+        ),
+    ],
+)
+def test_a_page_has_the_scheme_by_which_browsers_reach_it(is_secure: bool, has_tls: bool, origins: set[str]) -> None:
+    assert own_origins(["localhost:1", "dash.example"], is_secure=is_secure, has_tls=has_tls) == origins
 
 
 def test_a_body_above_the_limit_is_refused_before_it_is_read(site: Site) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
@@ -12,12 +11,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.dashboard.front import address_of
 from tfjob_controller.dashboard.guard import COOKIE, FIRST_PAGE, is_page, to_login
+from tfjob_controller.dashboard.loginrate import LoginRate
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import fields_of
-from tfjob_controller.dashboard.tokens import TokenUsers, token_of_header
+from tfjob_controller.dashboard.tokens import TokenUsers, identity_of, token_of_header
+from tfjob_controller.dashboard.turns import BusyError, Turns
 from tfjob_controller.dashboard.users import LIFETIME_SECONDS, BrowserSessions, User
 
+# Logins at a time, those of one address, and how many of those wait.
+_THREADS, _EACH, _WAITING = 4, 2, 8
 _REJECTED = "The cluster no longer accepts your token: it has expired, or was withdrawn. Log in again."
 
 
@@ -50,31 +54,32 @@ class Logins:
     def has_form(self) -> bool:
         return self.tokens is not None and not self.token_header
 
-    def user_of_header(self, headers: Mapping[str, str]) -> User | None:
-        """The person whom a proxy names. Raises `ClientError`."""
-        if self.tokens is None or not (token := token_of_header(headers.get(self.token_header, ""))):
-            return None
-        return self.tokens.user(token)
-
 
 class LoginPages:
-    """`/login` and `/logout`. `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS."""
+    """`/login` and `/logout`. `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS.
 
-    def __init__(self, sessions: BrowserSessions, logins: Logins, *, is_secure: bool, cookie: str = COOKIE) -> None:
+    Reviews of tokens run in a few threads by turns, of addresses or, behind a proxy, of tokens.
+    """
+
+    def __init__(
+        self, sessions: BrowserSessions, logins: Logins, rate: LoginRate, *, is_secure: bool, cookie: str = COOKIE
+    ) -> None:
         self._sessions = sessions
         self._logins = logins
+        self._rate = rate
+        self._turns = Turns("login", threads=_THREADS, each=_EACH, waiting=_WAITING)
         self._is_secure = is_secure
         self._cookie = cookie
 
-    def login(self, request: Request) -> Response:
+    async def login(self, request: Request) -> Response:
         token = request.query_params.get("token", "")
         link = self._logins.link
         try:
-            user = link.user(token) if link is not None and token else self._logins.user_of_header(request.headers)
+            user = link.user(token) if link is not None and token else await self._user_of_header(request)
         except ClientError as error:
-            return self._page(request, 401, str(error))
+            return self._refusal(request, error)
         if user is not None:
-            return self._with_session(user, request.query_params.get("next", ""))
+            return await run_in_threadpool(self._with_session, user, request.query_params.get("next", ""))
         if request.state.session is not None and not self._logins.token_header:
             return RedirectResponse(_target(request.query_params.get("next", "")), 303)
         if token:
@@ -97,10 +102,10 @@ class LoginPages:
         try:
             form = fields_of(await request.body())
             following = form.get("next", "")
-            user = await run_in_threadpool(tokens.user, form.get("token", "").strip())
+            user = await self._verified(request, tokens, form.get("token", "").strip())
         except ClientError as error:
-            return self._page(request, 401, str(error), following)
-        return self._with_session(user, following)
+            return self._refusal(request, error, following)
+        return await run_in_threadpool(self._with_session, user, following)
 
     def logout(self, request: Request) -> Response:
         self._sessions.end(request.cookies.get(self._cookie, ""))
@@ -108,6 +113,26 @@ class LoginPages:
         response = Response(status_code=204, headers={"HX-Redirect": "/login"})
         response.delete_cookie(self._cookie, httponly=True, samesite="strict", secure=self._is_secure)
         return response
+
+    async def _user_of_header(self, request: Request) -> User | None:
+        """The person whom a proxy names. Raises `ClientError`."""
+        token = token_of_header(request.headers.get(self._logins.token_header, ""))
+        return await self._verified(request, self._logins.tokens, token) if self._logins.tokens and token else None
+
+    async def _verified(self, request: Request, tokens: TokenUsers, token: str) -> User:
+        """Raises `ClientError`."""
+        # All people behind a proxy have its address.
+        client = None if self._logins.token_header else request.client
+        address = "" if client is None else address_of(client.host)
+
+        def verify() -> User:
+            with self._rate.trying(address):
+                return tokens.user(token)
+
+        return await self._turns.run(address or identity_of(token), verify)
+
+    def _refusal(self, request: Request, error: ClientError, following: str = "") -> Response:
+        return self._page(request, 429 if isinstance(error, BusyError) else 401, str(error), following)
 
     def _page(self, request: Request, status: int, words: str = "", following: str = "") -> Response:
         following = following or request.query_params.get("next", "")

@@ -51,6 +51,7 @@ _LOGS_EACH, _LOGS = 4, 20
 _FORMS_EACH, _FORMS = 2, 20
 # Requests to the API server, which may take long to answer, and those that parse or write YAML, which take the CPU.
 _READS_EACH, _READ_THREADS, _READS_WAITING = 4, 24, 24
+_LOGGED_EACH, _LOGGED_THREADS = 2, 8
 _YAML_EACH, _YAML_THREADS, _YAML_WAITING = 1, 2, 8
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -111,7 +112,9 @@ class Services:
         reads = Turns("read", threads=_READ_THREADS, each=_READS_EACH, waiting=_READS_WAITING)
         yaml = Turns("yaml", threads=_YAML_THREADS, each=_YAML_EACH, waiting=_YAML_WAITING)
         streams, logs = Places(_STREAMS_EACH, _STREAMS), Places(_LOGS_EACH, _LOGS)
-        readings = Readings[Any](clock, reads), Readings[Any](clock, reads), Readings[Any](clock, reads)
+        # Logs that do not answer keep no page waiting.
+        logged = Turns("logged", threads=_LOGGED_THREADS, each=_LOGGED_EACH, waiting=_READS_WAITING)
+        readings = Readings[Any](clock, logged), Readings[Any](clock, reads), Readings[Any](clock, reads)
         return Services(Feeds(clock), reads, yaml, streams, logs, Places(_FORMS_EACH, _FORMS), *readings, log_in_again)
 
 

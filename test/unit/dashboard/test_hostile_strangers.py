@@ -1,0 +1,224 @@
+"""Attacks on the dashboard's server by clients without credentials, and people who use it meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from helpers.certificates import self_signed
+from helpers.dashboardpeople import Site, dashboard_site
+from helpers.poll import eventually
+from tfjob_controller.dashboard.front import HEAD_BYTES, KNOWN_EACH, STRANGERS, STRANGERS_EACH, address_of
+from tfjob_controller.dashboard.guard import HOST_PREFIX
+from tfjob_controller.dashboard.loginrate import OF_ADDRESS, OF_NEW, OF_REFUSED
+
+MEGABYTE = 1_000_000
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with dashboard_site(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def tls_site(tmp_path: Path) -> Iterator[Site]:
+    certificate, key = self_signed(tmp_path)
+    flags = (f"--dashboard-tls-cert-file={certificate}", f"--dashboard-tls-key-file={key}")
+    with dashboard_site(tmp_path, *flags, has_tls=True) as running:
+        yield running
+
+
+def connect(site: Site, address: str = "127.0.0.1") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", site.port), 60, source_address=(address, 0))
+    client.settimeout(60)
+    return client
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the server has closed the connection by now. Data that has arrived is dropped."""
+    client.settimeout(0.001)
+    try:
+        while client.recv(65_536):
+            pass
+    except (TimeoutError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        pytest.param(b"GET /", id="a path"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: ", id="a field's value"),
+        pytest.param(b"GET / HTTP/1.1\r\n", id="a field's name"),
+    ],
+)
+def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
+    before, sent = site.resident_bytes(), 0
+    with connect(site) as client, contextlib.suppress(OSError):
+        client.sendall(beginning)
+        while sent < 200 * MEGABYTE:
+            client.sendall(b"x" * 65_536)
+            sent += 65_536
+    # What the socket buffers of both ends hold was sent as well.
+    assert sent < 20 * MEGABYTE
+    assert site.resident_bytes() - before < 5 * MEGABYTE
+
+
+def test_a_head_with_many_fields_is_refused(site: Site) -> None:
+    with connect(site) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 431")
+
+
+def test_a_head_of_the_size_of_a_large_token_is_accepted(site: Site) -> None:
+    assert HEAD_BYTES > 2 * 16_384 - 1
+    status, _, _ = site.person().send("GET", "/login", headers={"X-Token": "t" * 16_384})
+    assert status == 200
+
+
+def test_requests_that_do_not_wait_for_their_answers_end_their_connection(site: Site) -> None:
+    before = site.resident_bytes()
+    with connect(site) as client, contextlib.suppress(OSError):
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000)
+        answered = b""
+        while part := client.recv(65_536):
+            answered += part
+        assert answered.count(b"HTTP/1.1") <= 1
+    assert site.resident_bytes() - before < 5 * MEGABYTE
+    assert site.person("other.token").is_logged_in()
+
+
+def test_requests_one_after_the_other_share_a_connection(site: Site) -> None:
+    host = b"127.0.0.1:%d" % site.port
+    with connect(site) as client:
+        for _ in range(20):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
+            answer = b""
+            while not answer.endswith(b"ok\n"):
+                part = client.recv(65_536)
+                assert part, answer
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_silent_connections_displace_their_own_address_and_nobody_who_has_logged_in(tls_site: Site) -> None:
+    site = tls_site
+    other = site.person("other.token", address="127.0.0.2")
+    watching = other.stream("/events/jobs?namespace=ns")
+    strangers = [connect(site, "127.0.0.3") for _ in range(3)]
+    before, clients = site.resident_bytes(), list[socket.socket]()
+    try:
+        for _ in range(1500):
+            clients.append(connect(site))
+        eventually(lambda: sum(not is_closed(each) for each in clients) <= STRANGERS_EACH)
+        assert site.person("another.token", address="127.0.0.2").is_logged_in()
+        assert not watching.has_ended()
+        assert site.resident_bytes() - before < 40 * MEGABYTE
+    finally:
+        for each in (*clients, *strangers):
+            each.close()
+
+
+def test_connections_from_many_addresses_displace_nobody_who_has_logged_in(site: Site) -> None:
+    other = site.person("other.token")
+    watching = other.stream("/events/jobs?namespace=ns")
+    clients = [connect(site, f"127.0.1.{1 + index % 200}") for index in range(STRANGERS + 200)]
+    try:
+        eventually(lambda: sum(not is_closed(each) for each in clients) <= STRANGERS)
+        assert other.is_logged_in()
+        assert not watching.has_ended()
+    finally:
+        for each in clients:
+            each.close()
+
+
+def test_a_persons_connections_displace_that_persons_oldest(site: Site) -> None:
+    other, greedy = site.person("other.token"), site.person("greedy.token")
+    watching = other.stream("/events/jobs?namespace=ns")
+    host, clients = b"127.0.0.1:%d" % site.port, list[socket.socket]()
+    # Each holds its connection with the body of a form that does not end.
+    head = b"POST /new HTTP/1.1\r\nHost: %b\r\nCookie: %b\r\nContent-Length: 1000000\r\n\r\nx"
+    try:
+        for _ in range(KNOWN_EACH + 20):
+            clients.append(connect(site))
+            clients[-1].sendall(head % (host, greedy.cookie.encode()))
+        eventually(lambda: sum(not is_closed(each) for each in clients) <= KNOWN_EACH)
+        assert other.is_logged_in()
+        assert not watching.has_ended()
+    finally:
+        for each in clients:
+            each.close()
+
+
+def test_connections_that_stay_silent_are_closed(tls_site: Site) -> None:
+    silent = connect(tls_site)
+    spoken = _wrapped(tls_site)
+    with silent, spoken:
+        begin = time.monotonic()
+        assert silent.recv(10) == b""
+        assert spoken.recv(10) == b""
+        assert time.monotonic() - begin < 50, "not by the end of the test's own patience"
+
+
+def _wrapped(site: Site) -> ssl.SSLSocket:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connect(site), server_hostname="localhost")
+
+
+def test_refused_logins_of_an_address_do_not_reach_the_api_server(site: Site) -> None:
+    guesser = site.person(address="127.0.0.2")
+    answers = [guesser.log_in(f"bad-{index}.token") for index in range(100)]
+    assert answers == [401] * OF_ADDRESS + [429] * (100 - OF_ADDRESS)
+    assert len(site.cluster.reviews) == OF_ADDRESS
+    assert site.person(address="127.0.0.3").log_in("other.token") == 303
+
+
+def test_refused_logins_of_many_addresses_have_a_rate_as_well(site: Site) -> None:
+    begin = time.monotonic()
+    for round_ in range(2):
+        for index in range(100):
+            site.person(address=f"127.0.1.{index + 1}").log_in(f"bad-{round_}-{index}.token")
+    windows = 2 + (time.monotonic() - begin) // 10
+    assert len(site.cluster.reviews) <= windows * (OF_NEW + OF_REFUSED)
+
+
+def test_accepted_logins_do_not_count_as_refused(site: Site) -> None:
+    assert [site.person().log_in(f"robot.{index}") for index in range(3 * OF_ADDRESS)] == [303] * 3 * OF_ADDRESS
+
+
+def test_a_cookie_that_is_sent_over_tls_belongs_to_this_host_alone(tls_site: Site) -> None:
+    with _wrapped(tls_site) as client:
+        body = urlencode({"token": "me.token"}).encode()
+        head = "POST /login HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        client.sendall((head % (tls_site.port, len(body))).encode() + body)
+        answer = client.recv(65_536).decode()
+    (cookie,) = [line for line in answer.splitlines() if line.lower().startswith("set-cookie")]
+    assert f"{HOST_PREFIX}tfjob-dashboard=" in cookie
+    assert ("Secure" in cookie, "Path=/;" in cookie, "Domain" in cookie) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:0:1::5", "2001:db8:0:1::/64"),
+        ("2001:db8:0:1:ffff::9", "2001:db8:0:1::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_an_ipv6_network_of_one_client_is_one_address(host: str, address: str) -> None:
+    assert address_of(host) == address
