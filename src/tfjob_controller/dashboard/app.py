@@ -94,8 +94,9 @@ def create_app(
         exception_handlers={ApiError: _problem, ClientError: _problem, PathError: _problem, 404: _not_found},
         lifespan=lifespan,
     )
+    bounds = rendering.Bounds() if logins.link is None else rendering.ALONE
     log_in_again = entrance.log_in_again if logins.link is None else None
-    services = app.state.services = rendering.Services.of(clock, log_in_again)
+    services = app.state.services = rendering.Services.of(clock, bounds, log_in_again)
     return app
 
 

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -33,7 +34,7 @@ from tfjob_controller.util.clock import Clock
 
 KEPT_SECONDS = 60.0
 COALESCE_SECONDS = 0.25
-FEEDS_EACH, MAX_FEEDS = 12, 60
+FEEDS_EACH, MAX_FEEDS = 12, 40
 # Values of a loss that are kept for the line beside it.
 _LOSSES = 40
 _STOP_SECONDS = 5.0
@@ -159,6 +160,22 @@ class JobFeed:
         self.changes.notify()
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedJob:
+    """What a watch keeps of a job: an object has up to 1.5 MB, and a page may be open for days."""
+
+    kind: JobKind
+    namespace: str
+    name: str
+    uid: str
+    runtime_id: str
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> WatchedJob:
+        meta = snapshot.metadata
+        return WatchedJob(snapshot.kind, meta.namespace, meta.name, meta.uid, runtime_id_of_job(snapshot.job))
+
+
 class JobWatch:
     """Wakes the readers of one job's page: its object or one of its pods has changed. Thread-safe.
 
@@ -166,21 +183,19 @@ class JobWatch:
     since the watch began.
     """
 
-    def __init__(self, user: User, snapshot: Snapshot, notifier: Notifier, clock: Clock) -> None:
+    def __init__(self, user: User, job: WatchedJob, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
         self.reported = ReportedMetrics()
-        meta, kind = snapshot.metadata, snapshot.kind
-        named = f"metadata.name={meta.name}"
+        namespace, kind = job.namespace, job.kind
+        named = f"metadata.name={job.name}"
         decode = _status_decoder(kind)
         informers: list[Informer[_Watched]] = [
-            Informer(user.requester, kind.resource, decode, namespace=meta.namespace, field_selector=named, clock=clock)
+            Informer(user.requester, kind.resource, decode, namespace=namespace, field_selector=named, clock=clock)
         ]
-        if runtime_id := runtime_id_of_job(snapshot.job):
-            labels = selector_string(job_labels(meta.name, runtime_id, kind.name_label))
+        if job.runtime_id:
+            labels = selector_string(job_labels(job.name, job.runtime_id, kind.name_label))
             informers.append(
-                Informer(
-                    user.requester, PODS, _decode_pod, namespace=meta.namespace, label_selector=labels, clock=clock
-                )
+                Informer(user.requester, PODS, _decode_pod, namespace=namespace, label_selector=labels, clock=clock)
             )
         for informer in informers:
             informer.add_handler(self)
@@ -311,10 +326,9 @@ class Feeds:
         key = (user.identity, namespace)
         return self._reading(user, key, lambda notifier: JobFeed(user, namespace, notifier, self._clock))
 
-    def job(self, user: User, snapshot: Snapshot) -> AbstractAsyncContextManager[JobWatch]:
+    def job(self, user: User, job: WatchedJob) -> AbstractAsyncContextManager[JobWatch]:
         """The changes of one job, by its UID, followed at least until the end of the block."""
-        key = (user.identity, snapshot.metadata.uid, runtime_id_of_job(snapshot.job))
-        return self._reading(user, key, lambda notifier: JobWatch(user, snapshot, notifier, self._clock))
+        return self._reading(user, (user.identity, job), lambda notifier: JobWatch(user, job, notifier, self._clock))
 
     @asynccontextmanager
     async def _reading(self, user: User, key: Hashable, make: Callable[[Notifier], FeedT]) -> AsyncIterator[FeedT]:

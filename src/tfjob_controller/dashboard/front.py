@@ -62,11 +62,13 @@ def address_of(host: str) -> str:
 class Connections:
     """The open connections of the server. `new_protocol` makes uvicorn's protocol of one connection."""
 
-    def __init__(self, new_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, new_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None, known_each: int = KNOWN_EACH
+    ) -> None:
         self._new_protocol = new_protocol
         self._tls = tls
         self._strangers: Shares[Connection] = Shares(STRANGERS_EACH, STRANGERS)
-        self._known: Shares[Connection] = Shares(KNOWN_EACH, KNOWN)
+        self._known: Shares[Connection] = Shares(known_each, KNOWN)
         # By address and port, as uvicorn tells them to the application.
         self._by_client: dict[tuple[str, int], Connection] = {}
 

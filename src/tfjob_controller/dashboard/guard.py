@@ -31,7 +31,7 @@ COOKIE = "tfjob-dashboard"
 HOST_PREFIX = "__Host-"
 CSRF_HEADER, CSRF_FIELD = "x-csrf-token", "csrf_token"
 # The form of a new job has a whole manifest; whatever else a browser sends is short, such as a token.
-MAX_BODY_BYTES, MAX_SHORT_BYTES = 1_500_000, 65_536
+MAX_BODY_BYTES, MAX_SHORT_BYTES = 600_000, 65_536
 _SAFE_METHODS = ("GET", "HEAD")
 # Pages and files that need no session.
 _OPEN_PATHS = ("/login", "/healthz")

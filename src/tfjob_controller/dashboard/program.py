@@ -12,6 +12,7 @@ from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.options import DashboardOptions
+from tfjob_controller.programs.program import share_heaps
 from tfjob_controller.util.clock import RealClock
 
 log = structlog.get_logger(__name__)
@@ -32,6 +33,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
     # uvicorn stops at these signals, and raises them again afterwards; the exit code says that this stop was orderly.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    share_heaps()
     log.info("serving the dashboard", address=str(address), hosts=hosts, server=server.url)
     try:
         serve_all_users(

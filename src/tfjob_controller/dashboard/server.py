@@ -11,7 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from tfjob_controller.dashboard.app import create_app
-from tfjob_controller.dashboard.front import Connections, accepting, noting_answers
+from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, Connections, accepting, noting_answers
 from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX, own_origins
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.tokens import TokenUsers
@@ -37,7 +37,7 @@ def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) ->
         cookie = f"{COOKIE}-{number}"
         app = create_app(Logins(link=OneTimeLink(user, token)), hosts, RealClock(), is_secure=False, cookie=cookie)
         announce(f"http://{_LOOPBACK}:{number}/login?token={token}")
-        _serve(app, listener)
+        _serve(app, listener, known_each=KNOWN)
 
 
 def serve_all_users(
@@ -68,7 +68,12 @@ def serve_all_users(
         _serve(app, listener, certificate)
 
 
-def _serve(app: Starlette, listener: socket.socket, certificate: tuple[str, str] | None = None) -> None:
+def _serve(
+    app: Starlette,
+    listener: socket.socket,
+    certificate: tuple[str, str] | None = None,
+    known_each: int = KNOWN_EACH,
+) -> None:
     cert, key = certificate or (None, None)
     config = uvicorn.Config(
         noting_answers(app, lambda: connections),
@@ -88,7 +93,7 @@ def _serve(app: Starlette, listener: socket.socket, certificate: tuple[str, str]
     def new_protocol() -> asyncio.Protocol:
         return config.http_protocol_class(config=config, server_state=server.server_state, app_state={})  # type: ignore[call-arg]
 
-    connections = Connections(new_protocol, config.ssl)
+    connections = Connections(new_protocol, config.ssl, known_each)
 
     async def serve() -> None:
         async with accepting(listener, connections):

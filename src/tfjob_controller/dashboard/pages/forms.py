@@ -13,7 +13,7 @@ from tfjob_controller.dashboard.streams import hold
 from tfjob_controller.dashboard.turns import BusyError
 
 _MAX_FIELDS = 50
-# Longer ones are decoded in a thread. That of a new job has up to 1.5 MB.
+# Longer ones are decoded in a thread. That of a new job has up to 600 KB.
 _SHORT_BYTES = 65_536
 
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -20,11 +21,11 @@ from tfjob_controller.client.diagnostics.collection import collect_diagnostics
 from tfjob_controller.client.diagnostics.description import sections_of, summary
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
-from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
-from tfjob_controller.dashboard.feeds import JobWatch
+from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.dashboard.manifesttext import manifest_text
 from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logged_series
@@ -47,9 +48,9 @@ async def job_page(request: Request) -> Response:
     user = rendering.user_of(request)
     try:
         job = await rendering.read(request, lambda: _job(request))
-        manifest = _manifest_reader(request, job)
-        async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
-            view = (await rendering.read(request, lambda: _content(watch, user, job, manifest))).html
+        manifest = _manifest_reader(request)
+        async with rendering.services(request).feeds.job(user, WatchedJob.of(job.snapshot)) as watch:
+            view = (await rendering.read(request, lambda: _content(watch, user, lambda: job, manifest))).html
         allowed = await rendering.read(request, lambda: _allowed_actions(user, job))
         replicas = await rendering.read(request, lambda: sorted(_replicas(job)))
     except (ApiError, ClientError) as error:
@@ -59,24 +60,25 @@ async def job_page(request: Request) -> Response:
 
 async def job_events(request: Request) -> Response | EventStream:
     """What the page shows of the job, again after each change; why it cannot be read while the API server is away."""
-    user, job = rendering.user_of(request), None
+    user, first = rendering.user_of(request), None
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        first = await rendering.read(request, lambda: WatchedJob.of(_job(request).snapshot))
     except (ApiError, ClientError) as error:
         if not rendering.is_temporary(error):
             return rendering.problem_page(request, error, user.origin)
 
     async def parts() -> AsyncGenerator[bytes, None]:
-        found = job
-        while found is None:
+        job = first
+        while job is None:
             try:
-                found = await rendering.read(request, lambda: _job(request))
+                job = await rendering.read(request, lambda: WatchedJob.of(_job(request).snapshot))
             except (ApiError, ClientError) as error:
                 yield rendering.event("job", rendering.problem(error, user.origin))
                 await asyncio.sleep(rendering.CHECK_SECONDS)
-        manifest = _manifest_reader(request, found)
-        async with rendering.services(request).feeds.job(user, found.snapshot) as watch:
-            async for part in rendering.events(request, "job", watch, lambda: _content(watch, user, found, manifest)):
+        found, manifest = job, _manifest_reader(request)
+        async with rendering.services(request).feeds.job(user, found) as watch:
+            content = partial(_content, watch, user, lambda: _same_job(request, found), manifest)
+            async for part in rendering.events(request, "job", watch, content):
                 yield part
                 await asyncio.sleep(_REST_SECONDS)
 
@@ -101,7 +103,7 @@ async def metrics(request: Request) -> Response:
         job = await rendering.read(request, lambda: _job(request))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    async with rendering.services(request).feeds.job(user, job.snapshot) as watch:
+    async with rendering.services(request).feeds.job(user, WatchedJob.of(job.snapshot)) as watch:
         logged = await rendering.services(request).logged.get(user, job.uid, lambda: _logged(job))
         return JSONResponse([asdict(series) for series in charts(logged, watch.reported.series())])
 
@@ -174,11 +176,24 @@ def _replicas(job: Job) -> list[str]:
     return [each.replica for each in job.describe().replicas]
 
 
-def _content(watch: JobWatch, user: User, job: Job, manifest: Callable[[], str]) -> rendering.Content:
+def _same_job(request: Request, known: WatchedJob) -> Job:
+    """The job as it is now. Raises `ApiError` and `ClientError`."""
+    try:
+        job = _job(request)
+    except ClientError as error:
+        if (refused := error.api_error) is None or not refused.is_not_found or refused.reason != NOT_FOUND_REASON:
+            raise
+        job = None
+    if job is None or job.uid != known.uid:
+        raise JobDeletedError(f"{known.namespace}/{known.name} was deleted")
+    return job
+
+
+def _content(watch: JobWatch, user: User, read: Callable[[], Job], manifest: Callable[[Job], str]) -> rendering.Content:
     """What the page shows of the job, and why it may be old."""
     problems, view = watch.problems, ""
     try:
-        view = watch.content(lambda: _view(user, job, manifest))
+        view = watch.content(lambda: _view(user, read(), manifest))
     except (ApiError, ClientError) as error:
         if not (rendering.is_temporary(error) and watch.last_content):
             raise
@@ -187,11 +202,11 @@ def _content(watch: JobWatch, user: User, job: Job, manifest: Callable[[], str])
     return rendering.Content(notice + (view or watch.last_content), is_complete=bool(view))
 
 
-def _manifest_reader(request: Request, job: Job) -> Callable[[], str]:
+def _manifest_reader(request: Request) -> Callable[[Job], str]:
     """The text of the manifest, for threads of readings; only one of a person is written at a time."""
     turns, person = rendering.services(request).yaml, rendering.user_of(request).person
 
-    def read() -> str:
+    def read(job: Job) -> str:
         try:
             return turns.submit(person, lambda: manifest_text(job.snapshot)).result()
         except BusyError as error:
@@ -200,7 +215,7 @@ def _manifest_reader(request: Request, job: Job) -> Callable[[], str]:
     return read
 
 
-def _view(user: User, job: Job, manifest: Callable[[], str]) -> str:
+def _view(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
     now = datetime.now(UTC)
     description = job.describe()
     case = collect_diagnostics(user.requester, job.snapshot)
@@ -216,5 +231,5 @@ def _view(user: User, job: Job, manifest: Callable[[], str]) -> str:
         entries=entries[-_MAX_TIMELINE:],
         hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
         unread=case.unread,
-        manifest=manifest(),
+        manifest=manifest(job),
     )

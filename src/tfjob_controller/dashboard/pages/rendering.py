@@ -28,7 +28,7 @@ from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
-from tfjob_controller.dashboard.feeds import Feeds, Followed
+from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, Feeds, Followed
 from tfjob_controller.dashboard.metrichistory import MetricSeries
 from tfjob_controller.dashboard.streams import EventStream, Places
 from tfjob_controller.dashboard.turns import BusyError, Turns
@@ -44,15 +44,6 @@ CHECK_SECONDS = 1.5
 _MAX_READINGS = 100
 # Less than the time after which a page asks again.
 _READING_SECONDS = 1.5
-# What one person has at a time, and all together. A browser opens six connections, so it has six streams at most. What
-# a log holds is in `logstream`: two megabytes.
-_STREAMS_EACH, _STREAMS = 12, 120
-_LOGS_EACH, _LOGS = 4, 20
-_FORMS_EACH, _FORMS = 2, 20
-# Requests to the API server, which may take long to answer, and those that parse or write YAML, which take the CPU.
-_READS_EACH, _READ_THREADS, _READS_WAITING = 4, 24, 24
-_LOGGED_EACH, _LOGGED_THREADS = 2, 8
-_YAML_EACH, _YAML_THREADS, _YAML_WAITING = 1, 2, 8
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
@@ -92,6 +83,32 @@ class Readings(Generic[ReadT]):
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one person has at a time, and all together.
+
+    `reads` are requests to the API server, which may take long to answer, `logged` those of logs for charts, and `yaml`
+    calls that parse or write YAML, which take the CPU; of each `waiting` of one person wait. A read of the largest
+    object takes 8 MB, a log 2 MB, a form 15 MB while it is decoded, and a feed the size of an object that changes.
+    """
+
+    # A browser opens six connections, so it has six streams at most.
+    streams: tuple[int, int] = (12, 60)
+    feeds: tuple[int, int] = (FEEDS_EACH, MAX_FEEDS)
+    logs: tuple[int, int] = (4, 12)
+    forms: tuple[int, int] = (2, 8)
+    reads: tuple[int, int] = (4, 12)
+    logged: tuple[int, int] = (2, 4)
+    yaml: tuple[int, int] = (1, 2)
+    waiting: int = 24
+
+
+# A person who shares the dashboard with nobody, on a machine of their own.
+ALONE = Bounds(
+    streams=(200, 200), feeds=(60, 60), logs=(100, 100), forms=(8, 8), reads=(12, 12), logged=(4, 4), waiting=200
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Services:
     """What the pages of one dashboard use, as `request.app.state.services`."""
 
@@ -108,14 +125,15 @@ class Services:
     log_in_again: Callable[[Request], Response] | None = None
 
     @staticmethod
-    def of(clock: Clock, log_in_again: Callable[[Request], Response] | None) -> Services:
-        reads = Turns("read", threads=_READ_THREADS, each=_READS_EACH, waiting=_READS_WAITING)
-        yaml = Turns("yaml", threads=_YAML_THREADS, each=_YAML_EACH, waiting=_YAML_WAITING)
-        streams, logs = Places(_STREAMS_EACH, _STREAMS), Places(_LOGS_EACH, _LOGS)
+    def of(clock: Clock, bounds: Bounds, log_in_again: Callable[[Request], Response] | None) -> Services:
+        def turns(name: str, bound: tuple[int, int]) -> Turns:
+            return Turns(name, threads=bound[1], each=bound[0], waiting=bounds.waiting)
+
         # Logs that do not answer keep no page waiting.
-        logged = Turns("logged", threads=_LOGGED_THREADS, each=_LOGGED_EACH, waiting=_READS_WAITING)
+        reads, logged, yaml = turns("read", bounds.reads), turns("logged", bounds.logged), turns("yaml", bounds.yaml)
+        streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         readings = Readings[Any](clock, logged), Readings[Any](clock, reads), Readings[Any](clock, reads)
-        return Services(Feeds(clock), reads, yaml, streams, logs, Places(_FORMS_EACH, _FORMS), *readings, log_in_again)
+        return Services(Feeds(clock, *bounds.feeds), reads, yaml, streams, logs, forms, *readings, log_in_again)
 
 
 def services(request: Request) -> Services:
