@@ -25,7 +25,8 @@ from tfjob_controller.gangscheduler.extender.wire import (
     decode_filter_args,
     encode_answer,
 )
-from tfjob_controller.httpserver.connection import App, HttpConnections, Limits, Reply, Request
+from tfjob_controller.httpserver.app import App, Limits, Reply, Request
+from tfjob_controller.httpserver.connection import HttpConnections
 
 LIMITS = Limits(connections=4, body_bytes=5000, replaces_busy=True, head_bytes=2000, fields=10)
 

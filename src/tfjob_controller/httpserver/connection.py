@@ -1,17 +1,15 @@
 """HTTP/1.1 on one connection, and the open connections of a server.
 
-Theory of operation. httptools (C) parses the bytes from the event loop into complete `Request`s, which are passed to
-the application; it replies at once or later. A connection is in one of these states:
+Theory of operation. A `RequestReader` reads complete requests from the bytes of the event loop; they are passed to the
+application, which replies at once or later. A connection is in one of these states:
 
     HANDSHAKE ──▶ IDLE ── first byte ──▶ READING ── request complete ──▶ BUSY ── reply ──▶ IDLE, READING or closed
     (TLS only)                                                            │
                                further requests are queued ───────────────┘ nothing is read until they are answered
 
 Each state but BUSY has a deadline that starts when the state does, so a client that sends or reads a byte now and then
-gains no time. The parts of a request are counted while they are parsed: bytes and fields of its head, its chunks, its
-trailer and its body. A body that is too long is read to its end and dropped, so that its sender reads the response; an
-excessive one is cut off. Connections count from the moment at which they are accepted. At the limit, a new one replaces
-the oldest one of the address that has the most, so that a client with many connections displaces only itself.
+gains no time. Connections count from the moment at which they are accepted. At the limit, a new one replaces the oldest
+one of the address that has the most, so that a client with many connections displaces only itself.
 
 It is code of its own because kube-scheduler waits for it: an ASGI server with a task for each call took three times as
 long.
@@ -24,22 +22,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
-import httptools
 import structlog
+
+from tfjob_controller.httpserver.app import TEXT, App, Limits, PeerCheck, Request
+from tfjob_controller.httpserver.requestreader import RequestReader
 
 log = structlog.get_logger(__name__)
 
-JSON, TEXT = b"application/json", b"text/plain; charset=utf-8"
-
-# A proxy may send a body in chunks. Each costs some calls, whatever its length.
-_MAX_CHUNKS = 4096
-_CHUNK_HEAD_BYTES = 16
-_DROPPED_BODIES = 16
 _COPIED_BYTES = 64 * 1024
 
 _REASONS = {
@@ -57,77 +48,7 @@ _REASONS = {
     501: b"Not Implemented",
     503: b"Service Unavailable",
 }
-_TOO_LARGE = b"the request has too many or too long header fields, or too many chunks\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-# Takes the certificate of a client, as `ssl.SSLSocket.getpeercert` returns it, and returns why its requests are
-# refused; an empty text if they are not.
-PeerCheck = Callable[[Mapping[str, Any]], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one server grants its clients."""
-
-    connections: int
-    body_bytes: int
-    replaces_busy: bool
-    """Whether a new connection may replace one whose request is being answered."""
-    head_bytes: int = 16 * 1024
-    """Request line and header fields; a trailer counts as well."""
-    fields: int = 30
-    handshake_seconds: float = 5.0
-    request_seconds: float = 10.0
-    """From the first byte of a request to its last."""
-    response_seconds: float = 30.0
-    """For the client to read a response."""
-    # Longer than Go's client keeps an idle connection (90 s), so that the client never uses one that was just closed.
-    idle_seconds: float = 120.0
-    """From a response, or from the accepted connection, to the next request."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A complete request. `target` is as sent; `begin` is on the event loop's clock."""
-
-    method: bytes
-    target: bytes
-    body: bytes
-    is_too_long: bool
-    is_last: bool
-    """The connection is closed after it."""
-    begin: float
-    accept: bytes = b""
-    """The Accept header."""
-    authorization: bytes = field(default=b"", repr=False)
-    """The Authorization header, which is a secret."""
-    client: str = ""
-    """The address of the client, without its port."""
-
-
-# Takes status, body and media type. Called once, now or later.
-Reply = Callable[[int, bytes, bytes], None]
-App = Callable[[Request, Reply], None]
-
-
-@dataclass(slots=True)
-class _Reading:
-    """What was read of a request."""
-
-    begin: float = 0.0
-    is_in_head: bool = True
-    read: int = 0
-    """Bytes of it in buffers that it has for itself."""
-    target: bytes = b""
-    accept: bytes = b""
-    authorization: bytes = field(default=b"", repr=False)
-    head_bytes: int = 0
-    """Bytes of its target and fields."""
-    fields: int = 0
-    chunks: int = 0
-    body: bytearray = field(default_factory=bytearray)
-    received: int = 0
-    """Bytes of its body, also of those that are dropped."""
 
 
 class HttpConnections:
@@ -199,32 +120,27 @@ class HttpConnections:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection; it implements asyncio's Protocol and httptools' callbacks."""
+    """One connection; it implements asyncio's Protocol."""
 
     def __init__(self, connections: HttpConnections) -> None:
         self._connections = connections
         self._limits = connections.limits
         self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpRequestParser(self)
-        self._waiting: deque[Request] = deque()
+        self._reader = RequestReader(self._limits, self._loop.time)
         self._answering: Request | None = None
         self._refusal = ""
         self._address = ""
         self._handshake: asyncio.Task[None] | None = None
         self._is_serving = False
         self._is_write_paused = False
-        self._is_ended = False
-        self._is_in_request = False
-        self._begun = 0
         self.deadline = float("inf")
-        self._request = _Reading()
 
     def start_handshake(self, client: socket.socket, address: str, tls: ssl.SSLContext) -> None:
         """Begins TLS on a connection that was just accepted, unless there are too many."""
         if not self._connections.add(self, address):
             client.close()
             return
-        self._address = address
+        self._address = self._reader.client = address
         self._handshake = self._loop.create_task(self._shake_hands(client, tls))
 
     async def _shake_hands(self, client: socket.socket, tls: ssl.SSLContext) -> None:
@@ -242,7 +158,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if self._handshake is None:
-            self._address = (transport.get_extra_info("peername") or ("",))[0]
+            self._address = self._reader.client = (transport.get_extra_info("peername") or ("",))[0]
             if not self._connections.add(self, self._address):
                 self.abort()
                 return
@@ -252,29 +168,18 @@ class HttpConnection(asyncio.Protocol):
         self.deadline = self._loop.time() + self._limits.idle_seconds
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._waiting.clear()
+        self._reader.complete.clear()
         self._connections.remove(self, self._address)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_ended:
-            return
-        # All of the data belongs to one request, unless another one began in it.
-        begun = self._begun + (not self._is_in_request)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # The request is answered in HTTP/1.1; what follows it is another protocol.
-            self._is_ended = True
-        except httptools.HttpParserCallbackError:
-            self._end(431, _TOO_LARGE)
-        except httptools.HttpParserError:
-            self._end(400, b"this is not HTTP/1.1\n")
-        # The parser keeps a field until its end, and skips extensions of chunks without a word.
-        if self._is_in_request and self._begun == begun and not self._is_ended:
-            self._request.read += len(data)
-            chunk_heads = 0 if self._request.is_in_head else _MAX_CHUNKS * _CHUNK_HEAD_BYTES
-            if self._request.read - self._request.received > self._limits.head_bytes + chunk_heads:
-                self._end(431, _TOO_LARGE)
+        begun = self._reader.begun
+        refusal = self._reader.feed(data)
+        if self._reader.expects_continue():
+            self._transport.write(_CONTINUE)
+        if self._reader.begun != begun and self._answering is None:
+            self._set_deadline()
+        if refusal is not None:
+            self._refuse(*refusal)
         self._serve()
 
     def pause_writing(self) -> None:
@@ -284,75 +189,6 @@ class HttpConnection(asyncio.Protocol):
         self._is_write_paused = False
         self._set_deadline()
         self._serve()
-
-    # Called by the parser
-
-    def on_message_begin(self) -> None:
-        self._request = _Reading(begin=self._loop.time())
-        self._begun += 1
-        self._is_in_request = True
-        if self._answering is None:
-            self._set_deadline()
-
-    def on_url(self, url: bytes) -> None:
-        self._count_head(len(url))
-        self._request.target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Takes a field of the head or of the trailer."""
-        self._request.fields += 1
-        self._count_head(len(name) + len(value))
-        name = name.lower()
-        if name == b"accept":
-            self._request.accept = value
-        elif name == b"authorization":
-            self._request.authorization = value
-        elif name == b"expect" and value.lower() == b"100-continue":
-            self._transport.write(_CONTINUE)
-
-    def on_headers_complete(self) -> None:
-        self._request.is_in_head = False
-
-    def on_chunk_header(self) -> None:
-        self._request.chunks += 1
-        if self._request.chunks > _MAX_CHUNKS:
-            raise _LimitError
-
-    def on_body(self, body: bytes) -> None:
-        self._request.received += len(body)
-        if self._request.received <= self._limits.body_bytes:
-            self._request.body += body
-        else:
-            self._request.body = bytearray()
-        if self._request.received > _DROPPED_BODIES * self._limits.body_bytes and not self._is_ended:
-            self._take(is_last=True)
-            self._is_ended = True
-
-    def on_message_complete(self) -> None:
-        if not self._is_ended:
-            self._take(is_last=self._parser.should_upgrade() or not self._parser.should_keep_alive())
-
-    def _count_head(self, length: int) -> None:
-        self._request.head_bytes += length
-        if self._request.head_bytes > self._limits.head_bytes or self._request.fields > self._limits.fields:
-            raise _LimitError
-
-    def _take(self, *, is_last: bool) -> None:
-        self._is_in_request = False
-        request, self._request = self._request, _Reading()
-        self._waiting.append(
-            Request(
-                self._parser.get_method(),
-                request.target,
-                bytes(request.body),
-                request.received > self._limits.body_bytes,
-                is_last,
-                request.begin,
-                request.accept,
-                request.authorization,
-                self._address,
-            )
-        )
 
     # Requests are answered one after the other
 
@@ -367,9 +203,12 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_serving = True
         while (
-            self._waiting and self._answering is None and not self._is_write_paused and not self._transport.is_closing()
+            self._reader.complete
+            and self._answering is None
+            and not self._is_write_paused
+            and not self._transport.is_closing()
         ):
-            self._answering = self._waiting.popleft()
+            self._answering = self._reader.complete.popleft()
             self.deadline = float("inf")
             if self._refusal:
                 self._reply(403, self._refusal.encode() + b"\n", TEXT)
@@ -381,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
     def _update_reading(self) -> None:
         if self._transport.is_closing():
             return
-        if self._waiting or self._is_write_paused:
+        if self._reader.complete or self._is_write_paused:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
@@ -391,7 +230,9 @@ class HttpConnection(asyncio.Protocol):
         request, self._answering = self._answering, None
         if request is None or self._transport.is_closing():
             return
-        is_last = request.is_last or self._connections.is_stopping or (self._is_ended and not self._waiting)
+        is_last = (
+            request.is_last or self._connections.is_stopping or (self._reader.is_ended and not self._reader.complete)
+        )
         head = _head(status, len(body), media_type, is_last)
         # One packet if it is short; a long body is shared with other connections, not copied.
         if request.method == b"HEAD":
@@ -411,16 +252,15 @@ class HttpConnection(asyncio.Protocol):
         now, limits = self._loop.time(), self._limits
         if self._transport.get_write_buffer_size():
             self.deadline = now + limits.response_seconds
-        elif self._is_in_request:
+        elif self._reader.is_in_request:
             self.deadline = now + limits.request_seconds
         else:
             self.deadline = now + limits.idle_seconds
 
-    def _end(self, status: int, words: bytes) -> None:
-        """Stops reading after an invalid request. Valid requests before it are answered first."""
-        self._is_ended = True
-        if self._answering is None and not self._waiting:
-            self._transport.write(_head(status, len(words), TEXT, True) + words)
+    def _refuse(self, status: int, text: bytes) -> None:
+        """Ends the connection after an invalid request. Valid requests before it are answered first."""
+        if self._answering is None and not self._reader.complete:
+            self._transport.write(_head(status, len(text), TEXT, True) + text)
             self._set_deadline()
             self._transport.close()
 
@@ -437,10 +277,6 @@ class HttpConnection(asyncio.Protocol):
             self._handshake.cancel()
         else:
             self._transport.abort()
-
-
-class _LimitError(Exception):
-    """Ends the parsing of a request; the parser wraps it into a HttpParserCallbackError."""
 
 
 def _head(status: int, length: int, media_type: bytes, is_last: bool) -> bytes:

@@ -24,7 +24,8 @@ from typing import Protocol
 import structlog
 import uvloop
 
-from tfjob_controller.httpserver.connection import App, HttpConnections, Limits, PeerCheck
+from tfjob_controller.httpserver.app import App, Limits, PeerCheck
+from tfjob_controller.httpserver.connection import HttpConnections
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 

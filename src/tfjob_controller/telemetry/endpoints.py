@@ -25,7 +25,7 @@ from typing import Any
 
 import structlog
 
-from tfjob_controller.httpserver.connection import JSON, TEXT, App, Limits, Reply, Request
+from tfjob_controller.httpserver.app import JSON, TEXT, App, Limits, Reply, Request
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress, ListenError
 from tfjob_controller.util.clock import Clock
 

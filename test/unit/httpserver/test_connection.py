@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tfjob_controller.httpserver.connection import TEXT, HttpConnections, Limits, Reply, Request
+from tfjob_controller.httpserver.app import TEXT, Limits, Reply, Request
+from tfjob_controller.httpserver.connection import HttpConnections
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 LIMITS = Limits(100, MAX_BODY_BYTES, replaces_busy=False)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.httpserver.connection import Request
+from tfjob_controller.httpserver.app import Request
 from tfjob_controller.httpserver.server import HttpServer, ListenError
 from tfjob_controller.telemetry import endpoints
 from tfjob_controller.telemetry.endpoints import RouteResponse, new_server, servers_for, text

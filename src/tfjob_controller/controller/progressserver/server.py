@@ -20,7 +20,7 @@ import structlog
 
 from tfjob_controller.api.common.trainerstatus import MAX_REPORT_BYTES, job_of_path
 from tfjob_controller.controller.progressserver.reports import Answer, Reports, refusal
-from tfjob_controller.httpserver.connection import JSON, App, Limits, Reply, Request
+from tfjob_controller.httpserver.app import JSON, App, Limits, Reply, Request
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress
 from tfjob_controller.util.clock import Clock
 

@@ -32,7 +32,7 @@ from tfjob_controller.gangscheduler.extender.wire import (
     decode_filter_args,
     encode_answer,
 )
-from tfjob_controller.httpserver.connection import JSON, TEXT, App, Limits, PeerCheck, Reply, Request
+from tfjob_controller.httpserver.app import JSON, TEXT, App, Limits, PeerCheck, Reply, Request
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress, ListenError
 from tfjob_controller.util.clock import Clock
 

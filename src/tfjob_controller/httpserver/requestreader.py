@@ -1,0 +1,173 @@
+"""Reads the requests of one connection.
+
+Theory of operation. httptools (C) parses the bytes. The parts of a request are counted meanwhile: bytes and fields of
+its head, its chunks, its trailer and its body. A body that is too long is read to its end and dropped, so that its
+sender reads the response; an excessive one is cut off.
+
+Threads: everything runs in the event loop's. Source: RFC 9112.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httptools
+
+from tfjob_controller.httpserver.app import Limits, Request
+
+# A proxy may send a body in chunks. Each costs some calls, whatever its length.
+_MAX_CHUNKS = 4096
+_CHUNK_HEAD_BYTES = 16
+_DROPPED_BODIES = 16
+
+_TOO_LARGE = (431, b"the request has too many or too long header fields, or too many chunks\n")
+_INVALID = (400, b"this is not HTTP/1.1\n")
+# The status and the text of a response that ends the connection.
+Refusal = tuple[int, bytes]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read of a request."""
+
+    begin: float = 0.0
+    is_in_head: bool = True
+    read: int = 0
+    """Bytes of it in buffers that it has for itself."""
+    target: bytes = b""
+    accept: bytes = b""
+    authorization: bytes = field(default=b"", repr=False)
+    expects_continue: bool = False
+    head_bytes: int = 0
+    """Bytes of its target and fields."""
+    fields: int = 0
+    chunks: int = 0
+    body: bytearray = field(default_factory=bytearray)
+    received: int = 0
+    """Bytes of its body, also of those that are dropped."""
+
+
+class RequestReader:
+    """Reads the requests of one connection; it implements httptools' callbacks."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._parser = httptools.HttpRequestParser(self)
+        self._request = _Reading()
+        self.complete: deque[Request] = deque()
+        """The requests that were read and not taken."""
+        self.client = ""
+        """The address of the client, without its port."""
+        self.begun = 0
+        """How many requests were begun."""
+        self.is_in_request = False
+        """Whether a request was begun and is not complete."""
+        self.is_ended = False
+        """Whether nothing more is read."""
+
+    def feed(self, data: bytes) -> Refusal | None:
+        """Reads bytes; returns why the connection ends if they are no request."""
+        if self.is_ended:
+            return None
+        # All of the data belongs to one request, unless another one began in it.
+        begun = self.begun + (not self.is_in_request)
+        refusal = self._parse(data)
+        # The parser keeps a field until its end, and skips extensions of chunks without a word.
+        if refusal is None and self.is_in_request and self.begun == begun and not self.is_ended:
+            self._request.read += len(data)
+            chunk_heads = 0 if self._request.is_in_head else _MAX_CHUNKS * _CHUNK_HEAD_BYTES
+            if self._request.read - self._request.received > self._limits.head_bytes + chunk_heads:
+                refusal = _TOO_LARGE
+        self.is_ended |= refusal is not None
+        return refusal
+
+    def expects_continue(self) -> bool:
+        """Whether the client waits for 100 Continue; True once for each request."""
+        expects, self._request.expects_continue = self._request.expects_continue, False
+        return expects
+
+    def _parse(self, data: bytes) -> Refusal | None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # The request is answered in HTTP/1.1; what follows it is another protocol.
+            self.is_ended = True
+        except httptools.HttpParserCallbackError:
+            return _TOO_LARGE
+        except httptools.HttpParserError:
+            return _INVALID
+        return None
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        self._request = _Reading(begin=self._clock())
+        self.begun += 1
+        self.is_in_request = True
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        self._request.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Takes a field of the head or of the trailer."""
+        self._request.fields += 1
+        self._count_head(len(name) + len(value))
+        name = name.lower()
+        if name == b"accept":
+            self._request.accept = value
+        elif name == b"authorization":
+            self._request.authorization = value
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self._request.expects_continue = True
+
+    def on_headers_complete(self) -> None:
+        self._request.is_in_head = False
+
+    def on_chunk_header(self) -> None:
+        self._request.chunks += 1
+        if self._request.chunks > _MAX_CHUNKS:
+            raise _LimitError
+
+    def on_body(self, body: bytes) -> None:
+        self._request.received += len(body)
+        if self._request.received <= self._limits.body_bytes:
+            self._request.body += body
+        else:
+            self._request.body = bytearray()
+        if self._request.received > _DROPPED_BODIES * self._limits.body_bytes and not self.is_ended:
+            self._take(is_last=True)
+            self.is_ended = True
+
+    def on_message_complete(self) -> None:
+        if not self.is_ended:
+            self._take(is_last=self._parser.should_upgrade() or not self._parser.should_keep_alive())
+
+    def _count_head(self, length: int) -> None:
+        self._request.head_bytes += length
+        if self._request.head_bytes > self._limits.head_bytes or self._request.fields > self._limits.fields:
+            raise _LimitError
+
+    def _take(self, *, is_last: bool) -> None:
+        self.is_in_request = False
+        request, self._request = self._request, _Reading()
+        self.complete.append(
+            Request(
+                self._parser.get_method(),
+                request.target,
+                bytes(request.body),
+                request.received > self._limits.body_bytes,
+                is_last,
+                request.begin,
+                request.accept,
+                request.authorization,
+                self.client,
+            )
+        )
+
+
+class _LimitError(Exception):
+    """Ends the parsing of a request; the parser wraps it into a HttpParserCallbackError."""
