@@ -28,7 +28,7 @@ from tfjob_controller.gangscheduler.extender.wire import (
 from tfjob_controller.httpserver.app import App, Limits, Reply, Request
 from tfjob_controller.httpserver.connection import HttpConnections
 
-LIMITS = Limits(connections=4, body_bytes=5000, replaces_busy=True, head_bytes=2000, fields=10)
+LIMITS = Limits(connections=4, body_bytes=5000, replaces_busy=True, rate=None, head_bytes=2000, fields=10)
 
 
 def in_namespace(each: dict[str, Any]) -> dict[str, Any]:
@@ -106,6 +106,7 @@ class Wire:
 
     written: bytearray = field(default_factory=bytearray)
     is_closed: bool = False
+    is_paused: bool = False
 
     def get_extra_info(self, name: str) -> Any:
         return ("10.0.0.1", 1) if name == "peername" else None
@@ -125,9 +126,11 @@ class Wire:
 
     abort = close
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
 
 def received(app: App, pieces: list[bytes]) -> Wire:
@@ -136,8 +139,14 @@ def received(app: App, pieces: list[bytes]) -> Wire:
         connection = HttpConnections(app, LIMITS).new()
         connection.connection_made(cast("asyncio.BaseTransport", wire))
         for piece in pieces:
-            if not wire.is_closed:
-                connection.data_received(piece)
+            unread = piece
+            while unread and not wire.is_closed:
+                buffer = connection.get_buffer(-1)
+                read, unread = unread[: len(buffer)], unread[len(buffer) :]
+                buffer[: len(read)] = read
+                connection.buffer_updated(len(read))
+                while wire.is_paused and not wire.is_closed:
+                    await asyncio.sleep(0)
         connection.connection_lost(None)
         return wire
 

@@ -1,6 +1,6 @@
-"""The HTTP/1.1 server of probes, metrics and the scheduler extender.
+"""The HTTP/1.1 server of probes, metrics, the scheduler extender and reports of progress.
 
 It may import `util` only. Whatever a client sends is bounded in bytes, number and time before it is parsed, because
 every pod of the cluster may be able to connect. Start with `server.HttpServer`; `connection` implements one connection,
-`requestreader` reads its requests, and `app` has what an application sees.
+`requestreader` reads its requests, `turns` says which is answered next, and `app` has what an application sees.
 """

@@ -14,6 +14,14 @@ PeerCheck = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
+class RequestRate:
+    """The rate of one address: `burst` connections or half as many requests at once, then `per_second` of both."""
+
+    per_second: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What one server grants its clients."""
 
@@ -21,8 +29,12 @@ class Limits:
     body_bytes: int
     replaces_busy: bool
     """Whether a new connection may replace one whose request is being answered."""
+    rate: RequestRate | None
+    """None where only trusted clients send requests."""
     head_bytes: int = 16 * 1024
     """Request line and header fields; a trailer counts as well."""
+    pipelined_bytes: int = 1024
+    """What is read after the body of a request, and parsed at once: some fifty of the shortest requests."""
     fields: int = 30
     handshake_seconds: float = 5.0
     request_seconds: float = 10.0

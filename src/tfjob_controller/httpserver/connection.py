@@ -4,17 +4,19 @@ Theory of operation. A `RequestReader` reads complete requests from the bytes of
 application, which replies at once or later. A connection is in one of these states:
 
     HANDSHAKE ──▶ IDLE ── first byte ──▶ READING ── request complete ──▶ BUSY ── reply ──▶ IDLE, READING or closed
-    (TLS only)                                                            │
-                               further requests are queued ───────────────┘ nothing is read until they are answered
+    (TLS only)                                            │                ▲
+                     several requests, or too many ───────┴──▶ WAITING ────┘ a turn of `Turns`
 
-Each state but BUSY has a deadline that starts when the state does, so a client that sends or reads a byte now and then
-gains no time. Connections count from the moment at which they are accepted. At the limit, a new one replaces the oldest
-one of the address that has the most, so that a client with many connections displaces only itself.
+Few requests are read at once, one is answered in a turn of the event loop, and nothing is read while others wait.
+Each state but BUSY and WAITING has a deadline that starts when the state does, so a client that sends or reads a byte
+now and then gains no time; WAITING keeps that of the state before. Connections count from the moment at which they are
+accepted. At the limit, a new one replaces the oldest one of the address that has the most, so that a client with many
+connections displaces only itself.
 
 It is code of its own because kube-scheduler waits for it: an ASGI server with a task for each call took three times as
 long.
 
-Threads: everything, including replies, runs in the event loop's. Source: RFC 9112; asyncio's Protocol.
+Threads: everything, including replies, runs in the event loop's. Source: RFC 9112; asyncio's BufferedProtocol.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 
 from tfjob_controller.httpserver.app import TEXT, App, Limits, PeerCheck, Request
 from tfjob_controller.httpserver.requestreader import RequestReader
+from tfjob_controller.httpserver.turns import Turns
 
 log = structlog.get_logger(__name__)
 
 _COPIED_BYTES = 64 * 1024
+_READ_BYTES = 256 * 1024
+# What TLS keeps encrypted of a connection that is not read. The default is 256 KiB, and 512 connections may wait.
+_TLS_BYTES = 16 * 1024
 
 _REASONS = {
     200: b"OK",
@@ -58,6 +64,9 @@ class HttpConnections:
         self.app = app
         self.limits = limits
         self.check_peer = check_peer
+        self.turns = Turns(limits.rate)
+        self.read_buffer = memoryview(bytearray(_READ_BYTES))
+        """What one connection has just read; each parses it before another one reads."""
         self.is_stopping = False
         # By the address of the client; the oldest first.
         self._open: dict[str, dict[HttpConnection, None]] = {}
@@ -72,7 +81,9 @@ class HttpConnections:
         return self._count
 
     def add(self, connection: HttpConnection, address: str) -> bool:
-        """Adds a connection and, at the limit, aborts another one; False if none can be replaced."""
+        """Adds a connection and, at the limit, aborts another one; False if it is refused."""
+        if not self.turns.try_connection(address):
+            return False
         if self._count >= self.limits.connections and not self._replace_one(address):
             return False
         self._open.setdefault(address, {})[connection] = None
@@ -119,8 +130,14 @@ class HttpConnections:
         return False
 
 
-class HttpConnection(asyncio.Protocol):
-    """One connection; it implements asyncio's Protocol."""
+class _TlsTransport(Protocol):
+    """The transports of asyncio and uvloop have this method in TLS mode only."""
+
+    def set_read_buffer_limits(self, high: int | None = None) -> None: ...
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    """One connection; it implements asyncio's BufferedProtocol."""
 
     def __init__(self, connections: HttpConnections) -> None:
         self._connections = connections
@@ -131,8 +148,11 @@ class HttpConnection(asyncio.Protocol):
         self._refusal = ""
         self._address = ""
         self._handshake: asyncio.Task[None] | None = None
-        self._is_serving = False
+        self._is_first = True
+        self._awaits_turn = False
+        self._is_read_paused = False
         self._is_write_paused = False
+        self._room = 0
         self.deadline = float("inf")
 
     def start_handshake(self, client: socket.socket, address: str, tls: ssl.SSLContext) -> None:
@@ -162,25 +182,36 @@ class HttpConnection(asyncio.Protocol):
             if not self._connections.add(self, self._address):
                 self.abort()
                 return
-        elif self._connections.check_peer is not None:
-            self._refusal = self._connections.check_peer(transport.get_extra_info("peercert") or {})
+        else:
+            cast("_TlsTransport", transport).set_read_buffer_limits(high=_TLS_BYTES)
+            if self._connections.check_peer is not None:
+                self._refusal = self._connections.check_peer(transport.get_extra_info("peercert") or {})
         self._handshake = None
         self.deadline = self._loop.time() + self._limits.idle_seconds
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._reader.complete.clear()
+        self._connections.turns.leave(self._address, self)
         self._connections.remove(self, self._address)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._room = min(self._reader.wanted_bytes, _READ_BYTES)
+        return self._connections.read_buffer[: self._room]
+
+    def buffer_updated(self, nbytes: int) -> None:
         begun = self._reader.begun
-        refusal = self._reader.feed(data)
+        refusal = self._reader.feed(self._connections.read_buffer[:nbytes])
         if self._reader.expects_continue():
             self._transport.write(_CONTINUE)
-        if self._reader.begun != begun and self._answering is None:
+        if self._reader.begun != begun and self._reader.is_in_request and self._answering is None:
             self._set_deadline()
         if refusal is not None:
             self._refuse(*refusal)
-        self._serve()
+        # More may follow at once what filled the buffer.
+        if nbytes < self._room and self._can_answer() and self._try_request():
+            self._answer()
+        else:
+            self._continue()
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -188,7 +219,7 @@ class HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._set_deadline()
-        self._serve()
+        self._continue()
 
     # Requests are answered one after the other
 
@@ -197,33 +228,52 @@ class HttpConnection(asyncio.Protocol):
         """Whether the application has a request of this connection."""
         return self._answering is not None
 
-    def _serve(self) -> None:
-        """Passes queued requests to the application as far as possible."""
-        if self._is_serving:
-            return
-        self._is_serving = True
-        while (
-            self._reader.complete
+    def take_turn(self) -> None:
+        """Answers a request that waited; called by `Turns`."""
+        self._awaits_turn = False
+        if self._can_answer():
+            self._answer()
+        else:
+            self._continue()
+
+    def _try_request(self) -> bool:
+        """Whether a request may be answered without a turn. The connection has paid for its first one."""
+        is_first, self._is_first = self._is_first, False
+        return is_first or self._connections.turns.try_request(self._address)
+
+    def _can_answer(self) -> bool:
+        return (
+            bool(self._reader.complete)
             and self._answering is None
+            and not self._awaits_turn
             and not self._is_write_paused
             and not self._transport.is_closing()
-        ):
-            self._answering = self._reader.complete.popleft()
-            self.deadline = float("inf")
-            if self._refusal:
-                self._reply(403, self._refusal.encode() + b"\n", TEXT)
-            else:
-                self._connections.app(self._answering, self._reply)
-        self._is_serving = False
-        self._update_reading()
+        )
 
-    def _update_reading(self) -> None:
-        if self._transport.is_closing():
+    def _answer(self) -> None:
+        """Passes the next request to the application."""
+        self._answering = self._reader.complete.popleft()
+        self.deadline = float("inf")
+        if self._refusal:
+            self._reply(403, self._refusal.encode() + b"\n", TEXT)
             return
-        if self._reader.complete or self._is_write_paused:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+        try:
+            self._connections.app(self._answering, self._reply)
+        except Exception:
+            log.exception("request not answered", client=self._address)
+            self.abort()
+        if self._answering is not None:
+            self._continue()
+
+    def _continue(self) -> None:
+        """Has the next request wait for its turn; nothing is read until all are answered."""
+        if self._can_answer():
+            self._awaits_turn = True
+            self._connections.turns.wait(self._address, self)
+        is_paused = bool(self._reader.complete) or self._is_write_paused
+        if is_paused is not self._is_read_paused and not self._transport.is_closing():
+            self._is_read_paused = is_paused
+            (self._transport.pause_reading if is_paused else self._transport.resume_reading)()
 
     def _reply(self, status: int, body: bytes, media_type: bytes) -> None:
         """Writes the application's response, unless the connection is closing."""
@@ -246,7 +296,7 @@ class HttpConnection(asyncio.Protocol):
         if is_last:
             self._transport.close()
         else:
-            self._serve()
+            self._continue()
 
     def _set_deadline(self) -> None:
         now, limits = self._loop.time(), self._limits

@@ -21,6 +21,8 @@ from tfjob_controller.httpserver.app import Limits, Request
 _MAX_CHUNKS = 4096
 _CHUNK_HEAD_BYTES = 16
 _DROPPED_BODIES = 16
+# A longer number is no length of a body; the parser refuses it.
+_LENGTH_DIGITS = 18
 
 _TOO_LARGE = (431, b"the request has too many or too long header fields, or too many chunks\n")
 _INVALID = (400, b"this is not HTTP/1.1\n")
@@ -39,6 +41,8 @@ class _Reading:
     target: bytes = b""
     accept: bytes = b""
     authorization: bytes = field(default=b"", repr=False)
+    length: int = 0
+    """The length of its body, if its head has it."""
     expects_continue: bool = False
     head_bytes: int = 0
     """Bytes of its target and fields."""
@@ -68,7 +72,12 @@ class RequestReader:
         self.is_ended = False
         """Whether nothing more is read."""
 
-    def feed(self, data: bytes) -> Refusal | None:
+    @property
+    def wanted_bytes(self) -> int:
+        """How many bytes to feed next: the rest of a body, and what is read after it."""
+        return max(0, self._request.length - self._request.received) + self._limits.pipelined_bytes
+
+    def feed(self, data: bytes | memoryview) -> Refusal | None:
         """Reads bytes; returns why the connection ends if they are no request."""
         if self.is_ended:
             return None
@@ -89,7 +98,7 @@ class RequestReader:
         expects, self._request.expects_continue = self._request.expects_continue, False
         return expects
 
-    def _parse(self, data: bytes) -> Refusal | None:
+    def _parse(self, data: bytes | memoryview) -> Refusal | None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -121,6 +130,8 @@ class RequestReader:
             self._request.accept = value
         elif name == b"authorization":
             self._request.authorization = value
+        elif name == b"content-length" and value.isdigit() and len(value) <= _LENGTH_DIGITS:
+            self._request.length = int(value)
         elif name == b"expect" and value.lower() == b"100-continue":
             self._request.expects_continue = True
 

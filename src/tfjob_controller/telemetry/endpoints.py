@@ -25,14 +25,15 @@ from typing import Any
 
 import structlog
 
-from tfjob_controller.httpserver.app import JSON, TEXT, App, Limits, Reply, Request
+from tfjob_controller.httpserver.app import JSON, TEXT, App, Limits, Reply, Request, RequestRate
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress, ListenError
 from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# Kubelets, scrapers and people together need only a few connections. No request has a body.
-LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True)
+# Kubelets, scrapers and people together need only a few connections, and a request every few seconds. No request has a
+# body.
+LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True, rate=RequestRate(per_second=50.0, burst=200))
 _ROUTE_THREADS = 2
 # The pause after a rendering is this many times as long as the rendering.
 _PAUSE_FACTOR = 9.0

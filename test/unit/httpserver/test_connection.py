@@ -13,7 +13,7 @@ from tfjob_controller.httpserver.app import TEXT, Limits, Reply, Request
 from tfjob_controller.httpserver.connection import HttpConnections
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-LIMITS = Limits(100, MAX_BODY_BYTES, replaces_busy=False)
+LIMITS = Limits(100, MAX_BODY_BYTES, replaces_busy=False, rate=None)
 
 DEADLINE_SECONDS = 60.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ import pytest
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.httpserver.server import HttpServer
 from tfjob_controller.telemetry import endpoints
-from tfjob_controller.telemetry.endpoints import LIMITS, new_server
+from tfjob_controller.telemetry.endpoints import LIMITS, new_server, servers_for
 from tfjob_controller.util.clock import RealClock
 
 PATIENCE_SECONDS = 60.0
@@ -50,6 +51,54 @@ def test_connections_that_say_nothing_are_bounded_and_keep_no_probe_out(server: 
         assert is_alive(server)
         # The oldest has been told that it is over, the youngest has not.
         assert silent[0].recv(1) == b""
+
+
+@contextlib.contextmanager
+def flooding(host: str, port: int, address: str, request: bytes) -> Iterator[None]:
+    """Sends a request without end on one connection, once the server does not read it at once."""
+    is_slowed, is_over = threading.Event(), threading.Event()
+
+    def flood(client: socket.socket) -> None:
+        while not is_over.is_set():
+            try:
+                client.send(request * 1000)
+            except BlockingIOError:
+                is_slowed.set()
+                is_over.wait(0.001)
+            with contextlib.suppress(BlockingIOError):
+                client.recv(1_000_000)
+
+    with socket.create_connection((host, port), PATIENCE_SECONDS, (address, 0)) as client:
+        client.setblocking(False)
+        thread = threading.Thread(target=flood, args=(client,))
+        thread.start()
+        try:
+            assert is_slowed.wait(PATIENCE_SECONDS)
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2", "127.0.0.1"], ids=["another address", "the address of the probe"])
+def test_a_flood_of_valid_requests_delays_no_probe(server: HttpServer, address: str) -> None:
+    with flooding("127.0.0.1", server.port, address, b"GET /healthz HTTP/1.1\r\n\r\n"):
+        for _ in range(10):
+            assert is_alive(server)
+
+
+def test_probes_are_answered_by_another_server_than_metrics() -> None:
+    """A server has a thread and an event loop."""
+    hosts = BindAddress("127.0.0.1", 0), BindAddress("127.0.0.2", 0)
+    routes = {"/healthz": endpoints.healthz}, {"/metrics": lambda _: endpoints.text("a_total 1\n" * 10_000)}
+    health, metrics = servers_for(list(zip(hosts, routes, strict=True)), RealClock())
+    with contextlib.ExitStack() as stack:
+        for server in (health, metrics):
+            stack.callback(server.stop)
+            server.start()
+        stack.enter_context(flooding("127.0.0.2", metrics.port, "127.0.0.3", b"GET /metrics HTTP/1.1\r\n\r\n"))
+        for _ in range(10):
+            assert is_alive(health)
 
 
 def test_connections_that_come_at_once_wait_for_the_accepting_thread_and_are_not_lost() -> None:

@@ -20,13 +20,15 @@ import structlog
 
 from tfjob_controller.api.common.trainerstatus import MAX_REPORT_BYTES, job_of_path
 from tfjob_controller.controller.progressserver.reports import Answer, Reports, refusal
-from tfjob_controller.httpserver.app import JSON, App, Limits, Reply, Request
+from tfjob_controller.httpserver.app import JSON, App, Limits, Reply, Request, RequestRate
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress
 from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
 _CONNECTIONS = 512
+# Of one address, which may be that of a node with hundreds of pods. Each pod reports once a second at most.
+_RATE = RequestRate(per_second=100.0, burst=400)
 _THREADS = 8
 # Requests in progress, of all clients and of one.
 _MAX_REQUESTS, _MAX_OF_CLIENT = 256, 8
@@ -44,7 +46,7 @@ class ProgressHttpServer:
     ) -> None:
         """Listens at once. Raises ListenError."""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="progress-report")
-        limits = Limits(_CONNECTIONS, MAX_REPORT_BYTES, replaces_busy=True)
+        limits = Limits(_CONNECTIONS, MAX_REPORT_BYTES, replaces_busy=True, rate=_RATE)
         self._server = HttpServer("progress-http", address, new_app(reports, self._pool), limits, clock, tls=tls)
 
     @property

@@ -40,6 +40,8 @@ log = structlog.get_logger(__name__)
 
 # The names of 15,000 nodes and the largest pod that etcd stores (1.5 MB) take less than 3 MB.
 MAX_BODY_BYTES = 4 * 1024 * 1024
+# A filter of a usual pod is read at once. Only kube-scheduler can send requests.
+_PIPELINED_BYTES = 8 * 1024
 INTERNAL_ERROR = "internal error of the gang scheduler; see its log"
 _TOO_LONG = f"the body is longer than {MAX_BODY_BYTES} bytes"
 
@@ -145,7 +147,13 @@ def new_server(
     """
     context = _tls_context(address, tls)
     settings = None if context is None else lambda: context
-    limits = Limits(connection_limit or _connection_limit(), MAX_BODY_BYTES, replaces_busy=False)
+    limits = Limits(
+        connection_limit or _connection_limit(),
+        MAX_BODY_BYTES,
+        replaces_busy=False,
+        rate=None,
+        pipelined_bytes=_PIPELINED_BYTES,
+    )
     app = new_app(service, prefix.rstrip("/"), observe)
     return HttpServer(
         "extender-http", address, app, limits, clock, tls=settings, check_peer=_check_of(tls), on_stop=service.stop
