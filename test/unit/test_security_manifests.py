@@ -228,10 +228,10 @@ def test_no_secret_is_in_arguments_or_variables_and_no_check_of_a_certificate_is
 
 
 @pytest.mark.parametrize("policy", objects("NetworkPolicy"))
-def test_a_network_policy_allows_only_metrics_and_probes_and_browsers_to_the_dashboard(policy: Object) -> None:
+def test_a_network_policy_allows_only_metrics_and_browsers_to_the_dashboard(policy: Object) -> None:
     ports = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
     of_dashboard = policy["metadata"]["name"] == "tfjob-dashboard"
-    assert ports == ({"https"} if of_dashboard else {"metrics", "health", "scheduler"})
+    assert ports == ({"https"} if of_dashboard else {"metrics", "scheduler"})
     assert all(rule.get("ports") for rule in policy["spec"]["egress"])
 
 
