@@ -31,9 +31,9 @@ from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# Kubelets, scrapers and people together need only a few connections, and a request every few seconds. No request has a
-# body.
-LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True, rate=RequestRate(per_second=50.0, burst=200))
+# Kubelets, scrapers and people together need only a few connections, and a request every few seconds; scripts poll. No
+# request has a body.
+LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True, rate=RequestRate(per_second=200.0, burst=800))
 _ROUTE_THREADS = 2
 # The pause after a rendering is this many times as long as the rendering.
 _PAUSE_FACTOR = 9.0
