@@ -26,7 +26,7 @@ from tfjob_controller.gangscheduler.extender.wire import (
     encode_answer,
 )
 from tfjob_controller.httpserver.app import App, Limits, Reply, Request
-from tfjob_controller.httpserver.connection import HttpConnections
+from tfjob_controller.httpserver.connection import HttpConnection, HttpConnections
 
 LIMITS = Limits(connections=4, body_bytes=5000, replaces_busy=True, rate=None, head_bytes=2000, fields=10)
 
@@ -109,7 +109,7 @@ class Wire:
     is_paused: bool = False
 
     def get_extra_info(self, name: str) -> Any:
-        return ("10.0.0.1", 1) if name == "peername" else None
+        return None
 
     def write(self, data: bytes) -> None:
         if not self.is_closed:
@@ -136,7 +136,7 @@ class Wire:
 def received(app: App, pieces: list[bytes]) -> Wire:
     async def run() -> Wire:
         wire = Wire()
-        connection = HttpConnections(app, LIMITS).new()
+        connection = HttpConnection(HttpConnections(app, LIMITS), "10.0.0.1")
         connection.connection_made(cast("asyncio.BaseTransport", wire))
         for piece in pieces:
             unread = piece

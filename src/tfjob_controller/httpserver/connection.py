@@ -72,18 +72,25 @@ class HttpConnections:
         self._open: dict[str, dict[HttpConnection, None]] = {}
         self._count = 0
 
-    def new(self) -> HttpConnection:
-        """For `loop.create_server`."""
-        return HttpConnection(self)
+    def open(self, client: socket.socket, address: str, tls: ssl.SSLContext | None) -> bool:
+        """Serves a socket that was just accepted; closes it and returns False if there are too many.
+
+        It is counted before its handshake; asyncio's `create_server` would count it afterwards.
+        """
+        if self.turns.try_connection(address):
+            connection = HttpConnection(self, address)
+            if self._add(connection, address):
+                connection.open(client, tls)
+                return True
+        client.close()
+        return False
 
     @property
     def count(self) -> int:
         return self._count
 
-    def add(self, connection: HttpConnection, address: str) -> bool:
-        """Adds a connection and, at the limit, aborts another one; False if it is refused."""
-        if not self.turns.try_connection(address):
-            return False
+    def _add(self, connection: HttpConnection, address: str) -> bool:
+        """Adds a connection and, at the limit, aborts another one; False if none can be replaced."""
         if self._count >= self.limits.connections and not self._replace_one(address):
             return False
         self._open.setdefault(address, {})[connection] = None
@@ -139,15 +146,15 @@ class _TlsTransport(Protocol):
 class HttpConnection(asyncio.BufferedProtocol):
     """One connection; it implements asyncio's BufferedProtocol."""
 
-    def __init__(self, connections: HttpConnections) -> None:
+    def __init__(self, connections: HttpConnections, address: str) -> None:
         self._connections = connections
         self._limits = connections.limits
         self._loop = asyncio.get_running_loop()
-        self._reader = RequestReader(self._limits, self._loop.time)
+        self._reader = RequestReader(self._limits, self._loop.time, address)
         self._answering: Request | None = None
         self._refusal = ""
-        self._address = ""
-        self._handshake: asyncio.Task[None] | None = None
+        self._address = address
+        self._opening: asyncio.Task[None] | None = None
         self._is_first = True
         self._awaits_turn = False
         self._is_read_paused = False
@@ -155,21 +162,17 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._room = 0
         self.deadline = float("inf")
 
-    def start_handshake(self, client: socket.socket, address: str, tls: ssl.SSLContext) -> None:
-        """Begins TLS on a connection that was just accepted, unless there are too many."""
-        if not self._connections.add(self, address):
-            client.close()
-            return
-        self._address = self._reader.client = address
-        self._handshake = self._loop.create_task(self._shake_hands(client, tls))
+    def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Begins to serve a socket, with a handshake in TLS mode."""
+        self._opening = self._loop.create_task(self._open(client, tls))
 
-    async def _shake_hands(self, client: socket.socket, tls: ssl.SSLContext) -> None:
+    async def _open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+        seconds = None if tls is None else self._limits.handshake_seconds
+        client.setblocking(False)
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: self, client, ssl=tls, ssl_handshake_timeout=self._limits.handshake_seconds
-            )
+            await self._loop.connect_accepted_socket(lambda: self, client, ssl=tls, ssl_handshake_timeout=seconds)
         except (OSError, asyncio.CancelledError) as error:
-            log.debug("TLS handshake failed", client=self._address, error=str(error))
+            log.debug("connection not opened", client=self._address, error=str(error))
             self._connections.remove(self, self._address)
             client.close()
 
@@ -177,16 +180,11 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if self._handshake is None:
-            self._address = self._reader.client = (transport.get_extra_info("peername") or ("",))[0]
-            if not self._connections.add(self, self._address):
-                self.abort()
-                return
-        else:
+        if transport.get_extra_info("sslcontext") is not None:
             cast("_TlsTransport", transport).set_read_buffer_limits(high=_TLS_BYTES)
             if self._connections.check_peer is not None:
                 self._refusal = self._connections.check_peer(transport.get_extra_info("peercert") or {})
-        self._handshake = None
+        self._opening = None
         self.deadline = self._loop.time() + self._limits.idle_seconds
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -316,15 +314,15 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def close_if_idle(self) -> None:
         """Closes the connection unless a request of it is being answered."""
-        if self._handshake is not None:
-            self._handshake.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
         elif self._answering is None:
             self._transport.close()
 
     def abort(self) -> None:
         """Closes the connection at once; `connection_lost` follows."""
-        if self._handshake is not None:
-            self._handshake.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
         else:
             self._transport.abort()
 

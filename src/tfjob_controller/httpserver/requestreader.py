@@ -56,15 +56,15 @@ class _Reading:
 class RequestReader:
     """Reads the requests of one connection; it implements httptools' callbacks."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float], client: str) -> None:
+        """`client` is the address of the client, without its port."""
         self._limits = limits
         self._clock = clock
+        self._client = client
         self._parser = httptools.HttpRequestParser(self)
         self._request = _Reading()
         self.complete: deque[Request] = deque()
         """The requests that were read and not taken."""
-        self.client = ""
-        """The address of the client, without its port."""
         self.begun = 0
         """How many requests were begun."""
         self.is_in_request = False
@@ -175,7 +175,7 @@ class RequestReader:
                 request.begin,
                 request.accept,
                 request.authorization,
-                self.client,
+                self._client,
             )
         )
 

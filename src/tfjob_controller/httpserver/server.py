@@ -2,11 +2,12 @@
 
 Theory of operation. One event loop (uvloop's, which takes a third less CPU than asyncio's for kube-scheduler's pattern
 of use) runs in a thread of its own, and every connection of the address belongs to it. A request that waits for its
-response costs a socket and some kilobytes. In TLS mode a connection is accepted first and counted, and its handshake
-has a deadline, so silent connections cannot take all descriptors.
+response costs a socket and some kilobytes. A connection is accepted first and counted, and its handshake has a
+deadline, so silent connections cannot take all descriptors. Those of an address that opens too many are closed at once,
+many in a turn of the event loop, so that others behind them in the kernel's queue need not wait long.
 
 Threads: `start` and `stop` belong to the server's creator; everything else runs in the server's thread.
-Source: asyncio's `create_server` and `connect_accepted_socket`.
+Source: asyncio's `add_reader` and `connect_accepted_socket`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import structlog
@@ -32,6 +34,7 @@ from tfjob_controller.util.threads import SupervisedThread
 log = structlog.get_logger(__name__)
 
 _BACKLOG = 4096
+_REFUSED_AT_ONCE = 64
 # As asyncio waits when no descriptor is left.
 _ACCEPT_RETRY_SECONDS = 1.0
 # Deadlines of connections are kept to this precision.
@@ -126,7 +129,7 @@ class HttpServer:
         connections = HttpConnections(self._app, self._limits, self._check_peer)
         listener = self._socket.dup()
         try:
-            async with _accepting(listener, connections, self._tls):
+            with accepting(listener, connections, self._tls):
                 await _until(is_over, connections)
         finally:
             self._running = None
@@ -137,39 +140,39 @@ class HttpServer:
             await _end(connections)
 
 
-@contextlib.asynccontextmanager
-async def _accepting(
-    listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None
-) -> AsyncIterator[None]:
+@contextlib.contextmanager
+def accepting(listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None) -> Iterator[None]:
     """Accepts connections meanwhile."""
     loop = asyncio.get_running_loop()
-    if tls is None:
-        server = await loop.create_server(connections.new, sock=listener, backlog=_BACKLOG)
-        try:
-            yield
-        finally:
-            server.close()
-    else:
-        accepting = loop.create_task(_accept(listener, connections, tls))
-        try:
-            yield
-        finally:
-            accepting.cancel()
-            await asyncio.wait([accepting])
-
-
-async def _accept(listener: socket.socket, connections: HttpConnections, tls: TlsSettings) -> None:
-    """Accepts connections and counts them before their handshake; `create_server` would count them after it."""
-    loop = asyncio.get_running_loop()
     listener.setblocking(False)
-    while True:
+
+    def accept() -> None:
         try:
-            client, address = await loop.sock_accept(listener)
+            _accept(listener, connections, tls)
         except OSError as error:
             log.warning("cannot accept a connection", error=str(error))
-            await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
-        else:
-            connections.new().start_handshake(client, address[0], tls())
+            loop.remove_reader(listener)
+            retries.append(loop.call_later(_ACCEPT_RETRY_SECONDS, loop.add_reader, listener, accept))
+
+    retries: deque[asyncio.TimerHandle] = deque(maxlen=1)
+    loop.add_reader(listener, accept)
+    try:
+        yield
+    finally:
+        for retry in retries:
+            retry.cancel()
+        loop.remove_reader(listener)
+
+
+def _accept(listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None) -> None:
+    """Accepts one connection, and closes those before it that are refused, which cost little. Raises OSError."""
+    for _ in range(_REFUSED_AT_ONCE):
+        try:
+            client, address = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        if connections.open(client, address[0], None if tls is None else tls()):
+            return
 
 
 async def _until(is_over: asyncio.Event, connections: HttpConnections) -> None:

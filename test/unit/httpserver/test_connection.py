@@ -11,6 +11,7 @@ import pytest
 
 from tfjob_controller.httpserver.app import TEXT, Limits, Reply, Request
 from tfjob_controller.httpserver.connection import HttpConnections
+from tfjob_controller.httpserver.server import accepting
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 LIMITS = Limits(100, MAX_BODY_BYTES, replaces_busy=False, rate=None)
@@ -67,17 +68,18 @@ def serve(test: Test, limits: Limits = LIMITS) -> None:
     async def run() -> None:
         app = App()
         connections = HttpConnections(app, limits)
-        server = await asyncio.get_running_loop().create_server(connections.new, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
 
         async def connect() -> Client:
             return Client(*await asyncio.open_connection("127.0.0.1", port))
 
         try:
-            await asyncio.wait_for(test(app, connections, connect), DEADLINE_SECONDS)
+            with accepting(listener, connections, None):
+                await asyncio.wait_for(test(app, connections, connect), DEADLINE_SECONDS)
         finally:
             connections.abort()
-            server.close()
+            listener.close()
 
     asyncio.run(run())
 

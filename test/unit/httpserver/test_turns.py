@@ -247,7 +247,7 @@ def test_the_table_of_addresses_is_bounded_and_keeps_those_that_are_used() -> No
 
 @pytest.mark.parametrize("body", [b"", b"x" * 300_000], ids=["no body", "a long body"])
 def test_what_is_parsed_at_once_is_a_body_or_a_few_requests(body: bytes) -> None:
-    reader = RequestReader(LIMITS, time.monotonic)
+    reader = RequestReader(LIMITS, time.monotonic, HERE)
     unread = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body + SHORTEST * 4000
     reads = 0
     while unread:
