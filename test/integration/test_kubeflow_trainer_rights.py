@@ -25,7 +25,7 @@ from localcluster.api import JSON, MERGE_PATCH, Api, RefusedError
 from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
-from localcluster.kubeflowtrainer import install_kubeflow_crds
+from localcluster.kubeflowtrainer import install_kubeflow_crds, kubeflow_runtimes
 from localcluster.programs import Options
 from tfjob_controller.api.kubeflowtrainer.types import RECORD_ANNOTATION
 
@@ -89,6 +89,8 @@ def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_
     api, script = site.cluster.api, Script()
     runtime = kubeflow_runtime(job_set={"volumeClaimPolicies": [{"templates": [CLAIM]}]})
     api.create(RUNTIMES_PATH, runtime)
+    for each in kubeflow_runtimes():
+        api.create_if_missing(RUNTIMES_PATH, each)
     with FakeKubelet(api, namespace=site.namespace, behaviour=script), FaultProxy(site.cluster.own.server) as proxy:
         # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
         proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
@@ -98,6 +100,10 @@ def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_
             trial = cluster.submit(trainer={"numNodes": 2, "command": ["torchrun", "train.py"]})
             pods = trial.await_pods(2)
             trial.eventually(lambda: trial.job_status().get("ready"))
+            # The policies allow the keys, the hostfile and the Service of an MPI job.
+            launched = cluster.submit("deepspeed-distributed", trainer={"numNodes": 2, "command": ["mpirun", "train"]})
+            launched.await_pods(2)
+            assert launched.children("secrets").keys() == {f"{launched.name}-mpi-ssh-auth"}
             assert forbidden(manager) == 0
         # Another one has not created the claim, and reads that it is the job's.
         with running_controller(kubeconfig, "", kubeflow_trainer_api=True) as manager:
