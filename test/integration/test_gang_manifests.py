@@ -139,7 +139,12 @@ def test_without_a_kube_scheduler_one_replica_decides_and_the_controller_pins(ad
     assert "--gang-mode=affinity" in controller["args"]
     rights = {str(right) for right in rights_of(named(rendered, "ClusterRole", NAME)["rules"])}
     # A policy says what it may patch.
-    assert {each for each in rights if "pods" in each} == {"list pods", "watch pods", "patch pods"}
+    assert {each for each in rights if "pods" in each} == {
+        "list pods",
+        "watch pods",
+        "patch pods",
+        "create pods/eviction",
+    }
     assert "patch gangs/status" in rights
     assert "system:kube-scheduler" not in str(rendered)
     assert "gang-scheduler-config" not in str(rendered)
