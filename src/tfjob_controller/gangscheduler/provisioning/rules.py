@@ -28,6 +28,7 @@ from enum import StrEnum
 
 from tfjob_controller.api.gang import (
     ADMITTED,
+    GANGS,
     UNSCHEDULABLE,
     WAITING,
     Gang,
@@ -102,9 +103,8 @@ def request_state(request: ProvisioningRequest) -> tuple[RequestState, str]:
 
 def owner_key(request: ProvisioningRequest) -> tuple[str, str]:
     """Returns key and uid of the Gang that owns a request; empty without one."""
-    for gang in request.metadata.owner_references:
-        return f"{request.metadata.namespace}/{gang.name}", gang.uid
-    return "", ""
+    gang = next((each for each in request.metadata.owner_references if each.kind == GANGS.kind), None)
+    return (f"{request.metadata.namespace}/{gang.name}", gang.uid) if gang is not None else ("", "")
 
 
 @dataclass(frozen=True, slots=True)
