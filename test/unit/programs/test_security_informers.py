@@ -19,9 +19,9 @@ import pytest
 import tfjob_controller
 from helpers.poll import eventually
 from helpers.worstobjects import SIZE, Body, owner, worst_objects
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB, Snapshot
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.dashboard.feeds import JobFeed, JobWatch, Notifier
+from tfjob_controller.dashboard.feeds import JobFeed, JobWatch, Notifier, WatchedJob
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.gangscheduler.provisioning.provisioner import request_informer
 from tfjob_controller.gangscheduler.state.informers import SchedulerCaches
@@ -137,9 +137,8 @@ def dashboard(requester: OneKind) -> Running:
 
 
 def job_page(requester: OneKind) -> Running:
-    body = b'{"metadata": {"name": "train", "namespace": "team", "uid": "u1"}, "spec": {}}'
-    snapshot = Snapshot(TRAINJOB, TRAINJOB.decode(body), body)
-    return JobWatch(_user(requester), snapshot, Notifier(asyncio.new_event_loop()), CLOCK)
+    job = WatchedJob(TRAINJOB, "team", "train", uid="u1", runtime_id="ab12")
+    return JobWatch(_user(requester), job, Notifier(asyncio.new_event_loop()), CLOCK)
 
 
 PROGRAMS: Mapping[str, Callable[[OneKind], Running]] = {
