@@ -1,8 +1,8 @@
 """The front of the dashboard's server: bounds for everybody who can connect, before and around uvicorn.
 
 Theory of operation. uvicorn parses requests and runs the application; it bounds neither connections nor the bytes and
-the time of a request. Connections are therefore accepted here, and count before their TLS handshake. A `Connection`
-stands between its transport and uvicorn's protocol and follows each request with a parser of its own:
+the time of a request. Connections are therefore accepted here, and count before their TLS handshake. Each stands
+between its transport and uvicorn's protocol, and follows each request with a parser of its own:
 
     accepted ── handshake ──▶ silent ── first byte ──▶ request ── complete ──▶ answered by uvicorn ──▶ idle or closed
        HANDSHAKE_SECONDS         HEAD_SECONDS      REQUEST_SECONDS                ANSWER_SECONDS to read
@@ -67,35 +67,35 @@ class Connections:
     ) -> None:
         self._new_protocol = new_protocol
         self._tls = tls
-        self._strangers: Shares[Connection] = Shares(STRANGERS_EACH, STRANGERS)
-        self._known: Shares[Connection] = Shares(known_each, KNOWN)
+        self._strangers: Shares[FrontConnection] = Shares(STRANGERS_EACH, STRANGERS)
+        self._known: Shares[FrontConnection] = Shares(known_each, KNOWN)
         # By address and port, as uvicorn tells them to the application.
-        self._by_client: dict[tuple[str, int], Connection] = {}
+        self._by_client: dict[tuple[str, int], FrontConnection] = {}
 
     def accept(self, client: socket.socket, peer: tuple[str, int]) -> None:
-        connection = self._by_client[peer] = Connection(self._new_protocol(), self, peer)
+        connection = self._by_client[peer] = FrontConnection(self._new_protocol(), self, peer)
         for displaced in self._strangers.take(address_of(peer[0]), connection):
             displaced.abort()
         connection.open(client, self._tls)
 
-    def of_client(self, peer: tuple[str, int]) -> Connection | None:
+    def of_client(self, peer: tuple[str, int]) -> FrontConnection | None:
         return self._by_client.get(peer)
 
-    def know(self, connection: Connection, person: str) -> None:
+    def know(self, connection: FrontConnection, person: str) -> None:
         """Gives a connection the newest of the person's places."""
         self.remove(connection)
         self._by_client[connection.peer] = connection
         for displaced in self._known.take(person, connection):
             displaced.abort()
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: FrontConnection) -> None:
         self._strangers.release(connection)
         self._known.release(connection)
         if self._by_client.get(connection.peer) is connection:
             del self._by_client[connection.peer]
 
 
-class Connection(asyncio.Protocol):
+class FrontConnection(asyncio.Protocol):
     """One connection; it implements asyncio's Protocol and httptools' callbacks."""
 
     def __init__(self, inner: asyncio.Protocol, connections: Connections, peer: tuple[str, int]) -> None:
@@ -240,7 +240,7 @@ class _LimitError(Exception):
 
 
 def noting_answers(app: AsgiApp, connections: Callable[[], Connections]) -> AsgiApp:
-    """The application, whose requests have their `Connection` in their state, and tell it when they are answered."""
+    """The application, whose requests have their connection in their state, and tell it when they are answered."""
 
     async def noted(
         scope: MutableMapping[str, Any],
