@@ -18,7 +18,7 @@ class BusyError(ClientError):
     """A person has too many requests that wait."""
 
 
-class Turns:
+class PersonTurns:
     """Runs calls in `threads` threads: of a person at most `each` at a time, and `waiting` wait for them.
 
     People get threads in turn, whatever the number of their calls; a person's calls keep their order. Thread-safe.

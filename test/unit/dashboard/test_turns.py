@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from tfjob_controller.dashboard.turns import BusyError, Turns
+from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 
 
 def test_people_get_threads_in_turn_whatever_the_number_of_their_calls() -> None:
-    turns, go, order = Turns("test", threads=1, each=1, waiting=8), threading.Event(), list[str]()
+    turns, go, order = PersonTurns("test", threads=1, each=1, waiting=8), threading.Event(), list[str]()
     calls = [turns.submit("first", lambda: go.wait(60))]
     names = ("a1", "a2", "a3", "b1", "b2", "c1")
     named = [turns.submit(name[0], partial(order.append, name)) for name in names]
@@ -22,7 +22,7 @@ def test_people_get_threads_in_turn_whatever_the_number_of_their_calls() -> None
 
 
 def test_a_person_has_so_many_threads_and_so_many_calls_that_wait() -> None:
-    turns, go, running = Turns("test", threads=4, each=2, waiting=3), threading.Event(), list[int]()
+    turns, go, running = PersonTurns("test", threads=4, each=2, waiting=3), threading.Event(), list[int]()
 
     def call(index: int) -> None:
         running.append(index)
@@ -39,7 +39,7 @@ def test_a_person_has_so_many_threads_and_so_many_calls_that_wait() -> None:
 
 
 def test_a_call_that_nobody_waits_for_takes_no_place() -> None:
-    turns, go = Turns("test", threads=1, each=1, waiting=1), threading.Event()
+    turns, go = PersonTurns("test", threads=1, each=1, waiting=1), threading.Event()
     turns.submit("a", lambda: go.wait(60))
     waiting = turns.submit("a", lambda: None)
     assert waiting.cancel()
@@ -49,7 +49,7 @@ def test_a_call_that_nobody_waits_for_takes_no_place() -> None:
 
 
 def test_an_error_is_the_callers_and_frees_the_thread() -> None:
-    turns = Turns("test", threads=1, each=1, waiting=2)
+    turns = PersonTurns("test", threads=1, each=1, waiting=2)
 
     def fail() -> None:
         raise ValueError("mine")

@@ -17,7 +17,7 @@ from tfjob_controller.dashboard.loginrate import LoginRate
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import fields_of
 from tfjob_controller.dashboard.tokens import TokenUsers, identity_of, token_of_header
-from tfjob_controller.dashboard.turns import BusyError, Turns
+from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 from tfjob_controller.dashboard.users import LIFETIME_SECONDS, BrowserSessions, User
 
 # Logins at a time, those of one address, and how many of those wait.
@@ -67,7 +67,7 @@ class LoginPages:
         self._sessions = sessions
         self._logins = logins
         self._rate = rate
-        self._turns = Turns("login", threads=_THREADS, each=_EACH, waiting=_WAITING)
+        self._turns = PersonTurns("login", threads=_THREADS, each=_EACH, waiting=_WAITING)
         self._is_secure = is_secure
         self._cookie = cookie
 

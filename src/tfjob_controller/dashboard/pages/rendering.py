@@ -31,7 +31,7 @@ from tfjob_controller.client.usage import ClusterUsage
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, Feeds, Followed
 from tfjob_controller.dashboard.metrichistory import MetricSeries
 from tfjob_controller.dashboard.streams import EventStream, Places
-from tfjob_controller.dashboard.turns import BusyError, Turns
+from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.clock import Clock
@@ -61,7 +61,7 @@ class Readings(Generic[ReadT]):
     For the event loop's thread.
     """
 
-    def __init__(self, clock: Clock, turns: Turns) -> None:
+    def __init__(self, clock: Clock, turns: PersonTurns) -> None:
         self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, _READING_SECONDS, timer=clock.monotonic)
         self._pending: dict[Hashable, asyncio.Future[ReadT]] = {}
         self._turns = turns
@@ -113,8 +113,8 @@ class Services:
     """What the pages of one dashboard use, as `request.app.state.services`."""
 
     feeds: Feeds
-    reads: Turns
-    yaml: Turns
+    reads: PersonTurns
+    yaml: PersonTurns
     streams: Places
     logs: Places
     forms: Places
@@ -126,8 +126,8 @@ class Services:
 
     @staticmethod
     def of(clock: Clock, bounds: Bounds, log_in_again: Callable[[Request], Response] | None) -> Services:
-        def turns(name: str, bound: tuple[int, int]) -> Turns:
-            return Turns(name, threads=bound[1], each=bound[0], waiting=bounds.waiting)
+        def turns(name: str, bound: tuple[int, int]) -> PersonTurns:
+            return PersonTurns(name, threads=bound[1], each=bound[0], waiting=bounds.waiting)
 
         # Logs that do not answer keep no page waiting.
         reads, logged, yaml = turns("read", bounds.reads), turns("logged", bounds.logged), turns("yaml", bounds.yaml)
