@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import structlog
 
@@ -35,7 +35,7 @@ from tfjob_controller.httpserver.turns import Turns
 log = structlog.get_logger(__name__)
 
 _COPIED_BYTES = 64 * 1024
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 64 * 1024
 # What TLS keeps encrypted of a connection that is not read. The default is 256 KiB, and 512 connections may wait.
 _TLS_BYTES = 16 * 1024
 
@@ -154,7 +154,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._answering: Request | None = None
         self._refusal = ""
         self._address = address
-        self._opening: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[Any] | None = None
         self._is_first = True
         self._awaits_turn = False
         self._is_read_paused = False
@@ -164,15 +164,16 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Begins to serve a socket, with a handshake in TLS mode."""
-        self._opening = self._loop.create_task(self._open(client, tls))
-
-    async def _open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         seconds = None if tls is None else self._limits.handshake_seconds
         client.setblocking(False)
-        try:
-            await self._loop.connect_accepted_socket(lambda: self, client, ssl=tls, ssl_handshake_timeout=seconds)
-        except (OSError, asyncio.CancelledError) as error:
-            log.debug("connection not opened", client=self._address, error=str(error))
+        opening = self._loop.connect_accepted_socket(lambda: self, client, ssl=tls, ssl_handshake_timeout=seconds)
+        self._opening = self._loop.create_task(opening)
+        # Not a part of the task, which may be cancelled before its first step.
+        self._opening.add_done_callback(lambda task: self._end_opening(task, client))
+
+    def _end_opening(self, task: asyncio.Task[Any], client: socket.socket) -> None:
+        if task.cancelled() or task.exception() is not None:
+            log.debug("connection not opened", client=self._address, error=str(task))
             self._connections.remove(self, self._address)
             client.close()
 
