@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import ssl
+import struct
+import termios
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -90,6 +93,13 @@ def get(target: str) -> bytes:
     return f"GET {target} HTTP/1.1\r\n\r\n".encode()
 
 
+def send_and_wait(client: socket.socket, data: bytes) -> None:
+    """Sends data and waits until the kernel has it for the server, which it acknowledges."""
+    client.sendall(data)
+    while struct.unpack("i", fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)))[0]:
+        time.sleep(0.001)
+
+
 def flood(client: socket.socket) -> None:
     client.sendall(b"".join(get(f"/flood/{number}") for number in range(FLOOD)))
 
@@ -111,7 +121,7 @@ def test_a_flood_of_requests_leaves_a_turn_to_each_other_client(service: Service
             client.sendall(get("/first"))
             assert answers(client, 1) == [b"/first"]
         # In the server's thread, so that nothing else is answered meanwhile.
-        service.app.on_flood = lambda: other.sendall(get("/other"))
+        service.app.on_flood = lambda: send_and_wait(other, get("/other"))
         flood(flooding)
         assert answers(other, 1) == [b"/other"]
         assert service.app.targets.index(b"/other") <= 2 + 3
@@ -135,7 +145,7 @@ def test_many_connections_of_an_address_have_one_turn_together(service: Service)
         def send() -> None:
             for client in many[1:]:
                 client.sendall(get("/more") * 100)
-            other.sendall(get("/other") * 20)
+            send_and_wait(other, get("/other") * 20)
 
         service.app.on_flood = send
         flood(many[0])
