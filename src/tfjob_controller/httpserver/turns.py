@@ -22,6 +22,8 @@ from tfjob_controller.httpserver.app import RequestRate
 
 # Whoever has more addresses than this gets new buckets; each address has to complete TCP's handshake.
 MAX_ADDRESSES = 1024
+# Sums of times are not exact.
+_ROUNDING_SECONDS = 1e-6
 
 
 class TurnTaker(Protocol):
@@ -59,7 +61,7 @@ class AddressRates:
         return max(0.0, full_at - now - self._request_seconds)
 
     def _try(self, address: str, now: float, most_seconds: float) -> bool:
-        if self._full_at.get(address, now) - now > most_seconds:
+        if self._full_at.get(address, now) - now > most_seconds + _ROUNDING_SECONDS:
             return False
         self._take(address, now)
         return True

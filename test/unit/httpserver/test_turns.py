@@ -245,6 +245,12 @@ def test_a_bucket_is_refilled_at_its_rate_and_not_beyond_its_size() -> None:
     assert [rates.reserve_request("a", 1000.0) for _ in range(2)] == [0.5, 1.0]
 
 
+def test_a_bucket_has_all_its_tokens_at_any_time_of_the_clock() -> None:
+    for begin in range(1000):
+        rates = AddressRates(RequestRate(per_second=3.0, burst=7))
+        assert sum(rates.try_connection("a", begin / 7) for _ in range(10)) == 7
+
+
 def test_the_table_of_addresses_is_bounded_and_keeps_those_that_are_used() -> None:
     rates = AddressRates(RequestRate(per_second=1.0, burst=4))
     for number in range(5 * MAX_ADDRESSES):
