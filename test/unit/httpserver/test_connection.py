@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -352,7 +353,9 @@ def test_requests_without_an_end_are_refused_early(head: bytes, endless: bytes) 
             client.send(endless)
             sent += len(endless)
             await asyncio.wait([status], timeout=0.001)
-        assert await status in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
+        # The kernel resets a connection that is closed before all is read.
+        with contextlib.suppress(ConnectionResetError):
+            assert await status in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
         assert sent < 2 * 1024 * 1024, "what the buffers of the sockets hold, at most"
         assert app.requests == []
 
