@@ -12,8 +12,8 @@ from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.options import DashboardOptions
-from tfjob_controller.programs.program import share_heaps
 from tfjob_controller.util.clock import RealClock
+from tfjob_controller.util.heaps import share_heaps
 
 log = structlog.get_logger(__name__)
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"

@@ -58,7 +58,7 @@ from tfjob_controller.kube.events.recorder import EventRecorder
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.options import ExtenderOptions
-from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
+from tfjob_controller.programs.program import StartError, on_signals, run_until, servers
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
@@ -66,6 +66,7 @@ from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import Clock, RealClock
+from tfjob_controller.util.heaps import share_heaps
 
 log = structlog.get_logger(__name__)
 

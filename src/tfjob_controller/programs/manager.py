@@ -55,7 +55,7 @@ from tfjob_controller.kube.leaderelection.elector import LeaderElector
 from tfjob_controller.kube.meta import namespace_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
-from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
+from tfjob_controller.programs.program import StartError, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
 from tfjob_controller.programs.reconcilers import (
     Shared,
@@ -76,6 +76,7 @@ from tfjob_controller.trainer.status.trainjob import from_wire
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.fairness import most_of_namespace
+from tfjob_controller.util.heaps import share_heaps
 
 log = structlog.get_logger(__name__)
 

@@ -13,12 +13,12 @@ from helpers.scripted import ScriptedRequester
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.pages.rendering import Readings, event
-from tfjob_controller.dashboard.turns import Turns
+from tfjob_controller.dashboard.turns import PersonTurns
 from tfjob_controller.dashboard.users import User
 
 
 def readings_of(clock: FakeClock) -> Readings[int]:
-    return Readings(clock, Turns("read", threads=2, each=2, waiting=4))
+    return Readings(clock, PersonTurns("read", threads=2, each=2, waiting=4))
 
 
 def person() -> User:

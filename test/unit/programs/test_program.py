@@ -36,7 +36,7 @@ def test_the_first_signal_requests_a_stop() -> None:
 # Sixteen threads that each hold some memory at the same time; then the heaps that the C library tells of are counted.
 _HOLD = """
     import ctypes, sys, threading
-    from tfjob_controller.programs.program import share_heaps
+    from tfjob_controller.util.heaps import share_heaps
     if sys.argv[1] == "shared":
         assert share_heaps()
     everybody = threading.Barrier(17)
@@ -67,7 +67,7 @@ def test_threads_share_heaps_of_the_c_library(how: str, are_few: bool) -> None:
 # itself. They are more than the free part of the heap can take.
 _LARGE = """
     import ctypes, sys
-    from tfjob_controller.programs.program import share_heaps
+    from tfjob_controller.util.heaps import share_heaps
     if sys.argv[1] == "set":
         assert share_heaps()
     libc = ctypes.CDLL(None)

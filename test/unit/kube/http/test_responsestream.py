@@ -41,7 +41,10 @@ def read(stream: ResponseStream, least: int, most_bytes: int = MUCH) -> bytes:
     data = b""
     while len(data) < least and not stream.has_ended:
         if not stream.has_more:
-            select.select([stream], [], [], 60.0)
+            # Not `select`, which takes no descriptor from 1024 on.
+            waiting = select.poll()
+            waiting.register(stream, select.POLLIN)
+            waiting.poll(60_000)
         data += stream.read(most_bytes)
     return data
 
