@@ -114,11 +114,11 @@ def owned_by(kind: str, api_version: str, uid: str = "00000000-0000-0000-0000-00
     return {"ownerReferences": [owner]}
 
 
-def job_of(site: Site, kind: str = "TFJob") -> Object:
+def job_of(site: Site, kind: str = "TFJob", namespace: str = "") -> Object:
     """The metadata of a child of a job that is there: otherwise the garbage collector deletes the child."""
     resource, manifest = (TFJOBS, tfjob()) if kind == "TFJob" else (TRAINJOBS, trainjob(new_name(), 1))
     manifest["metadata"]["name"] = new_name()
-    owner = site.admin.create(resource.path(site.namespace), manifest)
+    owner = site.admin.create(resource.path(namespace or site.namespace), manifest)
     uid = owner["metadata"]["uid"]
     return owned_by(kind, owner["apiVersion"], uid, name=owner["metadata"]["name"])
 

@@ -102,7 +102,7 @@ TASK_INDEX = "task_index"
 
 # On the Jobs and pods of a job with restart attempts: the attempt in which they were created.
 RESTART_ATTEMPT = "kubeflow.org/generation"
-# On the Job and the pod of a replica: how often it was restarted before this Job was created. Absent for 0.
+# On the Job of a replica: how often the replica was restarted before this Job was created. Absent for 0.
 REPLICA_RESTARTS = "kubeflow.org/restarts"
 
 # The Job controller sets this label on pods: the name of the child Job that created the pod.

@@ -78,8 +78,6 @@ def build_job(
         return _indexed_job(plan, replica, suspend, assignment)
     attempt = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_attempt(plan, replica) else {}
     labels = _labels(plan, replica) | attempt | (assignment.labels if assignment is not None else {})
-    if restarts:
-        labels = labels | {REPLICA_RESTARTS: str(restarts)}
     spec: Body = {
         "completions": 1,
         "parallelism": 1,
@@ -95,6 +93,8 @@ def build_job(
         join_pod_group(spec["template"], plan.scheduling.pod_group)
     if suspend:
         spec["suspend"] = True
+    if restarts:
+        labels = labels | {REPLICA_RESTARTS: str(restarts)}
     return {**_job_head(plan, replica.role, replica.name, labels), "spec": spec}
 
 

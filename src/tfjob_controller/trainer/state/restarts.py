@@ -1,11 +1,11 @@
 """Restarts: how many there were, how long the next one waits, and which children are of an earlier attempt.
 
 Counts. The status has the number of restarts of each replica by its id. A child Job starts one pod, and carries how
-often its replica was restarted before it (label `REPLICA_RESTARTS`), as does its pod. The count is that number, plus
-the restarts of the training container in place, plus one if the pod has ended, or is being deleted, and another one is
-needed. So one end counts once, however often and by whatever object it is observed. Pods of elastic roles, which the
-Job controller replaces, are counted by replica and UID. Deleted ones keep their entries until there are many, and are
-then added up under one empty key. Restarts that the program did not cause are disruptions, which no limit applies to.
+often its replica was restarted before it (label `REPLICA_RESTARTS`). The count is that number, plus the restarts of the
+training container in place, plus one if the pod has ended, or is being deleted, and another one is needed. So one end
+counts once, however often and by whatever object it is observed. Pods of elastic roles, which the Job controller
+replaces, are counted by replica and UID. Deleted ones keep their entries until there are many, and are then added up
+under one empty key. Restarts that the program did not cause are disruptions, which no limit applies to.
 
 Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
 further restart waits twice as long as the one before, up to a cap. The wait starts at the failure: when the condition
@@ -112,18 +112,14 @@ def counts_by_replica(states: Sequence[ReplicaState], counts: Mapping[str, int])
 
 
 def replica_restarts(state: ReplicaState) -> int:
-    """Returns how often the replica was restarted, as far as its Job and its pods show it.
-
-    A Job that somebody has deleted is gone before its pods. Of a lost pod, the controller has deleted the Job.
-    """
+    """Returns how often the replica was restarted, as far as its Job and its pods show it."""
     job = state.job
-    labelled = job or state.pod
-    if labelled is None or (job is None and state.must_redo):
+    if job is None:
         return 0
-    before = labelled.metadata.labels.get(REPLICA_RESTARTS, "")
+    before = job.metadata.labels.get(REPLICA_RESTARTS, "")
     in_place = max((restarts_in_place(pod, state.replica.role.container, RESTORER) for pod in state.pods), default=0)
     # Pods of a Job that is suspended or deleted end for this reason.
-    is_stopped = job is not None and (job.spec.suspend or job.metadata.deletion_timestamp is not None)
+    is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
     return int(before if before.isdecimal() else 0) + in_place + (state.is_replaced and not is_stopped)
 
 

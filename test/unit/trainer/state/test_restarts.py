@@ -127,24 +127,6 @@ def test_restarts_of_a_deleted_job_still_count() -> None:
     assert restarts(cluster) == 3
 
 
-def test_the_deletion_of_a_child_job_is_a_disruption_of_its_replica() -> None:
-    """Such a Job is gone at once, and the garbage collector deletes its pods some time later."""
-    cluster = running_world(master(), workers(1))
-    for number in (1, 2):
-        name = cluster.name("worker-0")
-        del cluster.jobs[name]
-        cluster.told_to_go(name)
-        assert (restarts(cluster), cluster.job.status.disruptions) == (number, number)
-        cluster.exits("worker-0", 0)
-        cluster.settle()
-        cluster.pods[name] = []
-        cluster.advance(60)
-        cluster.settle()
-        cluster.runs("worker-0")
-        assert (restarts(cluster), cluster.job.status.disruptions) == (number, number)
-        assert cluster.jobs[name].metadata.labels["kubeflow.org/restarts"] == str(number)
-
-
 def never_gives_up(cluster: World, replica_id: str) -> None:
     """The child Job is as version 0.1 made it: it starts another pod after each failure, and never ends by one."""
     job = cluster.jobs[cluster.name(replica_id)]
