@@ -162,7 +162,9 @@ def test_the_backoff_limit_counts_restarts_of_all_replicas(trial: Trial) -> None
     trial.submit(master(), workers(1), parameter_servers(1), backoffLimit=2)
     status = trial.await_end()
     assert (status["phase"], status["restarts"]) == ("Failed", 3)
-    assert status["reason"] == "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2"
+    limit, _, why = status["reason"].partition("; ")
+    assert limit == "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2"
+    assert why in ("worker-0 failed: exit code 143", "ps-0 failed: exit code 1")
     assert condition(status, "Failed")["reason"] == "BackoffLimitExceeded"
     await_pods(trial)
 
@@ -178,7 +180,9 @@ def test_the_backoff_limit_counts_pods_that_were_recreated(trial: Trial) -> None
 def test_a_backoff_limit_of_0_allows_no_restart(trial: Trial) -> None:
     trial.plays("worker-0", ends(143))
     trial.submit(master(), workers(1), backoffLimit=0)
-    assert trial.await_end()["reason"] == "BackoffLimitExceeded: 1 restarts of replicas, backoffLimit is 0"
+    assert trial.await_end()["reason"] == (
+        "BackoffLimitExceeded: 1 restarts of replicas, backoffLimit is 0; worker-0 failed: exit code 143"
+    )
 
 
 # Suspension
