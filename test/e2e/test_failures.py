@@ -97,7 +97,8 @@ def notes(jobs: Jobs, reason: str) -> list[str]:
 def test_a_worker_that_takes_too_much_memory_starts_again_and_the_job_succeeds(jobs: Jobs, kubectl: Kubectl) -> None:
     limit = {"limits": {"memory": "64Mi"}}
     worker = template(ERRAND, env={"TROUBLE": "memory"}, resources=limit, restartPolicy="OnFailure")
-    jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=worker)))
+    # Otherwise its pod is deleted if it runs longer than the chief's.
+    jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=worker), cleanPodPolicy="None"))
     assert await_success(jobs)["restarts"] == 1
     (pod,) = pods_of(jobs, "WORKER")
     (told,) = pod["status"]["containerStatuses"]
