@@ -83,7 +83,7 @@ MAX_CONTAINERS = 32
 MAX_CONDITIONS = 32
 # What the kubelet leaves of a termination message.
 MAX_MESSAGE = 4096
-# `status.completedIndexes` of 10,000 pods of which each second one has succeeded has 49 KB.
+# `status.completedIndexes`, or `failedIndexes`, of 10,000 pods of which each second one has ended so has 49 KB.
 MAX_INDEXES = 64 * 1024
 # Smaller objects are within the bounds.
 _SMALL_BYTES = 16 * 1024
@@ -112,6 +112,7 @@ def decode_job(raw: bytes | msgspec.Raw) -> BatchJob:
         job.status,
         conditions=_conditions(job.status.conditions),
         completed_indexes=_within(job.status.completed_indexes, MAX_INDEXES),
+        failed_indexes=_within(job.status.failed_indexes, MAX_INDEXES),
     )
     return replace(job, status=status)
 

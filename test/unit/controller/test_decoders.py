@@ -78,10 +78,11 @@ def test_of_a_large_pod_the_first_containers_and_the_beginning_of_messages_are_k
     assert len(waiting.message) == decoders.MAX_MESSAGE
 
 
-def test_completed_indexes_are_cut_between_two_of_them() -> None:
+def test_indexes_are_cut_between_two_of_them() -> None:
     indexes = ",".join(str(number) for number in range(0, 100_000, 2))
-    job = decoders.decode_job(body(OURS, status={"completedIndexes": indexes}))
-    assert indexes.startswith(job.status.completed_indexes + ",")
+    status = decoders.decode_job(body(OURS, status={"completedIndexes": indexes, "failedIndexes": indexes})).status
+    assert indexes.startswith(status.completed_indexes + ",")
+    assert status.failed_indexes == status.completed_indexes
 
 
 @pytest.mark.parametrize("name", BACKENDS)
