@@ -184,9 +184,12 @@ def _obsolete(job_state: JobState) -> Actions:
     """Returns the writes for surplus children, Jobs of lost pods, and Jobs of completed steps that are still active."""
     plan, observed, completed = job_state.plan, job_state.observed, job_state.step.completed
     surplus = _surplus_deletes(plan, observed) if plan.steps else ()
+    deletes = (*surplus, *_lost_deletes(job_state))
+    if not completed:
+        return Actions(deletes=deletes)
     past = observed.only({state.replica.name for state in completed})
     return Actions(
-        deletes=(*surplus, *_lost_deletes(job_state), *_ended_pod_deletes(completed, job_state.now)),
+        deletes=(*deletes, *_ended_pod_deletes(completed, job_state.now)),
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, past, completed, job_state.now)),
     )
 
