@@ -18,6 +18,7 @@ from helpers.kubectl import Kubectl
 from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH, KubeflowCluster
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob
 from helpers.playground import Script
+from helpers.policies import INSTALLED
 from helpers.poll import eventually
 from helpers.renderings import SYSTEM, of_kind, render_with
 from helpers.rights import Right, await_rights, forbidden, rights_of, without
@@ -35,16 +36,6 @@ NAME = "tfjob-controller"
 # Asked for only where the admission plugin is on that `site` has.
 FINALIZERS = Right("trainer.kubeflow.org", "trainjobs/finalizers", "update")
 READS_CLAIM = Right("", "persistentvolumeclaims", "get")
-INSTALLED = (
-    "Namespace",
-    "ServiceAccount",
-    "Role",
-    "RoleBinding",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-)
 CLAIM = {
     "metadata": {"name": "data"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
