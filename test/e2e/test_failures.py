@@ -47,9 +47,13 @@ def pods_of(jobs: Jobs, job_type: str) -> list[Object]:
 
 
 def log_of(kubectl: Kubectl, job_type: str) -> str:
-    """Of example-job's; empty as long as there is no container; fails if kubectl does for another reason."""
+    """Of example-job's; empty as long as there is no container; fails if kubectl does for another reason.
+
+    "Is not available" says a kubelet that has not yet written any status of the pod.
+    """
     answer = kubectl.run("logs", "-l", f"tf_job_name=example-job,job_type={job_type}", "--tail=-1")
-    assert answer.code == 0 or "waiting to start" in answer.error, answer.error
+    is_early = any(words in answer.error for words in ("waiting to start", "is not available"))
+    assert answer.code == 0 or is_early, answer.error
     return answer.out
 
 
