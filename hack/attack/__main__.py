@@ -120,7 +120,8 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
     victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
     monitor = ProgramMonitor(stage)
     address = f"https://127.0.0.1:{stage.dashboard_port}"
-    person = dashboard.Person(address, token_of(stage.plane, TENANTS[OTHER]), stage.limits["dashboard"])
+    token, probes = token_of(stage.plane, TENANTS[OTHER]), f"http://127.0.0.1:{stage.dashboard_probes}"
+    person = dashboard.Person(address, probes, token, stage.limits["dashboard"])
     tokens = tokens_of_account(stage.api, HOSTILE, settings.scaled(TOKENS))
     with running_helpers() as attackers:
         certificates = stage.certificates
@@ -169,9 +170,12 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
 
 
 def _targets(stage: Stage) -> list[Target]:
-    plain = [program.urls[server] for program in (stage.controller, stage.extender) for server in (PROBES, METRICS)]
+    ports = [
+        stage.dashboard_probes,
+        *(port_of(each.urls[name]) for each in (stage.controller, stage.extender) for name in (PROBES, METRICS)),
+    ]
     tls = [Target(port, is_tls=True) for port in (stage.extender_port, stage.dashboard_port)]
-    return [*(Target(port_of(url)) for url in plain), *tls]
+    return [*(Target(port) for port in ports), *tls]
 
 
 def _apiserver_seconds(stage: Stage) -> float:

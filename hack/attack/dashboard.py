@@ -28,7 +28,7 @@ STREAMS = 800
 _STEP_SECONDS, _REFUSED_SECONDS, _PAGE_SECONDS = 0.05, 0.02, 0.2
 _VISIT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 30.0
-_LOGIN, _JOBS, _HEALTHZ = "/login", "/jobs", "/healthz"
+_LOGIN, _JOBS = "/login", "/jobs"
 _FEEDS = f"/events/jobs?namespace={HOSTILE}"
 # The names of attack.tenant.
 _BOMB, _SMALL = f"{HOSTILE}/tfjob/bomb-0", f"{HOSTILE}/tfjob/job-0"
@@ -53,11 +53,12 @@ def log_in(client: urllib3.PoolManager, url: str, token: str) -> str:
 class Person:
     """Somebody of the other tenant with the dashboard open, and the probe of the kubelet."""
 
-    def __init__(self, url: str, token: str, limit: Limited) -> None:
+    def __init__(self, url: str, probes: str, token: str, limit: Limited) -> None:
         self.visits: list[float] = []
         self.probes: list[float] = []
         self.problems: Counter[str] = Counter()
         self._url, self._token, self._limit = url, token, limit
+        self._healthz = f"{probes}/healthz"
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._visit, self._probe)]
         self._cookie = ""
@@ -100,24 +101,24 @@ class Person:
     def _visit(self) -> None:
         client = browser()
         while not self._stopping.wait(_VISIT_SECONDS):
-            self._ask(client, _JOBS, self.visits)
+            self._ask(client, f"{self._url}{_JOBS}", self.visits)
 
     def _probe(self) -> None:
         while not self._stopping.wait(_VISIT_SECONDS):
             # A kubelet opens a connection for each probe.
-            self._ask(browser(), _HEALTHZ, self.probes)
+            self._ask(browser(), self._healthz, self.probes)
 
-    def _ask(self, client: urllib3.PoolManager, path: str, seconds: list[float]) -> None:
+    def _ask(self, client: urllib3.PoolManager, url: str, seconds: list[float]) -> None:
         begin = time.monotonic()
         try:
             headers = {"Cookie": self._cookie}
-            status = client.request("GET", f"{self._url}{path}", headers=headers, redirect=False).status
+            status = client.request("GET", url, headers=headers, redirect=False).status
         except urllib3.exceptions.HTTPError as error:
-            self.problems[f"did not answer {path}: {type(error).__name__}"] += 1
+            self.problems[f"did not answer {url}: {type(error).__name__}"] += 1
             return
         seconds.append(time.monotonic() - begin)
         if status != 200:
-            self.problems[f"answered {path} with {status}"] += 1
+            self.problems[f"answered {url} with {status}"] += 1
 
 
 def attack(url: str, tokens: Sequence[str], streams: int, over: Event, results: Connection) -> None:

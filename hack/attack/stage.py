@@ -87,6 +87,7 @@ class Stage:
     limits: Mapping[str, Limited]
     certificates: Certificates
     dashboard_port: int
+    dashboard_probes: int
 
     @property
     def extender_port(self) -> int:
@@ -118,9 +119,9 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
             certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
             extender, extender_limit = open_.enter_context(_extender(plane, certificates))
             controller, controller_limit = open_.enter_context(_controller(plane))
-            port, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
+            served, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
             limits = {"controller": controller_limit, "extender": extender_limit, "dashboard": dashboard_limit}
-            yield Stage(api, plane, nodes, controller, extender, limits, certificates, port)
+            yield Stage(api, plane, nodes, controller, extender, limits, certificates, *served)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -229,15 +230,16 @@ def _controller(plane: ControlPlane) -> Iterator[tuple[OurProgram, Limited]]:
 
 
 @contextlib.contextmanager
-def _dashboard(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[int, Limited]]:
-    """Runs the dashboard with TLS; it has no credentials of its own."""
+def _dashboard(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[tuple[int, int], Limited]]:
+    """Runs the dashboard with TLS, at its port and that of probes; it has no credentials of its own."""
     cluster = yaml.safe_load(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
     authority = plane.folder / "dashboard-ca.crt"
     authority.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
     certificate, key = certificates.server
-    with ports.reserve(1, LOOPBACK) as (port,):
+    with ports.reserve(2, LOOPBACK) as (port, probes):
         flags = {
             "dashboard-bind-address": f"{LOOPBACK}:{port}",
+            "health-probe-bind-address": f"{LOOPBACK}:{probes}",
             "dashboard-tls-cert-file": certificate,
             "dashboard-tls-key-file": key,
             "api-server": cluster["server"],
@@ -248,7 +250,7 @@ def _dashboard(plane: ControlPlane, certificates: Certificates) -> Iterator[tupl
         try:
             with limited("dashboard", identity, DASHBOARD_BYTES) as limit:
                 _await_port(port, limit)
-                yield port, limit
+                yield (port, probes), limit
         finally:
             process.end([identity], grace_seconds=_STOP_SECONDS)
 

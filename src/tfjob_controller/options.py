@@ -317,6 +317,7 @@ class DashboardOptions:
         "127.0.0.1:8443",
         "Where browsers reach the dashboard. Beyond loopback only with TLS, or behind a proxy that ends TLS.",
     )
+    health_probe_bind_address: BindAddress | None = _probes(OFF)  # noqa: RUF009 -- it is dataclasses.field
     dashboard_tls_cert_file: str = option(FILE, "", "Certificate of that server, PEM; empty for plain HTTP.")
     dashboard_tls_key_file: str = option(FILE, "", "Key of that certificate, PEM.")
     behind_tls_proxy: bool = option(

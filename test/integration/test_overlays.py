@@ -248,7 +248,7 @@ def test_metrics_and_health_are_served_on_the_ports_that_the_manifest_names(depl
     for container in our_containers(deployments):
         options, ports = options_of(container), {port["name"]: port["containerPort"] for port in container["ports"]}
         if isinstance(options, DashboardOptions):
-            served = {"https": options.dashboard_bind_address}
+            served = {"https": options.dashboard_bind_address, "health": options.health_probe_bind_address}
         else:
             served = {"metrics": options.metrics_bind_address, "health": options.health_probe_bind_address}
         if isinstance(options, RunOptions) and options.progress_server:

@@ -10,6 +10,7 @@ import structlog
 
 from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
+from tfjob_controller.httpserver.server import ListenError
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.options import DashboardOptions
 from tfjob_controller.util.clock import RealClock
@@ -43,7 +44,10 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
             token_header=options.token_header,
             certificate=files if all(files) else None,
             is_behind_tls_proxy=options.behind_tls_proxy,
+            probes=options.health_probe_bind_address,
         )
+    except ListenError as error:
+        raise DashboardStartError(str(error)) from None
     except OSError as error:
         raise DashboardStartError(f"cannot serve on {address}: {error.strerror or error}") from None
     return 0

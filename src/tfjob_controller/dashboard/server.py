@@ -16,12 +16,15 @@ from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX, own_origins
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.dashboard.users import User
-from tfjob_controller.util.clock import RealClock
+from tfjob_controller.httpserver.server import ListenAddress
+from tfjob_controller.telemetry import endpoints
+from tfjob_controller.util.clock import Clock, RealClock
 
 _LOOPBACK = "127.0.0.1"
 # Streams of open browsers are cut off after this time.
 _STOP_SECONDS = 1
 _BACKLOG = 2048
+_BEAT_SECONDS, _HANGS_SECONDS = 1.0, 60.0
 
 
 def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) -> None:
@@ -48,11 +51,13 @@ def serve_all_users(
     token_header: str = "",
     certificate: tuple[str, str] | None = None,
     is_behind_tls_proxy: bool = False,
+    probes: ListenAddress | None = None,
 ) -> None:
-    """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError.
+    """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError and ListenError.
 
     `hosts` are names by which browsers reach the dashboard, `certificate` the files of a certificate and its key;
-    without it a proxy in front has to end TLS, since browsers send the cookie only over TLS or to loopback.
+    without it a proxy in front has to end TLS, since browsers send the cookie only over TLS or to loopback. `probes` is
+    where kubelets ask: a thread of its own answers them, so that they wait for no handshake of a stranger.
     """
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -65,7 +70,7 @@ def serve_all_users(
         cookie = f"{HOST_PREFIX}{COOKIE}" if has_tls or is_behind_tls_proxy else COOKIE
         origins = own_origins(accepted, is_secure=True, has_tls=has_tls)
         app = create_app(logins, accepted, RealClock(), is_secure=True, cookie=cookie, origins=origins)
-        _serve(app, listener, certificate)
+        _serve(app, listener, certificate, probes=probes)
 
 
 def _serve(
@@ -73,6 +78,7 @@ def _serve(
     listener: socket.socket,
     certificate: tuple[str, str] | None = None,
     known_each: int = KNOWN_EACH,
+    probes: ListenAddress | None = None,
 ) -> None:
     cert, key = certificate or (None, None)
     config = uvicorn.Config(
@@ -95,9 +101,39 @@ def _serve(
 
     connections = Connections(new_protocol, config.ssl, known_each)
 
+    pulse = Pulse(RealClock())
+
     async def serve() -> None:
         async with accepting(listener, connections):
+            beating = asyncio.create_task(pulse.keep())
             await server.serve(sockets=[])
+            beating.cancel()
 
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(serve())
+    route = endpoints.readyz(pulse.problems)
+    asked = endpoints.servers_for([(probes, {"/healthz": route, "/readyz": route})], RealClock())
+    for each in asked:
+        each.start()
+    try:
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(serve())
+    finally:
+        for each in asked:
+            each.stop()
+
+
+class Pulse:
+    """Says to the thread of probes whether the event loop of the dashboard still runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._beat = clock.monotonic()
+
+    async def keep(self) -> None:
+        """Runs in the event loop, until it is cancelled."""
+        while True:
+            self._beat = self._clock.monotonic()
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    def problems(self) -> list[str]:
+        seconds = self._clock.monotonic() - self._beat
+        return [f"the event loop has not run for {seconds:.0f} s"] if seconds > _HANGS_SECONDS else []

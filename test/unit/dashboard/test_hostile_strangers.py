@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -14,10 +16,13 @@ import pytest
 
 from helpers.certificates import self_signed
 from helpers.dashboardpeople import Site, dashboard_site
+from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
+from localcluster import ports
 from tfjob_controller.dashboard.front import HEAD_BYTES, KNOWN_EACH, STRANGERS, STRANGERS_EACH, address_of
 from tfjob_controller.dashboard.guard import HOST_PREFIX
 from tfjob_controller.dashboard.loginrate import OF_ADDRESS, OF_NEW, OF_REFUSED
+from tfjob_controller.dashboard.server import Pulse
 
 MEGABYTE = 1_000_000
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -129,6 +134,33 @@ def test_silent_connections_displace_their_own_address_and_nobody_who_has_logged
     finally:
         for each in (*clients, *strangers):
             each.close()
+
+
+def test_probes_have_a_port_which_strangers_at_that_of_browsers_do_not_fill(tmp_path: Path) -> None:
+    with ports.reserve(1, "127.0.0.1") as (probes,), contextlib.ExitStack() as open_:
+        site = open_.enter_context(dashboard_site(tmp_path, f"--health-probe-bind-address=127.0.0.1:{probes}"))
+        for index in range(STRANGERS + 1):
+            open_.enter_context(connect(site, f"127.0.1.{1 + index % 200}"))
+        for path in ("healthz", "readyz"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{probes}/{path}", timeout=60) as answer:
+                assert answer.read() == b"ok\n"
+
+
+def test_the_probe_fails_once_the_event_loop_has_not_run_for_a_minute() -> None:
+    clock = FakeClock()
+    pulse = Pulse(clock)
+    clock.advance(60.0)
+    assert not pulse.problems()
+    clock.advance(1.0)
+    assert pulse.problems() == ["the event loop has not run for 61 s"]
+
+    async def run() -> None:
+        beating = asyncio.create_task(pulse.keep())
+        await asyncio.sleep(0)
+        beating.cancel()
+
+    asyncio.run(run())
+    assert not pulse.problems()
 
 
 def test_connections_from_many_addresses_displace_nobody_who_has_logged_in(site: Site) -> None:
