@@ -38,6 +38,7 @@ from audit.jobs.plans import is_elastic, node_count
 # Reasons of the condition Failed that require a pod that ended with an error.
 _BY_PODS = ("ReplicaFailed", "BackoffLimitExceeded")
 _ENDING_PHASES = ("CleanUp", "Done", "Failed")
+_UNKNOWN = "ContainerStatusUnknown"
 # A restart in place may remain uncounted if the job ends right after it.
 _NOTICED_SECONDS = 10.0
 # A gap is noticed once the server responds again.
@@ -228,7 +229,11 @@ def _restarts_in_place(pod: ObjectRecord, until: float = float("inf")) -> int:
 
 
 def _restart_count(container: Object) -> int:
-    return int(container.get("restartCount", 0))
+    """Returns the kubelet's count without the one for a container that it cannot locate and has not started again."""
+    last = (container.get("lastState") or {}).get("terminated") or {}
+    is_lost = last.get("reason") == _UNKNOWN and not (container.get("state") or {}).get("running")
+    ended = (container.get("state") or {}).get("terminated") or {"reason": _UNKNOWN}
+    return int(container.get("restartCount", 0)) - (is_lost and ended["reason"] == _UNKNOWN)
 
 
 def _ended_badly(pod: ObjectRecord) -> bool:

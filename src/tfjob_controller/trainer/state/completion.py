@@ -63,11 +63,13 @@ def job_completion(
     restarts: int,
     started: str | None,
     now: datetime,
+    before: str = "",
 ) -> Completion | None:
     """Returns how the job ended; None while it goes on. `states` are in the plan's order, the chief's first.
 
     `unfinished` are the states of steps that are not completed, `retried` those of replicas that have ended and run
-    again, `causes` those of replicas that restart the whole set.
+    again, `causes` those of replicas that restart the whole set. `before` is the last reason of the job, which tells
+    what was in the way when a limit was reached.
     """
     if has_succeeded(plan, states):
         return Completion(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, states))
@@ -76,11 +78,11 @@ def job_completion(
         or _not_carried(plan, unfinished, now)
         or (_no_restart_left(plan, causes, restarts) if plan.replicas.restarts_together else None)
         or (
-            _too_many_restarts(plan, states, restarts)
+            _too_many_restarts(plan, states, restarts, before)
             if plan.replicas.is_elastic or not plan.replicas.restarts_together
             else None
         )
-        or _too_late(plan, unfinished, started, now)
+        or _too_late(plan, unfinished, started, now, before)
     )
 
 
@@ -260,7 +262,7 @@ def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
     return None if words is None else Completion(False, reasons.CREATE_REFUSED, shortened(words))
 
 
-def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int) -> Completion | None:
+def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int, before: str) -> Completion | None:
     limit = plan.policy.backoff_limit
     if limit is None or restarts <= limit:
         return None
@@ -269,7 +271,7 @@ def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int
     failed = [state for state in states if state.exited is not None and state.exited.exit_code]
     # A program that was restarted in place runs again.
     last = max(failed, key=lambda state: (state.is_restarting, _finish_time(state)), default=None)
-    why = failure_message(last) if last is not None else failed_sidecar(states)
+    why = failure_message(last) if last is not None else failed_sidecar(states) or before
     return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(f"{words}; {why}" if why else words))
 
 
@@ -289,15 +291,16 @@ def failed_sidecar(states: Sequence[ReplicaState]) -> str:
     return ""
 
 
-def _too_late(plan: Plan, states: Sequence[ReplicaState], started: str | None, now: datetime) -> Completion | None:
+def _too_late(
+    plan: Plan, states: Sequence[ReplicaState], started: str | None, now: datetime, before: str
+) -> Completion | None:
     left = seconds_until_deadline(plan, started, now)
     if left is None or left > 0:
         return None
     words = f"{reasons.DEADLINE_EXCEEDED}: not done after {plan.policy.active_deadline_seconds} s"
     waiting = next((state for state in states if state.pending), None)
-    if waiting is not None:
-        words = shortened(f"{words}; {waiting.replica.id} was {waiting.pending}")
-    return Completion(False, reasons.DEADLINE_EXCEEDED, words)
+    why = f"{waiting.replica.id} was {waiting.pending}" if waiting is not None else before
+    return Completion(False, reasons.DEADLINE_EXCEEDED, shortened(f"{words}; {why}" if why else words))
 
 
 def seconds_until_deadline(plan: Plan, started: str | None, now: datetime) -> float | None:

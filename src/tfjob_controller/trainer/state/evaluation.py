@@ -142,7 +142,7 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     admission = gang_admission(step.plan, step.observed, step.replica_states)
     wait = gang_wait(step.plan, admission, step.observed, status, now) or pod_group_wait(plan, step, status, now)
     completion = job_completion(
-        plan, states, unfinished, retried, causes, restarts - disruptions, status.start_time, now
+        plan, states, unfinished, retried, causes, restarts - disruptions, status.start_time, now, status.reason
     )
     if completion is None and wait is not None and not plan.policy.is_suspended_by_user:
         completion = wait.verdict

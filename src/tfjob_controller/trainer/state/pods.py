@@ -44,7 +44,10 @@ _PULL_WORD = "ImagePullBackOff"
 _PULL_DETAIL = ": ErrImagePull: "
 # The reasons with which a kubelet and a container runtime report containers that they have lost, as after a reboot
 # (pkg/kubelet/kubelet_pods.go, containerd's internal/cri/store/container).
-_LOST_REASONS = frozenset(("ContainerStatusUnknown", "Unknown"))
+_STATUS_UNKNOWN = "ContainerStatusUnknown"
+_LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
+# What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
+_REJECTED = "Pod was rejected: "
 # A termination message may have 4 KiB, and a scheduler's message more. A reason should be readable at a glance.
 MAX_WORDS = 1000
 # A reason also names the replica, its exit code and the number of restarts.
@@ -119,8 +122,20 @@ def restarts_in_place(pod: Pod, container: str, ignored: str) -> int:
     """Returns how often the kubelet has restarted the training container, and init containers but `ignored`."""
     left_out = native_sidecars(pod) | {ignored}
     training = training_container(pod, container)
-    init = sum(each.restart_count for each in pod.status.init_container_statuses if each.name not in left_out)
-    return init + (training.restart_count if training is not None else 0)
+    init = sum(_restarts_of(each) for each in pod.status.init_container_statuses if each.name not in left_out)
+    return init + (_restarts_of(training) if training is not None else 0)
+
+
+def _restarts_of(status: ContainerStatus) -> int:
+    """Returns how often the container was restarted.
+
+    The kubelet also counts a container that it cannot locate any more, such as that of a pod which is being evicted,
+    although it may never start it again (kubelet_pods.go:convertToAPIContainerStatuses, 1.36).
+    """
+    lost, ended = status.last_state.terminated, status.state.terminated
+    runs_again = status.state.running is not None or (ended is not None and ended.reason != _STATUS_UNKNOWN)
+    is_only_lost = lost is not None and lost.reason == _STATUS_UNKNOWN and not runs_again
+    return max(0, status.restart_count - is_only_lost)
 
 
 def native_sidecars(pod: Pod) -> frozenset[str]:
@@ -140,16 +155,18 @@ def training_exit(pod: Pod, name: str) -> Terminated | None:
 
 
 def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
-    """Reports whether the pod was evicted, preempted or lost with its node before its program had ended.
+    """Reports whether the pod was rejected by its kubelet, evicted, preempted or lost before its program had ended.
 
-    A pod that was evicted for its own limits (`ephemeral-storage`, the `sizeLimit` of an emptyDir) has no condition:
-    this is an error of its program.
+    A kubelet rejects a pod if its node has changed since the pod was bound, such as a node whose device plugin has not
+    registered again after a reboot. A pod that was evicted for its own limits (`ephemeral-storage`, the `sizeLimit` of
+    an emptyDir) has no condition: this is an error of its program.
     """
     if exited is not None and exited.reason in _LOST_REASONS and pod.status.reason != EVICTED:
         return True
     condition = _true_condition(pod, "DisruptionTarget")
     if condition is None:
-        return pod.status.reason == _NODE_LOST and pod.status.phase == FAILED
+        is_rejected = pod.status.message.startswith(_REJECTED)
+        return (pod.status.reason == _NODE_LOST or is_rejected) and pod.status.phase == FAILED
     finished_at = exited.finished_at if exited is not None else None
     return not finished_at or (condition.last_transition_time or "") <= finished_at
 

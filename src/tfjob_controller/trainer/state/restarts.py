@@ -134,15 +134,21 @@ def new_disruptions(states: Sequence[ReplicaState], counts: Mapping[str, int]) -
 def seconds_until_replica_restart(state: ReplicaState, now: datetime) -> float:
     """Returns how long the ended pod of a replica is kept before another one is started; 0 if it may start now.
 
-    The delay doubles with each restart of the replica. It starts at the exit of the training container, or at the end
-    of the child Job if the pod is gone.
+    The delay doubles with each restart of the replica. It starts at the exit of the training container if that is
+    known, and otherwise at the end of the child Job, at the deletion of the pod or at its start.
     """
-    ended = state.exited.finished_at if state.exited is not None else None
-    if state.pod is None and state.job is not None:
-        ended = job_end_time(state.job)
+    ended = _end_time(state)
     if not ended:
         return 0.0
     return max(0.0, seconds_until(ended, backoff_seconds(replica_restarts(state)), now))
+
+
+def _end_time(state: ReplicaState) -> str | None:
+    pod, of_job = state.pod, job_end_time(state.job) if state.job is not None else None
+    if pod is None:
+        return of_job
+    exited_at = state.exited.finished_at if state.exited is not None else None
+    return exited_at or of_job or deletion_request_time(pod) or pod.status.start_time
 
 
 def set_restarts(plan: Plan, status: TrainingStatus) -> int:

@@ -10,10 +10,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import START, World, plan_of, running_world, terminated
+from helpers.clusterinmemory import START, World, plan_of, running, running_world, terminated, waiting
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from helpers.trainworld import train_plan
-from tfjob_controller.api.common.core import Condition, Terminated
+from helpers.trainworld import running_train_world, train_plan
+from tfjob_controller.api.common.core import Condition, ContainerState, Terminated
 from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.trainer.state.restarts import (
     BASE_SECONDS,
@@ -219,6 +219,93 @@ def test_an_eviction_for_the_pods_own_limits_is_an_error_of_its_program() -> Non
     assert cluster.job.status.reason == (
         "BackoffLimitExceeded: 1 restarts of replicas, backoffLimit is 0; worker-0 failed: Evicted: Usage of EmptyDir "
         "volume exceeds the limit"
+    )
+
+
+def test_a_container_that_an_eviction_has_lost_is_not_restarted_in_place() -> None:
+    """The kubelet raises the count of a container that it cannot locate any more (seen with 1.36)."""
+    cluster = running_world(master(), workers(1))
+    lost = Terminated(137, "ContainerStatusUnknown", "The container could not be located when the pod was deleted.")
+    evicted = {"phase": "Failed", "reason": "Evicted", "message": "Usage exceeds the limit"}
+    cluster.pod("worker-0", container_statuses=(waiting("ContainerCreating", last=lost, restart_count=1),), **evicted)
+    assert restarts(cluster) == 1
+    cluster.job_ends("worker-0", "Failed")
+    ended = terminated(replace(lost, message="The container could not be located when the pod was terminated"), 1)
+    cluster.pod("worker-0", container_statuses=(replace(ended, last_state=ContainerState(terminated=lost)),))
+    assert restarts(cluster) == 1
+
+
+def test_a_container_that_was_lost_and_runs_again_is_restarted_in_place() -> None:
+    cluster = running_world(master(), workers(1))
+    lost = Terminated(137, "ContainerStatusUnknown")
+    cluster.pod("worker-0", container_statuses=(running(restart_count=1, last=ContainerState(terminated=lost)),))
+    assert restarts(cluster) == 1
+
+
+def test_a_pod_that_its_kubelet_rejects_is_a_disruption_and_the_next_one_waits_longer_each_time() -> None:
+    cluster = running_world(master(), workers(1), backoffLimit=0)
+    words = "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    for count, delay_seconds in enumerate((0, BASE_SECONDS, 2 * BASE_SECONDS), start=1):
+        cluster.pod("worker-0", phase="Failed", reason="NodeAffinity", message=words, container_statuses=())
+        cluster.job_ends("worker-0", "Failed")
+        due = cluster.settle().wake_after_seconds
+        if delay_seconds:
+            assert due == delay_seconds + 1
+            assert cluster.job.status.reason == f"worker-0: NodeAffinity: {words}"
+        cluster.advance(delay_seconds)
+        cluster.settle()
+        assert cluster.created.count("Job/example-job-worker-a6no-0") == count + 1
+    assert (restarts(cluster), cluster.job.status.disruptions, cluster.job.status.phase) == (3, 3, "Running")
+
+
+def test_an_evicted_pod_whose_end_has_no_time_waits_from_the_end_of_its_job() -> None:
+    cluster = running_world(master(), workers(1))
+    for delay_seconds in (0, BASE_SECONDS):
+        cluster.advance(300)
+        lost = terminated(Terminated(137, "ContainerStatusUnknown"))
+        cluster.pod("worker-0", phase="Failed", reason="Evicted", container_statuses=(lost,))
+        cluster.job_ends("worker-0", "Failed")
+        due = cluster.settle().wake_after_seconds
+        assert due == (delay_seconds + 1 if delay_seconds else due)
+        cluster.advance(delay_seconds)
+        cluster.settle()
+        cluster.runs("worker-0")
+    assert restarts(cluster) == 2
+
+
+def test_a_deadline_names_the_replica_that_waits_to_be_started_again() -> None:
+    cluster = running_world(master(template=NEVER), workers(1), activeDeadlineSeconds=60)
+    for seconds in (0, 10):
+        cluster.advance(seconds)
+        cluster.exits("master-0", 137, "Error", "boom")
+        cluster.settle()
+        cluster.advance(11)
+        cluster.settle()
+        cluster.runs("master-0")
+        cluster.settle()
+    cluster.advance(20)
+    cluster.exits("master-0", 137, "Error", "boom")
+    cluster.settle()
+    cluster.advance(19)
+    cluster.settle()
+    assert cluster.job.status.reason == (
+        "DeadlineExceeded: not done after 60 s; master-0: exit code 137: boom; started again after 20 s"
+    )
+
+
+def test_a_deadline_names_the_node_for_which_all_are_restarted() -> None:
+    cluster = running_train_world(activeDeadlineSeconds=60)
+    for _ in range(2):
+        cluster.exits("node-1", 137, "Error")
+        cluster.settle()
+        cluster.reap()
+        cluster.settle()
+        cluster.advance(5)
+        cluster.settle()
+    cluster.advance(60)
+    cluster.settle()
+    assert cluster.job.status.reason == (
+        "DeadlineExceeded: not done after 60 s; node-1 will be restarted: node-1 failed: exit code 137"
     )
 
 
