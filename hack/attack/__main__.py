@@ -1,11 +1,12 @@
-"""`make attack`: all attacks of a tenant on controller, gang scheduler and dashboard at once, beside another tenant.
+"""`make attack`: all attacks of a tenant on controller, progress server, gang scheduler and dashboard at once.
 
 It has its own control plane with fake nodes; the programs run as shipped, with their memory limits and leader election
 (attack.stage). A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API server accepts
-(attack.tenant), opens connections to all ports (attack.connections), and uses the dashboard (attack.dashboard). Another
-tenant creates a small job every 10 s, and has the dashboard open. Progress goes to standard error; the last line on
-standard output is JSON with all figures. Exit code 1 if a program ended, lost its lease or failed a probe, or if a job
-of the other tenant started late or did not succeed; the lines before it name the violated limits.
+(attack.tenant), opens connections to all ports (attack.connections), reports (attack.reports), and uses the dashboard
+(attack.dashboard). Another tenant creates a small job every 10 s, has a job that runs and reports all the time, and has
+the dashboard open. Progress goes to standard error; the last line on standard output is JSON with all figures. Exit
+code 1 if a program ended, lost its lease or failed a probe, or if a job of the other tenant started late, was evicted,
+had a report refused or did not succeed; the lines before it name the violated limits.
 
 ATTACK_SECONDS  how long, 600
 ATTACK_EVERY    seconds from one job of the other tenant to the next, 10
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from attack import connections, dashboard, filterclient, tenant
+from attack import connections, dashboard, filterclient, reports, tenant
 from attack.connections import Target
 from attack.helpers import running_helpers
 from attack.monitor import ProgramMonitor
@@ -55,6 +56,8 @@ NODES = 100
 TOKENS = 200
 _LEAST_NODES = 6
 _POLL_SECONDS = 0.1
+_REPORT_SECONDS, _LOUD_SECONDS = 2.0, 0.05
+_ATTACKERS = ("tenant", "connections", "dashboard", "reports")
 _SHOW_SECONDS = 15.0
 # Time for the jobs that still run when the attack ends.
 _PATIENCE_SECONDS = 60.0
@@ -124,6 +127,12 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
     person = dashboard.Person(address, probes, token, stage.limits["dashboard"])
     tokens = tokens_of_account(stage.api, HOSTILE, settings.scaled(TOKENS))
     with running_helpers() as attackers:
+        long, loud = (
+            reports.LongJob(stage.api, OTHER, _REPORT_SECONDS),
+            reports.LongJob(stage.api, HOSTILE, _LOUD_SECONDS),
+        )
+        for each in (long, loud):
+            each.start()
         certificates = stage.certificates
         arguments = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
         attackers.start("filter", filterclient.measure, *arguments, is_nice=False)
@@ -131,6 +140,7 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         attackers.start("tenant", tenant.attack, kubeconfig, settings.amounts, is_complete)
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
         attackers.start("connections", connections.attack, _targets(stage), *counts)
+        attackers.start("reports", reports.forge, long.url)
         person.start()
         attackers.start("dashboard", dashboard.attack, address, tokens, settings.scaled(dashboard.STREAMS))
         monitor.start()
@@ -149,7 +159,10 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         found = attackers.end()
         victim.stop()
         person.stop()
-    broken = [words for name in monitor.seen for words in monitor.broken(name, settings.probe_seconds)]
+        broken = long.broken(settings.start_seconds)
+        long.stop()
+        loud.stop()
+    broken += [words for name in monitor.seen for words in monitor.broken(name, settings.probe_seconds)]
     broken += person.broken(settings.start_seconds, settings.probe_seconds)
     broken += [f"the helper process {each} ended early" for each, figures in found.items() if not figures]
     broken += _broken_jobs(victim, settings)
@@ -162,9 +175,12 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         "apiserver_max_seconds": round(monitor.apiserver_max_seconds, 1),
         **programs,
         "dashboard": person.figures(),
+        "reports": long.figures(),
         "filter": found["filter"],
         "other": _figures(list(victim.jobs.values())),
-        "hostile": {**found["tenant"], **found["connections"], **found["dashboard"]},
+        "bare": _times("started", [each.started for each in victim.bare.values() if each.started is not None]),
+        "hostile": {name: count for each in _ATTACKERS for name, count in found[each].items()},
+        "hostile_reports": loud.figures(),
         "broken": broken,
     }
 
@@ -174,8 +190,8 @@ def _targets(stage: Stage) -> list[Target]:
         stage.dashboard_probes,
         *(port_of(each.urls[name]) for each in (stage.controller, stage.extender) for name in (PROBES, METRICS)),
     ]
-    tls = [Target(port, is_tls=True) for port in (stage.extender_port, stage.dashboard_port)]
-    return [*(Target(port) for port in ports), *tls]
+    tls = (stage.extender_port, stage.progress_port, stage.dashboard_port)
+    return [*(Target(port) for port in ports), *(Target(port, is_tls=True) for port in tls)]
 
 
 def _apiserver_seconds(stage: Stage) -> float:
@@ -217,7 +233,8 @@ def _broken_jobs(victim: Victim, settings: Settings) -> list[str]:
         if job.started is None:
             broken.append(f"{name} did not start")
         elif job.started > settings.start_seconds:
-            broken.append(f"{name} started after {job.started:.1f} s")
+            seen = f", {job.started - job.watched:.1f} s after its own watch showed it" if job.watched else ""
+            broken.append(f"{name} started after {job.started:.1f} s{seen}")
         if job.outcome != "succeeded":
             broken.append(f"{name} ended as {job.outcome or 'nothing'}")
     return broken
@@ -226,7 +243,7 @@ def _broken_jobs(victim: Victim, settings: Settings) -> list[str]:
 def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
     """Returns the figures; times are medians and maxima in seconds."""
     figures: dict[str, Any] = {"jobs": len(jobs), "succeeded": sum(job.outcome == "succeeded" for job in jobs)}
-    for name in ("created", "first_child", "all_pods", "admitted", "started", "ended"):
+    for name in ("created", "watched", "first_child", "all_pods", "admitted", "started", "ended"):
         times = [value for job in jobs if (value := getattr(job, name)) is not None]
         figures |= _times(name, times)
     for kind in ("tfjob", "gang", "trainjob"):

@@ -38,10 +38,12 @@ _CLONED = f"/new?from=tfjob/{HOSTILE}/bomb-0"
 KINDS = ("refused_login", "login", "stream", "page")
 
 
-def browser() -> urllib3.PoolManager:
-    """Returns a client that trusts every certificate, because that of the dashboard is self-signed."""
+def browser(address: str = "127.0.0.1") -> urllib3.PoolManager:
+    """Returns a client of this address that trusts every certificate, because ours are self-signed."""
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    return urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=_TIMEOUT_SECONDS, maxsize=1)
+    return urllib3.PoolManager(
+        cert_reqs="CERT_NONE", retries=False, timeout=_TIMEOUT_SECONDS, maxsize=1, source_address=(address, 0)
+    )
 
 
 def log_in(client: urllib3.PoolManager, url: str, token: str) -> str:

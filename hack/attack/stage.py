@@ -42,6 +42,9 @@ from localcluster.programs import LOOPBACK, Options, User
 from localcluster.report import Report
 
 SYSTEM, HOSTILE, OTHER = "tfjob-system", "hostile", "other"
+# A job of each tenant that runs as long as the attack.
+LONG = "long"
+URGENT, URGENT_PRIORITY = "urgent", 1000
 CPUS = 16
 NODE: Mapping[str, str] = {"cpu": str(CPUS), "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
 LEASES: Mapping[str, str] = {
@@ -54,6 +57,7 @@ CONTROLLER_BYTES, EXTENDER_BYTES = 512 * MIB, 1024 * MIB
 DASHBOARD_BYTES = 256 * MIB
 CLIENT_NAME = "system:kube-scheduler"
 _ROLES = HACK.parent / "manifests" / "base" / "rbac" / "user-roles.yaml"
+_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _STOP_SECONDS = 30.0
 
@@ -86,6 +90,7 @@ class Stage:
     extender: OurProgram
     limits: Mapping[str, Limited]
     certificates: Certificates
+    progress_port: int
     dashboard_port: int
     dashboard_probes: int
 
@@ -103,7 +108,8 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-attack")
     users = (CONTROLLER_USER, EXTENDER_USER, *TENANTS.values())
-    options = Options(users=users, apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
+    flags = ("--event-ttl=5m",)
+    options = Options(users=users, apiserver_flags=flags, unsafe_no_fsync=True, service_account_admission=True)
     nodes = tuple(f"node-{number:03d}" for number in range(node_count))
     try:
         with (
@@ -118,10 +124,10 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
             open_.enter_context(FakeKubelet(kubelet_api, nodes=nodes, resources=NODE, behaviour=_behaviour))
             certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
             extender, extender_limit = open_.enter_context(_extender(plane, certificates))
-            controller, controller_limit = open_.enter_context(_controller(plane))
+            (controller, progress_port), controller_limit = open_.enter_context(_controller(plane))
             served, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
             limits = {"controller": controller_limit, "extender": extender_limit, "dashboard": dashboard_limit}
-            yield Stage(api, plane, nodes, controller, extender, limits, certificates, *served)
+            yield Stage(api, plane, nodes, controller, extender, limits, certificates, progress_port, *served)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -146,6 +152,8 @@ def keep_logs(stage: Stage) -> Path:
 
 def _behaviour(pod: Object, attempt: int) -> Outcome:
     """Returns how a pod ends: those of the other tenant succeed after two seconds, others follow their annotations."""
+    if (pod["metadata"].get("labels") or {}).get("train_job_name") == LONG:
+        return Outcome()
     is_other = pod["metadata"]["namespace"] == OTHER
     return Outcome(after_seconds=RUN_SECONDS) if is_other else by_annotations(pod, attempt)
 
@@ -164,6 +172,11 @@ def _prepare(api: Api, node_count: int) -> None:
     hard = {"requests.cpu": str(node_count * CPUS // 2), "pods": str(node_count * 50)}
     quota = {"metadata": {"name": "half"}, "spec": {"hard": hard}}
     api.create(f"/api/v1/namespaces/{HOSTILE}/resourcequotas", quota)
+    # Its pods may not have the class that its Gangs name.
+    api.create(_CLASSES, {"metadata": {"name": URGENT}, "value": URGENT_PRIORITY})
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": [URGENT]}
+    none = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [scope]}}
+    api.create(f"/api/v1/namespaces/{HOSTILE}/resourcequotas", {"metadata": {"name": "none-urgent"}, "spec": none})
 
 
 def _binding(kind: str, user: User, role: str) -> Object:
@@ -194,6 +207,7 @@ def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple
         f"--extender-tls-key-file={key}",
         f"--extender-client-ca-file={client}",
         "--qps=1000",
+        "--preemption=on",
     )
     tls = {"caFile": str(certificate), "certFile": str(client), "keyFile": str(client_key)}
     kubeconfig = plane.kubeconfig_of(EXTENDER_USER)
@@ -214,17 +228,24 @@ def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple
 
 
 @contextlib.contextmanager
-def _controller(plane: ControlPlane) -> Iterator[tuple[OurProgram, Limited]]:
-    flags = ("--leader-elect=true", f"--leader-elect-lease-namespace={SYSTEM}")
+def _controller(plane: ControlPlane) -> Iterator[tuple[tuple[OurProgram, int], Limited]]:
+    """Runs the controller and, at that port, its progress server."""
     kubeconfig, log = plane.kubeconfig_of(CONTROLLER_USER), plane.logs / "controller.log"
-    with ports.reserve(2, LOOPBACK) as (probes, metrics):
+    with ports.reserve(3, LOOPBACK) as (probes, metrics, progress):
         served = {PROBES: probes, METRICS: metrics}
+        flags = (
+            "--leader-elect=true",
+            f"--leader-elect-lease-namespace={SYSTEM}",
+            "--progress-server",
+            f"--progress-server-bind-address={LOOPBACK}:{progress}",
+            f"--progress-server-url=https://{LOOPBACK}:{progress}",
+        )
         controller = OurProgram("run", kubeconfig, served, *flags, log=log, mark=plane.folder)
         controller.start()
         try:
             with limited("controller", controller.identity, CONTROLLER_BYTES) as limit:
                 controller.wait_ready()
-                yield controller, limit
+                yield (controller, progress), limit
         finally:
             controller.end(grace_seconds=_STOP_SECONDS)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import urllib3
 
-from attack.stage import HOSTILE
+from attack.stage import HOSTILE, URGENT, URGENT_PRIORITY
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MAX_ENTRIES, MAX_KINDS, MAX_TERMS, MEMBER_LABEL
@@ -300,7 +300,7 @@ def worst_gang(number: int, cpus: int, name: str = "") -> Object:
         "apiVersion": "scheduling.kubeflow.org/v1alpha1",
         "kind": "Gang",
         "metadata": {"name": name or f"worst-{number}"},
-        "spec": {"members": members},
+        "spec": {"members": members, "priority": URGENT_PRIORITY},
     }
 
 
@@ -309,6 +309,7 @@ def _member(mark: str, name: str, count: int) -> Object:
     return {
         "name": name,
         "count": max(1, count),
+        "priorityClassName": URGENT,
         "resources": {"cpu": "1"},
         "tolerations": filters["tolerations"],
         "nodeAffinity": filters["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],

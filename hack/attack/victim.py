@@ -1,6 +1,7 @@
 """The other tenant, who creates a small job at intervals, and the result of each job.
 
-TFJobs, TFJobs that start as gangs, and TrainJobs take turns. Threads: one for each watched kind.
+TFJobs, TFJobs that start as gangs, and TrainJobs take turns. With each comes an Indexed Job of as many pods without any
+operator, to tell what the API server and the Job controller need. Threads: one for each watched kind.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _CHILDREN = "/apis/batch/v1/namespaces/{}/jobs"
 _PODS = "/api/v1/namespaces/{}/pods"
 _GANGS = "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs"
 _OWNER_KINDS = ("TFJob", "TrainJob")
+_JOB_NAME = "batch.kubernetes.io/job-name"
 _LABELS = ("tf_job_name", "train_job_name")
 _ADMITTED = ("Admitted", "Bound", "Released")
 _ENDS: Mapping[str, str] = {"Succeeded": "succeeded", "Complete": "succeeded", "Failed": "failed"}
@@ -38,6 +40,8 @@ class Job:
     plan: JobPlan
     begin: float
     created: float | None = None
+    # When a watch of the tenant's own showed it; the operator sees it no earlier.
+    watched: float | None = None
     first_child: float | None = None
     all_pods: float | None = None
     admitted: float | None = None
@@ -61,11 +65,22 @@ class Job:
         return max(known) if len(known) == len(parts) else None
 
 
+@dataclass(slots=True)
+class BareJob:
+    """An Indexed Job of its own, with the time until it had all pods."""
+
+    begin: float
+    expected_pods: int
+    pods: set[str] = field(default_factory=set)
+    started: float | None = None
+
+
 class Victim:
     """The other tenant (see the module)."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.jobs: dict[str, Job] = {}
+        self.bare: dict[str, BareJob] = {}
         self.refused: list[str] = []
         self._api = api
         self._namespace = namespace
@@ -109,11 +124,21 @@ class Victim:
         job = Job(plan, time.monotonic())
         with self._lock:
             self.jobs[plan.name] = job
-        try:
-            self._api.create(plan.path.format(self._namespace), body_of(plan, _TTL_SECONDS))
+        bare = BareJob(time.monotonic(), job.expected_pods)
+        with self._lock:
+            self.bare[f"bare-{number}"] = bare
+        self._create(_CHILDREN, _bare_job(f"bare-{number}", bare.expected_pods))
+        job.begin = time.monotonic()
+        if self._create(plan.path, body_of(plan, _TTL_SECONDS)):
             job.created = time.monotonic() - job.begin
+
+    def _create(self, path: str, body: Object) -> bool:
+        try:
+            self._api.create(path.format(self._namespace), body)
         except (RefusedError, urllib3.exceptions.HTTPError) as error:
-            self.refused.append(f"{plan.name}: {error}")
+            self.refused.append(f"{body['metadata']['name']}: {error}")
+            return False
+        return True
 
     def _follow(self, path: str) -> None:
         while not self._stopping.is_set():
@@ -128,6 +153,8 @@ class Victim:
 
     def _see(self, path: str, obj: Object) -> None:
         with self._lock:
+            if path == _PODS:
+                self._see_bare(obj)
             job = self.jobs.get(_name_of(path, obj))
             if job is None:
                 return
@@ -141,13 +168,24 @@ class Victim:
             elif path == _GANGS:
                 if (obj.get("status") or {}).get("phase") in _ADMITTED and job.admitted is None:
                     job.admitted = seconds
-            elif not job.outcome:
+            else:
+                job.watched = seconds if job.watched is None else job.watched
+                if job.outcome:
+                    return
                 conditions = (obj.get("status") or {}).get("conditions") or ()
                 ends = [
                     _ENDS[each["type"]] for each in conditions if each["status"] == "True" and each["type"] in _ENDS
                 ]
                 if ends:
                     job.outcome, job.ended = ends[0], seconds
+
+    def _see_bare(self, pod: Object) -> None:
+        bare = self.bare.get((pod["metadata"].get("labels") or {}).get(_JOB_NAME, ""))
+        if bare is None:
+            return
+        bare.pods.add(pod["metadata"]["uid"])
+        if len(bare.pods) == bare.expected_pods and bare.started is None:
+            bare.started = time.monotonic() - bare.begin
 
 
 def _name_of(path: str, obj: Object) -> str:
@@ -159,3 +197,11 @@ def _name_of(path: str, obj: Object) -> str:
     names = [labels[label] for label in _LABELS if label in labels]
     names += [each["name"] for each in metadata.get("ownerReferences") or () if each["kind"] in _OWNER_KINDS]
     return str(names[0]) if names else ""
+
+
+def _bare_job(name: str, pods: int) -> Object:
+    container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    counts = {"completionMode": "Indexed", "completions": pods, "parallelism": pods}
+    body = {**counts, "ttlSecondsAfterFinished": _TTL_SECONDS, "template": {"spec": spec}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}
