@@ -249,6 +249,33 @@ def at_least_three(pods: list[Object]) -> list[Object]:
     return sorted(workers, key=lambda pod: str(pod["metadata"]["creationTimestamp"])) if len(workers) >= 3 else []
 
 
+def a_pod_that_its_kubelet_rejects_is_replaced_with_back_off_and_no_limit_applies_to_it(cases: Cases, job: str) -> None:
+    workers = eventually(lambda: at_least_three(cases.record.of_job(job)), PATIENCE_SECONDS, POLL_SECONDS)
+    second, third = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in workers[1:3])
+    assert (third - second).total_seconds() >= BASE_SECONDS
+    status = cases.status(job)
+    assert (status["phase"], status["restarts"]) == ("Running", status["disruptions"])
+    assert status["reason"].startswith("worker-0: NodeAffinity: Pod was rejected: ")
+
+
+def an_eviction_for_the_pods_own_limits_counts_once(cases: Cases, job: str) -> None:
+    for index in "0123":
+        replica = (job, "WORKER", index)
+
+        def is_counted(replica: tuple[str, str, str] = replica) -> bool:
+            counts = cases.status(job).get("restartCounts") or {}
+            pods = [pod for pod in cases.record.of_job(job) if replica_of(pod) == replica]
+            return len(pods) == 1 + counts.get(f"worker-{replica[2]}", 0) > 1 and sum(map(is_running, pods)) == 1
+
+        eventually(is_counted, PATIENCE_SECONDS, POLL_SECONDS)
+
+
+def no_program_starts_after_the_end_of_a_job_that_keeps_its_pods(cases: Cases, job: str) -> None:
+    no_pod_is_created_after_the_end_of_a_job(cases, job)
+    (worker,) = [pod for pod in cases.record.of_job(job) if replica_of(pod)[1] == "WORKER"]
+    assert not [each for each in worker["status"]["containerStatuses"] if "waiting" not in each["state"]]
+
+
 def the_reason_names_the_error_of_a_parameter_server_between_its_pods(cases: Cases, job: str) -> None:
     cases.await_restarts(job, 2)
     error = "ps-0: exit code 1: no module named tensorflow"
@@ -304,6 +331,8 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
     (a_job_succeeds_although_its_sidecar_has_failed, ("sidecar-fails-tfjob",)),
     (a_job_succeeds_although_its_sidecar_has_failed, ("sidecar-fails-trainjob",)),
     (a_killed_worker_is_restarted_with_back_off_although_its_sidecar_runs, ("sidecar-runs-on",)),
+    (a_pod_that_its_kubelet_rejects_is_replaced_with_back_off_and_no_limit_applies_to_it, ("rejected",)),
+    (an_eviction_for_the_pods_own_limits_counts_once, ("size-limit",)),
     (the_reason_names_the_error_of_a_parameter_server_between_its_pods, ("parameter-server-fails",)),
     (an_overridden_variable_keeps_its_place_so_that_later_ones_can_refer_to_it, ("env-order-trainjob",)),
     (a_replica_that_waits_for_a_missing_secret_says_so, ("missing-secret",)),
@@ -317,6 +346,7 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
     ),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("liveness-probe",)),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("startup-probe",)),
+    (no_program_starts_after_the_end_of_a_job_that_keeps_its_pods, ("none-starts-nothing",)),
     *((no_pod_is_created_after_the_end_of_a_job, (job,)) for job in ENDED),
 )
 
