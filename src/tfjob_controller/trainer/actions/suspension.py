@@ -5,7 +5,7 @@ because it starts each pod only once. It is deleted, and another one is created 
 
 After the end of a job, every Job that has not ended and may start a pod is suspended. The clean-up policy `Running`
 (the default) also stops running pods in this way. `All` also deletes finished pods. `None` keeps what runs, and only
-that. Child Jobs and Services always stay.
+that: a pod whose program has not started yet is stopped. Child Jobs and Services always stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tfjob_controller.trainer.podgroup.podgroup import has_pod_group
 from tfjob_controller.trainer.scaling.autoscaler import has_autoscaler
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
-from tfjob_controller.trainer.state.pods import is_finished
+from tfjob_controller.trainer.state.pods import is_finished, was_started
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_ended_well, job_outcome
 from tfjob_controller.util.timestamps import seconds_until
 
@@ -94,9 +94,14 @@ def _is_kept(plan: Plan, states: Sequence[ReplicaState], now: datetime, ended: s
         return True
     if states and not replaces_pods and all(_has_ended(state) for state in states):
         return True
-    # A Job that has started all of its pods starts no other. In a pod that the job leaves, no container starts again.
-    is_settled = not replaces_pods and all(each.pod is not None and not _starts_again(each, ended) for each in states)
+    # A Job that has started all of its pods starts no other. In a pod that the job leaves, no program starts any more.
+    is_settled = not replaces_pods and all(_has_run(each) and not _starts_again(each, ended) for each in states)
     return plan.policy.clean_pod_policy == CLEAN_NONE and bool(states) and is_settled
+
+
+def _has_run(state: ReplicaState) -> bool:
+    """Reports whether the program has started or, in a pod that has ended, never will."""
+    return _has_ended(state) or (state.pod is not None and was_started(state.pod, state.replica.role.container))
 
 
 def _starts_again(state: ReplicaState, ended: str | None) -> bool:

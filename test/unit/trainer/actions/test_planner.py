@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import LOST_SECONDS, World, running, running_world, world
+from helpers.clusterinmemory import LOST_SECONDS, World, running, running_world, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition
 from tfjob_controller.kube.meta import ObjectMeta
@@ -390,6 +391,38 @@ def test_what_policy_none_leaves_is_stopped_when_a_kubelet_starts_it_again() -> 
     cluster.exits("worker-0", 137, "Error", phase="Running")
     cluster.runs("worker-0", restart_count=2)
     assert [each.name for each in cluster.actions().suspends] == ["example-job-worker-a6no-0"]
+
+
+UNSCHEDULABLE = {"conditions": (Condition("PodScheduled", "False", "Unschedulable"),)}
+INITIALIZING = {
+    "init_container_statuses": (running("pre"),),
+    "container_statuses": (waiting("PodInitializing"),),
+}
+
+
+@pytest.mark.parametrize("status", [UNSCHEDULABLE, INITIALIZING], ids=["unschedulable", "initializing"])
+def test_policy_none_stops_a_pod_whose_program_has_not_started(status: dict[str, Any]) -> None:
+    """Training would start after the end of the job."""
+    cluster = world(master(), workers(2), cleanPodPolicy="None")
+    cluster.settle()
+    cluster.runs("master-0")
+    cluster.runs("worker-0")
+    cluster.pod("worker-1", phase="Pending", **status)
+    cluster.settle()
+    cluster.exits("master-0", 0)
+    cluster.settle()
+    assert cluster.job.status.phase == "Done"
+    assert [name for name, job in cluster.jobs.items() if job.spec.suspend] == [cluster.name("worker-1")]
+    assert [len(cluster.pods[cluster.name(each)]) for each in ("worker-0", "worker-1")] == [1, 0]
+
+
+def test_policy_none_stops_a_pod_that_a_release_before_has_left_without_a_started_program() -> None:
+    cluster = running_world(master(), workers(1), cleanPodPolicy="None")
+    cluster.exits("master-0", 0)
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.actions()) == ("Done", NO_ACTIONS)
+    cluster.pod("worker-0", phase="Pending", **INITIALIZING)
+    assert [each.name for each in cluster.actions().suspends] == [cluster.name("worker-0")]
 
 
 def test_policy_all_deletes_the_finished_pods_too() -> None:
