@@ -190,7 +190,7 @@ def _targets(stage: Stage) -> list[Target]:
         stage.dashboard_probes,
         *(port_of(each.urls[name]) for each in (stage.controller, stage.extender) for name in (PROBES, METRICS)),
     ]
-    tls = (stage.extender_port, stage.progress_port, stage.dashboard_port)
+    tls = (stage.extender_port, stage.scheduler_port, stage.progress_port, stage.dashboard_port)
     return [*(Target(port) for port in ports), *(Target(port, is_tls=True) for port in tls)]
 
 

@@ -90,6 +90,7 @@ class Stage:
     extender: OurProgram
     limits: Mapping[str, Limited]
     certificates: Certificates
+    scheduler_port: int
     progress_port: int
     dashboard_port: int
     dashboard_probes: int
@@ -123,11 +124,13 @@ def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
             kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
             open_.enter_context(FakeKubelet(kubelet_api, nodes=nodes, resources=NODE, behaviour=_behaviour))
             certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
-            extender, extender_limit = open_.enter_context(_extender(plane, certificates))
+            (extender, scheduler_port), extender_limit = open_.enter_context(_extender(plane, certificates))
             (controller, progress_port), controller_limit = open_.enter_context(_controller(plane))
             served, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
             limits = {"controller": controller_limit, "extender": extender_limit, "dashboard": dashboard_limit}
-            yield Stage(api, plane, nodes, controller, extender, limits, certificates, progress_port, *served)
+            yield Stage(
+                api, plane, nodes, controller, extender, limits, certificates, scheduler_port, progress_port, *served
+            )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -197,8 +200,8 @@ def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 @contextlib.contextmanager
-def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[OurProgram, Limited]]:
-    """Runs the extender with its kube-scheduler, which acquires the Lease first."""
+def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[tuple[OurProgram, int], Limited]]:
+    """Runs the extender and, at that port, its kube-scheduler, which acquires the Lease first."""
     (certificate, key), (client, client_key) = certificates.server, certificates.client
     flags = (
         f"--leader-lease-namespace={LEASE_NAMESPACE}",
@@ -219,10 +222,10 @@ def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple
         try:
             with (
                 limited("extender", extender.identity, EXTENDER_BYTES) as limit,
-                GangScheduler(plane, url, leader_election=LEADER_ELECTION, extender_tls=tls),
+                GangScheduler(plane, url, leader_election=LEADER_ELECTION, extender_tls=tls) as scheduler,
             ):
                 extender.wait_ready()
-                yield extender, limit
+                yield (extender, scheduler.port), limit
         finally:
             extender.kill()
 

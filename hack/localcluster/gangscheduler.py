@@ -98,6 +98,8 @@ class GangScheduler:
         self._config = plane.folder / f"{name}.json"
         self._log = plane.logs / f"{name}.log"
         self._identity: process.Identity | None = None
+        # That of health and metrics, of the process that was started last; it speaks TLS.
+        self.port = 0
         user = kubeconfig or plane.kubeconfig_of(_SCHEDULER_USER)
         body = configuration(
             user,
@@ -134,6 +136,7 @@ class GangScheduler:
         with ports.reserve(1, LOOPBACK) as (port,):
             flags = [f"--config={self._config}", "--authentication-skip-lookup"]
             flags += [f"--bind-address={LOOPBACK}", f"--secure-port={port}"]
+            self.port = port
             argv = [str(binaries.ensure(SCHEDULER)), *flags]
             argv = process.on_host(self._replica, argv) if self._replica else argv
             folder = self._plane.folder
