@@ -143,6 +143,12 @@ def native_sidecars(pod: Pod) -> frozenset[str]:
     return frozenset(each.name for each in pod.spec.init_containers if each.restart_policy == "Always")
 
 
+def has_unfinished_sidecar(pod: Pod, name: str) -> bool:
+    """Reports whether a container beside the training container, whose name is `name`, has not ended."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return any(each.state.terminated is None for each in statuses if each.name != name)
+
+
 def last_exit(status: ContainerStatus) -> Terminated | None:
     """Returns how the container ended last, also while it runs again; None if it has never ended."""
     return status.state.terminated or status.last_state.terminated

@@ -35,7 +35,7 @@ from tfjob_controller.trainer.state.observed import (
     PHASE_RUNNING,
     Obstacle,
 )
-from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.trainer.state.pods import has_unfinished_sidecar, shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import (
     backoff_seconds,
@@ -226,18 +226,22 @@ def _why_down(state: ReplicaState, before: str) -> str:
         ended = _end_told(before, state.replica.id) or "its pod is gone"
     else:
         ended = ended_words(state) or "ended with exit code 0"
+    return f"{ended}; {_how_restarted(state)}"
+
+
+def _how_restarted(state: ReplicaState) -> str:
+    role, pod, exited = state.replica.role, state.pod, state.exited
     if not state.is_replaced:
-        in_place = (
-            state.pod is None
-            or state.exited is None
-            or replica_state.is_restarted_in_place(state.replica, state.pod, state.exited)
-        )
-        return f"{ended}; {_IN_PLACE if in_place else _ONCE_ENDED}"
-    if state.replica.role.is_elastic:
+        if pod is None or exited is None or replica_state.is_restarted_in_place(state.replica, pod, exited):
+            return _IN_PLACE
+        if has_unfinished_sidecar(pod, role.container):
+            return _ONCE_ENDED
+    if role.is_elastic:
         # The Job controller's own, by all failures of the Job.
-        return f"{ended}; {_AGAIN} with back-off"
-    delay_seconds = backoff_seconds(replica_restarts(state))
-    return f"{ended}; {_AGAIN} after {delay_seconds} s" if delay_seconds else f"{ended}; {_AGAIN}"
+        return f"{_AGAIN} with back-off"
+    # A kubelet reports the end of a pod some time after that of its last container.
+    delay_seconds = backoff_seconds(replica_restarts(replace(state, is_replaced=True)))
+    return f"{_AGAIN} after {delay_seconds} s" if delay_seconds else _AGAIN
 
 
 _IN_PLACE, _AGAIN = "restarted with back-off", "started again"

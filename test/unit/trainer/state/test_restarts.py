@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, World, plan_of, running, running_world, terminated, waiting
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from helpers.trainworld import running_train_world, train_plan
-from tfjob_controller.api.common.core import Condition, ContainerState, Terminated
+from tfjob_controller.api.common.core import Condition, ContainerState, ContainerStatus, Terminated
 from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.trainer.state.restarts import (
     BASE_SECONDS,
@@ -349,11 +349,39 @@ def test_the_reason_still_tells_how_a_program_ended_once_its_pod_is_gone() -> No
     assert reasons[1:] == [f"worker-0: exit code 139: boom; started again after {seconds} s" for seconds in (10, 20)]
 
 
-def test_a_pod_that_is_replaced_once_its_sidecar_has_ended_is_not_restarted_in_place() -> None:
+SIDECARS = {
+    "regular": {"container_statuses": (running("log"),)},
+    "native": {"init_container_statuses": (running("log"),)},
+}
+
+
+@pytest.mark.parametrize("sidecar", SIDECARS.values(), ids=SIDECARS)
+def test_a_pod_that_is_replaced_once_its_sidecar_has_ended_is_not_restarted_in_place(
+    sidecar: dict[str, tuple[ContainerStatus, ...]],
+) -> None:
     cluster = running_world(master(template=NEVER), workers(1, template=NEVER))
-    cluster.exits("worker-0", 139, "Error", phase="Running")
+    ended = terminated(Terminated(139, "Error", finished_at=format_time(cluster.now)))
+    statuses = {**sidecar, "container_statuses": (ended, *sidecar.get("container_statuses", ()))}
+    cluster.pod("worker-0", phase="Running", **statuses)
     cluster.settle()
     assert cluster.job.status.reason == "worker-0: exit code 139; started again once its sidecars have ended"
+
+
+def test_the_reason_names_no_sidecars_before_the_kubelet_reports_the_end_of_a_pod() -> None:
+    """All containers have ended then, and the reason stays the same when the pod has its phase."""
+    cluster = running_world(master(template=NEVER), workers(1, template=NEVER))
+    reasons = []
+    for _ in range(2):
+        for phase in ("Running", "Failed"):
+            cluster.exits("worker-0", 139, "Error", phase=phase)
+            cluster.sync()
+            reasons.append(cluster.job.status.reason)
+        cluster.advance(60)
+        cluster.settle()
+        cluster.runs("worker-0")
+        cluster.settle()
+    again = "worker-0: exit code 139; started again"
+    assert reasons == [again, again, f"{again} after 10 s", f"{again} after 10 s"]
 
 
 def test_the_event_of_a_restart_names_the_replica() -> None:
