@@ -194,12 +194,7 @@ def replica_states(
     seen = of_current_attempt(plan, without_deleted(plan, observed))
     since = max(status.start_time or "", _last_resize_time(plan, status))
     seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, since)
-    states = tuple(
-        as_restarting(replace(state, is_disrupted=True))
-        if _was_to_run_again(state, status) or _has_replaced_first(state, status)
-        else state
-        for state in seen_now
-    )
+    states = tuple(_as_known(state, status) for state in seen_now)
     if not plan.replicas.restarts_together:
         return states
     had = plan.scheduling.gang is None and had_all_jobs(plan, status)
@@ -208,6 +203,15 @@ def replica_states(
         as_restarting(replace(state, is_disrupted=True)) if _has_lost_its_job(plan, state, had, done) else state
         for state in states
     )
+
+
+def _as_known(state: ReplicaState, status: TrainingStatus) -> ReplicaState:
+    """Returns the state with what only the status still knows of its end."""
+    if _was_to_run_again(state, status):
+        return as_restarting(replace(state, is_disrupted=True, is_replaced=True))
+    if _has_replaced_first(state, status):
+        return as_restarting(replace(state, is_disrupted=True))
+    return state
 
 
 def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:

@@ -195,6 +195,28 @@ def test_a_replica_whose_pod_is_gone_waits_as_long_as_one_whose_pod_is_kept() ->
         cluster.runs("worker-0")
 
 
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_deleted_pods_wait_as_long_as_others_whatever_their_programs_exit_with(exit_code: int) -> None:
+    cluster = running_world(master(), workers(1))
+    created = "Job/example-job-worker-a6no-0"
+    for count, delay_seconds in enumerate((0, BASE_SECONDS, 2 * BASE_SECONDS), start=1):
+        cluster.pod_deleted("worker-0")
+        cluster.settle()
+        cluster.exits("worker-0", exit_code)
+        cluster.pods[cluster.name("worker-0")] = []
+        due = cluster.settle().wake_after_seconds
+        if delay_seconds:
+            assert due == delay_seconds + 1
+            assert cluster.job.status.reason == f"worker-0: its pod is gone; started again after {delay_seconds} s"
+            assert cluster.created.count(created) == count
+        cluster.advance(delay_seconds)
+        cluster.settle()
+        assert cluster.created.count(created) == count + 1
+        assert (cluster.job.status.restarts, cluster.job.status.disruptions) == (count, count)
+        cluster.runs("worker-0")
+    assert cluster.job.status.succeeded_indexes == ()
+
+
 def test_the_failure_that_a_job_ends_with_is_no_restart() -> None:
     cluster = running_world(master(template=NEVER))
     cluster.exits("master-0", 1)
