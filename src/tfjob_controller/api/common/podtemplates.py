@@ -35,6 +35,7 @@ _CONTAINER_SHAPES = (
     ("env", True),
     ("envFrom", True),
     ("volumeMounts", True),
+    ("restartPolicyRules", True),
     ("resources", False),
     ("resources.limits", False),
     ("resources.requests", False),

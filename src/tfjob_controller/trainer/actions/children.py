@@ -6,6 +6,8 @@ another Job, which only this controller creates (`state.replica_state` judges ho
 containers in place if the template says OnFailure and the server has container-level restart policies (Kubernetes 1.35
 and later): after retryable errors for a replica whose permanent error ends the job, else after any error. The
 restartPolicy of the pod is always Never, because the Job controller applies `backoffLimit` to restarts in place too.
+Of the restart policies and rules that the template gives to the training container and to init containers, only Never
+counts. Sidecars keep theirs, but none restarts another container.
 
 An Indexed Job that runs all replicas of a role does the same for each index (`backoffLimitPerIndex: 0`): an index whose
 pod has failed stays as it is, and the others go on until the controller has judged the failure.
@@ -208,10 +210,7 @@ def _template(plan: Plan, replica: Replica, labels: Mapping[str, str]) -> Body:
     spec = {**template["spec"], "restartPolicy": NEVER}
     spec["containers"] = [_container(plan, replica, container) for container in spec["containers"]]
     if spec.get("initContainers"):
-        spec["initContainers"] = [
-            {**_LAST_WORDS, **_init_policy(plan, replica, container), **container}
-            for container in spec["initContainers"]
-        ]
+        spec["initContainers"] = [_init_container(plan, replica, container) for container in spec["initContainers"]]
     if plan.scheduling.scheduler_name and not spec.get("schedulerName"):
         spec["schedulerName"] = plan.scheduling.scheduler_name
     if plan.scheduling.priority_class_name and not spec.get("priorityClassName"):
@@ -232,17 +231,41 @@ def _pod_metadata(plan: Plan, metadata: Mapping[str, Any], labels: Mapping[str, 
 def _container(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the container as the pod runs it. Only the training container gets the variables of the framework."""
     if container.get("name") != replica.role.container:
-        return {"restartPolicy": ON_FAILURE, **container} if replica.restarts_in_place else container
-    is_ours = replica.restarts_in_place and "restartPolicy" not in container
-    policy = _restart_policy(replica) if is_ours else {}
-    if container.get("restartPolicy") == ALWAYS and not replica.serves:
-        # What has succeeded must not run again.
-        policy = {"restartPolicy": ON_FAILURE}
+        return _sidecar(replica, container)
     env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.progress.shares is not None)]
     if replica.role.job_name:
         # First, since a variable can only refer to earlier ones, and the Job controller would append it at the end.
         env = [_INDEX, *(each for each in env if not isinstance(each, dict) or each.get("name") != INDEX_VARIABLE)]
-    return {**_LAST_WORDS, **container, **policy, "env": env}
+    return {**_LAST_WORDS, **_with_restart_policy(container, _restart_policy(replica)), "env": env}
+
+
+def _init_container(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Body:
+    """Returns the init container as the pod runs it. One that transfers data is tried again after any error."""
+    if container.get("restartPolicy") == ALWAYS:
+        return {**_LAST_WORDS, **_sidecar(replica, container)}
+    transfers = replica.restarts_in_place and container.get("name") in plan.mounts.data_containers
+    policy = {"restartPolicy": ON_FAILURE} if transfers else _restart_policy(replica)
+    return {**_LAST_WORDS, **_with_restart_policy(container, policy)}
+
+
+def _sidecar(replica: Replica, container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a container whose exit codes do not count. It restarts alone, not with what has succeeded beside it."""
+    policy = {"restartPolicy": ON_FAILURE} if replica.restarts_in_place else {}
+    rules = [_restart_alone(rule) for rule in container.get("restartPolicyRules") or ()]
+    return {**policy, **container, **({"restartPolicyRules": rules} if rules else {})}
+
+
+def _restart_alone(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**rule, "action": "Restart"} if rule.get("action") == "RestartAllContainers" else rule
+
+
+def _with_restart_policy(container: Mapping[str, Any], policy: Mapping[str, Any]) -> Body:
+    """Returns a container whose exit codes count, with a policy that agrees with how `state.replica_state` judges them.
+
+    Of the template's own only Never counts.
+    """
+    kept = {name: value for name, value in container.items() if name not in ("restartPolicy", "restartPolicyRules")}
+    return kept if container.get("restartPolicy") == NEVER else {**kept, **policy}
 
 
 def _steps(plan: Plan, replica: Replica) -> list[Any]:
@@ -262,17 +285,10 @@ def _env(container: Mapping[str, Any], added: Mapping[str, str], *, shares: bool
     return own + [{"name": name, "value": value} for name, value in added.items()]
 
 
-def _init_policy(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Body:
-    """Returns when the kubelet restarts an init container. One that transfers data is tried again after any error."""
-    if not replica.restarts_in_place or "restartPolicy" in container:
-        return {}
-    if container.get("name") in plan.mounts.data_containers:
-        return {"restartPolicy": ON_FAILURE}
-    return _restart_policy(replica)
-
-
 def _restart_policy(replica: Replica) -> Body:
-    """Returns when the kubelet restarts a container that says nothing else."""
+    """Returns when the kubelet restarts a container whose exit codes count; empty for never."""
+    if not replica.restarts_in_place:
+        return {}
     if not replica.decides:
         return {"restartPolicy": ON_FAILURE}
     codes = {"operator": "In", "values": list(RETRYABLE_EXIT_CODES)}

@@ -30,7 +30,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.cluster import ALWAYS
 from tfjob_controller.api.common.core import BatchJob, Condition, Pod, Terminated
 from tfjob_controller.api.tfjob.types import NEVER, ON_FAILURE
 from tfjob_controller.trainer.plan.model import Plan, Replica
@@ -328,10 +327,7 @@ def is_restarted_in_place(replica: Replica, pod: Pod, exited: Terminated) -> boo
     """
     if is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
-    own = _training_template(replica).get("restartPolicy")
-    if own is not None:
-        return own != NEVER and (exited.exit_code != 0 or (own == ALWAYS and replica.serves))
-    if exited.exit_code == 0:
+    if exited.exit_code == 0 or _training_template(replica).get("restartPolicy") == NEVER:
         return False
     if pod.spec.restart_policy == ON_FAILURE:
         return True

@@ -50,6 +50,10 @@ def test_what_the_crd_takes_is_taken(good: Good) -> None:
         ({"metadata": {"labels": ["a"]}}, ".metadata.labels: expected an object"),
         (pod_template(container(env={"A": "b"})), ".spec.containers[0].env: expected a list of objects"),
         (pod_template(container(env=["A=b"])), ".spec.containers[0].env: expected a list of objects"),
+        (
+            pod_template(container(restartPolicyRules=["Restart"])),
+            ".spec.containers[0].restartPolicyRules: expected a list of objects",
+        ),
         (pod_template(container(), container("b", resources=[1])), ".spec.containers[1].resources: expected an object"),
         (
             pod_template(container(resources={"limits": "all"})),

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.clusterinmemory import decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.trainworld import runtime_spec, train_plan
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
 from tfjob_controller.trainer.plan.model import Plan
@@ -132,14 +133,78 @@ def test_a_replica_that_decides_is_restarted_in_place_for_retryable_codes_only(s
         assert (init["restartPolicy"], init["restartPolicyRules"]) == ("Never", RULES)
 
 
-def test_containers_keep_restart_policies_of_their_own() -> None:
+def rule(action: str, exit_code: int = 42) -> dict[str, Any]:
+    return {"action": action, "exitCodes": {"operator": "In", "values": [exit_code]}}
+
+
+def policy_of(built: dict[str, Any]) -> dict[str, Any]:
+    return {name: built[name] for name in ("restartPolicy", "restartPolicyRules") if name in built}
+
+
+OWN_POLICIES = pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param({"restartPolicy": "OnFailure"}, id="OnFailure"),
+        pytest.param({"restartPolicy": "OnFailure", "restartPolicyRules": [rule("Restart", 0)]}, id="rules"),
+        pytest.param({"restartPolicy": "Never", "restartPolicyRules": [rule("Restart")]}, id="Never with rules"),
+        pytest.param({"restartPolicy": "Never", "restartPolicyRules": [rule("RestartAllContainers")]}, id="all"),
+    ],
+)
+
+
+@OWN_POLICIES
+def test_of_policies_of_a_container_whose_exit_codes_count_only_never_counts(own: dict[str, Any]) -> None:
+    template = pod_template(container(**own), initContainers=[container("init", **own)])
+    plan = plan_of(master(template=template), workers(1, template=template))
+    in_place = {
+        "master-0": {"restartPolicy": "Never", "restartPolicyRules": RULES},
+        "worker-0": {"restartPolicy": "OnFailure"},
+    }
+    for replica_id, policy in in_place.items():
+        spec = pod_spec_of(plan, replica_id)
+        for built in (*spec["containers"], *spec["initContainers"]):
+            assert policy_of(built) == ({} if own["restartPolicy"] == "Never" else policy)
+
+
+@OWN_POLICIES
+def test_the_kubelet_restarts_no_replica_whose_pod_has_never(own: dict[str, Any]) -> None:
+    template = pod_template(container(**own), restartPolicy="Never")
+    plan = plan_of(master(template=template), workers(1, template=template))
+    for replica in plan.replicas.all:
+        assert policy_of(pod_spec_of(plan, replica.id)["containers"][0]) == {}
+
+
+@OWN_POLICIES
+def test_the_kubelet_restarts_no_node_that_restarts_with_all_others(own: dict[str, Any]) -> None:
+    template = pod_template(container("node", **own), initContainers=[container("init", **own)])
+    plan = train_plan(runtime=runtime_spec(templates={"node": template}))
+    spec = pod_spec_of(plan, "node-0")
+    assert spec["restartPolicy"] == "Never"
+    assert all(policy_of(built) == {} for built in (*spec["containers"], *spec["initContainers"]))
+
+
+def test_sidecars_keep_restart_policies_of_their_own() -> None:
+    own = {"restartPolicy": "Never", "restartPolicyRules": [rule("Restart")]}
     template = pod_template(
-        container(restartPolicy="OnFailure"), initContainers=[container("sidecar", restartPolicy="Always")]
+        container("side", **own), container(), initContainers=[container("native", restartPolicy="Always")]
     )
-    pod_spec = pod_spec_of(plan_of(master(template=template)))
-    assert pod_spec["initContainers"][0]["restartPolicy"] == "Always"
-    assert pod_spec["containers"][0]["restartPolicy"] == "OnFailure"
-    assert "restartPolicyRules" not in pod_spec["containers"][0]
+    spec = pod_spec_of(plan_of(master(template=template)))
+    assert policy_of(spec["initContainers"][0]) == {"restartPolicy": "Always"}
+    assert policy_of(spec["containers"][0]) == own
+
+
+def test_a_sidecar_restarts_no_container_beside_it() -> None:
+    rules = [rule("RestartAllContainers", 1), rule("Restart", 2)]
+    template = pod_template(
+        container("side", restartPolicy="Never", restartPolicyRules=rules),
+        container(),
+        initContainers=[container("native", restartPolicy="Always", restartPolicyRules=rules)],
+    )
+    plan = plan_of(master(template=template), workers(1, template=template))
+    for replica in plan.replicas.all:
+        spec = pod_spec_of(plan, replica.id)
+        for built in (spec["containers"][0], spec["initContainers"][0]):
+            assert built["restartPolicyRules"] == [rule("Restart", 1), rule("Restart", 2)]
 
 
 def test_a_server_without_restart_policies_of_containers_gets_none() -> None:
@@ -150,14 +215,11 @@ def test_a_server_without_restart_policies_of_containers_gets_none() -> None:
         assert "restartPolicy" not in spec["containers"][0]
 
 
-@pytest.mark.parametrize(("replica_id", "policy"), [("worker-0", "OnFailure"), ("ps-0", "Always")])
-def test_a_training_container_that_would_always_run_again_runs_again_after_failures_only(
-    replica_id: str, policy: str
-) -> None:
+def test_a_training_container_that_would_always_run_again_runs_again_after_failures_only() -> None:
     own = pod_template(container(restartPolicy="Always"))
     plan = plan_of(master(), workers(1, template=own), parameter_servers(1, template=own))
-    (built,) = job_of(plan, replica_id)["spec"]["template"]["spec"]["containers"]
-    assert built["restartPolicy"] == policy
+    for replica_id in ("worker-0", "ps-0"):
+        assert policy_of(pod_spec_of(plan, replica_id)["containers"][0]) == {"restartPolicy": "OnFailure"}
 
 
 def test_a_job_carries_how_often_its_replica_was_restarted_before() -> None:

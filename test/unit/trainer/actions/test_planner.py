@@ -101,6 +101,17 @@ def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(exit_code
     assert (delete.resource.plural, delete.name) == ("pods", cluster.pods_of("worker-0")[-1].metadata.name)
 
 
+def test_a_pod_with_never_is_replaced_whatever_policy_its_training_container_has() -> None:
+    training = {"name": "tensorflow", "restartPolicy": "OnFailure"}
+    template = pod_template(training, {"name": "side"}, restartPolicy="Never", terminationGracePeriodSeconds=20)
+    cluster = running_world(master(), workers(1, template=template))
+    ends_beside_a_sidecar(cluster, "worker-0", 137)
+    cluster.settle()
+    cluster.advance(20 + REPORT_SECONDS)
+    (delete,) = cluster.actions().deletes
+    assert delete.name == cluster.pods_of("worker-0")[-1].metadata.name
+
+
 def test_a_finished_job_does_not_wait_for_a_sidecar_that_it_keeps() -> None:
     """No event tells when the time of the sidecar is over."""
     template = pod_template({"name": "tensorflow"}, {"name": "side"}, terminationGracePeriodSeconds=4)
