@@ -270,6 +270,14 @@ def an_eviction_for_the_pods_own_limits_counts_once(cases: Cases, job: str) -> N
         eventually(is_counted, PATIENCE_SECONDS, POLL_SECONDS)
 
 
+def a_success_runs_once_whatever_its_sidecar_asks_for(cases: Cases, job: str) -> None:
+    assert cases.await_phase("Done", job)["state"] == "Succeeded"
+    no_pod_is_created_after_the_end_of_a_job(cases, job)
+    (pod,) = cases.record.of_job(job)
+    counts = {each["name"]: each["restartCount"] for each in pod["status"]["containerStatuses"]}
+    assert counts["side"] > counts["tensorflow"] == 0
+
+
 def no_program_starts_after_the_end_of_a_job_that_keeps_its_pods(cases: Cases, job: str) -> None:
     no_pod_is_created_after_the_end_of_a_job(cases, job)
     (worker,) = [pod for pod in cases.record.of_job(job) if replica_of(pod)[1] == "WORKER"]
@@ -346,6 +354,7 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
     ),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("liveness-probe",)),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("startup-probe",)),
+    (a_success_runs_once_whatever_its_sidecar_asks_for, ("restart-all",)),
     (no_program_starts_after_the_end_of_a_job_that_keeps_its_pods, ("none-starts-nothing",)),
     *((no_pod_is_created_after_the_end_of_a_job, (job,)) for job in ENDED),
 )
