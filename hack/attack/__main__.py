@@ -127,10 +127,8 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
     person = dashboard.Person(address, probes, token, stage.limits["dashboard"])
     tokens = tokens_of_account(stage.api, HOSTILE, settings.scaled(TOKENS))
     with running_helpers() as attackers:
-        long, loud = (
-            reports.LongJob(stage.api, OTHER, _REPORT_SECONDS),
-            reports.LongJob(stage.api, HOSTILE, _LOUD_SECONDS),
-        )
+        long = reports.LongJob(stage.api, OTHER, "127.0.0.6", _REPORT_SECONDS)
+        loud = reports.LongJob(stage.api, HOSTILE, connections.PODS[0], _LOUD_SECONDS)
         for each in (long, loud):
             each.start()
         certificates = stage.certificates

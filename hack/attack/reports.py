@@ -38,10 +38,12 @@ Object = dict[str, Any]
 class LongJob:
     """One job with its reports. `seconds` are the times that reports took which were accepted."""
 
-    def __init__(self, api: Api, namespace: str, pause_seconds: float) -> None:
+    def __init__(self, api: Api, namespace: str, address: str, pause_seconds: float) -> None:
+        """`address` is that of its pod."""
         self.seconds: list[float] = []
         self.statuses: Counter[str] = Counter()
-        self._api, self._namespace, self._pause_seconds = api, namespace, pause_seconds
+        self._api, self._namespace = api, namespace
+        self._address, self._pause_seconds = address, pause_seconds
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._report, daemon=True)
         self._pod: Object = {}
@@ -103,7 +105,7 @@ class LongJob:
         while not self._stopping.wait(self._pause_seconds):
             begin = time.monotonic()
             try:
-                status = _send(self.url, self._token, "127.0.0.1")
+                status = _send(self.url, self._token, self._address)
             except urllib3.exceptions.HTTPError as error:
                 self.statuses[type(error).__name__] += 1
                 continue

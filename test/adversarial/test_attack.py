@@ -48,6 +48,8 @@ def check(figures: dict[str, Any]) -> None:
     assert (figures["filter"]["calls"] > 0, figures["filter"]["failed"]) == (True, 0)
     assert figures["hostile"]["connections"] > 0
     assert figures["dashboard"]["visits"] > 0
+    assert figures["reports"]["200"] > 0
+    assert any(kind.startswith("forged_report_") for kind in figures["hostile"])
     missing = [kind for kind in (*tenant.KINDS, *dashboard.KINDS) if not figures["hostile"].get(kind)]
     assert not missing, json.dumps(figures["hostile"])
 
