@@ -78,6 +78,11 @@ def test_of_a_large_pod_the_first_containers_and_the_beginning_of_messages_are_k
     assert len(waiting.message) == decoders.MAX_MESSAGE
 
 
+def test_a_pod_keeps_what_decides_whether_its_kubelet_ended_it() -> None:
+    pod = decoders.decode_pod(body(spec={"activeDeadlineSeconds": 8}, status={"startTime": "2026-01-01T00:00:00Z"}))
+    assert (pod.spec.active_deadline_seconds, pod.status.start_time) == (8, "2026-01-01T00:00:00Z")
+
+
 def test_indexes_are_cut_between_two_of_them() -> None:
     indexes = ",".join(str(number) for number in range(0, 100_000, 2))
     status = decoders.decode_job(body(OURS, status={"completedIndexes": indexes, "failedIndexes": indexes})).status

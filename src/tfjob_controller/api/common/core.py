@@ -77,6 +77,7 @@ class PodSpec(_Value, frozen=True):
     # The default of the API server.
     restart_policy: str = "Always"
     init_containers: tuple[InitContainer, ...] = ()
+    active_deadline_seconds: int | None = None
 
 
 class PodStatus(_Value, frozen=True):

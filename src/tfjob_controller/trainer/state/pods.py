@@ -183,6 +183,18 @@ def was_told_to_end(pod: Pod, exited: Terminated) -> bool:
     return requested is not None and (exited.finished_at or "") >= requested
 
 
+def outlasted_its_pod(pod: Pod, exited: Terminated) -> bool:
+    """Reports whether the container ended when its pod's own `activeDeadlineSeconds` were over.
+
+    Such a pod fails, whatever its containers exit with (pkg/kubelet/active_deadline.go). The kubelet counts from the
+    start time as the status has it, in whole seconds, so a container that it ended never shows an earlier second.
+    """
+    limit, started = pod.spec.active_deadline_seconds, pod.status.start_time
+    if limit is None or started is None:
+        return False
+    return (exited.finished_at or "") >= format_time(parse_time(started) + timedelta(seconds=limit))
+
+
 def deletion_request_time(pod: Pod) -> str | None:
     """Returns when the deletion of the pod was requested; None if it is not being deleted."""
     deleted = pod.metadata.deletion_timestamp
@@ -198,9 +210,11 @@ def is_owned_by(pod: Pod, uid: str) -> bool:
 
 
 def has_succeeded(pod: Pod, name: str) -> bool:
-    """Reports whether the training container exited with 0 before its pod was deleted."""
+    """Reports whether the training container exited with 0 before its pod was deleted, or had to end."""
     exited = training_exit(pod, name)
-    return exited is not None and exited.exit_code == 0 and not was_told_to_end(pod, exited)
+    if exited is None or exited.exit_code != 0:
+        return False
+    return not was_told_to_end(pod, exited) and not outlasted_its_pod(pod, exited)
 
 
 def given_up_since(pod: Pod) -> str | None:

@@ -9,7 +9,7 @@ decides as well. Other containers never do, whether they run, fail or end early.
 1. A success in the job's status, or an exit with 0: Succeeded, for ever. A replica that serves is restarted instead.
 2. A permanent error: Failed. If it ends the job nothing follows; otherwise the replica is restarted as in 3.
 3. Any other end: the replica runs again (Running). So does one whose pod was deleted, disrupted or lost before its
-   program had ended: such an exit says nothing about the program, not even 0.
+   program had ended: such an exit says nothing about the program, not even 0. Nor does 0 after the pod's own deadline.
 4. The end of the child Job decides only if no pod shows more.
 
 A pod that has ended (`is_replaced`) is counted once, by `restarts.py`, and its Job is deleted after that, once the Job
@@ -49,6 +49,7 @@ from tfjob_controller.trainer.state.pods import (
     is_retryable_exit_code,
     last_exit,
     newest,
+    outlasted_its_pod,
     training_container,
     was_told_to_end,
     why_never_started,
@@ -311,7 +312,7 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
             is_disrupted=disrupted,
             must_redo=is_over,
         )
-    if exited.exit_code == 0 and not replica.serves:
+    if exited.exit_code == 0 and not replica.serves and not outlasted_its_pod(pod, exited):
         return replace(state, state=SUCCEEDED, pending="")
     if not _is_permanent(replica, exited):
         return replace(state, is_restarting=not state.is_up, is_replaced=needs_pod, must_redo=is_over)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import LOST_SECONDS, World, running, running_world, terminated, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
+from helpers.trainworld import running_train_world
 from tfjob_controller.api.common.core import BatchJob, Condition, InitContainer, PodSpec, Terminated
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, ReplicaState, classify_replicas
 from tfjob_controller.util.timestamps import format_time
@@ -225,6 +226,54 @@ def test_an_end_before_the_pod_is_deleted_counts(exit_code: int, state: str) -> 
     cluster.pod_deleted("master-0")
     view = view_of(cluster, "master-0")
     assert (view.state, view.is_restarting) == (state, exit_code == 137)
+
+
+OWN_DEADLINE = "Pod was active on the node longer than the specified deadline"
+
+
+def outlasts(cluster: World, replica_id: str, *, seconds: int, ended_after: int, phase: str = "Failed") -> None:
+    """The pod has `activeDeadlineSeconds`, and its program exits with 0 when it has run for that long."""
+    name, pod = cluster.name(replica_id), cluster.pods_of(replica_id)[-1]
+    limited = replace(pod, spec=replace(pod.spec, active_deadline_seconds=seconds))
+    cluster.pods[name] = [limited if each is pod else each for each in cluster.pods[name]]
+    cluster.advance(ended_after)
+    if phase == "Failed":
+        cluster.pod(replica_id, reason="DeadlineExceeded", message=OWN_DEADLINE)
+    cluster.exits(replica_id, 0, "Completed", phase=phase)
+
+
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+@pytest.mark.parametrize(("ended_after", "state"), [(7, "Succeeded"), (8, "Running"), (9, "Running")])
+def test_a_program_that_exits_with_0_once_its_pods_own_deadline_is_over_has_not_succeeded(
+    ended_after: int, state: str, phase: str
+) -> None:
+    """Its containers end some moments before the pod has its phase. Such a pod fails also if only a sidecar is late."""
+    cluster = running_world()
+    outlasts(cluster, "master-0", seconds=8, ended_after=ended_after, phase=phase)
+    assert view_of(cluster, "master-0").state == state
+
+
+def test_an_end_by_the_pods_own_deadline_is_an_error_of_the_program() -> None:
+    cluster = running_world(master(template=NEVER), backoffLimit=1)
+    for phase in ("Running", "Failed"):
+        outlasts(cluster, "master-0", seconds=8, ended_after=8, phase="Running")
+        cluster.settle()
+        outlasts(cluster, "master-0", seconds=8, ended_after=0)
+        cluster.settle()
+        assert (cluster.job.status.phase, cluster.job.status.disruptions) == (phase, 0)
+        cluster.runs("master-0")
+    assert cluster.job.status.reason.startswith("BackoffLimitExceeded: 2 restarts of replicas")
+    assert f"Restarted master-0: master-0 failed: DeadlineExceeded: {OWN_DEADLINE} (1 restarts so far)" in [
+        each.note for each in cluster.events
+    ]
+
+
+def test_a_node_that_its_pods_own_deadline_ends_restarts_all_nodes() -> None:
+    cluster = running_train_world(numNodes=2)
+    outlasts(cluster, "node-1", seconds=8, ended_after=8)
+    cluster.settle()
+    assert cluster.status.restarts == 1
+    assert cluster.status.succeeded_indexes == ()
 
 
 def test_a_parameter_server_that_ends_well_is_recreated() -> None:
