@@ -1,8 +1,8 @@
 """The dashboard under attack: a person of the other tenant who uses it, and attackers who have tokens of the cluster.
 
 Attackers log in with tokens that nobody knows, and with many tokens of one account; they open event streams and logs
-that they do not read, and pages of jobs that take long to show. The person logs in once, and must neither be logged out
-nor wait. Threads: one for each kind of attack, and one for the person.
+that they do not read, and pages of jobs that take long to show, all from the addresses of four pods. The person logs in
+once, and must neither be logged out nor wait. Threads: one for each kind of attack, and one for the person.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import urllib3
 from urllib3.response import BaseHTTPResponse
 
+from attack.connections import PODS
 from attack.limits import Limited
 from attack.stage import HOSTILE
 
@@ -140,7 +141,10 @@ class _Attackers:
 
     def run(self) -> None:
         kinds = (self._refused_logins, self._logins, self._open_streams, self._pages, self._pages)
-        threads = [threading.Thread(target=self._keep, args=(kind(browser()),), daemon=True) for kind in kinds]
+        threads = [
+            threading.Thread(target=self._keep, args=(kind(browser(address)),), daemon=True)
+            for kind, address in zip(kinds, itertools.cycle(PODS), strict=False)
+        ]
         for thread in threads:
             thread.start()
         self._over.wait()
@@ -167,9 +171,10 @@ class _Attackers:
     def _open_streams(self, _: urllib3.PoolManager) -> Iterator[float]:
         """Opens streams that nobody reads; the oldest is closed for a new one."""
         paths = itertools.cycle((_FEEDS, f"/events/jobs/{_SMALL}", f"/logs/{_SMALL}"))
+        addresses = itertools.cycle(PODS)
         for path in paths:
             with self._counted("stream"):
-                answer = browser().request(
+                answer = browser(next(addresses)).request(
                     "GET", f"{self._url}{path}", headers={"Cookie": self._cookie}, preload_content=False, redirect=False
                 )
                 self._streams.append(answer)
