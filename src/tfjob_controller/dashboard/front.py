@@ -41,6 +41,8 @@ STRANGERS_EACH, STRANGERS = 256, 512
 KNOWN_EACH, KNOWN = 32, 256
 # A token in a header of a proxy has up to 16 KB, and other programs of the same domain have cookies as well.
 HEAD_BYTES, FIELDS = 32 * 1024, 100
+# A proxy may send a body in chunks, whose heads and trailer it has for itself: 600 KB in pieces of 1 KB take 5 KB.
+CHUNK_BYTES = 64 * 1024
 HANDSHAKE_SECONDS, HEAD_SECONDS, REQUEST_SECONDS, ANSWER_SECONDS = 5.0, 10.0, 30.0, 30.0
 _BUFFER_BYTES = 64 * 1024
 # As asyncio waits when no descriptor is left.
@@ -111,7 +113,7 @@ class FrontConnection(asyncio.Protocol):
         self._is_over = False
         self._is_in_head = False
         self._is_answering = False
-        self._head_bytes = self._read_bytes = self._fields = 0
+        self._head_bytes = self._read_bytes = self._body_bytes = self._fields = 0
 
     def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         self._opening = self._loop.create_task(self._open(client, tls))
@@ -163,6 +165,7 @@ class FrontConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
+        self._body_bytes = 0
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
@@ -171,12 +174,11 @@ class FrontConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             # uvicorn's parser finds the same, and answers; what follows is not HTTP.
             self._is_over = True
-        if self._is_in_head:
-            # The parser keeps a field until its end.
-            self._read_bytes += len(data)
-            if self._read_bytes > HEAD_BYTES:
-                self._refuse()
-                return
+        # Both parsers keep a field until its end, also one of a trailer, and skip extensions of chunks without a word.
+        self._read_bytes += len(data) - self._body_bytes
+        if self._read_bytes > (HEAD_BYTES if self._is_in_head else HEAD_BYTES + CHUNK_BYTES):
+            self._refuse()
+            return
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -209,6 +211,9 @@ class FrontConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._is_answering = True
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
 
     def on_message_complete(self) -> None:
         if self._is_answering:

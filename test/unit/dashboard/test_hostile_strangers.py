@@ -20,12 +20,12 @@ from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from localcluster import ports
 from tfjob_controller.dashboard.front import HEAD_BYTES, KNOWN_EACH, STRANGERS, STRANGERS_EACH, address_of
-from tfjob_controller.dashboard.guard import HOST_PREFIX
+from tfjob_controller.dashboard.guard import HOST_PREFIX, MAX_BODY_BYTES
 from tfjob_controller.dashboard.loginrate import OF_ADDRESS, OF_NEW, OF_REFUSED
 from tfjob_controller.dashboard.server import Pulse
 
 MEGABYTE = 1_000_000
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+CHUNKED_LOGIN = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.fixture
@@ -79,6 +79,37 @@ def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
     # What the socket buffers of both ends hold was sent as well.
     assert sent < 20 * MEGABYTE
     assert site.resident_bytes() - before < 5 * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        pytest.param(b"0\r\nX: ", id="a trailer's value"),
+        pytest.param(b"5\r\nhello\r\n0\r\n", id="a trailer's name after a body"),
+        pytest.param(b"5;a=", id="a chunk's extension"),
+    ],
+)
+def test_a_trailer_or_an_extension_of_a_chunk_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
+    before, sent = site.resident_bytes(), 0
+    with connect(site) as client, contextlib.suppress(OSError):
+        client.sendall(CHUNKED_LOGIN % site.port + beginning)
+        while sent < 100 * MEGABYTE:
+            client.sendall(b"x" * 65_536)
+            sent += 65_536
+    assert sent < 20 * MEGABYTE
+    assert site.resident_bytes() - before < 5 * MEGABYTE
+    assert site.person("other.token").is_logged_in()
+
+
+def test_a_form_of_the_largest_size_is_read_in_small_chunks(site: Site) -> None:
+    person = site.person("me.token")
+    body = urlencode({"csrf_token": person.csrf(), "do": "read", "yaml": "x" * (MAX_BODY_BYTES - 200)}).encode()
+    pieces = [body[index : index + 1024] for index in range(0, len(body), 1024)]
+    head = "POST /new HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nCookie: {}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    with connect(site) as client:
+        client.sendall(head.format(site.port, person.cookie).encode() + chunks + b"0\r\nX-Sum: 1\r\n\r\n")
+        assert client.recv(65_536).startswith(b"HTTP/1.1 200")
 
 
 def test_a_head_with_many_fields_is_refused(site: Site) -> None:
