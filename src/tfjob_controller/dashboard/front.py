@@ -8,8 +8,9 @@ between its transport and uvicorn's protocol, and follows each request with a pa
        HANDSHAKE_SECONDS         HEAD_SECONDS      REQUEST_SECONDS                ANSWER_SECONDS to read
 
 The next request must not begin before the last one is answered (no browser pipelines), so that no read makes many
-requests. Connections without a session share places by the client's address, those with one by the person (`shares`):
-strangers displace strangers, the address with the most first, and nobody who has logged in.
+requests. New connections of an address have a rate, because each costs a handshake. Connections without a session share
+places by the client's address, those with one by the person (`shares`): strangers displace strangers, the address with
+the most first, and nobody who has logged in.
 
 Everything runs in the event loop's thread.
 """
@@ -17,19 +18,17 @@ Everything runs in the event loop's thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
 import httptools
-import structlog
 
 from tfjob_controller.dashboard.shares import Shares
-
-log = structlog.get_logger(__name__)
+from tfjob_controller.httpserver.app import RequestRate
+from tfjob_controller.httpserver.turns import AddressRates
 
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[
@@ -39,14 +38,14 @@ AsgiApp = Callable[
 STRANGERS_EACH, STRANGERS = 256, 512
 # A browser opens six connections.
 KNOWN_EACH, KNOWN = 32, 256
+# New connections of one address. A handshake takes about a millisecond of the event loop.
+NEW_CONNECTIONS = RequestRate(per_second=20.0, burst=100)
 # A token in a header of a proxy has up to 16 KB, and other programs of the same domain have cookies as well.
 HEAD_BYTES, FIELDS = 32 * 1024, 100
 # A proxy may send a body in chunks, whose heads and trailer it has for itself: 600 KB in pieces of 1 KB take 5 KB.
 CHUNK_BYTES = 64 * 1024
 HANDSHAKE_SECONDS, HEAD_SECONDS, REQUEST_SECONDS, ANSWER_SECONDS = 5.0, 10.0, 30.0, 30.0
 _BUFFER_BYTES = 64 * 1024
-# As asyncio waits when no descriptor is left.
-_ACCEPT_RETRY_SECONDS = 1.0
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -62,23 +61,39 @@ def address_of(host: str) -> str:
 
 
 class Connections:
-    """The open connections of the server. `new_protocol` makes uvicorn's protocol of one connection."""
+    """The open connections of the server.
+
+    `new_protocol` makes uvicorn's protocol of one connection. `rate` is that of new ones of an address, or None.
+    """
 
     def __init__(
-        self, new_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None, known_each: int = KNOWN_EACH
+        self,
+        new_protocol: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | None,
+        known_each: int = KNOWN_EACH,
+        rate: RequestRate | None = None,
     ) -> None:
         self._new_protocol = new_protocol
         self._tls = tls
+        self._rates = None if rate is None else AddressRates(rate)
         self._strangers: Shares[FrontConnection] = Shares(STRANGERS_EACH, STRANGERS)
         self._known: Shares[FrontConnection] = Shares(known_each, KNOWN)
         # By address and port, as uvicorn tells them to the application.
         self._by_client: dict[tuple[str, int], FrontConnection] = {}
 
-    def accept(self, client: socket.socket, peer: tuple[str, int]) -> None:
-        connection = self._by_client[peer] = FrontConnection(self._new_protocol(), self, peer)
-        for displaced in self._strangers.take(address_of(peer[0]), connection):
+    def accept(self, client: socket.socket, peer: tuple[Any, ...]) -> bool:
+        """Serves a socket that was just accepted; closes it and returns False if its address has too many new ones."""
+        host, port = str(peer[0]), int(peer[1])
+        address = address_of(host)
+        now = asyncio.get_running_loop().time()
+        if self._rates is not None and not self._rates.try_connection(address, now):
+            client.close()
+            return False
+        connection = self._by_client[host, port] = FrontConnection(self._new_protocol(), self, (host, port))
+        for displaced in self._strangers.take(address, connection):
             displaced.abort()
         connection.open(client, self._tls)
+        return True
 
     def of_client(self, peer: tuple[str, int]) -> FrontConnection | None:
         return self._by_client.get(peer)
@@ -266,27 +281,3 @@ def noting_answers(app: AsgiApp, connections: Callable[[], Connections]) -> Asgi
         await app(scope, receive, send_noted)
 
     return noted
-
-
-@contextlib.asynccontextmanager
-async def accepting(listener: socket.socket, connections: Connections) -> AsyncIterator[None]:
-    """Accepts connections meanwhile."""
-    task = asyncio.get_running_loop().create_task(_accept(listener, connections))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-async def _accept(listener: socket.socket, connections: Connections) -> None:
-    loop = asyncio.get_running_loop()
-    listener.setblocking(False)
-    while True:
-        try:
-            client, peer = await loop.sock_accept(listener)
-        except OSError as error:
-            log.warning("cannot accept a connection", error=str(error))
-            await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
-        else:
-            connections.accept(client, (str(peer[0]), int(peer[1])))

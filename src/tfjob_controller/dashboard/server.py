@@ -11,12 +11,13 @@ import uvicorn
 from starlette.applications import Starlette
 
 from tfjob_controller.dashboard.app import create_app
-from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, Connections, accepting, noting_answers
+from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, NEW_CONNECTIONS, Connections, noting_answers
 from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX, own_origins
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.dashboard.users import User
-from tfjob_controller.httpserver.server import ListenAddress
+from tfjob_controller.httpserver.app import RequestRate
+from tfjob_controller.httpserver.server import ListenAddress, accepting
 from tfjob_controller.telemetry import endpoints
 from tfjob_controller.util.clock import Clock, RealClock
 
@@ -70,7 +71,9 @@ def serve_all_users(
         cookie = f"{HOST_PREFIX}{COOKIE}" if has_tls or is_behind_tls_proxy else COOKIE
         origins = own_origins(accepted, is_secure=True, has_tls=has_tls)
         app = create_app(logins, accepted, RealClock(), is_secure=True, cookie=cookie, origins=origins)
-        _serve(app, listener, certificate, probes=probes)
+        # All people behind a proxy have its address.
+        rate = None if is_behind_tls_proxy or token_header else NEW_CONNECTIONS
+        _serve(app, listener, certificate, probes=probes, rate=rate)
 
 
 def _serve(
@@ -79,6 +82,7 @@ def _serve(
     certificate: tuple[str, str] | None = None,
     known_each: int = KNOWN_EACH,
     probes: ListenAddress | None = None,
+    rate: RequestRate | None = None,
 ) -> None:
     cert, key = certificate or (None, None)
     config = uvicorn.Config(
@@ -99,12 +103,12 @@ def _serve(
     def new_protocol() -> asyncio.Protocol:
         return config.http_protocol_class(config=config, server_state=server.server_state, app_state={})  # type: ignore[call-arg]
 
-    connections = Connections(new_protocol, config.ssl, known_each)
+    connections = Connections(new_protocol, config.ssl, known_each, rate)
 
     pulse = Pulse(RealClock())
 
     async def serve() -> None:
-        async with accepting(listener, connections):
+        with accepting(listener, connections.accept):
             beating = asyncio.create_task(pulse.keep())
             await server.serve(sockets=[])
             beating.cancel()

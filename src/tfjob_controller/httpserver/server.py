@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 import uvloop
@@ -45,6 +45,8 @@ _LAST_RESPONSES_POLL_SECONDS = 0.01
 
 # Returns the settings of the next connection, which may have a renewed certificate.
 TlsSettings = Callable[[], ssl.SSLContext]
+# Takes a socket that was accepted and its peer's address; closes it and returns False if it is refused.
+OpenConnection = Callable[[socket.socket, tuple[Any, ...]], bool]
 
 
 class ListenError(Exception):
@@ -120,6 +122,9 @@ class HttpServer:
         """Runs the event loop. The socket outlives it, in case the thread is restarted."""
         uvloop.run(self._run())
 
+    def _settings(self) -> ssl.SSLContext | None:
+        return None if self._tls is None else self._tls()
+
     async def _run(self) -> None:
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
         self._running = loop, is_over
@@ -129,7 +134,7 @@ class HttpServer:
         connections = HttpConnections(self._app, self._limits, self._check_peer)
         listener = self._socket.dup()
         try:
-            with accepting(listener, connections, self._tls):
+            with accepting(listener, lambda client, peer: connections.open(client, peer[0], self._settings())):
                 await _until(is_over, connections)
         finally:
             self._running = None
@@ -141,14 +146,14 @@ class HttpServer:
 
 
 @contextlib.contextmanager
-def accepting(listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None) -> Iterator[None]:
+def accepting(listener: socket.socket, open_connection: OpenConnection) -> Iterator[None]:
     """Accepts connections meanwhile."""
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
 
     def accept() -> None:
         try:
-            _accept(listener, connections, tls)
+            _accept(listener, open_connection)
         except OSError as error:
             log.warning("cannot accept a connection", error=str(error))
             loop.remove_reader(listener)
@@ -164,14 +169,14 @@ def accepting(listener: socket.socket, connections: HttpConnections, tls: TlsSet
         loop.remove_reader(listener)
 
 
-def _accept(listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None) -> None:
+def _accept(listener: socket.socket, open_connection: OpenConnection) -> None:
     """Accepts one connection, and closes those before it that are refused, which cost little. Raises OSError."""
     for _ in range(_REFUSED_AT_ONCE):
         try:
-            client, address = listener.accept()
+            client, peer = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        if connections.open(client, address[0], None if tls is None else tls()):
+        if open_connection(client, peer):
             return
 
 

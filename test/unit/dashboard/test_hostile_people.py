@@ -19,7 +19,8 @@ STREAMS_EACH, LOGS_EACH = 12, 4
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with dashboard_site(tmp_path) as running:
+    # Without a proxy their address would have a rate of new connections.
+    with dashboard_site(tmp_path, "--behind-tls-proxy") as running:
         yield running
 
 

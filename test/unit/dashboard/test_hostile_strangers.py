@@ -19,7 +19,14 @@ from helpers.dashboardpeople import Site, dashboard_site
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from localcluster import ports
-from tfjob_controller.dashboard.front import HEAD_BYTES, KNOWN_EACH, STRANGERS, STRANGERS_EACH, address_of
+from tfjob_controller.dashboard.front import (
+    HEAD_BYTES,
+    KNOWN_EACH,
+    NEW_CONNECTIONS,
+    STRANGERS,
+    STRANGERS_EACH,
+    address_of,
+)
 from tfjob_controller.dashboard.guard import HOST_PREFIX, MAX_BODY_BYTES
 from tfjob_controller.dashboard.loginrate import OF_ADDRESS, OF_NEW, OF_REFUSED
 from tfjob_controller.dashboard.server import Pulse
@@ -34,10 +41,21 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield running
 
 
+def with_certificate(folder: Path) -> tuple[str, str]:
+    certificate, key = self_signed(folder)
+    return f"--dashboard-tls-cert-file={certificate}", f"--dashboard-tls-key-file={key}"
+
+
 @pytest.fixture
 def tls_site(tmp_path: Path) -> Iterator[Site]:
-    certificate, key = self_signed(tmp_path)
-    flags = (f"--dashboard-tls-cert-file={certificate}", f"--dashboard-tls-key-file={key}")
+    with dashboard_site(tmp_path, *with_certificate(tmp_path), has_tls=True) as running:
+        yield running
+
+
+@pytest.fixture
+def proxied_site(tmp_path: Path) -> Iterator[Site]:
+    """With TLS from its proxy to it, and therefore no rate of new connections."""
+    flags = (*with_certificate(tmp_path), "--behind-tls-proxy")
     with dashboard_site(tmp_path, *flags, has_tls=True) as running:
         yield running
 
@@ -149,8 +167,42 @@ def test_requests_one_after_the_other_share_a_connection(site: Site) -> None:
             assert answer.startswith(b"HTTP/1.1 200")
 
 
-def test_silent_connections_displace_their_own_address_and_nobody_who_has_logged_in(tls_site: Site) -> None:
-    site = tls_site
+def is_answered(site: Site, hello: bytes, address: str) -> bool:
+    """Whether a new connection gets an answer to this beginning of a handshake."""
+    with connect(site, address) as client:
+        try:
+            client.sendall(hello)
+            return client.recv(1) != b""
+        except OSError:
+            return False
+
+
+def client_hello() -> bytes:
+    sent = ssl.MemoryBIO()
+    client = _trusting().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return sent.read()
+
+
+def test_an_address_begins_no_more_handshakes_than_its_rate(tls_site: Site) -> None:
+    hello, begin = client_hello(), time.monotonic()
+    answers = [is_answered(tls_site, hello, "127.0.0.3") for _ in range(600)]
+    most = NEW_CONNECTIONS.burst + NEW_CONNECTIONS.per_second * (time.monotonic() - begin) + 1
+    assert all(answers[: NEW_CONNECTIONS.burst])
+    assert sum(answers) <= most
+    assert tls_site.person("other.token", address="127.0.0.2").is_logged_in()
+
+
+@pytest.mark.parametrize("flag", ["--behind-tls-proxy", "--token-header=X-Token"])
+def test_a_proxy_opens_as_many_connections_as_it_needs(tmp_path: Path, flag: str) -> None:
+    with dashboard_site(tmp_path, flag) as site:
+        answers = {site.person().get("/healthz")[0] for _ in range(3 * NEW_CONNECTIONS.burst)}
+    assert answers == {200}
+
+
+def test_silent_connections_displace_their_own_address_and_nobody_who_has_logged_in(proxied_site: Site) -> None:
+    site = proxied_site
     other = site.person("other.token", address="127.0.0.2")
     watching = other.stream("/events/jobs?namespace=ns")
     strangers = [connect(site, "127.0.0.3") for _ in range(3)]
@@ -236,9 +288,13 @@ def test_connections_that_stay_silent_are_closed(tls_site: Site) -> None:
 
 
 def _wrapped(site: Site) -> ssl.SSLSocket:
+    return _trusting().wrap_socket(connect(site), server_hostname="localhost")
+
+
+def _trusting() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context.wrap_socket(connect(site), server_hostname="localhost")
+    return context
 
 
 def test_refused_logins_of_an_address_do_not_reach_the_api_server(site: Site) -> None:
