@@ -155,7 +155,10 @@ def own_origins(hosts: Collection[str], *, is_secure: bool, has_tls: bool = Fals
 def to_login(request: Request) -> Response:
     """Leads a browser to the login, and from there back to the page that it shows."""
     is_fragment = bool(request.headers.get("hx-request"))
-    shown = urlsplit(request.headers.get("hx-current-url", "")) if is_fragment else urlsplit(str(request.url))
+    try:
+        shown = urlsplit(request.headers.get("hx-current-url", "") if is_fragment else str(request.url))
+    except ValueError:
+        shown = urlsplit("")
     back = f"{shown.path}?{shown.query}" if shown.query else shown.path
     leads_back = (is_fragment or request.method in _SAFE_METHODS) and back != FIRST_PAGE and is_page(back)
     target = f"/login?{urlencode({'next': back})}" if leads_back else "/login"

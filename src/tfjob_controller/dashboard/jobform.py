@@ -18,6 +18,7 @@ GPU = "nvidia.com/gpu"
 KINDS: Mapping[str, JobKind] = {each.resource.kind: each for each in (TFJOB, TRAINJOB)}
 _CONTAINER = "tensorflow"
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
+_MAX_NUMBER = 2**63 - 1
 # The bounds of an elastic job, by kind.
 _BOUNDS = {"TFJob": ("autoscaling", "minWorkers", "maxWorkers"), "TrainJob": ("elasticPolicy", "minNodes", "maxNodes")}
 
@@ -178,6 +179,8 @@ def plain_copy(manifest: Mapping[str, Any]) -> Manifest:
             return {key: copied(each, depth + 1) for key, each in value.items()}
         if isinstance(value, list):
             return [copied(each, depth + 1) for each in value]
+        if isinstance(value, int) and abs(value) > _MAX_NUMBER:
+            raise FormError("", "The YAML has a number of more than 64 bits; put it into quotes.")
         if value is None or isinstance(value, (str, int, float)):
             return value
         raise FormError("", f"The YAML has a value of type {type(value).__name__}; put it into quotes.")

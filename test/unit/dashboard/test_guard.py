@@ -94,6 +94,13 @@ def test_the_login_leads_back_to_the_page_that_was_asked_for(site: Site) -> None
     assert site.stranger.get("/jobs", headers=elsewhere).headers["hx-redirect"] == "/login"
 
 
+@pytest.mark.parametrize("address", ["http://[", "//[/jobs"])
+def test_a_current_address_that_is_none_leads_to_the_login_alone(site: Site, address: str) -> None:
+    headers = [(b"hx-request", b"true"), (b"hx-current-url", address.encode())]
+    answer = site.stranger.get("/jobs", headers=headers)
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
+
+
 @pytest.mark.parametrize(
     "target",
     [

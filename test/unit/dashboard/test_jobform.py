@@ -225,6 +225,23 @@ def test_a_yaml_that_the_form_cannot_show_is_refused_in_one_sentence(field: str,
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        "!!bool x",
+        "!!timestamp x",
+        "!!int ''",
+        "!!float _",
+        pytest.param(":".join(["1"] * 200) + ".5", id="a number of base 60 beyond all floats"),
+        pytest.param("0x" + "f" * 10_000, id="a number that Python does not print"),
+        "18446744073709551616",
+    ],
+)
+def test_a_yaml_with_a_value_that_is_none_of_its_type_is_refused(value: str) -> None:
+    with pytest.raises(FormError, match=r"^The YAML "):
+        manifest_of(f"a: {value}")
+
+
+@pytest.mark.parametrize(
     ("text", "field"),
     [
         ("spec.trainer.image", "image"),

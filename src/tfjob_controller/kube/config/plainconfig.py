@@ -68,6 +68,9 @@ def load_yaml(data: bytes) -> Any:
         return yaml.load(data, Loader=safe_loader())  # noqa: S506 -- it is a safe one
     except RecursionError:
         raise yaml.YAMLError("too many levels of nesting") from None
+    except (ArithmeticError, AttributeError, LookupError):
+        # PyYAML does not check values that have a tag, such as `!!bool x`, nor numbers of base 60.
+        raise yaml.YAMLError("a value is not of its type") from None
 
 
 def read_plain(path: str, context: str | None) -> PlainConfig | None:
