@@ -159,9 +159,36 @@ def _gangs() -> Parts:
     yield "counts", {"spec": {"minMembers": fields('"w%x":1')}}
 
 
+def deep(levels: int, count: int, after: str = "") -> msgspec.Raw:
+    """A list of lists that are nested so deep, and then of as many other values as there may be."""
+    lists = _lists(levels, count)
+    others = f",{after}" * ((SIZE - len(lists)) // (len(after) + 1)) if after else ""
+    return msgspec.Raw(f"[{lists}{others}]".encode())
+
+
+def _lists(levels: int, count: int) -> str:
+    return ",".join(["[" * levels + "]" * levels] * count)
+
+
+def _deep_values() -> Iterator[tuple[str, msgspec.Raw]]:
+    """A CRD that leaves a field open bounds neither the levels nor the number of the values in it."""
+    yield "one deep list and many objects", deep(210, 1, "{}")
+    yield "many deep lists", deep(300, SIZE // 601)
+    yield "a list too deep to be skipped and many objects", deep(1200, 1, "{}")
+    yield "many lists too deep to be skipped", deep(1200, SIZE // 2401)
+    bottom = "[" * 198 + "1" + ",[],11" * (SIZE // 6 - 600) + "]" * 198
+    yield "a deep list and many at the last level", msgspec.Raw(f"[{_lists(1200, 1)},{bottom}]".encode())
+
+
 def _own_kinds() -> Parts:
     yield "a template", {"spec": {"template": _template()}}
     yield "values", {"spec": {"template": {"x": many("%d")}}}
+    for name, value in _deep_values():
+        yield name, {"spec": {"template": {"x": value}}}
+    yield "many deep lists in the status", {"spec": {}, "status": {"x": deep(300, SIZE // 601)}}
+    entries = {"fieldsV1": {"f:spec": fields('"f:%x":{}')}}
+    spec = {"template": {"x": deep(210, 1)}}
+    yield "managed fields of a deep object", {"metadata": {"managedFields": [entries]}, "spec": spec}
 
 
 def _plain() -> Parts:

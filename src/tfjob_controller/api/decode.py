@@ -1,10 +1,10 @@
 """Decodes jobs and runtimes from JSON, without failing on invalid objects.
 
 An old CRD without a schema accepts any content, and one invalid object must not stop a cache with a thousand others.
-An object with fields of wrong types, or with too many levels of nesting, is decoded with the reason in `invalid`; of
-one that is too large (`common/sizes.py`) only the identity is decoded. A status that is invalid or too large becomes
-an empty one, which the controller then writes again. As usual in Kubernetes, null means absent in spec and status, but
-templates stay exactly as they are.
+An object with fields of wrong types is decoded with the reason in `invalid`. The spec of one with too many levels of
+nesting is not decoded, and of one that is too large (`common/sizes.py`) only the identity is. A status that is invalid,
+too large or nested too deep becomes an empty one, which the controller then writes again. As usual in Kubernetes, null
+means absent in spec and status, but templates stay exactly as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KindT = TypeVar("_KindT", TFJob, TrainJob, TrainingRuntime, KubeflowTrainJob, K
 
 
 class _Envelope(msgspec.Struct, frozen=True):
-    metadata: dict[str, Any]
+    metadata: msgspec.Raw
     spec: msgspec.Raw = msgspec.Raw(b"null")
     status: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -67,11 +67,11 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
         return nesting.decode_truncated(decode_bytes, bytes(raw))
 
     def decode_bytes(data: bytes) -> _KindT:
-        if nesting.is_too_deep(data):
-            return _decode_in_parts(kind, nesting.truncate(data), invalid=_TOO_DEEP)
         parts = large_parts(data)
         if parts is not None and (too_large := size_problem(parts)):
             return _decode_identity(kind, data, too_large)
+        if nesting.is_too_deep(data):
+            return _decode_in_parts(kind, data, invalid=_TOO_DEEP)
         if parts is not None and has_large_status(parts.status):
             return _decode_in_parts(kind, data)
         try:
@@ -96,24 +96,35 @@ decode_kubeflow_runtime = _decoder(KubeflowRuntime)
 def _decode_identity(kind: type[_KindT], data: bytes, invalid: str) -> _KindT:
     """Decodes only what identifies an object, and its status unless that is large as well."""
     envelope = _identity_decoder.decode(data)
-    status = {} if is_large(bytes(envelope.status)) else {"status": _without_nulls(envelope.status)}
     metadata = msgspec.to_builtins(envelope.metadata)
-    if _problem(kind, metadata, status) is not None:
-        status = {}
+    status = {} if is_large(bytes(envelope.status)) else _valid_status(kind, metadata, envelope.status)
     return msgspec.structs.replace(msgspec.convert({"metadata": metadata, **status}, kind), invalid=invalid)
 
 
 def _decode_in_parts(kind: type[_KindT], data: bytes, invalid: str = "") -> _KindT:
-    """Decodes spec and status apart. `invalid` is a reason that is known already."""
+    """Decodes spec and status apart. `invalid` is a reason that is known already: the spec is not decoded then."""
     envelope = _envelope_decoder.decode(data)
-    if has_large_status(envelope.status):
-        envelope = msgspec.structs.replace(envelope, status=msgspec.Raw(b"null"))
-    spec, status = ({name: _without_nulls(getattr(envelope, name))} for name in ("spec", "status"))
-    problem = invalid or _problem(kind, envelope.metadata, spec)
-    fits = _problem(kind, envelope.metadata, status) is None
-    good = {**({} if problem else spec), **(status if fits else {})}
-    found = msgspec.convert({"metadata": envelope.metadata, **good}, kind)
+    metadata = _metadata(kind, envelope.metadata)
+    spec = {} if invalid else {"spec": _without_nulls(envelope.spec)}
+    problem = invalid or _problem(kind, metadata, spec)
+    good = {**({} if problem else spec), **_valid_status(kind, metadata, envelope.status)}
+    found = msgspec.convert({"metadata": metadata, **good}, kind)
     return msgspec.structs.replace(found, invalid=problem or "")
+
+
+def _metadata(kind: type[_KindT], raw: msgspec.Raw) -> dict[str, Any]:
+    """Only the fields that are read."""
+    type_ = next(field.type for field in msgspec.structs.fields(kind) if field.name == "metadata")
+    metadata: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(raw, type=type_))
+    return metadata
+
+
+def _valid_status(kind: type[_KindT], metadata: dict[str, Any], raw: msgspec.Raw) -> dict[str, Any]:
+    """The status as a field of an object; no field for one that does not fit or has too many values or levels."""
+    if has_large_status(raw) or nesting.is_too_deep(bytes(raw)):
+        return {}
+    status = {"status": _without_nulls(raw)}
+    return status if _problem(kind, metadata, status) is None else {}
 
 
 def _problem(kind: type[_KindT], metadata: dict[str, Any], part: dict[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ import msgspec
 from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import PODS
-from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
+from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares
@@ -264,10 +264,8 @@ _decode_pod = kept_decoder(_Watched)
 
 
 def _status_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], _Watched]:
-    decode = snapshot_decoder(kind)
-
     def decode_status(raw: bytes | msgspec.Raw) -> _Watched:
-        job = decode(raw).job
+        job = kind.decode(raw)
         return _Watched(identity_of(job.metadata), metrics_of(job))
 
     return decode_status

@@ -15,7 +15,7 @@ import msgspec
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.client.diagnostics.description import percentage_of
 from tfjob_controller.client.job import ready_text
-from tfjob_controller.client.kinds import KINDS, AnyJob, JobKind, snapshot_decoder
+from tfjob_controller.client.kinds import KINDS, AnyJob, JobKind
 from tfjob_controller.client.text import one_line
 from tfjob_controller.kube.meta import ObjectMeta
 
@@ -47,10 +47,9 @@ class JobRow(msgspec.Struct, frozen=True):
 
 def row_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], JobRow]:
     """The decoder of a cache of rows. Raises msgspec.DecodeError for anything but a Kubernetes object."""
-    decode = snapshot_decoder(kind)
 
     def decode_row(raw: bytes | msgspec.Raw) -> JobRow:
-        return row_of(kind, decode(raw).job)
+        return row_of(kind, kind.decode(raw))
 
     return decode_row
 

@@ -10,8 +10,7 @@ are allowed; for them only the brackets are counted.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -24,9 +23,9 @@ MAX_LEVELS = 200
 # What is too deep must still be recognized as such once it is truncated, also within a list, which adds two levels to
 # its objects, or within an event of a watch, which adds one.
 _KEPT_LEVELS = MAX_LEVELS + 3
-# Possessive, and the last quote may be missing, so that no input makes it backtrack.
-_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{\]}]', re.DOTALL)
 _CHUNK = 64 * 1024
+# Most runs of so many bytes stay below or above the levels that are kept, which counting their brackets shows.
+_RUN = 128
 _OPEN = b"[{"
 _CLOSE = b"]}"
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(_OPEN + _CLOSE))
@@ -45,21 +44,29 @@ def is_too_deep(data: bytes) -> bool:
 
 def truncate(data: bytes) -> bytes:
     """The same JSON with null for values that are nested too deep; `is_too_deep` is still true of the result."""
-    if not _may_be(data):
+    if not is_too_deep(data):
         return data
-    kept: list[bytes] = []
+    kept = bytearray()
     level = copied = 0
-    for token in _TOKENS.finditer(data):
-        at = token.start()
-        if data[at] in _OPEN:
-            if level == _KEPT_LEVELS:
-                kept += [data[copied:at], b"null"]
-            level += 1
-        elif data[at] in _CLOSE:
-            level -= 1
-            if level == _KEPT_LEVELS:
-                copied = at + 1
-    return b"".join([*kept, data[copied:]])
+    outside = _with_blank_strings(data)
+    for start in range(0, len(outside), _RUN):
+        run = outside[start : start + _RUN]
+        opened, closed = (run.count(kinds[:1]) + run.count(kinds[1:]) for kinds in (_OPEN, _CLOSE))
+        if level + opened <= _KEPT_LEVELS or level - closed > _KEPT_LEVELS:
+            level += opened - closed
+            continue
+        for at, byte in enumerate(run, start):
+            if byte in _OPEN:
+                if level == _KEPT_LEVELS:
+                    kept += data[copied:at]
+                    kept += b"null"
+                level += 1
+            elif byte in _CLOSE:
+                level -= 1
+                if level == _KEPT_LEVELS:
+                    copied = at + 1
+    kept += data[copied:]
+    return bytes(kept)
 
 
 def has_more_values(data: bytes, limit: int) -> bool:
@@ -74,16 +81,31 @@ def _count(data: bytes) -> int:
 
 
 def _outside_strings(data: bytes) -> bytes:
-    # Without escapes every second piece between quotes is a string, which is cheaper than finding each token. As each
-    # piece is an object, there are chunks.
-    plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    outside: list[bytes] = []
-    first = 0
+    """The same without strings, which is all that counting needs."""
+    return b"".join([b"".join(pieces[outside::2]) for pieces, outside in _pieces(data)])
+
+
+def _with_blank_strings(data: bytes) -> bytes:
+    """The same number of bytes, with blanks for strings."""
+    blank: list[bytes] = []
+    for pieces, outside in _pieces(data):
+        pieces[1 - outside :: 2] = [b" " * len(piece) for piece in pieces[1 - outside :: 2]]
+        blank.append(b" ".join(pieces))
+    return b"".join(blank)
+
+
+def _pieces(data: bytes) -> Iterator[tuple[list[bytes], int]]:
+    """The pieces between quotes, and the number of the first one that is no string; each second one is none.
+
+    They are cheaper than finding each token. As each piece is an object, they come in chunks.
+    """
+    plain = data.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+    outside = 0
     for start in range(0, len(plain), _CHUNK):
         pieces = plain[start : start + _CHUNK].split(b'"')
-        outside.append(b"".join(pieces[first::2]))
-        first = (first + len(pieces) - 1) % 2
-    return b"".join(outside)
+        following = (outside + len(pieces) - 1) % 2
+        yield pieces, outside
+        outside = following
 
 
 def decode_truncated(decode: Callable[[DataT], T], data: DataT) -> T:

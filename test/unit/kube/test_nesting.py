@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -52,6 +53,19 @@ def test_only_what_is_too_deep_is_cut() -> None:
     data = b'{"deep":%s,"deep too":%s,"after":[1,"]}"]}' % (nested(2_000), nested(4_000))
     assert json.loads(truncate(data))["after"] == [1, "]}"]
     assert truncate(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
+
+
+@pytest.mark.parametrize("inner", [b",[],11", b",{}", b',{"":1}', b',"[",[]', b',"\\\\\\"",[]'], ids=repr)
+@pytest.mark.parametrize("levels", [2, MAX_LEVELS + 2])
+def test_truncating_takes_no_more_than_some_copies_of_the_bytes(inner: bytes, levels: int) -> None:
+    data = b"[%s,%s]" % (nested(MAX_LEVELS + 2), nested(levels, b"1" + inner * (1_400_000 // len(inner))))
+    tracemalloc.start()
+    try:
+        truncated = truncate(data)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(data)
+    finally:
+        tracemalloc.stop()
+    assert is_too_deep(truncated)
 
 
 @given(VALUES)

@@ -274,9 +274,24 @@ def _excess(row: Row, objects: Mapping[str, bytes], nothing: int) -> str:
 )
 def test_the_worst_objects_that_the_api_server_takes_leave_kilobytes(row: Row) -> None:
     """If they do not all together, those that keep more are named."""
-    objects = dict(worst_objects(row.kind, dict(row.labels), row.controller))
+    problems = _problems(row, dict(worst_objects(row.kind, dict(row.labels), row.controller)))
+    assert not problems, problems
+
+
+@pytest.mark.parametrize(
+    "row",
+    # One of each kind in each program. All rows have these objects in the test above.
+    {(row.program, row.kind): row for row in ROWS if row.kind in OWN_KINDS}.values(),
+    ids=lambda row: row.name,
+)
+def test_objects_nested_too_deep_are_refused_without_being_decoded(row: Row) -> None:
+    """None needs a multiple of its bytes, whether its spec is too large as well or not."""
+    problems = _problems(row, {name: line for name, line in worst_objects(row.kind, {}, None) if "deep" in name})
+    assert not problems, problems
+
+
+def _problems(row: Row, objects: Mapping[str, bytes]) -> str:
     nothing, _ = _memory(row.program, "", ())
     if not _excess(row, objects, nothing):
-        return
-    found = [problem for name, line in objects.items() if (problem := _excess(row, {name: line}, nothing))]
-    assert not found, "\n".join(found)
+        return ""
+    return "\n".join(problem for name, line in objects.items() if (problem := _excess(row, {name: line}, nothing)))

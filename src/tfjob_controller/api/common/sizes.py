@@ -40,7 +40,7 @@ _decode_parts = msgspec.json.Decoder(ObjectParts).decode
 def large_parts(data: bytes) -> ObjectParts | None:
     """Returns the parts of an object if one of them may exceed the bounds, which a look at the whole shows.
 
-    `data` is not nested too deep. Raises msgspec.DecodeError for what is no object.
+    Raises msgspec.DecodeError for what is no object, and RecursionError from about a thousand levels.
     """
     return _decode_parts(data) if is_large(data) else None
 
