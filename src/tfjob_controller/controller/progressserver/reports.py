@@ -5,8 +5,9 @@ the changed status as any other change of the job.
 
 Rates. A job may report once a second, and a few times at once, since programs report at their begin and end out of
 turn. A namespace and all namespaces together have limits as well, because each report is a write to the API server.
-Tokens that are not known are reviewed by the API server: an address whose tokens were refused has to wait, so that it
-cannot use up the reviews of others.
+Tokens that are not known are reviewed by the API server: each address has a rate of reviews, since a pod can have any
+number of valid tokens, and one whose tokens were refused has to wait longer, so that it cannot use up the reviews of
+others.
 
 Threads: any. Source: KEP-2779 of kubeflow/trainer; pkg/statusserver/server.go for the responses.
 """
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 # Rate per second, and how many at once.
 JOB_RATE, NAMESPACE_RATE, TOTAL_RATE = (1.0, 5), (5.0, 20), (50.0, 100)
-REVIEW_RATE, REFUSED_RATE = (50.0, 200), (1.0, 10)
+REVIEW_RATE, CLIENT_REVIEW_RATE, REFUSED_RATE = (50.0, 200), (2.0, 20), (1.0, 10)
 _BUCKETS = 4096
 _WRITE_SECONDS = 5.0
 _FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(TrainerStatus))
@@ -103,6 +104,7 @@ class Reports:
         self._refused = _Rates(*REFUSED_RATE, clock)
         self._all = TokenBucket(*TOTAL_RATE, clock)
         self._reviews = TokenBucket(*REVIEW_RATE, clock)
+        self._reviews_of_client = _Rates(*CLIENT_REVIEW_RATE, clock)
 
     def take(self, namespace: str, name: str, token: str, body: bytes, client: str) -> Answer:
         """Processes a report for a job; `client` is the address that sent it. Sends requests and waits for them."""
@@ -144,7 +146,9 @@ class Reports:
         return found
 
     def _reviewed(self, token: str, audience: str, client: str) -> PodIdentity | None:
-        if not self._refused.of(client).has_token() or not self._reviews.try_take():
+        # The narrowest first, as for reports.
+        is_allowed = self._refused.of(client).has_token() and self._reviews_of_client.of(client).try_take()
+        if not is_allowed or not self._reviews.try_take():
             raise _RefusedError(_BUSY)
         return self._reviewer.review(token, audience)
 

@@ -13,7 +13,13 @@ from tfjob_controller.api.common.core import BatchJob, Pod, PodMeta
 from tfjob_controller.api.common.trainerstatus import report_audience
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.progressserver.authorization import JobsOfPods, TokenReviewer
-from tfjob_controller.controller.progressserver.reports import NAMESPACE_RATE, REFUSED_RATE, TOTAL_RATE, Reports
+from tfjob_controller.controller.progressserver.reports import (
+    CLIENT_REVIEW_RATE,
+    NAMESPACE_RATE,
+    REFUSED_RATE,
+    TOTAL_RATE,
+    Reports,
+)
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.requester import Requester
@@ -21,7 +27,10 @@ from tfjob_controller.kube.requester import Requester
 
 @dataclass
 class Cluster:
-    """Jobs with a pod each. The token of a pod is `<namespace>/<job>`, and the API server can be away."""
+    """Jobs with a pod each. The tokens of a pod are `<namespace>/<job>` and this with `#` and any text.
+
+    The API server can be away.
+    """
 
     clock: FakeClock = field(default_factory=FakeClock)
     pods: dict[str, Any] = field(default_factory=dict)
@@ -55,7 +64,7 @@ class Cluster:
             self.patches.append(sent)
             return b"{}"
         self.reviews += 1
-        token, audiences = sent["spec"]["token"], sent["spec"]["audiences"]
+        token, audiences = sent["spec"]["token"].partition("#")[0], sent["spec"]["audiences"]
         namespace, _, name = token.partition("/")
         if token not in self.pods or audiences != [report_audience(namespace, name)]:
             return b'{"status": {"authenticated": false}}'
@@ -106,7 +115,8 @@ def test_a_namespace_whose_jobs_report_all_the_time_leaves_reports_to_others(clu
     taken = 0
     for _ in range(10):
         cluster.clock.advance(1.0)
-        taken += [send(reports, "many", f"job-{number}") for number in range(100)].count(200)
+        codes = [send(reports, "many", f"job-{number}", client=f"10.1.0.{number}") for number in range(100)]
+        taken += codes.count(200)
         assert send(reports, "team", "job") == 200
     assert taken <= NAMESPACE_RATE[1] + 10 * NAMESPACE_RATE[0] < TOTAL_RATE[1]
 
@@ -118,6 +128,19 @@ def test_tokens_that_nobody_knows_use_up_no_reports_of_others(cluster: Cluster) 
     assert (codes[0], codes[-1]) == (403, 429)
     assert cluster.reviews == REFUSED_RATE[1]
     assert send(reports, "team", "job") == 200
+
+
+def test_a_pod_with_any_number_of_valid_tokens_leaves_reviews_to_others(cluster: Cluster) -> None:
+    cluster.add("hostile", "job")
+    reports = cluster.reports()
+    codes: list[int] = []
+    for second in range(20):
+        cluster.add("team", f"job-{second}")
+        codes += [send(reports, "hostile", "job", f"hostile/job#{second}-{n}", client="10.6.6.6") for n in range(100)]
+        assert send(reports, "team", f"job-{second}", client=f"10.0.0.{second}") == 200
+        cluster.clock.advance(1.0)
+    assert (codes[0], codes[-1]) == (200, 429)
+    assert cluster.reviews <= 20 + CLIENT_REVIEW_RATE[1] + 20 * CLIENT_REVIEW_RATE[0]
 
 
 def test_a_job_of_another_kind_has_no_reports(cluster: Cluster) -> None:
