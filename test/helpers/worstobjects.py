@@ -83,6 +83,8 @@ def worst_pod_specs() -> Parts:
     yield "ports", {"containers": [{**_CONTAINER, "ports": many('{"name":"%x","containerPort":1}')}]}
     yield "volumes", {"containers": [_CONTAINER], "volumes": many('{"name":"%x","emptyDir":{}}')}
     yield "a scheduler's name", {"containers": [_CONTAINER], "schedulerName": "s" * SIZE}
+    yield "a node's name", {"containers": [_CONTAINER], "nodeName": "n" * SIZE}
+    yield "a class", {"containers": [_CONTAINER], "priorityClassName": "c" * SIZE}
     yield "gates", {"containers": [_CONTAINER], "schedulingGates": many('{"name":"a/%x"}', [_GATE])}
     for part in ("matchExpressions", "matchFields"):
         terms = many(f'{{"{part}":[{{"key":"%x","operator":"Exists"}}]}}')
@@ -98,6 +100,7 @@ def worst_pod_statuses() -> Parts:
     yield "an image's name", {"containerStatuses": [{"name": "tensorflow", "state": waiting}]}
     yield "conditions", {"conditions": many('{"type":"%x","reason":"Unschedulable"}')}
     yield "a message", {"message": "m" * SIZE, "reason": "Evicted"}
+    yield "a phase", {"phase": "p" * SIZE}
 
 
 def _pods() -> Parts:
@@ -138,6 +141,20 @@ def _gang_objects() -> Parts:
     yield "a template", {"spec": {"podSets": [{"name": "a", "count": 1, "template": _template()}]}}
     yield "a queue", {"spec": {"queueName": "q" * SIZE, "queue": "q"}}
     yield "conditions", _conditions()
+    yield from small_gang_objects()
+
+
+def small_gang_objects() -> Parts:
+    """Those within each bound on bytes that are the largest as Python objects."""
+    yield "resources of 13 KB", {"spec": {"minResources": {f"a/{n:x}": "1" for n in range(900)}}}
+    yield "resources within the bounds", {"spec": {"minResources": {f"{n:x}".rjust(50, "a"): "1" for n in range(64)}}}
+    yield "resources of another alphabet", {"spec": {"minResources": {f"\U0001f600{n:x}": "1" for n in range(64)}}}
+    pod_sets = [{"name": f"{n:x}".rjust(4096, "p"), "count": 1000 + n} for n in range(300)]
+    yield "names of pod sets", {"spec": {"podSets": pod_sets}}
+    yield "texts of another alphabet", {"spec": dict.fromkeys(("queue", "queueName"), "\U0001f600" * 4096)}
+    texts = ("type", "status", "reason", "message", "lastTransitionTime")
+    conditions = [{name: f"{n:x}{name}\U0001f600".ljust(4096, "c") for name in texts} for n in range(60)]
+    yield "texts of conditions", {"status": {"phase": "p" * 4096, "conditions": conditions}}
 
 
 def _quotas() -> Parts:

@@ -40,7 +40,7 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.kube.kept import controlled_by, kept_decoder
+from tfjob_controller.kube.kept import controlled_by, kept_decoder, within_name
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.gang.admission import NODE_LABEL
 from tfjob_controller.trainer.naming import (
@@ -87,6 +87,12 @@ MAX_MESSAGE = 4096
 MAX_INDEXES = 64 * 1024
 # Smaller objects are within the bounds.
 _SMALL_BYTES = 16 * 1024
+# Of an object that represents a gang: Kueue's Workloads have about ten types of conditions. Messages are bounded
+# together.
+_GROUP_CONDITIONS, _GROUP_MESSAGES = 12, 2048
+_GROUP_RESOURCES, _GROUP_RESOURCES_BYTES = 64, 4096
+# The longest name in the API, and that of a pod set or the type of a condition.
+_GROUP_TEXT, _ENTRY_TEXT = 253, 63
 
 _JOBS_CHILDREN = controlled_by((TFJOBS, TRAINJOBS, KUBEFLOW_TRAINJOBS))
 
@@ -123,17 +129,19 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     pod = _decode_pod(data)
     if len(data) <= _SMALL_BYTES:
         return pod
+    spec = replace(
+        pod.spec, node_name=within_name(pod.spec.node_name), init_containers=pod.spec.init_containers[:MAX_CONTAINERS]
+    )
     status = replace(
         pod.status,
+        phase=within_name(pod.status.phase),
         reason=pod.status.reason[:MAX_MESSAGE],
         message=pod.status.message[:MAX_MESSAGE],
         conditions=_conditions(pod.status.conditions),
         init_container_statuses=_statuses(pod.status.init_container_statuses),
         container_statuses=_statuses(pod.status.container_statuses),
     )
-    return replace(
-        pod, spec=replace(pod.spec, init_containers=pod.spec.init_containers[:MAX_CONTAINERS]), status=status
-    )
+    return replace(pod, spec=spec, status=status)
 
 
 def _conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
@@ -218,14 +226,27 @@ _decode_pod_group = kept_decoder(_PodGroup, LABELS, owns=_JOBS_CHILDREN)
 def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
     """Decodes what the back ends read of a gang's object, of any of their kinds. Raises msgspec.DecodeError."""
     group = _decode_pod_group(raw)
-    is_large = len(bytes(group.spec.min_resources)) > _SMALL_BYTES
-    spec = replace(group.spec, min_resources=_NULL) if is_large else group.spec
+    spec = replace(group.spec, min_resources=_few_resources(group.spec.min_resources))
     if spec.pod_sets:
         spec = replace(spec, pod_sets=spec.pod_sets[:MAX_KINDS])
     status = group.status
     if status.conditions:
-        status = replace(status, conditions=status.conditions[:MAX_CONDITIONS])
+        status = replace(status, conditions=_short_conditions(status.conditions[:_GROUP_CONDITIONS]))
     return PodGroup(group.metadata, _bounded(spec), _bounded(status))
+
+
+def _few_resources(raw: msgspec.Raw) -> msgspec.Raw:
+    """The resources; null for those of no gang, which the controller then writes again."""
+    data = bytes(raw)
+    if len(data) > _GROUP_RESOURCES_BYTES or not data.isascii() or data.count(b":") > _GROUP_RESOURCES:
+        return _NULL
+    return raw
+
+
+def _short_conditions(conditions: tuple[_PodGroupCondition, ...]) -> tuple[_PodGroupCondition, ...]:
+    """Each message has an equal share of the length of all."""
+    share = _GROUP_MESSAGES // len(conditions)
+    return tuple(replace(each, message=_shortened(each.message, share)) for each in conditions)
 
 
 def _bounded(part: msgspec.Struct) -> dict[str, Any]:
@@ -234,11 +255,21 @@ def _bounded(part: msgspec.Struct) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """The same with texts of a bounded length."""
+    """The same with texts of a bounded length, which messages have already."""
     if isinstance(value, str):
-        return value[:MAX_MESSAGE]
+        return _shortened(value, _GROUP_TEXT)
     if isinstance(value, list):
-        return [_cut(each) for each in value]
-    if isinstance(value, dict):
-        return {name: _cut(each) for name, each in value.items()}
+        return [_cut_entry(each) for each in value]
     return value
+
+
+def _cut_entry(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _shortened(value, _ENTRY_TEXT) if isinstance(value, str) and name != "message" else value
+        for name, value in entry.items()
+    }
+
+
+def _shortened(text: str, limit: int) -> str:
+    """At most `limit` bytes in memory: another alphabet takes up to four for each character."""
+    return text[: limit if text.isascii() else limit // 4]

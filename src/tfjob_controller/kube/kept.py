@@ -60,6 +60,11 @@ def controlled_by(kinds: Collection[Resource], *, or_by_none: bool = False) -> O
     return owns
 
 
+def within_name(text: str) -> str:
+    """The text, or the beginning of one that is longer than any name and so names nothing."""
+    return text[: _MAX_NAME + 1]
+
+
 def is_controller(owner: OwnerReference) -> bool:
     return owner.controller is True
 
@@ -124,7 +129,7 @@ def _owners(raw: msgspec.Raw, is_kept: Callable[[OwnerReference], bool]) -> tupl
 def _cut(owner: OwnerReference) -> OwnerReference:
     """The reference with texts that name nothing if they are too long."""
     api_version, kind, name, uid = (
-        each[: _MAX_NAME + 1] for each in (owner.api_version, owner.kind, owner.name, owner.uid)
+        within_name(each) for each in (owner.api_version, owner.kind, owner.name, owner.uid)
     )
     return OwnerReference(api_version, kind, name, uid, owner.controller)
 

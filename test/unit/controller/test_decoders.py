@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from helpers.worstobjects import owner
+from helpers.worstobjects import owner, small_gang_objects
 from tfjob_controller.api.gang import Member
 from tfjob_controller.controller import decoders
 from tfjob_controller.kube.meta import ObjectMeta, controller_of, key_of
@@ -99,3 +101,22 @@ def test_all_that_a_back_end_requests_is_found_in_its_object_again(name: str) ->
     assert backend.is_satisfied(group.spec, spec)
     assert group.status == {"phase": "Pending"}
     assert isinstance(group.metadata, ObjectMeta)
+
+
+@pytest.mark.parametrize("part", dict(small_gang_objects()).values(), ids=dict(small_gang_objects()))
+def test_what_represents_a_gang_keeps_twelve_kilobytes_of_each_part(part: dict[str, Any]) -> None:
+    data = body(OURS, **part)
+    decoders.decode_pod_group(data)
+    tracemalloc.start()
+    try:
+        kept = [decoders.decode_pod_group(data) for _ in range(10)]
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < len(kept) * 12 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_messages_of_a_gangs_object_are_cut_only_if_they_are_long_together() -> None:
+    conditions = [{"type": f"t{number}", "status": "True", "message": "m" * 170} for number in range(12)]
+    group = decoders.decode_pod_group(body(OURS, status={"conditions": conditions}))
+    assert group.status["conditions"] == conditions

@@ -38,7 +38,7 @@ from tfjob_controller.api.gang import (
     Member,
     bounds_problem,
 )
-from tfjob_controller.kube.kept import kept_decoder
+from tfjob_controller.kube.kept import kept_decoder, within_name
 from tfjob_controller.kube.meta import ObjectMeta
 
 AmountT = TypeVar("AmountT", int, str)
@@ -83,9 +83,8 @@ def scheduled_pod_decoder(labels: Collection[str]) -> Callable[[bytes | msgspec.
     def decode(raw: bytes | msgspec.Raw) -> ScheduledPod:
         pod = decode_whole(raw)
         is_unschedulable = any(each.reason == _UNSCHEDULABLE for each in pod.status.conditions)
-        return ScheduledPod(
-            pod.metadata, _spec(pod), ScheduledPodStatus(pod.status.phase, is_unschedulable), _requests(pod)
-        )
+        status = ScheduledPodStatus(within_name(pod.status.phase), is_unschedulable)
+        return ScheduledPod(pod.metadata, _spec(pod), status, _requests(pod))
 
     return decode
 
@@ -94,8 +93,10 @@ decode_scheduled_pod = scheduled_pod_decoder(GANG_LABELS)
 
 
 def _spec(pod: _Pod) -> ScheduledPodSpec:
-    gates, name = pod.spec.scheduling_gates, pod.spec.priority_class_name
-    kept = ScheduledPodSpec(pod.spec.node_name, priority_class_name=name)
+    gates = pod.spec.scheduling_gates
+    kept = ScheduledPodSpec(
+        within_name(pod.spec.node_name), priority_class_name=within_name(pod.spec.priority_class_name)
+    )
     is_ours = GANG_LABEL in pod.metadata.labels and any(gate.name == PLACEMENT_GATE for gate in gates)
     if not is_ours or len(gates) > MAX_GATES:
         return kept
