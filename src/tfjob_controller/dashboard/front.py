@@ -18,17 +18,21 @@ Everything runs in the event loop's thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
 import httptools
+import structlog
 
 from tfjob_controller.dashboard.shares import Shares
 from tfjob_controller.httpserver.app import RequestRate
 from tfjob_controller.httpserver.turns import AddressRates
+
+log = structlog.get_logger(__name__)
 
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[
@@ -46,6 +50,9 @@ HEAD_BYTES, FIELDS = 32 * 1024, 100
 CHUNK_BYTES = 64 * 1024
 HANDSHAKE_SECONDS, HEAD_SECONDS, REQUEST_SECONDS, ANSWER_SECONDS = 5.0, 10.0, 30.0, 30.0
 _BUFFER_BYTES = 64 * 1024
+# As asyncio waits when no descriptor is left.
+_ACCEPT_RETRY_SECONDS = 1.0
+_REFUSED_AT_ONCE = 64
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -281,3 +288,31 @@ def noting_answers(app: AsgiApp, connections: Callable[[], Connections]) -> Asgi
         await app(scope, receive, send_noted)
 
     return noted
+
+
+@contextlib.asynccontextmanager
+async def accepting(listener: socket.socket, connections: Connections) -> AsyncIterator[None]:
+    """Accepts connections meanwhile. Not by a reader of the event loop, which that of Windows does not have."""
+    task = asyncio.get_running_loop().create_task(_accept(listener, connections))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _accept(listener: socket.socket, connections: Connections) -> None:
+    loop = asyncio.get_running_loop()
+    listener.setblocking(False)
+    refused = 0
+    while True:
+        try:
+            client, peer = await loop.sock_accept(listener)
+        except OSError as error:
+            log.warning("cannot accept a connection", error=str(error))
+            await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
+            continue
+        refused = 0 if connections.accept(client, peer) else refused + 1
+        # `sock_accept` does not wait while the kernel's queue has connections. Those that are refused cost little.
+        if refused % _REFUSED_AT_ONCE == 0:
+            await asyncio.sleep(0)

@@ -11,13 +11,13 @@ import uvicorn
 from starlette.applications import Starlette
 
 from tfjob_controller.dashboard.app import create_app
-from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, NEW_CONNECTIONS, Connections, noting_answers
+from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, NEW_CONNECTIONS, Connections, accepting, noting_answers
 from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX, own_origins
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.httpserver.app import RequestRate
-from tfjob_controller.httpserver.server import ListenAddress, accepting
+from tfjob_controller.httpserver.server import ListenAddress
 from tfjob_controller.telemetry import endpoints
 from tfjob_controller.util.clock import Clock, RealClock
 
@@ -108,7 +108,7 @@ def _serve(
     pulse = Pulse(RealClock())
 
     async def serve() -> None:
-        with accepting(listener, connections.accept):
+        async with accepting(listener, connections):
             beating = asyncio.create_task(pulse.keep())
             await server.serve(sockets=[])
             beating.cancel()

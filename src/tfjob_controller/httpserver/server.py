@@ -21,10 +21,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
-import uvloop
 
 from tfjob_controller.httpserver.app import App, Limits, PeerCheck
 from tfjob_controller.httpserver.connection import HttpConnections
@@ -45,8 +44,6 @@ _LAST_RESPONSES_POLL_SECONDS = 0.01
 
 # Returns the settings of the next connection, which may have a renewed certificate.
 TlsSettings = Callable[[], ssl.SSLContext]
-# Takes a socket that was accepted and its peer's address; closes it and returns False if it is refused.
-OpenConnection = Callable[[socket.socket, tuple[Any, ...]], bool]
 
 
 class ListenError(Exception):
@@ -120,10 +117,10 @@ class HttpServer:
 
     def _serve(self) -> None:
         """Runs the event loop. The socket outlives it, in case the thread is restarted."""
-        uvloop.run(self._run())
+        # Not above: the plugin's dashboard, which needs no such server, is imported where uvloop does not exist.
+        import uvloop
 
-    def _settings(self) -> ssl.SSLContext | None:
-        return None if self._tls is None else self._tls()
+        uvloop.run(self._run())
 
     async def _run(self) -> None:
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
@@ -134,7 +131,7 @@ class HttpServer:
         connections = HttpConnections(self._app, self._limits, self._check_peer)
         listener = self._socket.dup()
         try:
-            with accepting(listener, lambda client, peer: connections.open(client, peer[0], self._settings())):
+            with accepting(listener, connections, self._tls):
                 await _until(is_over, connections)
         finally:
             self._running = None
@@ -146,14 +143,14 @@ class HttpServer:
 
 
 @contextlib.contextmanager
-def accepting(listener: socket.socket, open_connection: OpenConnection) -> Iterator[None]:
+def accepting(listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None) -> Iterator[None]:
     """Accepts connections meanwhile."""
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
 
     def accept() -> None:
         try:
-            _accept(listener, open_connection)
+            _accept(listener, connections, tls)
         except OSError as error:
             log.warning("cannot accept a connection", error=str(error))
             loop.remove_reader(listener)
@@ -169,14 +166,14 @@ def accepting(listener: socket.socket, open_connection: OpenConnection) -> Itera
         loop.remove_reader(listener)
 
 
-def _accept(listener: socket.socket, open_connection: OpenConnection) -> None:
+def _accept(listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None) -> None:
     """Accepts one connection, and closes those before it that are refused, which cost little. Raises OSError."""
     for _ in range(_REFUSED_AT_ONCE):
         try:
-            client, peer = listener.accept()
+            client, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        if open_connection(client, peer):
+        if connections.open(client, address[0], None if tls is None else tls()):
             return
 
 

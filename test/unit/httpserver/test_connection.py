@@ -76,7 +76,7 @@ def serve(test: Test, limits: Limits = LIMITS) -> None:
             return Client(*await asyncio.open_connection("127.0.0.1", port))
 
         try:
-            with accepting(listener, lambda client, peer: connections.open(client, peer[0], None)):
+            with accepting(listener, connections, None):
                 await asyncio.wait_for(test(app, connections, connect), DEADLINE_SECONDS)
         finally:
             connections.abort()
