@@ -34,6 +34,9 @@ _SANDBOX_READY = "PodReadyToStartContainers"
 # How long a pod may be without its sandbox until it is deleted, so that another one takes its place.
 GIVEN_UP_SECONDS = 20.0
 
+# A deletion with a longer grace period counts as requested so long before its end.
+_MAX_GRACE_SECONDS = 2**31
+
 # The reasons for which each container waits before it starts.
 _ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
 _CRASH_LOOP = "CrashLoopBackOff"
@@ -200,7 +203,9 @@ def deletion_request_time(pod: Pod) -> str | None:
     deleted = pod.metadata.deletion_timestamp
     if deleted is None:
         return None
-    return format_time(parse_time(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds))
+    # The API server takes any number of 64 bits.
+    grace_seconds = min(pod.metadata.deletion_grace_period_seconds, _MAX_GRACE_SECONDS)
+    return format_time(parse_time(deleted) - timedelta(seconds=grace_seconds))
 
 
 def is_owned_by(pod: Pod, uid: str) -> bool:

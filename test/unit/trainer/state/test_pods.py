@@ -9,14 +9,16 @@ import time
 
 import pytest
 
-from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Terminated, Waiting
+from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Pod, PodMeta, Terminated, Waiting
 from tfjob_controller.trainer.state.pods import (
+    deletion_request_time,
     in_words,
     is_permanent_error,
     is_retryable_termination_state,
     start_failure,
     why_never_started,
 )
+from tfjob_controller.util.timestamps import parse_time
 
 
 @pytest.mark.parametrize(
@@ -151,3 +153,14 @@ def test_a_message_made_to_be_slow_is_read_at_once(piece: str) -> None:
     began = time.process_time()
     assert why_never_started(Terminated(128, "StartError", message)) == ""
     assert time.process_time() - began < 1
+
+
+# What the API server makes of a grace period that overflows: a second before, or 292 years.
+@pytest.mark.parametrize("due", ["2026-01-01T00:00:00Z", "1734-01-01T00:00:00Z"])
+@pytest.mark.parametrize("grace_seconds", [2**63 - 1, 18 * 10**9])
+def test_a_deletion_with_an_endless_grace_period_was_requested_at_some_time(due: str, grace_seconds: int) -> None:
+    requested = deletion_request_time(
+        Pod(PodMeta("a", deletion_timestamp=due, deletion_grace_period_seconds=grace_seconds))
+    )
+    assert requested is not None
+    assert parse_time(requested) < parse_time(due)
