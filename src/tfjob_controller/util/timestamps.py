@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import functools
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 # The longest text of a time that anybody writes has nanoseconds and an offset, and 35 characters.
 MAX_TIME = 40
+# Near the others, another offset or a delay may lead to a year that does not exist. The API server itself writes years
+# from 1734 on, where a grace period of centuries overflows.
+_YEARS = range(1000, 9001)
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+")
@@ -39,6 +42,8 @@ def parse_time(text: str) -> datetime:
 @functools.lru_cache(maxsize=16384)
 def _parsed_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
+    if moment.year not in _YEARS:
+        raise ValueError(f"not a time: {text!r}")
     return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
@@ -52,7 +57,7 @@ def parse_time_or_none(text: str | None) -> datetime | None:
 
 def seconds_until(text: str, after_seconds: float, now: datetime) -> float:
     """The seconds from `now` until `after_seconds` after the time in `text`; negative if that has passed."""
-    return (parse_time(text) + timedelta(seconds=after_seconds) - now).total_seconds()
+    return (parse_time(text) - now).total_seconds() + after_seconds
 
 
 def parse_duration(text: str) -> float:

@@ -83,6 +83,24 @@ def test_other_texts_are_refused(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["0001-01-01T00:00:00+23:59", "0999-12-31T23:59:59Z", "9001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"]
+)
+def test_a_time_near_the_first_or_last_year_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="not a time"):
+        parse_time(text)
+    with pytest.raises(ValueError, match="not a time"):
+        seconds_until(text, 1.0, MOMENT)
+    assert parse_time_or_none(text) is None
+
+
+@pytest.mark.parametrize("text", ["1000-01-02T00:00:00+23:59", "9000-12-31T23:59:59-23:59"])
+@pytest.mark.parametrize("after_seconds", [2.0**63, -(2.0**63)])
+def test_no_delay_leads_out_of_the_years_that_exist(text: str, after_seconds: float) -> None:
+    assert abs(seconds_until(text, after_seconds, MOMENT)) > 2.0**62
+    assert format_time(parse_time(text))
+
+
 def test_long_texts_are_no_times_and_fill_no_cache() -> None:
     """A time may have any number of digits behind its seconds."""
     tracemalloc.start()

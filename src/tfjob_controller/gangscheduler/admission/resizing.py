@@ -234,13 +234,7 @@ class ResizeRequests:
 
 def _end(moment: datetime | None, now: datetime) -> datetime:
     """Returns the time until which capacity counts that should be freed at `moment`."""
-    if moment is None:
-        return now
-    try:
-        return moment + timedelta(seconds=RELEASE_TIMEOUT_SECONDS)
-    except OverflowError:
-        # The status was edited by hand.
-        return now
+    return now if moment is None else moment + timedelta(seconds=RELEASE_TIMEOUT_SECONDS)
 
 
 def _stale_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
