@@ -92,7 +92,10 @@ def spent_limits(history: History) -> Iterator[str]:
 
 
 def ends_counted_twice(history: History) -> Iterator[str]:
-    """Yields TFJobs that list a replica as succeeded although they have counted the end of its pod as a restart."""
+    """Yields TFJobs that list a replica as succeeded although they have counted the end of its pod as a restart.
+
+    A pod that the Job controller deletes because it has created one too many ends, while the other one goes on.
+    """
     for family in families(history):
         job, counts = family.job, dict[str, int]()
         counted: dict[str, int] = {}
@@ -103,7 +106,9 @@ def ends_counted_twice(history: History) -> Iterator[str]:
                 replica = Replica(job.uid, role, int(index))
                 own = [pod for pod in family.of(PODS) if replica_of(history, pod) == replica]
                 pod = max((each for each in own if each.begin < version_of(version)), key=_begin, default=None)
-                if pod is not None and pod.begin < counted.pop(name, 0) and not _restarts_in_place(pod):
+                if pod is None or any(other is not pod and other.end > pod.begin for other in own):
+                    continue
+                if pod.begin < counted.pop(name, 0) and not _restarts_in_place(pod):
                     yield f"{job} counts the end of {pod} as a restart, and then lists {name} as succeeded"
             new: dict[str, int] = status.get("restartCounts") or {}
             counted |= {name: version_of(version) for name, count in new.items() if count > counts.get(name, 0)}

@@ -293,6 +293,18 @@ def surplus_pod_of_one_job() -> Story:
     return story
 
 
+def surplus_pod_of_a_replica_that_succeeds() -> Story:
+    story = running()
+    story.pod("worker-0", uid="surplus")
+    story.is_being_deleted(PODS, "surplus")
+    counts = {"restarts": 1, "disruptions": 1, "restartCounts": {"worker-0": 1}}
+    story.job(phase="Running", state="Running", **counts)
+    story.delete(PODS, "surplus")
+    story.exits("pod-worker-0", 0)
+    story.job(phase="Running", state="Running", succeededIndexes=["worker-0"], **counts)
+    return story
+
+
 def worker_is_deleted() -> Story:
     """An exit with 0 after the deletion of the pod does not count as a success."""
     story = running()
@@ -563,6 +575,7 @@ VALID: dict[str, Callable[[], Story]] = {
     "a foreign Job": foreign_job,
     "a gang whose binding is delayed by an outage": outage_while_a_gang_is_bound,
     "a second pod of the same Job": surplus_pod_of_one_job,
+    "a second pod of the same Job that is counted": surplus_pod_of_a_replica_that_succeeds,
     "a worker that was deleted and is recreated": worker_is_deleted,
     "a worker that was evicted and is recreated": worker_is_evicted,
     "a worker that ended with 0 because it was drained": drained_worker_is_replaced,

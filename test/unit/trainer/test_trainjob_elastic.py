@@ -663,3 +663,20 @@ def test_a_started_job_keeps_its_number_if_its_spec_has_none() -> None:
     cluster = running(4)
     cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, num_nodes=None))
     assert cluster.plan.replicas.chief.role.replicas == 4
+
+
+def test_the_reason_tells_why_all_nodes_are_restarted_until_they_are_created_again() -> None:
+    cluster = running(nodes=3)
+    for number in range(3):
+        fails(cluster, "node-0")
+        cluster.reap()
+        cluster.settle()
+        if number:
+            assert not cluster.jobs
+            words = "node-0 will be restarted: node-0 failed: exit code 137"
+            assert cluster.job.status.reason == words
+            cluster.advance(10 * number)
+            cluster.settle()
+        cluster.all_run()
+        cluster.settle()
+        assert not cluster.job.status.reason

@@ -78,6 +78,25 @@ def test_initializers_come_first_then_nodes_then_the_exporter() -> None:
     assert true_conditions(cluster) == {"Created", "Complete"}
 
 
+def test_an_initializer_that_runs_again_is_not_being_restarted() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    for seconds in (0, 10):
+        cluster.exits(INITIALIZERS[0], 203, "Error")
+        cluster.settle()
+        assert not seconds or "Restarting" in true_conditions(cluster)
+        cluster.advance(seconds)
+        cluster.settle()
+        cluster.reap()
+        cluster.settle()
+        cluster.all_run()
+        cluster.settle()
+    assert "Restarting" not in true_conditions(cluster)
+    assert not cluster.job.status.reason
+
+
 def test_the_pods_of_a_completed_step_end_by_themselves_and_keep_their_logs() -> None:
     """A kubelet reports the phase of a pod some time after its program has ended, and a sidecar has a grace period."""
     cluster = world_in_steps()

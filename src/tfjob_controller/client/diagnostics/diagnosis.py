@@ -225,9 +225,11 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
 
 
 def _limit(job: AnyJob, status: TrainingStatus) -> str:
-    """The limit of restarts, after which the job fails."""
+    """The limit of restarts, after which the job fails. It does not apply to disruptions."""
     limit = job.spec.max_restarts if isinstance(job, TrainJob) else job.spec.backoff_limit
-    return f"restarts so far: {status.restarts}, {'without a limit' if limit is None else f'of {limit}'}"
+    more = f", and {status.disruptions} disruptions" if status.disruptions else ""
+    of = "without a limit" if limit is None else f"of {limit}"
+    return f"restarts so far: {status.restarts - status.disruptions}, {of}{more}"
 
 
 def _waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:

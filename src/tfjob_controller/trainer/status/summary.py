@@ -181,7 +181,8 @@ def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
 def _is_still_restarting(job_state: JobState, next_conditions: Conditions) -> bool:
     if not job_state.plan.replicas.restarts_together or not next_conditions.is_true(conditions.RESTARTING):
         return False
-    return not _are_up_together(job_state.unfinished)
+    # The replicas of later steps do not exist yet.
+    return not _are_up_together(job_state.step.replica_states)
 
 
 def _are_up_together(states: Sequence[ReplicaState]) -> bool:
@@ -206,9 +207,10 @@ def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: GangWait | Non
 
 
 def _why_restarting(job_state: JobState, next_conditions: Conditions) -> str:
-    """Returns why a set is restarted, until it is up again; empty for other jobs."""
-    restarting = next_conditions.find(conditions.RESTARTING)
-    is_set = job_state.plan.replicas.restarts_together and not job_state.plan.replicas.is_elastic
+    """Returns why a set is restarted, until it is up again, or if it is elastic until it is created again."""
+    restarting, replicas = next_conditions.find(conditions.RESTARTING), job_state.plan.replicas
+    is_gone = all(state.job is None for state in job_state.step.replica_states)
+    is_set = replicas.restarts_together and (is_gone or not replicas.is_elastic)
     return restarting.message if is_set and restarting is not None and restarting.status == conditions.TRUE else ""
 
 
