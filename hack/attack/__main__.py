@@ -128,7 +128,7 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
     tokens = tokens_of_account(stage.api, HOSTILE, settings.scaled(TOKENS))
     with running_helpers() as attackers:
         long = reports.LongJob(stage.api, OTHER, "127.0.0.6", _REPORT_SECONDS)
-        loud = reports.LongJob(stage.api, HOSTILE, connections.PODS[0], _LOUD_SECONDS)
+        loud = reports.LongJob(stage.api, HOSTILE, connections.PODS[0], _LOUD_SECONDS / settings.size)
         for each in (long, loud):
             each.start()
         certificates = stage.certificates
@@ -138,7 +138,7 @@ def play(stage: Stage, settings: Settings) -> dict[str, Any]:
         attackers.start("tenant", tenant.attack, kubeconfig, settings.amounts, is_complete)
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
         attackers.start("connections", connections.attack, _targets(stage), *counts)
-        attackers.start("reports", reports.forge, long.url)
+        attackers.start("reports", reports.forge, long.url, settings.size)
         person.start()
         attackers.start("dashboard", dashboard.attack, address, tokens, settings.scaled(dashboard.STREAMS))
         monitor.start()

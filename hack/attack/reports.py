@@ -114,12 +114,15 @@ class LongJob:
                 self.seconds.append(time.monotonic() - begin)
 
 
-def forge(url: str, over: Event, results: Connection) -> None:
-    """Reports with unknown tokens until `over`; then sends the number of each response. Runs in a separate process."""
+def forge(url: str, size: float, over: Event, results: Connection) -> None:
+    """Reports with unknown tokens until `over`; then sends the number of each response. Runs in a separate process.
+
+    `size` is the share of the attackers.
+    """
     statuses: Counter[str] = Counter()
 
     def run(address: str) -> None:
-        while not over.wait(_FORGED_SECONDS):
+        while not over.wait(_FORGED_SECONDS / size):
             with contextlib.suppress(urllib3.exceptions.HTTPError):
                 statuses[f"forged_report_{_send(url, secrets.token_urlsafe(300), address)}"] += 1
 

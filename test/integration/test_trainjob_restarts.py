@@ -59,7 +59,8 @@ FAILURES: dict[Callable[[Trial], None], str] = {
     delete_pod: "node-1 failed: ",
     # All nodes have lost it.
     delete_job: "node-0 failed: its Job was deleted",
-    delete_job_after_its_pods: "node-0 failed: its Job was deleted",
+    # Its pods may be seen being deleted before the Job is.
+    delete_job_after_its_pods: "node-",
 }
 
 
