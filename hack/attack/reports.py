@@ -131,6 +131,9 @@ def forge(url: str, size: float, over: Event, results: Connection) -> None:
         for thread in threads:
             thread.start()
         over.wait()
+        # `over.set` waits for all that wait for it, and would wait for ever for a thread that ends with this process.
+        for thread in threads:
+            thread.join(_TIMEOUT_SECONDS)
     results.send(dict(statuses))
 
 
