@@ -24,8 +24,8 @@ from attack.dashboard import browser
 from attack.stage import LONG
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
+from soak.plan import TRAINJOBS
 
-_TRAINJOBS = "/apis/kubeflow.org/v2alpha1/namespaces/{}/trainjobs"
 _PODS = "/api/v1/namespaces/{}/pods?labelSelector=train_job_name%3D" + LONG
 _TOKEN = "/api/v1/namespaces/{}/serviceaccounts/default/token"  # noqa: S105 -- a path
 _TIMEOUT_SECONDS, _START_SECONDS, _POLL_SECONDS = 30.0, 60.0, 0.2
@@ -55,7 +55,7 @@ class LongJob:
         trainer = {"image": "localhost/none", "command": ["train"], "resourcesPerNode": {"requests": {"cpu": "1"}}}
         spec = {"framework": "torch", "numNodes": 1, "trainer": trainer, "gang": {"enabled": True}}
         body = {"apiVersion": "kubeflow.org/v2alpha1", "kind": "TrainJob", "metadata": {"name": LONG}, "spec": spec}
-        self._api.create(_TRAINJOBS.format(self._namespace), body)
+        self._api.create(TRAINJOBS.format(self._namespace), body)
         self._pod = self._await(lambda: next((pod for pod in self._pods() if pod["status"]["phase"] == "Running"), {}))
         env = {each["name"]: each.get("value", "") for each in self._pod["spec"]["containers"][0]["env"]}
         self.url, self._token = env["KUBEFLOW_TRAINER_SERVER_URL"], self._new_token()

@@ -79,15 +79,8 @@ def is_closed(client: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        pytest.param(b"GET /", id="a path"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: ", id="a field's value"),
-        pytest.param(b"GET / HTTP/1.1\r\n", id="a field's name"),
-    ],
-)
-def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
+def assert_cut_off_early(site: Site, beginning: bytes) -> None:
+    """Sends a request that never ends: the connection is closed before it takes memory."""
     before, sent = site.resident_bytes(), 0
     with connect(site) as client, contextlib.suppress(OSError):
         client.sendall(beginning)
@@ -102,20 +95,25 @@ def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
 @pytest.mark.parametrize(
     "beginning",
     [
+        pytest.param(b"GET /", id="a path"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: ", id="a field's value"),
+        pytest.param(b"GET / HTTP/1.1\r\n", id="a field's name"),
+    ],
+)
+def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
+    assert_cut_off_early(site, beginning)
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
         pytest.param(b"0\r\nX: ", id="a trailer's value"),
         pytest.param(b"5\r\nhello\r\n0\r\n", id="a trailer's name after a body"),
         pytest.param(b"5;a=", id="a chunk's extension"),
     ],
 )
 def test_a_trailer_or_an_extension_of_a_chunk_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
-    before, sent = site.resident_bytes(), 0
-    with connect(site) as client, contextlib.suppress(OSError):
-        client.sendall(CHUNKED_LOGIN % site.port + beginning)
-        while sent < 100 * MEGABYTE:
-            client.sendall(b"x" * 65_536)
-            sent += 65_536
-    assert sent < 20 * MEGABYTE
-    assert site.resident_bytes() - before < 5 * MEGABYTE
+    assert_cut_off_early(site, CHUNKED_LOGIN % site.port + beginning)
     assert site.person("other.token").is_logged_in()
 
 
