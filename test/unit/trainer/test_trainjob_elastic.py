@@ -201,6 +201,8 @@ def test_a_suspended_job_is_resized_before_it_goes_on() -> None:
     assert cluster.resizes == [3]
     cluster.change(suspend=False)
     cluster.settle()
+    cluster.reap()
+    cluster.settle()
     cluster.all_run()
     cluster.settle()
     assert cluster.job.status.nodes == "3/3"
@@ -392,6 +394,22 @@ def test_a_drained_node_of_which_only_the_completed_index_is_left_has_not_succee
     assert (restarts(cluster), cluster.job.status.succeeded_indexes) == ((1, 1), ())
 
 
+def test_a_node_that_was_replaced_before_succeeds_if_only_its_completed_index_is_left() -> None:
+    cluster = running(4)
+    fails(cluster, "node-1")
+    is_replaced(cluster, "node-1")
+    job_name = cluster.replica("node-1").job_name
+    gone = set(map(id, cluster.pods_of("node-1")))
+    counted = cluster.pods[job_name]
+    cluster.pods[job_name] = [pod for pod in counted if id(pod) not in gone or pod.status.phase != "Failed"]
+    cluster.settle()
+    assert dict(cluster.job.status.restart_counts) == {"node-1": 1}
+    cluster.pods[job_name] = [pod for pod in counted if id(pod) not in gone]
+    cluster.job_ends("node-1", "Complete")
+    cluster.settle()
+    assert (restarts(cluster), cluster.job.status.succeeded_indexes) == ((1, 0), ("node-1",))
+
+
 def test_a_completed_index_counts_once_the_end_of_its_pod_is_seen() -> None:
     """Only the pod says whether it was drained."""
     cluster = running(4)
@@ -473,6 +491,8 @@ def test_nodes_that_a_suspension_stops_are_no_restarts() -> None:
     cluster.settle()
     cluster.reap()
     cluster.change(suspend=False)
+    cluster.settle()
+    cluster.reap()
     cluster.settle()
     cluster.all_run()
     cluster.settle()

@@ -519,6 +519,8 @@ def test_a_suspended_job_has_no_pods_and_goes_on_where_it_was() -> None:
     assert cluster.job.status.start_time is None
     cluster.change(suspend=False)
     cluster.settle()
+    cluster.reap()
+    cluster.settle()
     cluster.all_run()
     cluster.settle()
     assert true_conditions(cluster) == {"Created", "Running"}

@@ -91,7 +91,7 @@ Disruptions: TypeAlias = Annotated[
 ]
 RestartCounts: TypeAlias = Annotated[
     dict[str, int],
-    describe("The restarts of each replica, such as worker-3; of elastic nodes by the UID of the pod or its Job."),
+    describe("The restarts of each replica, such as worker-3; of an elastic node also by pod, until another one runs."),
 ]
 LastCheckpoint: TypeAlias = Annotated[
     CheckpointStatus | None,

@@ -21,7 +21,7 @@ from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.pods import in_words, shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
-from tfjob_controller.trainer.state.restarts import next_restart_counts
+from tfjob_controller.trainer.state.restarts import next_restart_counts, restarts_of
 from tfjob_controller.trainer.status.checkpoints import named, restored_words, size_text
 
 # Events are read for this many waiting replicas; the others usually have the same cause.
@@ -197,7 +197,7 @@ def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
         pod=pod.metadata.name if pod is not None else "",
         node=pod.spec.node_name if pod is not None else "",
         ready=view.is_ready,
-        restarts=restart_counts.get(view.replica.id, 0),
+        restarts=restarts_of(view.replica.id, restart_counts),
         last_exit=in_words(view.exited) if view.exited is not None else "",
         message=_message(view),
     )

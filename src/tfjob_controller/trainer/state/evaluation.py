@@ -56,6 +56,7 @@ from tfjob_controller.trainer.state.restarts import (
     replica_restarts,
     stale_children,
     tf_config_workers,
+    with_gone_pods_added,
     without_lost_pods,
 )
 
@@ -129,7 +130,7 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     failures, taken = ({}, {}) if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
     replaced = failures | taken
     alone = [state for state in states if not state.replica.role.restarts_together] if not plan.policy.suspend else []
-    recorded = counts_by_replica(alone, status.restart_counts)
+    recorded = with_gone_pods_added(states, counts_by_replica(alone, status.restart_counts))
     counts = next_restart_counts(alone, recorded, replaced)
     counted = replaced if plan.replicas.restarts_together else counts
     restarts = status.restarts + sum(max(0, counts.get(key, 0) - recorded.get(key, 0)) for key in counted)

@@ -203,7 +203,8 @@ def _classify(
         state = _judge_by_pod(replica, job, pod, pods, is_over=outcome != "" or is_lost(pod, times.lost_before))
     state = _with_warning(state, observed)
     is_stopped = job is not None and job.spec.suspend and not (pod is not None and has_ended_by_itself(pod))
-    if (suspended or is_stopped) and state.state == RUNNING and not state.is_up:
+    # While the job is suspended, programs that still run count. Once it goes on, other pods take their place.
+    if state.state == RUNNING and (is_stopped or suspended) and not (suspended and state.is_up):
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
     return state
 

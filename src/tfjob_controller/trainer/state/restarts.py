@@ -4,8 +4,9 @@ Counts. The status has the number of restarts of each replica by its id. A child
 often its replica was restarted before it (label `REPLICA_RESTARTS`). The count is that number, plus the restarts of the
 training container in place, plus one if the pod has ended, or is being deleted, and another one is needed. So one end
 counts once, however often and by whatever object it is observed. Pods of elastic roles, which the Job controller
-replaces, are counted by replica and UID. Deleted ones keep their entries until there are many, and are then added up
-under one empty key. Restarts that the program did not cause are disruptions, which no limit applies to.
+replaces, are counted by replica and UID, and added up by replica once they are gone and have a successor. Many entries
+of what does not exist any more are added up under one empty key. Restarts that the program did not cause are
+disruptions, which no limit applies to.
 
 Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
 further restart waits twice as long as the one before, up to a cap. The wait starts at the failure: when the condition
@@ -93,6 +94,22 @@ def next_restart_counts(
     if len(raised) <= MAX_GONE:
         return raised
     return fold_counts(raised, {state.replica.id for state in states} | replaced.keys())
+
+
+def with_gone_pods_added(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Returns the counts, with those of pods that are gone and have a successor added up by replica (elastic roles)."""
+    summed = dict(counts)
+    present = {state.replica.id: {pod_key(pod) for pod in state.pods} for state in states if state.pods}
+    for key in counts:
+        replica_id, is_of_pod, _ = key.partition("/")
+        if is_of_pod and key not in present.get(replica_id, (key,)):
+            summed[replica_id] = summed.get(replica_id, 0) + summed.pop(key)
+    return summed
+
+
+def restarts_of(replica_id: str, counts: Mapping[str, int]) -> int:
+    """Returns the recorded restarts of a replica, whether they are counted by its id or by the UID of its pods."""
+    return sum(count for key, count in counts.items() if key.partition("/")[0] == replica_id)
 
 
 def counts_by_replica(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> Mapping[str, int]:
@@ -227,7 +244,8 @@ def pod_key(pod: Pod) -> str:
 def is_end_counted(state: ReplicaState, counts: Mapping[str, int]) -> bool:
     """Reports whether the end of an elastic role's pod is counted.
 
-    A pod that has completed its index and is gone is taken for the one that was counted for this replica.
+    A pod that has completed its index and is gone is the one that is counted for this replica by its UID: those before
+    it are added up (`with_gone_pods_added`).
     """
     if not state.replica.role.is_elastic:
         return False
@@ -427,11 +445,12 @@ def _in_the_way(observed: ObservedState, name: str) -> Pod | None:
 
 
 def blocking_pod_message(observed: ObservedState, state: ReplicaState) -> str:
-    """Returns for which pod a replica without a Job waits; empty if there is none."""
-    name = state.replica.name
-    pod = _in_the_way(observed, name) if name not in observed.jobs and state.state != replica_state.SUCCEEDED else None
+    """Returns for which pod of an earlier Job a replica waits; empty if there is none."""
+    name, job = state.replica.name, observed.jobs.get(state.replica.name)
+    is_needed = state.state != replica_state.SUCCEEDED and (job is None or job.spec.suspend)
+    pod = _in_the_way(observed, name) if is_needed else None
     if pod is None:
         return ""
     if pod in observed.orphans.get(name, ()):
         return f"waits for pod {pod.metadata.name}, which no Job controls any more, to end; or delete it"
-    return f"waits for pod {pod.metadata.name} of its deleted Job to end"
+    return f"waits for pod {pod.metadata.name} of its {'deleted' if job is None else 'suspended'} Job to end"

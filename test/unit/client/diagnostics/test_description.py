@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from helpers.trainmanifests import trainjob
-from helpers.trainworld import decoded_train
+from helpers.trainworld import decoded_train, running_train_world
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
 from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
@@ -60,6 +60,13 @@ def test_restarts_are_those_of_each_replica() -> None:
     cluster.runs("worker-0", restart_count=3)
     assert row(cluster, "worker-0").restarts == 3
     assert row(cluster, "master-0").restarts == 0
+
+
+def test_restarts_of_an_elastic_node_are_those_of_all_its_pods() -> None:
+    cluster = running_train_world(nodes=3, command=["torchrun"], elasticPolicy={"minNodes": 2, "maxNodes": 4})
+    counts = {"node-1": 2, "node-1/uid-1": 1, "node-2/uid-2": 1}
+    cluster.job = replace(cluster.job, status=replace(cluster.job.status, restart_counts=counts))
+    assert [row.restarts for row in described(cluster).replicas] == [0, 3, 1]
 
 
 def test_a_replica_without_a_pod_says_what_it_waits_for() -> None:

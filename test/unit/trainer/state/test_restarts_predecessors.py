@@ -97,6 +97,23 @@ def test_the_next_job_waits_for_the_pods_of_the_one_that_somebody_deleted(
     assert cluster.status.reason == ""
 
 
+@pytest.mark.parametrize("build", [plain, elastic, gang, initializers])
+def test_a_job_that_is_resumed_does_not_run_before_the_pods_of_its_suspended_jobs_have_ended(
+    build: Callable[[], World],
+) -> None:
+    cluster = build()
+    cluster.lingers = cluster.stops_slowly = True
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.change(suspend=False)
+    cluster.settle()
+    first = next(each for each in cluster.plan.replicas.all if cluster.pods_of(each.id))
+    pod = cluster.pods_of(first.id)[0].metadata.name
+    assert cluster.status.reason.startswith(f"{first.id}: waits for pod {pod} of its suspended Job to end")
+    assert cluster.status.summary == "Pending"
+    assert all(ready.startswith("0/") for ready in cluster.status.ready.values())
+
+
 @pytest.mark.parametrize(("build", "replica"), WORLDS[:4])
 def test_its_service_does_not_wait(build: Callable[[], World], replica: str) -> None:
     cluster = build()
