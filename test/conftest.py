@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfjob_controller.kube.http.transport import Transport
 
 NODE_COUNT = 2
-# A file that gets one JSON line per run with the counts (hack/run-tests adds them up).
+# A file that gets one JSON line per run with the counts and the failures (hack/testtotals.py reads them).
 TOTALS = "TEST_TOTALS"
 
 # How long an example takes says more of what else this machine does; pytest-timeout has an eye on the whole test.
@@ -196,8 +196,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     counts["not_applicable"] = sum(map(is_not_applicable, reporter.stats.get("skipped", ())))
     counts["skipped"] -= counts["not_applicable"]
     if TOTALS in os.environ:
+        failures = [each.nodeid for kind in ("failed", "error") for each in reporter.stats.get(kind, ())]
         with Path(os.environ[TOTALS]).open("a") as file:
-            file.write(json.dumps(counts) + "\n")
+            file.write(json.dumps({**counts, "failures": failures}) + "\n")
     if counts["skipped"] and _is_ci() and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     session.config.stash[_PASSED] = session.exitstatus == pytest.ExitCode.OK

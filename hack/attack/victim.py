@@ -54,15 +54,16 @@ class Job:
         return "gang" if self.plan.is_gang else "tfjob" if self.plan.path == TFJOBS else "trainjob"
 
     @property
-    def expected_pods(self) -> int:
-        return self.plan.replicas + (1 if self.plan.path == TFJOBS else 0)
-
-    @property
     def started(self) -> float | None:
         """When the job had started: its first child, all pods, and for a gang the admission were observed."""
         parts = [self.first_child, self.all_pods, *([self.admitted] if self.plan.is_gang else [])]
         known = [part for part in parts if part is not None]
         return max(known) if len(known) == len(parts) else None
+
+
+def expected_pods(plan: JobPlan) -> int:
+    """Returns how many pods the job has, with the chief of a TFJob."""
+    return plan.replicas + (1 if plan.path == TFJOBS else 0)
 
 
 @dataclass(slots=True)
@@ -121,14 +122,13 @@ class Victim:
             after_seconds=0.0,
             pause_seconds=0.0,
         )
+        bare_name, pods = f"bare-{number}", expected_pods(plan)
+        with self._lock:
+            self.bare[bare_name] = BareJob(time.monotonic(), pods)
+        self._create(_CHILDREN, _bare_job(bare_name, pods))
         job = Job(plan, time.monotonic())
         with self._lock:
             self.jobs[plan.name] = job
-        bare = BareJob(time.monotonic(), job.expected_pods)
-        with self._lock:
-            self.bare[f"bare-{number}"] = bare
-        self._create(_CHILDREN, _bare_job(f"bare-{number}", bare.expected_pods))
-        job.begin = time.monotonic()
         if self._create(plan.path, body_of(plan, _TTL_SECONDS)):
             job.created = time.monotonic() - job.begin
 
@@ -163,7 +163,7 @@ class Victim:
                 job.first_child = seconds if job.first_child is None else job.first_child
             elif path == _PODS:
                 job.pods.add(obj["metadata"]["uid"])
-                if len(job.pods) >= job.expected_pods and job.all_pods is None:
+                if len(job.pods) >= expected_pods(job.plan) and job.all_pods is None:
                     job.all_pods = seconds
             elif path == _GANGS:
                 if (obj.get("status") or {}).get("phase") in _ADMITTED and job.admitted is None:

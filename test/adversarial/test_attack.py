@@ -18,8 +18,15 @@ from localcluster import stack
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-# Machines are shared and noisy: a job that starts after this time is delayed by more than they explain.
-SMALL = {"ATTACK_SECONDS": "20", "ATTACK_EVERY": "4", "ATTACK_SIZE": "0.05", "ATTACK_START": "60", "ATTACK_PROBE": "60"}
+# Machines are shared and noisy: a job that starts after ATTACK_START is delayed by more than they explain. Beside the
+# other tests, an Indexed Job without any operator has taken 35 s.
+SMALL = {
+    "ATTACK_SECONDS": "20",
+    "ATTACK_EVERY": "4",
+    "ATTACK_SIZE": "0.05",
+    "ATTACK_START": "120",
+    "ATTACK_PROBE": "60",
+}
 PROGRAMS = ("controller", "extender")
 
 
@@ -60,6 +67,6 @@ def test_all_attacks_at_once_end_no_program_and_delay_no_other_tenant() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1400)
 def test_ten_minutes_of_all_attacks_end_no_program_and_delay_no_other_tenant() -> None:
-    check(attack({}, 1100))
+    check(attack({}, 1350))

@@ -112,17 +112,17 @@ def test_the_command_runs_the_tests_of_several_files_once_and_says_which(
 ) -> None:
     monkeypatch.chdir(REPOSITORY)
     commands: list[list[str]] = []
-    links, totals, tests = "hack/checklinks.py", "hack/testtotals.py", "test/unit/test_checklinks.py"
-    main([links, totals, tests], lambda _, command: commands.append(command))
+    links, prepare, tests = "hack/checklinks.py", "hack/testprepare.py", "test/unit/test_checklinks.py"
+    main([links, prepare, tests], lambda _, command: commands.append(command))
     assert commands == [[sys.executable, "-m", "pytest", "-q", tests]]
     assert capsys.readouterr().out.splitlines() == [
         f"{links}: {tests}",
-        f"{totals}: no mirror test/unit/test_testtotals.py, and no unit or property test imports the module",
+        f"{prepare}: no mirror test/unit/test_testprepare.py, and no unit or property test imports the module",
         f"{tests}: {tests}",
     ]
 
 
-@pytest.mark.parametrize("given", ["hack/testtotals.py", "hack/no.py"])
+@pytest.mark.parametrize("given", ["hack/testprepare.py", "hack/no.py"])
 def test_without_tests_nothing_runs_and_the_command_fails(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     commands: list[list[str]] = []
