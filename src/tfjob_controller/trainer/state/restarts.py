@@ -165,6 +165,9 @@ def _end_time(state: ReplicaState) -> str | None:
     if pod is None:
         return of_job
     exited_at = state.exited.finished_at if state.exited is not None else None
+    if exited_at and of_job:
+        # The clock of the node may be ahead of that of the control plane.
+        return min(exited_at, of_job)
     return exited_at or of_job or deletion_request_time(pod) or pod.status.start_time
 
 

@@ -179,6 +179,21 @@ def test_a_parameter_server_that_is_recreated_counts_and_waits_longer_each_time(
     assert restarts(cluster) == 3
 
 
+def test_a_node_whose_clock_is_ahead_does_not_prolong_the_wait() -> None:
+    cluster = running_world(master(), workers(1))
+    for delay_seconds in (0, BASE_SECONDS):
+        cluster.now += timedelta(hours=1)
+        cluster.exits("worker-0", 137)
+        cluster.now -= timedelta(hours=1)
+        cluster.job_ends("worker-0", "Failed")
+        cluster.settle()
+        cluster.advance(delay_seconds)
+        cluster.settle()
+        assert not cluster.pods_of("worker-0")
+        cluster.runs("worker-0")
+    assert restarts(cluster) == 2
+
+
 def test_a_replica_whose_pod_is_gone_waits_as_long_as_one_whose_pod_is_kept() -> None:
     """Pods are deleted if their sidecars run on, or if their kubelet has given them up."""
     cluster = running_world(master(), workers(1))
