@@ -65,6 +65,8 @@ class ContainerStatus(_Value, frozen=True):
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    # Of a running container: it has no startup probe, or has passed it.
+    started: bool = False
 
 
 class InitContainer(_Value, frozen=True):

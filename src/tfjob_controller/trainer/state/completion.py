@@ -338,8 +338,9 @@ def current_step(plan: Plan, states: Sequence[ReplicaState], observed: ObservedS
     raise AssertionError("there is a last step")
 
 
-# The kubelet's sync loop runs every second; a busy node needs a few of them to report a termination.
-GRACE_SECONDS = 3.0
+# The kubelet's sync loop runs every second; a busy node needs three of them to report a termination. One more is added,
+# since timestamps have whole seconds.
+GRACE_SECONDS = 4.0
 
 
 def is_consequence(failed: ReplicaState, restarting: Sequence[ReplicaState]) -> bool:

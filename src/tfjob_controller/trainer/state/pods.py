@@ -146,6 +146,13 @@ def native_sidecars(pod: Pod) -> frozenset[str]:
     return frozenset(each.name for each in pod.spec.init_containers if each.restart_policy == "Always")
 
 
+def blocking_init_container(pod: Pod) -> ContainerStatus | None:
+    """Returns the init container for which the pod waits, if it runs. It waits for native sidecars until they start."""
+    sidecars = native_sidecars(pod)
+    running = (each for each in pod.status.init_container_statuses if each.state.running is not None)
+    return next((each for each in running if each.name not in sidecars or not each.started), None)
+
+
 def has_unfinished_sidecar(pod: Pod, name: str) -> bool:
     """Reports whether a container beside the training container, whose name is `name`, has not ended."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)

@@ -38,6 +38,7 @@ from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
     GIVEN_UP_SECONDS,
     OOM_KILLED,
+    blocking_init_container,
     deletion_request_time,
     failed_before_training,
     failing_init_container,
@@ -48,6 +49,7 @@ from tfjob_controller.trainer.state.pods import (
     is_permanent_error,
     is_retryable_exit_code,
     last_exit,
+    native_sidecars,
     newest,
     outlasted_its_pod,
     training_container,
@@ -75,6 +77,8 @@ DEFAULT_GRACE_SECONDS = 30
 REPORT_SECONDS = 5
 # The Job controller creates pods within moments. If it cannot (quota, admission), only events of the Job say why.
 NO_POD_AFTER_SECONDS = 30
+# Most init containers have ended by then, and finished pods are gone that their Job takes along.
+PATIENCE_SECONDS = 30
 
 
 class ReplicaState(msgspec.Struct, frozen=True):
@@ -109,6 +113,7 @@ class _Times:
 
     lost_before: str
     no_pod_before: str
+    slow_before: str
 
 
 def classify_replicas(
@@ -122,6 +127,7 @@ def classify_replicas(
     times = _Times(
         lost_before=lost_before(now),
         no_pod_before="" if (started or "") > format_time(no_pod_before) else format_time(no_pod_before),
+        slow_before=format_time(now - timedelta(seconds=PATIENCE_SECONDS)),
     )
     done = _remembered(plan, observed, succeeded)
     return tuple(
@@ -201,6 +207,8 @@ def _classify(
         state = _judge_without_pod(replica, job, outcome, times)
     else:
         state = _judge_by_pod(replica, job, pod, pods, is_over=outcome != "" or is_lost(pod, times.lost_before))
+    if pod is not None and state.state == RUNNING and not state.is_up and not state.pending and not state.is_restarting:
+        state = replace(state, pending=_why_slow(pod, times.slow_before))
     state = _with_warning(state, observed)
     is_stopped = job is not None and job.spec.suspend and not (pod is not None and has_ended_by_itself(pod))
     # While the job is suspended, programs that still run count. Once it goes on, other pods take their place.
@@ -214,6 +222,23 @@ def _with_warning(state: ReplicaState, observed: ObservedState) -> ReplicaState:
     about = state.pod or (state.job if state.pending else None)
     warning = observed.warnings.get(about.metadata.uid, "") if about is not None else ""
     return replace(state, pending=warning) if warning else state
+
+
+def _why_slow(pod: Pod, moment: str) -> str:
+    """Returns for which init container the pod has waited since before `moment`; empty if for none."""
+    since, container = blocked_since(pod), blocking_init_container(pod)
+    if container is None or not since or since >= moment:
+        return ""
+    if container.name in native_sidecars(pod):
+        return f"sidecar {container.name} has not started: its startup probe has not succeeded yet"
+    return f"init container {container.name} is still running"
+
+
+def blocked_since(pod: Pod) -> str | None:
+    """Returns since when an init container runs for which the pod waits; None if there is none."""
+    container = blocking_init_container(pod)
+    running = container.state.running if container is not None else None
+    return running.started_at if running is not None else None
 
 
 def has_ended_by_itself(pod: Pod) -> bool:
@@ -410,7 +435,12 @@ def _seconds_until_next_change(state: ReplicaState, started: str, now: datetime)
     deleted = pod.metadata.deletion_timestamp
     if deleted is not None:
         return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now))
-    times = (_end_of_wait(job, pod, now), _second_after(seconds_until_removal(state, now)))
+    blocked = blocked_since(pod)
+    times = (
+        _end_of_wait(job, pod, now),
+        _second_after(seconds_until_removal(state, now)),
+        _second_after(seconds_until(blocked, PATIENCE_SECONDS, now) if blocked else None),
+    )
     return min((seconds for seconds in times if seconds is not None), default=None)
 
 

@@ -378,6 +378,13 @@ def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
+def seconds_until_held_up(observed: ObservedState, now: datetime) -> float | None:
+    """Returns when the first deletion of a Job will count as held up by finalizers; None if none is being deleted."""
+    deleted = (job.metadata.deletion_timestamp for job in observed.jobs.values())
+    left = (seconds_until(each, replica_state.PATIENCE_SECONDS + 1, now) for each in deleted if each is not None)
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
 def of_current_attempt(plan: Plan, observed: ObservedState) -> ObservedState:
     """Returns the state without Jobs and pods of earlier attempts, if all replicas are restarted after a failure."""
     if not plan.replicas.restarts_together or not plan.restart_attempt:
@@ -447,13 +454,24 @@ def _in_the_way(observed: ObservedState, name: str) -> Pod | None:
     return next((pod for pod in pods if not is_finished(pod)), None)
 
 
-def blocking_pod_message(observed: ObservedState, state: ReplicaState) -> str:
-    """Returns for which pod of an earlier Job a replica waits; empty if there is none."""
+def blocking_pod_message(observed: ObservedState, state: ReplicaState, now: datetime) -> str:
+    """Returns for which pod of an earlier Job, or for which Job, a replica waits; empty if there is none."""
     name, job = state.replica.name, observed.jobs.get(state.replica.name)
-    is_needed = state.state != replica_state.SUCCEEDED and (job is None or job.spec.suspend)
-    pod = _in_the_way(observed, name) if is_needed else None
-    if pod is None:
+    is_overdue = job is not None and _is_overdue(job, now)
+    if state.state == replica_state.SUCCEEDED or not (job is None or job.spec.suspend or is_overdue):
         return ""
+    pod = _in_the_way(observed, name)
+    if pod is None:
+        held = next((each.metadata.name for each in observed.pods.get(name, ())), "")
+        words = f"waits for Job {state.replica.job_name} to be deleted, which finalizers hold up"
+        return (f"{words}: see those of pod {held}" if held else words) if is_overdue else ""
     if pod in observed.orphans.get(name, ()):
         return f"waits for pod {pod.metadata.name}, which no Job controls any more, to end; or delete it"
-    return f"waits for pod {pod.metadata.name} of its {'deleted' if job is None else 'suspended'} Job to end"
+    return (
+        f"waits for pod {pod.metadata.name} of its {'suspended' if job and job.spec.suspend else 'deleted'} Job to end"
+    )
+
+
+def _is_overdue(job: BatchJob, now: datetime) -> bool:
+    deleted = job.metadata.deletion_timestamp
+    return deleted is not None and seconds_until(deleted, replica_state.PATIENCE_SECONDS, now) <= 0

@@ -17,7 +17,13 @@ from datetime import datetime
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP
-from tfjob_controller.trainer.state.pods import PENDING, last_exit, why_pending
+from tfjob_controller.trainer.state.pods import (
+    PENDING,
+    blocking_init_container,
+    last_exit,
+    native_sidecars,
+    why_pending,
+)
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.util.timestamps import seconds_until
 
@@ -75,10 +81,17 @@ def _seconds_until_unexplained(state: ReplicaState, now: datetime) -> float | No
 
 
 def silent_since(pod: Pod) -> str | None:
-    """Returns since when a pod has a node and has started no container, while its status gives no reason; else None."""
+    """Returns since when a pod has a node and does not start, while its status gives no reason; else None.
+
+    It has started no container, or only native sidecars that have not passed their startup probes.
+    """
     status = pod.status
     if not pod.spec.node_name or pod.metadata.deletion_timestamp is not None or status.phase not in ("", PENDING):
         return None
+    blocking = blocking_init_container(pod)
+    if blocking is not None and blocking.name in native_sidecars(pod):
+        # Events say why its startup probe fails.
+        return blocking.state.running.started_at if blocking.state.running is not None else None
     containers = (*status.init_container_statuses, *status.container_statuses)
     if any(each.state.running is not None or last_exit(each) is not None for each in containers) or why_pending(pod):
         return None

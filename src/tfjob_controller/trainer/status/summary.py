@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
-from tfjob_controller.trainer.gang.waiting import GangWait
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import (
@@ -119,7 +118,7 @@ def active_status(
     phase = (
         PHASE_RUNNING if (is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back else PHASE_CREATING
     )
-    waits = _why_waiting(job_state.step, obstacles, job_state.wait, figures.reason)
+    waits = _why_waiting(job_state, obstacles, figures.reason)
     reason = "; ".join(waits) or _why_restarting(job_state, next_conditions)
     return replace(
         figures,
@@ -190,14 +189,18 @@ def _are_up_together(states: Sequence[ReplicaState]) -> bool:
     return all(state.is_up or state.state == replica_state.SUCCEEDED for state in together)
 
 
-def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: GangWait | None, before: str) -> Iterator[str]:
+def _why_waiting(job_state: JobState, obstacles: Sequence[Obstacle], before: str) -> Iterator[str]:
     """Yields the obstacles that may pass, then why the job as a whole waits, or else why its first replica does."""
+    step, wait = job_state.step, job_state.wait
     yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
     if wait is not None and wait.words:
         yield shortened(wait.words)
         return
     reasons_by_id = (
-        (state.replica.id, state.pending or blocking_pod_message(step.observed, state) or _why_down(state, before))
+        (
+            state.replica.id,
+            state.pending or blocking_pod_message(step.observed, state, job_state.now) or _why_down(state, before),
+        )
         for state in step.replica_states
     )
     waiting = [(id_, words) for id_, words in reasons_by_id if words]

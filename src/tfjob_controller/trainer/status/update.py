@@ -48,6 +48,7 @@ from tfjob_controller.trainer.state.observed import (
 from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change, seconds_until_removal
 from tfjob_controller.trainer.state.restarts import (
     is_of_attempt,
+    seconds_until_held_up,
     seconds_until_pod_lost,
     seconds_until_replica_restart,
     seconds_until_restart,
@@ -308,6 +309,7 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
         seconds_until_deadline(plan, status.start_time, now),
         seconds_until_change(states, status.start_time, now),
         seconds_until_pod_lost(plan, job_state.observed, now),
+        seconds_until_held_up(job_state.observed, now),
         seconds_until_restart(plan, status, now) or None,
         next_attribution_seconds(states, now),
         _seconds_until_replaced(states, now),

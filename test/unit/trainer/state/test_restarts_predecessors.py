@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import LOST_SECONDS, World, running_world, world
 from helpers.gangs import member_ids
 from helpers.manifests import master, parameter_servers, workers
-from helpers.trainworld import world_in_steps
+from helpers.trainworld import running_train_world, world_in_steps
 from tfjob_controller.api.gang import ADMITTED, NodePlacement
 from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.state.replica_state import PATIENCE_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 ELASTIC = {"workerReplicas": 2, "autoscaling": {"minWorkers": 1, "maxWorkers": 4}}
@@ -46,6 +47,10 @@ def initializers() -> World:
     cluster.all_run()
     cluster.settle()
     return cluster
+
+
+def fixed_set() -> World:
+    return running_train_world()
 
 
 WORLDS = [
@@ -97,7 +102,7 @@ def test_the_next_job_waits_for_the_pods_of_the_one_that_somebody_deleted(
     assert cluster.status.reason == ""
 
 
-@pytest.mark.parametrize("build", [plain, elastic, gang, initializers])
+@pytest.mark.parametrize("build", [plain, elastic, gang, initializers, fixed_set])
 def test_a_job_that_is_resumed_does_not_run_before_the_pods_of_its_suspended_jobs_have_ended(
     build: Callable[[], World],
 ) -> None:
@@ -112,6 +117,26 @@ def test_a_job_that_is_resumed_does_not_run_before_the_pods_of_its_suspended_job
     assert cluster.status.reason.startswith(f"{first.id}: waits for pod {pod} of its suspended Job to end")
     assert cluster.status.summary == "Pending"
     assert all(ready.startswith("0/") for ready in cluster.status.ready.values())
+
+
+@pytest.mark.parametrize("build", [plain, elastic, gang, initializers, fixed_set])
+def test_a_deletion_that_a_finalizer_holds_up_is_named_after_half_a_minute(build: Callable[[], World]) -> None:
+    cluster = build()
+    cluster.lingers = True
+    cluster.change(suspend=True)
+    cluster.settle()
+    first = next(each for each in cluster.plan.replicas.all if each.job_name in cluster.jobs)
+    cluster.pod(first.id, phase="Failed", start_time=format_time(cluster.now))
+    cluster.change(suspend=False)
+    assert cluster.settle().wake_after_seconds == PATIENCE_SECONDS + 1
+    cluster.advance(PATIENCE_SECONDS + 1)
+    cluster.settle()
+    words = f"{first.id}: waits for Job {first.job_name} to be deleted, which finalizers hold up: see those of pod "
+    assert cluster.status.reason.startswith(words)
+    cluster.lingers = False
+    cluster.reap()
+    cluster.settle()
+    assert "finalizers" not in cluster.status.reason
 
 
 @pytest.mark.parametrize(("build", "replica"), WORLDS[:4])

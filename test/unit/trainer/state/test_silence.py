@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, waiting, world
 from helpers.manifests import master, workers
-from tfjob_controller.api.common.core import Condition, Terminated
+from tfjob_controller.api.common.core import (
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    InitContainer,
+    Running,
+    Terminated,
+)
+from tfjob_controller.trainer.state.replica_state import PATIENCE_SECONDS
 from tfjob_controller.trainer.state.silence import NOT_STARTED, PERIOD_SECONDS, SILENT_SECONDS, explained, unexplained
+from tfjob_controller.util.timestamps import format_time
 
 WARNING = 'FailedMount: MountVolume.SetUp failed for volume "s" : secret "keys" not found'
 
@@ -110,6 +120,41 @@ def test_a_job_that_creates_no_pod_is_asked_about_and_its_warning_is_the_reason(
     cluster.warnings[uid] = "FailedCreate: Error creating: exceeded quota"
     assert cluster.settle().wake_after_seconds == PERIOD_SECONDS
     assert cluster.job.status.reason == "master-0: FailedCreate: Error creating: exceeded quota"
+
+
+def _blocked(cluster: World, *, is_sidecar: bool) -> None:
+    """The kubelet runs an init container: a job, or a sidecar whose startup probe has not succeeded."""
+    running = ContainerState(running=Running(started_at=format_time(cluster.now)))
+    (pod,) = cluster.pods_of("worker-0")
+    policy = "Always" if is_sidecar else ""
+    spec = replace(pod.spec, init_containers=(InitContainer("mesh", "Always"), InitContainer("fetch", policy)))
+    cluster.pods[cluster.name("worker-0")] = [replace(pod, spec=spec)]
+    statuses = (ContainerStatus("mesh", state=running, started=True), ContainerStatus("fetch", state=running))
+    cluster.pod("worker-0", init_container_statuses=statuses)
+
+
+@pytest.mark.parametrize(
+    ("is_sidecar", "reason"),
+    [
+        (False, "worker-0: init container fetch is still running"),
+        (True, "worker-0: sidecar fetch has not started: its startup probe has not succeeded yet"),
+    ],
+)
+def test_a_container_for_which_a_pod_waits_is_named_after_half_a_minute(
+    cluster: World, is_sidecar: bool, reason: str
+) -> None:
+    for replica in ("master-0", "worker-1"):
+        cluster.runs(replica)
+    _blocked(cluster, is_sidecar=is_sidecar)
+    assert cluster.settle().wake_after_seconds == (SILENT_SECONDS if is_sidecar else PATIENCE_SECONDS + 1)
+    assert cluster.job.status.reason == ""
+    cluster.advance(PATIENCE_SECONDS + 1)
+    cluster.settle()
+    assert cluster.job.status.reason == reason
+    assert asked(cluster) == (["worker-0"] if is_sidecar else [])
+    cluster.runs("worker-0")
+    cluster.settle()
+    assert cluster.job.status.reason == ""
 
 
 def test_a_job_that_is_cleaned_up_asks_about_nothing(cluster: World) -> None:
