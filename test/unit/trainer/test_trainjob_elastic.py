@@ -294,10 +294,34 @@ def test_a_node_with_a_retryable_end_is_replaced_by_itself_and_counted_once() ->
     fails(cluster, "node-3")
     assert restarts(cluster) == (3, 0)
     assert [each.note for each in cluster.events if each.reason == "Restarted"] == [
-        "Replacing node-2: 1 restarts so far",
-        "Replacing node-2: 2 restarts so far",
-        "Replacing node-3: 3 restarts so far",
+        "Replacing node-2: node-2 failed: exit code 137 (1 restarts so far)",
+        "Replacing node-2: node-2 failed: exit code 137 (2 restarts so far)",
+        "Replacing node-3: node-3 failed: exit code 137 (3 restarts so far)",
     ]
+
+
+def restart_note(cluster: World) -> str:
+    (event,) = [each for each in cluster.events if each.reason == "Restarted"]
+    return event.note
+
+
+def test_the_event_of_a_replacement_that_is_seen_late_names_the_cause() -> None:
+    cluster = running(4)
+    cluster.exits("node-3", 143, "Error")
+    cluster.advance(1)
+    cluster.exits("node-2", 137, "Error")
+    is_replaced(cluster, "node-2", "node-3")
+    assert restart_note(cluster) == "Replacing node-2, node-3: node-3 failed: exit code 143 (2 restarts so far)"
+
+
+def test_the_event_of_a_replacement_tells_a_deletion_from_an_error() -> None:
+    cluster = running(4)
+    cluster.advance(5)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    assert restart_note(cluster) == (
+        "Replacing node-1: node-1 failed: its pod was deleted, evicted or lost (1 restarts so far)"
+    )
 
 
 def test_between_two_pods_the_reason_tells_how_a_node_ended_and_that_it_comes_back() -> None:
@@ -446,16 +470,26 @@ def test_a_node_that_failed_beside_its_sidecar_is_removed_and_counted_as_a_failu
     assert (restarts(cluster), status.disruptions) == ((1, 0), 0)
 
 
-def test_a_sidecar_for_which_a_node_runs_again_is_named() -> None:
-    cluster = running(4, maxRestarts=0)
+def fails_beside_a_success(cluster: World) -> None:
     beside = ContainerStatus("log", state=ContainerState(terminated=Terminated(3, "Error")))
     cluster.exits("node-1", 0, phase="Failed")
     pod = cluster.pods_of("node-1")[-1]
     cluster.pod("node-1", container_statuses=(*pod.status.container_statuses, beside))
     cluster.settle()
+
+
+def test_a_sidecar_for_which_a_node_runs_again_is_named() -> None:
+    cluster = running(4, maxRestarts=0)
+    fails_beside_a_success(cluster)
     assert cluster.job.status.reason == (
         "BackoffLimitExceeded: 1 restarts of replicas, maxRestarts is 0; node-1: sidecar log failed: exit code 3"
     )
+
+
+def test_the_event_of_a_replacement_names_the_sidecar_that_caused_it() -> None:
+    cluster = running(4)
+    fails_beside_a_success(cluster)
+    assert restart_note(cluster) == "Replacing node-1: node-1: sidecar log failed: exit code 3 (1 restarts so far)"
 
 
 def test_of_the_failed_pods_of_replaced_nodes_the_newest_are_kept() -> None:

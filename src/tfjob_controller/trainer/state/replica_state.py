@@ -313,6 +313,11 @@ def _judge_by_pod(
     return _judge_end(state, pod, is_over=is_over or (needs_pod and _goes_on(replica, job)), needs_pod=needs_pod)
 
 
+def with_pod(state: ReplicaState, pod: Pod) -> ReplicaState:
+    """Returns the state of the replica as its pod ended, which may have been replaced since."""
+    return _judge_by_pod(state.replica, state.job, pod, (pod,), is_over=True)
+
+
 def _goes_on(replica: Replica, job: BatchJob | None) -> bool:
     """Reports whether the Job would start another pod by itself, as those of version 0.1 do. Its first end is its last.
 

@@ -39,6 +39,7 @@ from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import (
     backoff_seconds,
     blocking_pod_message,
+    pod_key,
     replica_restarts,
     restarted_states,
 )
@@ -339,10 +340,24 @@ def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
             return f"{shortened(words)} (restart {new.restarts})"
         return f"{shortened(words)} (restart {new.restarts - new.disruptions} of {limit})"
     if job_state.plan.replicas.is_elastic:
-        replaced = [state.replica.id for state in job_state.unfinished if state.is_restarting]
-        who = join_ids(replaced) or failed_sidecar(job_state.replica_states) or "nodes"
-        return f"Replacing {who}: {new.restarts} restarts so far"
+        return f"Replacing {_why_replaced(job_state)} ({new.restarts} restarts so far)"
     restarted = restarted_states(job_state.replica_states, job_state.status.restart_counts)
     first = next((state for state in restarted if state.is_replaced), None)
     why = f": {shortened(failure_message(first))}" if first is not None else ""
     return f"Restarted {join_ids([state.replica.id for state in restarted])}{why} ({new.restarts} restarts so far)"
+
+
+def _why_replaced(job_state: JobState) -> str:
+    """Returns which nodes of an elastic job were counted as restarted in this sync, and how the first of them ended."""
+    counted = job_state.restart_counts.keys() - job_state.status.restart_counts.keys()
+    ended = [
+        replica_state.with_pod(state, pod)
+        for state in job_state.replica_states
+        for pod in state.pods
+        if pod_key(pod) in counted
+    ]
+    if not ended:
+        return "nodes that leave"
+    first = first_failure(ended)
+    ids = list(dict.fromkeys(state.replica.id for state in ended))
+    return f"{join_ids(ids)}: {shortened(failed_sidecar([first]) or failure_message(first))}"
