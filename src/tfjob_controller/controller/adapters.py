@@ -31,8 +31,8 @@ from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Object, Resource, key_of
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import new_runtime_id, runtime_id_of
-from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem
+from tfjob_controller.trainer.plan.model import Plan, UnplannableError
+from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem, name_problem
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.trainer.state.checkpoints import saver_container, saving_replica
@@ -207,7 +207,10 @@ class TFJobAdapter:
         return {"spec": {"RuntimeId": new_runtime_id(taken, self._rng)}}
 
     def plan(self, job: TFJob) -> Plan:
-        return build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
+        plan = build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
+        if not job.status.phase and (problem := name_problem(job.spec, plan)) is not None:
+            raise UnplannableError(problem)
+        return plan
 
     def follow_logs(self, job: TFJob, plan: Plan, observed: ObservedState) -> ObservedState:
         if job.spec.checkpoint is None or self._follower is None:

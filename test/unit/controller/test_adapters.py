@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import START, World
+from helpers.clusterinmemory import START, World, decoded
 from helpers.controllerbench import Counted
 from helpers.fakeclock import FakeClock
+from helpers.manifests import container, master, tfjob, workers
 from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, sidecar, train_world
@@ -20,6 +22,7 @@ from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
 from tfjob_controller.controller.adapters import (
     TRAINJOB_DEBOUNCE_SECONDS,
+    TFJobAdapter,
     TrainJobAdapter,
     trainjob_by_runtime_id,
     trainjob_work,
@@ -92,6 +95,23 @@ def test_a_job_whose_runtime_is_not_there_has_no_plan_yet() -> None:
     with pytest.raises(UnplannableError, match="there is no TrainingRuntime mine"):
         kind_with().plan(job)
     assert [each.id for each in kind_with().plan(decoded_train(trainjob(nodes=1))).replicas.all] == ["node-0"]
+
+
+@pytest.mark.parametrize(
+    ("pod_spec", "field"),
+    [
+        ({"containers": [container(), {"name": "checkpoint-restore", "image": "i"}]}, "containers[1]"),
+        ({"containers": [container()], "volumes": [{"name": "checkpoints", "hostPath": {"path": "/"}}]}, "volumes[0]"),
+    ],
+)
+def test_a_tfjob_whose_template_has_the_name_of_an_added_part_has_no_plan(pod_spec: Any, field: str) -> None:
+    template = {"spec": pod_spec}
+    job = decoded(tfjob(master(), workers(1, template=template), checkpoint={"storageUri": "s3://a"}, RuntimeId="a6no"))
+    kind = TFJobAdapter(Store(), CONFIG, Counted(), random.Random(1), restart_rules=True)
+    with pytest.raises(UnplannableError) as refused:
+        kind.plan(job)
+    assert str(refused.value).startswith(f"spec.replicaSpecs[1].template.spec.{field}.name: checkpoint")
+    assert kind.plan(replace(job, status=replace(job.status, phase="Running"))).replicas.all
 
 
 # Its log

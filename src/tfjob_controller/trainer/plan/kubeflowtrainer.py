@@ -95,6 +95,7 @@ from tfjob_controller.trainer.podtemplate.kubeflowtrainer import (
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,
     container_of,
+    name_problems,
     spec_of,
     with_container,
     with_env,
@@ -239,6 +240,9 @@ def build_kubeflow_plan(recipe: KubeflowRecipe) -> Plan:
         raise UnplannableError(problem)
     mounts = _mounts(recipe, setting)
     roles = tuple(_role(recipe, setting, each, mounts) for each in recipe.jobs)
+    problem = next(_added_name_problems(recipe, roles), None)
+    if problem is not None:
+        raise UnplannableError(problem)
     replicas = tuple(each for role in roles for each in _replicas(recipe, role))
     chief = next(each for each in replicas if each.role.name == _chief_name(recipe))
     ordered = (chief, *(each for each in replicas if each is not chief))
@@ -288,6 +292,17 @@ def _name_problems(recipe: KubeflowRecipe) -> Iterator[str]:
                 f"metadata.name: the host name {host} of a pod would be longer than {MAX_LABEL} characters: "
                 f"choose a name of at most {fits}"
             )
+
+
+def _added_name_problems(recipe: KubeflowRecipe, roles: Sequence[Role]) -> Iterator[str]:
+    """Yields the containers with the name of one that is added, unless the job has started.
+
+    A volume takes the place of one of the same name, as upstream's do.
+    """
+    for index, (job, role) in enumerate(zip(recipe.jobs, roles, strict=True)) if not recipe.started_nodes else ():
+        given = {name: spec_of(job.template.spec["template"]).get(name) for name in ("containers", "initContainers")}
+        at = f"the runtime's {JOBS_FIELD}[{index}].template.spec.template.spec"
+        yield from name_problems({"spec": given}, role.template, (at, given))
 
 
 def _gang_problems(recipe: KubeflowRecipe) -> Iterator[str]:

@@ -75,7 +75,7 @@ from tfjob_controller.trainer.podtemplate.checkpoint import (
     with_checkpoint_variables,
     with_checkpoints,
 )
-from tfjob_controller.trainer.podtemplate.merge import spec_of, with_spec
+from tfjob_controller.trainer.podtemplate.merge import name_problems, spec_of, with_spec
 from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
 
 
@@ -170,6 +170,17 @@ def gang_problem(spec: TFJobSpec, policy: GangPolicy) -> str | None:
         problem = member_problem((entry.template or {}).get("spec") or {})
         if problem is not None:
             return f"spec.replicaSpecs[{index}].template: {problem}"
+    return None
+
+
+def name_problem(spec: TFJobSpec, plan: Plan) -> str | None:
+    """Returns which name in a template is that of a container or volume which the controller adds; None if none is."""
+    for index, (entry, role) in enumerate(zip(spec.replica_specs, plan.replicas.roles, strict=True)):
+        given: Mapping[str, Any] = entry.template or {}
+        field = (f"spec.replicaSpecs[{index}].template.spec", spec_of(given))
+        for completed in filter(None, (role.template, role.chief_template)):
+            if (problem := next(name_problems(given, completed, field), None)) is not None:
+                return problem
     return None
 
 

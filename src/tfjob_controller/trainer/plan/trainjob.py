@@ -75,7 +75,7 @@ from tfjob_controller.trainer.podtemplate.checkpoint import (
     with_checkpoint_variables,
     with_checkpoints,
 )
-from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of, with_container
+from tfjob_controller.trainer.podtemplate.merge import container_of, name_problems, spec_of, with_container
 from tfjob_controller.trainer.podtemplate.progressreport import (
     ProgressServer,
     files_digest,
@@ -179,6 +179,9 @@ def build_train_plan(recipe: Recipe) -> Plan:
         raise UnplannableError(problem)
     mounts = _answer(recipe.framework, "files", lambda: _mounted_files(recipe, setting))
     roles = tuple(_roles(recipe, setting, workspace, mounts.config_map))
+    problem = _name_problem(recipe, roles)
+    if problem is not None:
+        raise UnplannableError(problem)
     replicas = tuple(_replicas(recipe, roles))
     chief = next(each for each in replicas if each.is_chief)
     ordered = (chief, *(each for each in replicas if each is not chief))
@@ -317,6 +320,26 @@ def _override_problem(recipe: Recipe, workspace: JobWorkspace) -> str | None:
         # Without a shared volume the nodes run its container, and nothing else of its template.
         bases[carrier.role] = recipe._base(carrier.role) if workspace.claim else {}
     return validate_overrides(recipe.job.spec, {role: with_container(base, role) for role, base in bases.items()})
+
+
+def _name_problem(recipe: Recipe, roles: Iterable[Role]) -> str | None:
+    """Returns which name in a template of the runtime, or in an override, is taken; None also if the job has started.
+
+    Kubernetes refuses the names of added containers only in the pods that have them.
+    """
+    spec = recipe.job.spec
+    for role in roles if not recipe.job.status.jobs_status else ():
+        base = recipe._base(role.name)
+        given = trainer_template(spec, base, role.name, runs_command=False, trains=False)
+        overrides = (
+            (f"spec.podSpecOverrides[{index}]", {"volumes": override.volumes})
+            for index, override in enumerate(spec.pod_spec_overrides)
+            if any(target.name == role.name for target in override.target_jobs)
+        )
+        fields = ((f"the runtime's spec.templates.{role.name}.spec", spec_of(base)), *overrides)
+        if (problem := next(name_problems(given, role.template, *fields), None)) is not None:
+            return problem
+    return None
 
 
 def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:

@@ -7,7 +7,8 @@ the items of the pod stay. Pure: arguments are never changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tfjob_controller.util.keyedlists import complete_items, item_key
@@ -125,3 +126,35 @@ def with_spec(template: Part, **fields: Any) -> dict[str, Any]:
 
 def with_volumes(template: Part, volumes: Iterable[Part]) -> dict[str, Any]:
     return with_spec(template, volumes=override_items(spec_of(template).get("volumes"), volumes))
+
+
+# Names
+
+
+def name_problems(template: Part, completed: Part, *fields: tuple[str, Part]) -> Iterator[str]:
+    """Yields the names in a template that the controller needs for what it has added to the `completed` one.
+
+    Two containers of a pod cannot have the same name, and a volume takes the place of another one. Each of `fields` is
+    a part of the template's spec with its path; the last one that has the name is the one to correct.
+    """
+    own, made = spec_of(template), spec_of(completed)
+    added = _container_names(made) - _container_names(own)
+    given = {each.get(_BY_NAME): each for each in own.get("volumes") or ()}
+    replaced = {each[_BY_NAME] for each in made.get("volumes") or () if given.get(each[_BY_NAME], each) != each}
+    for kind, what, names in (
+        ("containers", "container", added),
+        ("initContainers", "container", added),
+        ("volumes", "volume", replaced),
+    ):
+        for path, spec in reversed(fields):
+            for index, item in enumerate(spec.get(kind) or ()):
+                if item.get(_BY_NAME) in names:
+                    name = item[_BY_NAME]
+                    yield (
+                        f"{path}.{kind}[{index}].name: {name} is the name of a {what} that the controller adds: "
+                        "rename it"
+                    )
+
+
+def _container_names(pod_spec: Part) -> Counter[object]:
+    return Counter(each.get(_BY_NAME) for kind in ("containers", "initContainers") for each in pod_spec.get(kind) or ())

@@ -355,6 +355,20 @@ def test_the_launcher_waits_for_the_nodes_in_its_own_image() -> None:
     assert waits["env"] == [{"name": "HOME", "value": "/h"}]
 
 
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_a_container_with_the_name_of_the_one_that_waits_for_the_nodes_is_refused(kind: str) -> None:
+    runtime = copy.deepcopy(MPI)
+    launcher = runtime["spec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]
+    launcher.setdefault(kind, []).append({"name": "await-nodes", "image": "busybox"})
+    at = f"replicatedJobs[1].template.spec.template.spec.{kind}[{len(launcher[kind]) - 1}].name"
+    with pytest.raises(UnplannableError) as refused:
+        kubeflow_plan(runtime=runtime)
+    assert str(refused.value) == (
+        f"the runtime's spec.template.spec.{at}: await-nodes is the name of a container that the controller adds: "
+        "rename it"
+    )
+
+
 def test_launcher_and_nodes_are_one_step_whichever_of_them_depends_on_the_initializer() -> None:
     nodes, launcher = replicated_job("node", ancestor="", **AFTER), replicated_job("launcher")
     runtime = kubeflow_runtime(INITIALIZER, nodes, launcher, policy={"numNodes": 1, "mpi": {}})

@@ -417,6 +417,55 @@ def test_a_started_job_is_not_refused_when_its_runtime_has_lost_a_container() ->
     assert len(build_train_plan(dataclasses.replace(made, job=started)).replicas.all) == 2
 
 
+CHECKPOINT = {"checkpoint": {"storageUri": "s3://a"}}
+TAKEN = "{} is the name of a {} that the controller adds: rename it"
+S3_DATASET = {"datasetConfig": {"storageUri": "s3://a"}}
+
+
+@pytest.mark.parametrize(
+    ("pod_spec", "job", "field", "name"),
+    [
+        ({"initContainers": [{"name": "x"}, {"name": "await-nodes"}]}, MPI, "initContainers[1]", "await-nodes"),
+        ({"containers": [{"name": "await-nodes"}]}, MPI, "containers[0]", "await-nodes"),
+        ({"initContainers": [{"name": "dataset-initializer"}]}, S3_DATASET, "initContainers[0]", "dataset-initializer"),
+        ({"containers": [{"name": "checkpoint-save"}]}, CHECKPOINT, "containers[0]", "checkpoint-save"),
+        ({"volumes": [{"name": "workspace", "hostPath": {}}]}, S3_DATASET, "volumes[0]", "workspace"),
+        ({"volumes": [{"name": "checkpoints", "hostPath": {}}]}, CHECKPOINT, "volumes[0]", "checkpoints"),
+    ],
+)
+def test_a_name_of_a_template_that_the_controller_needs_is_refused(
+    pod_spec: dict[str, Any], job: dict[str, Any], field: str, name: str
+) -> None:
+    role = "launcher" if job is MPI else "node"
+    runtime = runtime_spec(templates={role: {"spec": pod_spec}})
+    with pytest.raises(UnplannableError) as refused:
+        train_plan(runtime=runtime, **job)
+    what = "volume" if "volumes" in field else "container"
+    assert str(refused.value) == f"the runtime's spec.templates.{role}.spec.{field}.name: {TAKEN.format(name, what)}"
+    started = replace(recipe(**job).job, status=TrainJobStatus(jobs_status=(JobsStatus("node", replicas=2),)))
+    assert build_train_plan(dataclasses.replace(recipe(runtime=runtime, **job), job=started)).replicas.all
+
+
+def test_a_volume_of_an_override_with_the_name_of_an_added_one_is_refused() -> None:
+    overrides = [override("node"), override("node", volumes=[{"name": "workspace", "hostPath": {}}])]
+    with pytest.raises(UnplannableError) as refused:
+        train_plan(podSpecOverrides=overrides, **S3_DATASET)
+    assert str(refused.value) == f"spec.podSpecOverrides[1].volumes[0].name: {TAKEN.format('workspace', 'volume')}"
+
+
+def test_names_are_free_if_nothing_is_added_under_them_or_the_user_gives_its_fields() -> None:
+    names = ("await-nodes", "dataset-initializer", "checkpoint-save", "checkpoint-restore")
+    pod_spec = {
+        "initContainers": [{"name": name} for name in names],
+        "volumes": [{"name": "workspace", "hostPath": {}}, {"name": "claim-a", "hostPath": {}}],
+    }
+    runtime = runtime_spec(templates={"node": {"spec": pod_spec}})
+    assert train_plan(runtime=runtime, **CHECKPOINT).replicas.all
+    data = {"name": "claim-a", "persistentVolumeClaim": {"claimName": "a"}}
+    same = runtime_spec(templates={"node": {"spec": {"volumes": [data]}}})
+    assert train_plan(runtime=same, datasetConfig={"storageUri": "pvc://a/b"}).replicas.all
+
+
 def test_what_is_given_is_never_changed_and_the_same_gives_the_same() -> None:
     runtime = runtime_spec(
         workspace=CLAIM, templates={"node": {"spec": {"volumes": [], "containers": [{"name": "node", "env": []}]}}}
