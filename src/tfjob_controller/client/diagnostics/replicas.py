@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import TFJob
@@ -23,12 +25,16 @@ from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
+from tfjob_controller.trainer.state.completion import current_step
 from tfjob_controller.trainer.state.evaluation import replica_states as views_of_plan
 from tfjob_controller.trainer.state.indexedjobs import by_replica
-from tfjob_controller.trainer.state.observed import ObservedState
-from tfjob_controller.trainer.state.replica_state import ReplicaState
+from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.trainer.state.pods import is_finished as is_finished_pod
+from tfjob_controller.trainer.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 from tfjob_controller.trainer.status import trainjob
 
+# The states of replicas of an ended job that have neither succeeded nor failed, beside those that still run.
+STOPPED, NOT_STARTED = "Stopped", "NotStarted"
 _STORAGE_STEPS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
 
 
@@ -49,7 +55,33 @@ def replica_views(job: TFJob | TrainJob, observed: ObservedState, now: datetime)
         return ()
     status = status_of(job)
     observed = by_replica(plan, observed)
-    return views_of_plan(effective_plan(plan, observed, status), observed, status, now)
+    effective = effective_plan(plan, observed, status)
+    views = views_of_plan(effective, observed, status, now)
+    return _at_the_end(effective, views, observed) if has_ended(status) else views
+
+
+def has_ended(status: TrainingStatus) -> bool:
+    """Reports whether it is decided how the job ended."""
+    return is_finished(status) or status.phase == PHASE_CLEAN_UP
+
+
+def _at_the_end(plan: Plan, views: tuple[ReplicaState, ...], observed: ObservedState) -> tuple[ReplicaState, ...]:
+    """Returns the states in an ended job: nothing starts or is restarted any more."""
+    step = current_step(plan, views, observed)
+    reached = {view.replica.name for view in (*step.completed, *step.replica_states)}
+    return tuple(
+        _ended(view) if view.replica.name in reached else replace(view, state=NOT_STARTED, pending="") for view in views
+    )
+
+
+def _ended(view: ReplicaState) -> ReplicaState:
+    pod, exited = view.pod, view.exited
+    if view.is_up or view.state in (SUCCEEDED, FAILED):
+        return view
+    if pod is None:
+        return replace(view, state=STOPPED, pending="")
+    has_failed = is_finished_pod(pod) or (exited is not None and exited.exit_code != 0)
+    return replace(view, state=FAILED if has_failed and not pod.metadata.deletion_timestamp else STOPPED)
 
 
 def _trainjob_plan(job: TrainJob) -> Plan | None:

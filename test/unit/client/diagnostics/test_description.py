@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from helpers.trainmanifests import trainjob
-from helpers.trainworld import decoded_train, running_train_world
+from helpers.trainworld import decoded_train, ends, running_train_world, world_in_steps
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
 from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
@@ -74,6 +74,58 @@ def test_a_replica_without_a_pod_says_what_it_waits_for() -> None:
     cluster.sync()
     assert row(cluster, "master-0").message == "waiting for its pod"
     assert row(cluster, "master-0").pod == ""
+
+
+def states(cluster: World) -> dict[str, str]:
+    cluster.settle()
+    return {row.replica: row.state for row in described(cluster).replicas}
+
+
+def test_nodes_that_were_never_reached_do_not_run_in_a_job_that_an_initializer_has_ended() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    cluster.exits("dataset-initializer-0", 1, "Error", "no such dataset")
+    assert states(cluster) == {
+        "node-0": "NotStarted",
+        "node-1": "NotStarted",
+        "dataset-initializer-0": "Failed",
+        "model-initializer-0": "Stopped",
+        "model-exporter-0": "NotStarted",
+    }
+    assert {row.message for row in described(cluster).replicas} == {"", "no such dataset"}
+
+
+def test_an_exporter_that_fails_leaves_the_successes_of_the_nodes() -> None:
+    cluster = world_in_steps()
+    for ids in (("dataset-initializer-0", "model-initializer-0"), ("node-0", "node-1")):
+        cluster.settle()
+        ends(cluster, *ids)
+    cluster.settle()
+    cluster.exits("model-exporter-0", 1, "Error")
+    assert set(states(cluster).items()) >= {("node-0", "Succeeded"), ("model-exporter-0", "Failed")}
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [running_train_world(activeDeadlineSeconds=30), running_world(master(), workers(1), activeDeadlineSeconds=30)],
+)
+def test_replicas_that_a_deadline_has_stopped_are_stopped(cluster: World) -> None:
+    cluster.advance(60)
+    assert set(states(cluster).values()) == {"Stopped"}
+
+
+def test_the_replica_that_no_restart_is_left_for_has_failed() -> None:
+    cluster = running_train_world(maxRestarts=0)
+    cluster.exits("node-1", 137, "Error")
+    cluster.advance(5)
+    assert states(cluster) == {"node-0": "Stopped", "node-1": "Failed"}
+    assert row(cluster, "node-1").message == ""
+
+
+def test_a_replica_that_an_ended_job_keeps_still_runs() -> None:
+    cluster = running_world(master(), workers(1), cleanPodPolicy="None")
+    cluster.exits("master-0", 0)
+    assert states(cluster) == {"master-0": "Succeeded", "worker-0": "Running"}
 
 
 def unseen(job: TFJob) -> TFJob:
