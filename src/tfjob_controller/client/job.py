@@ -165,8 +165,9 @@ class Job:
     ) -> Iterator[LogLine]:
         """The lines that the training programs printed. `print` shows the replica in front of each line.
 
-        `replica` is one (`worker-1`), a role (`worker`, `node`), or `all`; default: the chief. `follow` waits for the
-        program to start, and continues until it ends; with several replicas their lines come as they are printed.
+        `replica` is one (`worker-1`), a role (`worker`, `node`), or `all`; default: the chief, or the replica because
+        of which the job has failed, with a warning that says so. `follow` waits for the program to start, and continues
+        until it ends; with several replicas their lines come as they are printed.
         `tail` gives the last lines alone, `previous` the run before the last restart. `max_line_bytes` cuts longer
         lines, which otherwise are kept in memory until they end. For one thread; closing the iterator closes its
         connections. If the program has not started because an init container failed, the lines are those of the init

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tfjob_controller.api.common.core import PODS, ContainerStatus, Pod, Terminated
-from tfjob_controller.client.diagnostics.replicas import replica_views, status_of
+from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_views, status_of
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reader import Reader
@@ -28,7 +28,7 @@ from tfjob_controller.trainer.state.pods import (
     was_started,
     why_never_started,
 )
-from tfjob_controller.trainer.state.replica_state import SUCCEEDED, ReplicaState
+from tfjob_controller.trainer.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; TCP keepalive detects a dead connection.
@@ -44,8 +44,9 @@ _PUT_TIMEOUT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """`replica` is an id, a replica type in lower case, "all", or empty for the chief; `tail` None is all lines.
+    """`replica` is an id, a replica type in lower case, "all", or empty; `tail` None is all lines.
 
+    Empty is the replica because of which the job has failed, if there is one with that reason, and otherwise the chief.
     With `over_restarts` a followed log ends with the replica, and not with one run of it. Lines are cut after
     `max_line_bytes`, unless that is 0.
     """
@@ -91,7 +92,7 @@ class LogReader:
         self._look_lock = threading.Lock()
         self._looked_at = -math.inf
         self._seen: tuple[list[ReplicaState], bool] = ([], False)
-        self._reason = ""
+        self._failure = ""
         self._lock = threading.Lock()
         self._streams: set[LineStream] = set()
 
@@ -103,13 +104,30 @@ class LogReader:
         if not views:
             raise ClientError(f"{self._name} has not started: `kubectl tfjob describe {self._name}` says why")
         wanted = self._options.replica
-        if wanted in (ALL_REPLICAS, ""):
-            return views if wanted else views[:1]  # the chief comes first
+        if not wanted:
+            return [self._default(views)]
+        if wanted == ALL_REPLICAS:
+            return views
         found = [view for view in views if wanted in (view.replica.id, view.replica.role.name)]
         if not found:
             ids = ", ".join(view.replica.id for view in views[:8])
             raise ClientError(f"{self._name} has no replica {wanted}: it has {ids}{' …' if len(views) > 8 else ''}")
         return found
+
+    def _default(self, views: Sequence[ReplicaState]) -> ReplicaState:
+        """The replica that the reason of a failed job names first, or else the chief, which comes first."""
+        by_id = {view.replica.id: view for view in views}
+        named = (by_id.get(clause.partition(" ")[0].rstrip(":")) for clause in self._failure.split("; "))
+        cause = next((view for view in named if view is not None), None)
+        if cause is None or cause is views[0]:
+            return views[0]
+        chosen = cause if self._has_log(cause) or not self._has_log(views[0]) else views[0]
+        self._note(f"{self._name} has failed: {self._failure}; this is the log of {chosen.replica.id}")
+        return chosen
+
+    def _has_log(self, view: ReplicaState) -> bool:
+        run = _run_of(view)
+        return run is not None and run.has_started and (run.restarts > 0 or not self._options.previous)
 
     def _views(self) -> list[ReplicaState]:
         views, is_over = self._look()
@@ -195,11 +213,14 @@ class LogReader:
             what = f"its init container {view.ended_in}" if view.ended_in else "it"
             return f"{what} cannot start: {words}"
         # Its pod may be gone, or say that it was stopped.
-        if is_over and view is not None and self._reason.startswith(f"{view.replica.id} cannot start: "):
-            return f"it{self._reason.removeprefix(view.replica.id)}"
+        if is_over and view is not None and self._failure.startswith(f"{view.replica.id} cannot start: "):
+            return f"it{self._failure.removeprefix(view.replica.id)}"
         if is_over and (view is None or view.pod is None):
+            ended = f"the job has failed ({self._failure})" if self._failure else "the job has ended"
+            if view is not None and view.state == NOT_STARTED:
+                return f"{ended} before it was started"
             keeps = " (`cleanPodPolicy: None` keeps them)" if self._reader.kind is TFJOB else ""
-            return f"the job has ended, and pods that still ran were deleted{keeps}"
+            return f"{ended}, and pods that still ran were deleted{keeps}"
         if view is None:
             return "the job no longer has this replica"
         never = "its program was never started" if is_over else "it has not started yet"
@@ -213,7 +234,7 @@ class LogReader:
                 observed = self._reader.children(job)
                 status = status_of(job)
                 self._seen = list(replica_views(job, observed, datetime.now(UTC))), is_finished(status)
-                self._reason = status.reason
+                self._failure = status.reason if FAILED in (status.phase, status.state) else ""
                 self._looked_at = time.monotonic()
             return self._seen
 

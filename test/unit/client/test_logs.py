@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
-from helpers.jobserver import a_tfjob
+from helpers.jobserver import a_tfjob, a_trainjob
+from helpers.manifests import master, tfjob, workers
 from helpers.scripted import Answer, ScriptedRequester
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.logs import LogOptions, LogReader
 from tfjob_controller.client.reader import Reader
+from tfjob_controller.trainer.naming import runtime_id_of
 
 Object = dict[str, Any]
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train-master-ab12-0", "uid": "j", "controller": True}
 LABELS = {"batch.kubernetes.io/job-name": JOB["name"], "job_type": "MASTER", "task_index": "0"}
+
+
+KIND_OF = {"TFJob": TFJOB, "TrainJob": TRAINJOB}
 
 
 def listed(*objects: Object) -> Object:
@@ -173,3 +179,79 @@ def test_the_log_of_a_program_that_runs_again_says_how_its_previous_run_ended() 
     requester = ScriptedRequester(*seen(restarts=1, last=ended), [b"step 1"])
     words = "the previous run ended at 2026-01-01T00:00:00Z with exit code 137 (OOMKilled)"
     assert read(requester, LogOptions()) == ([b"step 1"], [f"master-0 was restarted in its pod: {words}"])
+
+
+def child(job: Object, role: str, status: Object | None = None) -> tuple[Object, list[Object]]:
+    """Returns the child Job of a job's only replica of a role, and its pod if there is one."""
+    meta = job["metadata"]
+    runtime_id = job["spec"].get("RuntimeId") or runtime_id_of(meta["uid"])
+    name = f"{meta['name']}-{role.lower()}-{runtime_id}-0"
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": meta["name"], "uid": meta["uid"]}
+    made = {"name": name, "uid": f"uid-of-{name}", "ownerReferences": [{**owner, "controller": True}]}
+    of_job = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": made["uid"], "controller": True}
+    labels = {"batch.kubernetes.io/job-name": name, "job_type": role, "task_index": "0"}
+    pod = {"name": f"pod-of-{role}", "namespace": "team", "uid": "p", "labels": labels, "ownerReferences": [of_job]}
+    return {"metadata": made}, [{"metadata": pod, "status": status}] if status is not None else []
+
+
+def ended_pod(container: str, exit_code: int) -> Object:
+    ended = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+    return {"phase": "Failed", "containerStatuses": [{"name": container, "restartCount": 0, "state": ended}]}
+
+
+def default_log(job: Object, *children: tuple[Object, list[Object]], **options: Any) -> tuple[list[bytes], list[str]]:
+    """Returns the lines of the replica that is read if none is named, and the notes about them."""
+    notes: list[str] = []
+    look = (job, listed(*(pod for _, pods in children for pod in pods)), listed(*(made for made, _ in children)))
+    requester = ScriptedRequester(*(json.dumps(each).encode() for each in look), [b"a line"])
+    reader = LogReader(
+        requester, Reader(requester, "team", KIND_OF[job["kind"]]), "train", LogOptions(**options), note=notes.append
+    )
+    (view,) = reader.chosen()
+    return [view.replica.id.encode(), *reader.lines(view.replica.id)], notes
+
+
+def failed_trainjob(reason: str) -> Object:
+    job = a_trainjob("train", "Failed", {"datasetConfig": {"storageUri": "s3://a"}}, reason=reason)
+    job["status"]["jobsStatus"] = [{"name": name, "replicas": 1} for name in ("node", "dataset-initializer")]
+    return job
+
+
+def test_of_a_job_that_an_initializer_has_ended_the_log_is_the_initializers() -> None:
+    reason = "dataset-initializer-0 failed: exit code 1: no such dataset"
+    job = failed_trainjob(reason)
+    initializer = child(job, "dataset-initializer", ended_pod("dataset-initializer", 1))
+    assert default_log(job, initializer) == (
+        [b"dataset-initializer-0", b"a line"],
+        [f"train has failed: {reason}; this is the log of dataset-initializer-0"],
+    )
+
+
+def test_a_node_that_was_never_started_names_what_has_ended_the_job() -> None:
+    job = failed_trainjob("DeadlineExceeded: not done after 30 s")
+    words = r"node-0 has no log: the job has failed \(DeadlineExceeded: not done after 30 s\) before it was started$"
+    with pytest.raises(ClientError, match=words):
+        default_log(job, child(job, "dataset-initializer"))
+
+
+def failed_tfjob() -> Object:
+    spec = {"RuntimeId": "ab12", "replicaSpecs": tfjob(master(), workers(1))["spec"]["replicaSpecs"]}
+    return a_tfjob(
+        "train",
+        "Failed",
+        spec,
+        reason="BackoffLimitExceeded: 3 restarts, backoffLimit is 2; worker-0 failed: exit code 137",
+    )
+
+
+def test_of_a_job_that_failed_by_a_worker_the_log_is_the_workers() -> None:
+    job = failed_tfjob()
+    both = [child(job, role, ended_pod("tensorflow", 137)) for role in ("MASTER", "WORKER")]
+    assert default_log(job, *both)[0][0] == b"worker-0"
+
+
+def test_if_only_the_chief_has_a_log_it_is_the_chiefs_and_the_cause_is_named() -> None:
+    job = failed_tfjob()
+    lines, notes = default_log(job, child(job, "MASTER", ended_pod("tensorflow", 0)), child(job, "WORKER"))
+    assert lines == [b"master-0", b"a line"]
+    assert notes == [f"train has failed: {job['status']['reason']}; this is the log of master-0"]
