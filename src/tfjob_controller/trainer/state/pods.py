@@ -51,10 +51,14 @@ _STATUS_UNKNOWN = "ContainerStatusUnknown"
 _LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
 # What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
 _REJECTED = "Pod was rejected: "
-# A termination message may have 4 KiB, and a scheduler's message more. A reason should be readable at a glance.
+# A termination message may have 4 KiB, and a scheduler's message more. Events and descriptions have this much of them.
 MAX_WORDS = 1000
-# A reason also names the replica, its exit code and the number of restarts.
+# An event also names the replica, its exit code and the number of restarts.
 _MAX_LAST_WORDS = 800
+# Reasons and messages of conditions should be readable at a glance: `kubectl get -o wide` shows them in a column.
+MAX_REASON = 240
+# A reason begins with the replica and how it ended, and ends with the last words of its program.
+_REASON_HEAD = 100
 
 
 def child_job_of(pod: Pod) -> str:
@@ -328,6 +332,15 @@ def shortened(text: str) -> str:
     """Returns the text on one line of at most `MAX_WORDS` characters."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
+
+
+def as_reason(text: str) -> str:
+    """Returns the text on one line of at most `MAX_REASON` characters, without words from its middle if need be."""
+    line = " ".join(text.split())
+    if len(line) <= MAX_REASON:
+        return line
+    head, tail = line[:_REASON_HEAD], line[_REASON_HEAD + 3 - MAX_REASON :]
+    return f"{head.rpartition(' ')[0] or head} … {tail.partition(' ')[2] or tail}"
 
 
 def how_it_ended(exited: Terminated) -> str:

@@ -34,7 +34,7 @@ from tfjob_controller.trainer.state.observed import (
     PHASE_RUNNING,
     Obstacle,
 )
-from tfjob_controller.trainer.state.pods import has_unfinished_sidecar, shortened
+from tfjob_controller.trainer.state.pods import as_reason, has_unfinished_sidecar, shortened
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import (
     backoff_seconds,
@@ -58,20 +58,20 @@ def ended_status(
     nothing_to_clean: bool,
 ) -> TrainingStatus:
     """Returns the status of a job that has ended. With nothing to clean up, the phase CleanUp is skipped."""
-    next_conditions.clear(conditions.RUNNING, completion.reason, completion.message)
-    next_conditions.clear(conditions.RESTARTING, completion.reason, completion.message)
+    words = as_reason(completion.message)
+    next_conditions.clear(conditions.RUNNING, completion.reason, words)
+    next_conditions.clear(conditions.RESTARTING, completion.reason, words)
     if next_conditions.is_true(conditions.RESIZING):
-        next_conditions.set(conditions.RESIZING, False, completion.reason, completion.message)
-    next_conditions.set(
-        conditions.SUCCEEDED if completion.succeeded else conditions.FAILED, True, completion.reason, completion.message
-    )
+        next_conditions.set(conditions.RESIZING, False, completion.reason, words)
+    end = conditions.SUCCEEDED if completion.succeeded else conditions.FAILED
+    next_conditions.set(end, True, completion.reason, words)
     final = replica_state.SUCCEEDED if completion.succeeded else replica_state.FAILED
     return replace(
         figures,
         phase=last_phase(completion.succeeded) if nothing_to_clean else PHASE_CLEAN_UP,
         state=final,
         summary=final,
-        reason=completion.message,
+        reason=words,
         completion_time=now_text,
         conditions=next_conditions.all(),
     )
@@ -96,7 +96,7 @@ def suspended_status(figures: TrainingStatus, next_conditions: Conditions, rever
         phase=PHASE_CREATING,
         state=replica_state.UNKNOWN,
         summary=conditions.SUSPENDED,
-        reason="; ".join(filter(None, (words, reverted))),
+        reason=as_reason("; ".join(filter(None, (words, reverted)))),
         conditions=next_conditions.all(),
     )
 
@@ -128,7 +128,7 @@ def active_status(
         summary=PHASE_RUNNING
         if next_conditions.is_true(conditions.RUNNING) and not job_state.is_held_back
         else PENDING,
-        reason=reason,
+        reason=as_reason(reason),
         conditions=next_conditions.all(),
     )
 
@@ -171,7 +171,7 @@ def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
     if restarting:
         words = f"{join_ids(restarting)} will be restarted"
         if over:
-            words = shortened(f"{words}: {failure_message(first_failure(job_state.restart_causes))}")
+            words = as_reason(f"{words}: {failure_message(first_failure(job_state.restart_causes))}")
         # The back-off of each restart starts at its own failure, also if the condition is True already (`restarts.py`).
         next_conditions.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not _is_still_restarting(job_state, next_conditions):

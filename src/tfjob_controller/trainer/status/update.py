@@ -45,6 +45,7 @@ from tfjob_controller.trainer.state.observed import (
     TrainingJob,
     is_finished,
 )
+from tfjob_controller.trainer.state.pods import as_reason
 from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change, seconds_until_removal
 from tfjob_controller.trainer.state.restarts import (
     is_of_attempt,
@@ -117,7 +118,8 @@ def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
     if job.status.phase == PHASE_CLEAN_UP:
         return _finished(job, now)
     text = format_time(now)
-    words = f"invalid job spec: {why}"
+    whole = f"invalid job spec: {why}"
+    words = as_reason(whole)
     next_conditions = Conditions(job.status.conditions, text, job.metadata.generation)
     next_conditions.clear(conditions.RUNNING, reasons.INVALID_SPEC, words)
     next_conditions.set(conditions.FAILED, True, reasons.INVALID_SPEC, words)
@@ -131,7 +133,7 @@ def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
         observed_generation=job.metadata.generation,
         completion_time=text,
     )
-    return _result_of_end(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, words),), now)
+    return _result_of_end(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, whole),), now)
 
 
 def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
@@ -142,7 +144,7 @@ def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
         phase=job.status.phase or PHASE_CREATING,
         state=job.status.state or replica_state.UNKNOWN,
         summary=job.status.summary or PENDING,
-        reason=why,
+        reason=as_reason(why),
         conditions=next_conditions.all(),
         observed_generation=job.metadata.generation,
     )

@@ -7,9 +7,11 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import START, World, decoded, running_world, terminated, tfjob, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
+from helpers.trainworld import running_train_world
 from tfjob_controller.api.common.core import Condition, Terminated
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.trainer.state.observed import Obstacle
+from tfjob_controller.trainer.state.pods import MAX_REASON
 from tfjob_controller.trainer.status.update import finished_status, invalid_status, next_status
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
@@ -431,7 +433,55 @@ def test_a_waiting_word_is_shortened() -> None:
     cluster.settle()
     cluster.pod("master-0", container_statuses=(waiting("CreateContainerError", "x" * 5000),))
     cluster.settle()
-    assert len(cluster.job.status.reason) < 1100
+    assert len(cluster.job.status.reason) <= MAX_REASON
+
+
+SSHD = "debug1: sshd version OpenSSH_9.2\n" * 60 + "sshd: no hostkeys available -- exiting."
+
+
+def messages(cluster: World) -> list[str]:
+    return [cluster.job.status.reason, *(each.message for each in cluster.job.status.conditions)]
+
+
+def test_a_reason_has_the_replica_its_end_and_the_last_words_of_a_long_message_and_no_more() -> None:
+    cluster = running_train_world(maxRestarts=1)
+    cluster.exits("node-1", 137, "Error", SSHD)
+    cluster.settle()
+    restarting = cluster.job.status.reason
+    assert restarting.startswith("node-1 will be restarted: node-1 failed: exit code 137: ")
+    assert restarting.endswith(" sshd: no hostkeys available -- exiting.")
+    assert max(map(len, messages(cluster))) <= MAX_REASON
+    (note,) = (each.note for each in cluster.events if each.reason == "Restarted")
+    assert len(note) > 3 * MAX_REASON
+
+
+def test_the_reason_of_a_failed_job_is_bounded_as_well() -> None:
+    cluster = running_train_world(maxRestarts=0)
+    cluster.exits("node-1", 137, "Error", SSHD)
+    cluster.advance(5)
+    cluster.settle()
+    reason = cluster.job.status.reason
+    assert reason.startswith("node-1 failed: exit code 137: ")
+    assert reason.endswith("no hostkeys available -- exiting.; maxRestarts is 0")
+    assert max(map(len, messages(cluster))) <= MAX_REASON
+
+
+def test_a_long_reason_is_the_same_whenever_it_is_decided() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 137, message=SSHD, phase="Running")
+    cluster.settle()
+    reason = cluster.job.status.reason
+    assert reason.startswith("worker-0: exit code 137: ")
+    cluster.advance(1)
+    cluster.settle()
+    assert cluster.job.status.reason == reason
+
+
+def test_a_refusal_names_the_field_in_the_reason_and_is_whole_in_the_event() -> None:
+    result = invalid_status(world().job, f"spec.x: {'y ' * 400}leave it out", START)
+    assert result.status.reason.startswith("invalid job spec: spec.x: y")
+    assert result.status.reason.endswith("leave it out")
+    assert len(result.status.reason) <= MAX_REASON < len(result.events[0].note)
 
 
 def test_a_failure_of_the_last_run_is_reported_until_the_container_runs() -> None:
