@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Generic, TypeAlias, TypeVar, overload
 
 from tfjob_controller.util.text import escape
-from tfjob_controller.util.timestamps import parse_time
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Each unit is used for ages below this many seconds.
 _UNITS = ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h"))
@@ -29,6 +29,8 @@ Style: TypeAlias = Callable[[int, int, str], str]
 T = TypeVar("T")
 Columns: TypeAlias = Mapping[str, Callable[[T], str]]
 
+# What kubectl shows for a time that is none.
+INVALID = "<invalid>"
 _LEFT = ' style="text-align: left"'
 
 
@@ -39,10 +41,13 @@ def one_line(text: str) -> str:
 
 
 def age(moment: str | None, now: datetime) -> str:
-    """The time since `moment` (RFC 3339), such as 45s, 12m, 3h or 5d; empty for None."""
+    """The time since `moment` (RFC 3339), such as 45s, 12m, 3h or 5d; empty for None, `INVALID` for another text."""
     if not moment:
         return ""
-    seconds = max(0, int((now - parse_time(moment)).total_seconds()))
+    begin = parse_time_or_none(moment)
+    if begin is None:
+        return INVALID
+    seconds = max(0, int((now - begin).total_seconds()))
     for below, unit, letter in _UNITS:
         if seconds < below:
             return f"{seconds // unit}{letter}"
@@ -50,7 +55,8 @@ def age(moment: str | None, now: datetime) -> str:
 
 
 def ago(moment: str, now: datetime) -> str:
-    return f"{age(moment, now)} ago" if moment else ""
+    since = age(moment, now)
+    return f"{since} ago" if since not in ("", INVALID) else since
 
 
 def replica_ranges(replicas: Sequence[str]) -> str:

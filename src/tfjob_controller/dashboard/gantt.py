@@ -13,14 +13,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from tfjob_controller.api.gang import ADMITTED as GANG_ADMITTED
 from tfjob_controller.api.gang import BOUND, MAX_MEMBERS, index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import runtime_id_of_job
-from tfjob_controller.util.timestamps import parse_time
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 PHASES = WAITING, ADMITTED, PREPARING, PULLING, RUNNING, SUCCEEDED, FAILED, EARLIER = (
     "waiting",
@@ -135,8 +134,8 @@ def _start(span: _Span) -> datetime:
 
 def _wait(gang: Object) -> _Wait | None:
     status = gang.get("status") or {}
-    since = _time(gang["metadata"].get("creationTimestamp"))
-    admitted = _time(status.get("admittedTime")) if status.get("phase") in (GANG_ADMITTED, BOUND) else None
+    since = parse_time_or_none(gang["metadata"].get("creationTimestamp"))
+    admitted = parse_time_or_none(status.get("admittedTime")) if status.get("phase") in (GANG_ADMITTED, BOUND) else None
     if admitted is not None:  # the creation of a pod, which follows, is known to the second only
         admitted = admitted.replace(microsecond=0)
     return _Wait(since, admitted) if since is not None else None
@@ -150,13 +149,19 @@ def _members(gang: Object) -> Iterator[str]:
 
 def _spans(pod: Object, events: Sequence[Object], wait: _Wait | None, now: datetime) -> Iterator[_Span]:
     status = pod.get("status", {})
-    created = _time(pod["metadata"].get("creationTimestamp"))
+    created = parse_time_or_none(pod["metadata"].get("creationTimestamp"))
     if created is None:
         return
     conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
-    scheduled = _time(conditions.get("PodScheduled", {}).get("lastTransitionTime"))
+    scheduled = parse_time_or_none(conditions.get("PodScheduled", {}).get("lastTransitionTime"))
     runs = sorted(_runs(status, now), key=_start)
-    until = runs[0].start if runs else _time(status.get("startTime")) if status.get("phase") == "Failed" else None
+    until = (
+        runs[0].start
+        if runs
+        else parse_time_or_none(status.get("startTime"))
+        if status.get("phase") == "Failed"
+        else None
+    )
     if wait is not None and wait.until is not None and wait.until <= created:
         yield _Span(ADMITTED, wait.until, scheduled or until or now, "has capacity and waits for its node")
     else:
@@ -169,8 +174,16 @@ def _spans(pod: Object, events: Sequence[Object], wait: _Wait | None, now: datet
 
 def _pulls(events: Sequence[Object], until: datetime) -> Iterator[_Span]:
     """The time in which the kubelet pulled images, as its events say."""
-    started = [moment for event in events if event.get("reason") == "Pulling" and (moment := _time(event_time(event)))]
-    ended = [moment for event in events if event.get("reason") == "Pulled" and (moment := _time(event_time(event)))]
+    started = [
+        moment
+        for event in events
+        if event.get("reason") == "Pulling" and (moment := parse_time_or_none(event_time(event)))
+    ]
+    ended = [
+        moment
+        for event in events
+        if event.get("reason") == "Pulled" and (moment := parse_time_or_none(event_time(event)))
+    ]
     if started:
         yield _Span(PULLING, min(started), min(max(ended, default=until), until), "pulls images")
 
@@ -181,12 +194,14 @@ def _runs(status: Object, now: datetime) -> Iterator[_Span]:
     for each in containers[:1]:
         for state in (each.get("lastState") or {}, each.get("state") or {}):
             ended, running = state.get("terminated"), state.get("running")
-            if running and (start := _time(running.get("startedAt"))):
+            if running and (start := parse_time_or_none(running.get("startedAt"))):
                 yield _Span(RUNNING, start, now, "runs")
-            elif ended and ended.get("startedAt") != _NEVER and (start := _time(ended.get("startedAt"))):
+            elif ended and ended.get("startedAt") != _NEVER and (start := parse_time_or_none(ended.get("startedAt"))):
                 code = ended.get("exitCode", 0)
                 phase = FAILED if code else SUCCEEDED
-                yield _Span(phase, start, _time(ended.get("finishedAt")) or now, f"ended with exit code {code}")
+                yield _Span(
+                    phase, start, parse_time_or_none(ended.get("finishedAt")) or now, f"ended with exit code {code}"
+                )
 
 
 def _earlier_pods(case: Diagnostics) -> Iterator[tuple[str, Sequence[Object]]]:
@@ -203,7 +218,7 @@ def _earlier_pods(case: Diagnostics) -> Iterator[tuple[str, Sequence[Object]]]:
 def _spans_of_events(events: Sequence[Object], now: datetime) -> Iterator[_Span]:
     moments: dict[str, list[datetime]] = {}
     for event in events:
-        if moment := _time(event_time(event)):
+        if moment := parse_time_or_none(event_time(event)):
             moments.setdefault(event.get("reason", ""), []).append(moment)
     started = min(moments.get("Started", ()), default=None)
     last = max((moment for found in moments.values() for moment in found), default=now)
@@ -221,10 +236,3 @@ def _events_by_pod(events: Iterable[Object]) -> dict[str, list[Object]]:
         if about.get("kind") == "Pod" and about.get("uid"):
             found.setdefault(about["uid"], []).append(event)
     return found
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        return parse_time(text) if text else None
-    except ValueError:
-        return None

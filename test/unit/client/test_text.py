@@ -10,7 +10,7 @@ import pytest
 from helpers.clusterinmemory import running_world
 from tfjob_controller.client.diagnostics.description import describe
 from tfjob_controller.client.diagnostics.replicas import replica_views
-from tfjob_controller.client.text import Table, age, fold
+from tfjob_controller.client.text import Table, age, ago, fold
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 EVIL = "<script>alert('x')</script>"
@@ -56,6 +56,11 @@ def test_a_description_as_html_is_escaped() -> None:
 def test_ages_are_said_in_the_unit_that_people_use(seconds: int, words: str) -> None:
     assert age((NOW - timedelta(seconds=seconds)).isoformat(), NOW) == words
     assert age(None, NOW) == ""
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "yesterday"])
+def test_a_time_that_is_none_is_called_invalid(text: str) -> None:
+    assert (age(text, NOW), ago(text, NOW)) == ("<invalid>", "<invalid>")
 
 
 @pytest.mark.parametrize("piece", ["\u0301", "\uff21", "\uff21 ", "a"], ids=["marks", "wide", "wide words", "ASCII"])

@@ -8,7 +8,7 @@ about a job alone also give `describe` its hints.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 
@@ -22,8 +22,10 @@ from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.validation import spec_problem
 from tfjob_controller.trainer import conditions
+from tfjob_controller.trainer.actions.suspension import ttl_seconds_left
 from tfjob_controller.trainer.state.observed import is_finished
 from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 # So many pods are named; further ones are counted.
 _NAMED = 3
@@ -98,9 +100,11 @@ def _ended(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
         return None
     how = "it has succeeded" if status.phase == "Done" else f"it has failed: {status.reason}"
     ttl, end = job.spec.ttl_seconds_after_finished, status.completion_time
-    if ttl is None or not end:
+    # A time that was edited by hand may be none.
+    moment = parse_time_or_none(end)
+    if ttl is None or moment is None or ttl_seconds_left(ttl, end, moment) is None:
         return Diagnosis(how, "nothing: it stays until it is deleted; to run it again, delete it and submit it again")
-    gone_at = (datetime.fromisoformat(end) + timedelta(seconds=ttl)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    gone_at = format_time(moment + timedelta(seconds=ttl))
     return Diagnosis(how, f"it is deleted at {gone_at} (ttlSecondsAfterFinished)")
 
 

@@ -25,7 +25,7 @@ from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import is_finished, was_started
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_ended_well, job_outcome
-from tfjob_controller.util.timestamps import seconds_until
+from tfjob_controller.util.timestamps import parse_time_or_none, seconds_until
 
 # How long the Job of a pod that should have ended is waited for. Then it is suspended like the others.
 SUSPENDED_AFTER_SECONDS = 10.0
@@ -183,8 +183,8 @@ def _pods(observed: ObservedState) -> Iterator[Pod]:
 def ttl_seconds_left(limit: int | None, ended: str | None, now: datetime) -> float | None:
     """Returns how long a finished job is still kept; 0 or less if it must be deleted, None if it is kept forever.
 
-    An invalid limit counts as none, so that the user can read why the job failed.
+    An invalid limit counts as none, so that the user can read why the job failed, and so does an invalid time.
     """
-    if limit is None or not 0 <= limit <= INT32_MAX or ended is None:
+    if limit is None or not 0 <= limit <= INT32_MAX or ended is None or parse_time_or_none(ended) is None:
         return None
     return seconds_until(ended, limit, now)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
 from tfjob_controller.client.diagnostics.collection import Diagnostics, log_records_of
+from tfjob_controller.client.diagnostics.description import describe, to_html
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
+from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.diagnostics.timeline import timeline
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind, snapshot_decoder
+from tfjob_controller.dashboard.gantt import gantt
+from tfjob_controller.trainer.state.observed import ObservedState
 
 Object = dict[str, Any]
 
@@ -320,3 +325,22 @@ def test_of_a_log_only_lines_with_the_very_key_count() -> None:
     lines = [right, {"key": "team/train-2"}, {"event": "about team/train"}]
     log = "\n".join(map(json.dumps, lines)) + '\nteam/train in words\n["team/train"]\n'
     assert list(log_records_of("team/train", log.encode())) == [right]
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "yesterday"])
+@pytest.mark.parametrize("field", ["completionTime", "startTime", "lastTransitionTime", "creationTimestamp"])
+def test_times_that_somebody_has_edited_hide_no_diagnosis(field: str, text: str) -> None:
+    times = {"completionTime": CREATED, "startTime": CREATED, "lastTransitionTime": CREATED, field: text}
+    failed = {**condition("Failed", "exit code 1"), "lastTransitionTime": times.pop("lastTransitionTime")}
+    status = {"phase": "Failed", "reason": "exit code 1", "conditions": [failed], "observedGeneration": 1, **times}
+    meta = {"creationTimestamp": text} if field == "creationTimestamp" else {}
+    ended = case(status, meta=meta, spec={"ttlSecondsAfterFinished": 50})
+    assert diagnose(ended).now == "it has failed: exit code 1"
+    next_ = "nothing: it stays until" if field == "completionTime" else "it is deleted at 2026-01-01T00:00:50Z"
+    assert diagnose(ended).next.startswith(next_)
+    job = ended.seen.job
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    shown = describe(job, replica_views(job, ObservedState(), now), lambda uid, event_type: [])
+    assert "exit code 1" in to_html(shown, now)
+    assert timeline(ended)
+    assert gantt(ended, now).rows == ()

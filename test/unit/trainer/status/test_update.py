@@ -428,6 +428,14 @@ def test_an_invalid_job_fails_at_once_and_for_good() -> None:
     assert again.events == ()
 
 
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "yesterday"])
+def test_a_finished_job_whose_end_was_edited_into_no_time_stays(text: str) -> None:
+    cluster = running_world(master(), ttlSecondsAfterFinished=60)
+    ended = replace(cluster.job, status=replace(cluster.job.status, phase="Done", completion_time=text))
+    result = finished_status(ended, cluster.now)
+    assert (result.delete_job, result.wake_after_seconds) == (False, None)
+
+
 def test_a_waiting_word_is_shortened() -> None:
     cluster = world()
     cluster.settle()
