@@ -25,6 +25,7 @@ from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.trainer.state.restarts import KEPT_FAILED_PODS
+from tfjob_controller.trainer.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
 
 TORCHRUN = {"command": ["torchrun", "train.py"]}
@@ -312,6 +313,14 @@ def test_the_event_of_a_replacement_that_is_seen_late_names_the_cause() -> None:
     cluster.exits("node-2", 137, "Error")
     is_replaced(cluster, "node-2", "node-3")
     assert restart_note(cluster) == "Replacing node-2, node-3: node-3 failed: exit code 143 (2 restarts so far)"
+
+
+def test_the_event_of_a_node_that_fails_and_is_about_to_leave_names_the_node() -> None:
+    cluster = running(4)
+    cluster.exits("node-3", 137, "Error")
+    cluster.change(num_nodes=2)
+    notes = [each.note for each in next_status(cluster.state).events if each.reason == "Restarted"]
+    assert notes == ["Replacing node-3 (1 restarts so far)"]
 
 
 def test_the_event_of_a_replacement_tells_a_deletion_from_an_error() -> None:

@@ -349,7 +349,8 @@ def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
 
 def _why_replaced(job_state: JobState) -> str:
     """Returns which nodes of an elastic job were counted as restarted in this sync, and how the first of them ended."""
-    counted = job_state.restart_counts.keys() - job_state.status.restart_counts.keys()
+    counted = [key for key in job_state.restart_counts if key not in job_state.status.restart_counts]
+    who = join_ids(list(dict.fromkeys(key.partition("/")[0] for key in counted)))
     ended = [
         replica_state.with_pod(state, pod)
         for state in job_state.replica_states
@@ -357,7 +358,7 @@ def _why_replaced(job_state: JobState) -> str:
         if pod_key(pod) in counted
     ]
     if not ended:
-        return "nodes that leave"
+        # They leave the job in a resize.
+        return who
     first = first_failure(ended)
-    ids = list(dict.fromkeys(state.replica.id for state in ended))
-    return f"{join_ids(ids)}: {shortened(failed_sidecar([first]) or failure_message(first))}"
+    return f"{who}: {shortened(failed_sidecar([first]) or failure_message(first))}"
