@@ -51,11 +51,11 @@ _STATUS_UNKNOWN = "ContainerStatusUnknown"
 _LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
 # What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
 _REJECTED = "Pod was rejected: "
-# A termination message may have 4 KiB, and a scheduler's message more. Events and descriptions have this much of them.
+# A termination message may have 4 KiB, and a scheduler's message more. Events and conditions have this much of them.
 MAX_WORDS = 1000
-# An event also names the replica, its exit code and the number of restarts.
+# They also name the replica, its exit code and the number of restarts.
 _MAX_LAST_WORDS = 800
-# Reasons and messages of conditions should be readable at a glance: `kubectl get -o wide` shows them in a column.
+# The reason of a job should be readable at a glance: `kubectl get -o wide` shows it in a column.
 MAX_REASON = 240
 # A reason begins with the replica and how it ended, and ends with the last words of its program.
 _REASON_HEAD = 100

@@ -58,7 +58,7 @@ def ended_status(
     nothing_to_clean: bool,
 ) -> TrainingStatus:
     """Returns the status of a job that has ended. With nothing to clean up, the phase CleanUp is skipped."""
-    words = as_reason(completion.message)
+    words = completion.message
     next_conditions.clear(conditions.RUNNING, completion.reason, words)
     next_conditions.clear(conditions.RESTARTING, completion.reason, words)
     if next_conditions.is_true(conditions.RESIZING):
@@ -71,7 +71,7 @@ def ended_status(
         phase=last_phase(completion.succeeded) if nothing_to_clean else PHASE_CLEAN_UP,
         state=final,
         summary=final,
-        reason=words,
+        reason=as_reason(words),
         completion_time=now_text,
         conditions=next_conditions.all(),
     )
@@ -171,7 +171,7 @@ def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
     if restarting:
         words = f"{join_ids(restarting)} will be restarted"
         if over:
-            words = as_reason(f"{words}: {failure_message(first_failure(job_state.restart_causes))}")
+            words = shortened(f"{words}: {failure_message(first_failure(job_state.restart_causes))}")
         # The back-off of each restart starts at its own failure, also if the condition is True already (`restarts.py`).
         next_conditions.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not _is_still_restarting(job_state, next_conditions):

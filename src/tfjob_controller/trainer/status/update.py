@@ -118,8 +118,7 @@ def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
     if job.status.phase == PHASE_CLEAN_UP:
         return _finished(job, now)
     text = format_time(now)
-    whole = f"invalid job spec: {why}"
-    words = as_reason(whole)
+    words = f"invalid job spec: {why}"
     next_conditions = Conditions(job.status.conditions, text, job.metadata.generation)
     next_conditions.clear(conditions.RUNNING, reasons.INVALID_SPEC, words)
     next_conditions.set(conditions.FAILED, True, reasons.INVALID_SPEC, words)
@@ -128,12 +127,12 @@ def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
         phase=PHASE_FAILED,
         state=replica_state.FAILED,
         summary=replica_state.FAILED,
-        reason=words,
+        reason=as_reason(words),
         conditions=next_conditions.all(),
         observed_generation=job.metadata.generation,
         completion_time=text,
     )
-    return _result_of_end(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, whole),), now)
+    return _result_of_end(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, words),), now)
 
 
 def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
