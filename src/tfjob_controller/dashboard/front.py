@@ -8,9 +8,9 @@ between its transport and uvicorn's protocol, and follows each request with a pa
        HANDSHAKE_SECONDS         HEAD_SECONDS      REQUEST_SECONDS                ANSWER_SECONDS to read
 
 The next request must not begin before the last one is answered (no browser pipelines), so that no read makes many
-requests. New connections of an address have a rate, because each costs a handshake. Connections without a session share
-places by the client's address, those with one by the person (`shares`): strangers displace strangers, the address with
-the most first, and nobody who has logged in.
+requests. New connections of an address have a rate, and handshakes of all addresses together have another one
+(`Handshakes`). Connections without a session share places by the client's address, those with one by the person
+(`shares`): strangers displace strangers, the address with the most first, and nobody who has logged in.
 
 Everything runs in the event loop's thread.
 """
@@ -30,6 +30,7 @@ import structlog
 
 from tfjob_controller.dashboard.shares import Shares
 from tfjob_controller.httpserver.app import RequestRate
+from tfjob_controller.httpserver.handshakes import Handshakes
 from tfjob_controller.httpserver.turns import AddressRates
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ STRANGERS_EACH, STRANGERS = 256, 512
 KNOWN_EACH, KNOWN = 32, 256
 # New connections of one address. A handshake takes about a millisecond of the event loop.
 NEW_CONNECTIONS = RequestRate(per_second=20.0, burst=100)
+HANDSHAKES = RequestRate(per_second=100.0, burst=200)
 # A token in a header of a proxy has up to 16 KB, and other programs of the same domain have cookies as well.
 HEAD_BYTES, FIELDS = 32 * 1024, 100
 # A proxy may send a body in chunks, whose heads and trailer it has for itself: 600 KB in pieces of 1 KB take 5 KB.
@@ -52,7 +54,7 @@ HANDSHAKE_SECONDS, HEAD_SECONDS, REQUEST_SECONDS, ANSWER_SECONDS = 5.0, 10.0, 30
 _BUFFER_BYTES = 64 * 1024
 # As asyncio waits when no descriptor is left.
 _ACCEPT_RETRY_SECONDS = 1.0
-_REFUSED_AT_ONCE = 64
+_CHEAP_AT_ONCE = 64
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -83,24 +85,35 @@ class Connections:
         self._new_protocol = new_protocol
         self._tls = tls
         self._rates = None if rate is None else AddressRates(rate)
+        self._handshakes = Handshakes(HANDSHAKES, STRANGERS)
         self._strangers: Shares[FrontConnection] = Shares(STRANGERS_EACH, STRANGERS)
         self._known: Shares[FrontConnection] = Shares(known_each, KNOWN)
         # By address and port, as uvicorn tells them to the application.
         self._by_client: dict[tuple[str, int], FrontConnection] = {}
 
     def accept(self, client: socket.socket, peer: tuple[Any, ...]) -> bool:
-        """Serves a socket that was just accepted; closes it and returns False if its address has too many new ones."""
+        """Serves a socket that was just accepted, or closes it. Returns False if this took next to no time."""
         host, port = str(peer[0]), int(peer[1])
         address = address_of(host)
         now = asyncio.get_running_loop().time()
         if self._rates is not None and not self._rates.try_connection(address, now):
             client.close()
             return False
-        connection = self._by_client[host, port] = FrontConnection(self._new_protocol(), self, (host, port))
-        for displaced in self._strangers.take(address, connection):
+        if self._tls is None:
+            self._open(client, (host, port))
+            return True
+        self._handshakes.wait(address, client, lambda: self._open(client, (host, port)))
+        return False
+
+    def close(self) -> None:
+        """Closes the connections that wait for their handshake."""
+        self._handshakes.close()
+
+    def _open(self, client: socket.socket, peer: tuple[str, int]) -> None:
+        connection = self._by_client[peer] = FrontConnection(self._new_protocol(), self, peer)
+        for displaced in self._strangers.take(address_of(peer[0]), connection):
             displaced.abort()
         connection.open(client, self._tls)
-        return True
 
     def of_client(self, peer: tuple[str, int]) -> FrontConnection | None:
         return self._by_client.get(peer)
@@ -299,12 +312,13 @@ async def accepting(listener: socket.socket, connections: Connections) -> AsyncI
     finally:
         task.cancel()
         await asyncio.wait([task])
+        connections.close()
 
 
 async def _accept(listener: socket.socket, connections: Connections) -> None:
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
-    refused = 0
+    cheap = 0
     while True:
         try:
             client, peer = await loop.sock_accept(listener)
@@ -312,7 +326,8 @@ async def _accept(listener: socket.socket, connections: Connections) -> None:
             log.warning("cannot accept a connection", error=str(error))
             await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
             continue
-        refused = 0 if connections.accept(client, peer) else refused + 1
-        # `sock_accept` does not wait while the kernel's queue has connections. Those that are refused cost little.
-        if refused % _REFUSED_AT_ONCE == 0:
+        cheap = 0 if connections.accept(client, peer) else cheap + 1
+        # `sock_accept` does not wait while the kernel's queue has connections. Those that are refused or wait cost
+        # little.
+        if cheap % _CHEAP_AT_ONCE == 0:
             await asyncio.sleep(0)

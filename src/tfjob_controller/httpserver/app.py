@@ -31,6 +31,8 @@ class Limits:
     """Whether a new connection may replace one whose request is being answered."""
     rate: RequestRate | None
     """None where only trusted clients send requests."""
+    handshakes: RequestRate | None = None
+    """The rate of TLS handshakes of all addresses together; None where trusted clients may need many at once."""
     head_bytes: int = 16 * 1024
     """Request line and header fields; a trailer counts as well."""
     pipelined_bytes: int = 1024

@@ -10,8 +10,8 @@ application, which replies at once or later. A connection is in one of these sta
 Few requests are read at once, one is answered in a turn of the event loop, and nothing is read while others wait.
 Each state but BUSY and WAITING has a deadline that starts when the state does, so a client that sends or reads a byte
 now and then gains no time; WAITING keeps that of the state before. Connections count from the moment at which they are
-accepted. At the limit, a new one replaces the oldest one of the address that has the most, so that a client with many
-connections displaces only itself.
+accepted, or with TLS at which their handshake may begin (`handshakes`). At the limit, a new one replaces the oldest one
+of the address that has the most, so that a client with many connections displaces only itself.
 
 It is code of its own because kube-scheduler waits for it: an ASGI server with a task for each call took three times as
 long.
@@ -29,6 +29,7 @@ from typing import Any, Protocol, cast
 import structlog
 
 from tfjob_controller.httpserver.app import TEXT, App, Limits, PeerCheck, Request
+from tfjob_controller.httpserver.handshakes import Handshakes
 from tfjob_controller.httpserver.requestreader import RequestReader
 from tfjob_controller.httpserver.turns import Turns
 
@@ -65,6 +66,7 @@ class HttpConnections:
         self.limits = limits
         self.check_peer = check_peer
         self.turns = Turns(limits.rate)
+        self._handshakes = Handshakes(limits.handshakes, limits.connections)
         self.read_buffer = memoryview(bytearray(_READ_BYTES))
         """What one connection has just read; each parses it before another one reads."""
         self.is_stopping = False
@@ -73,17 +75,27 @@ class HttpConnections:
         self._count = 0
 
     def open(self, client: socket.socket, address: str, tls: ssl.SSLContext | None) -> bool:
-        """Serves a socket that was just accepted; closes it and returns False if there are too many.
+        """Serves a socket that was just accepted, or closes it. Returns False if this took next to no time.
 
-        It is counted before its handshake; asyncio's `create_server` would count it afterwards.
+        With TLS it waits for the turn of its handshake, and is counted before it; asyncio's `create_server` would count
+        it afterwards.
         """
-        if self.turns.try_connection(address):
-            connection = HttpConnection(self, address)
-            if self._add(connection, address):
-                connection.open(client, tls)
-                return True
-        client.close()
+        if not self.turns.try_connection(address):
+            client.close()
+            return False
+        if tls is None:
+            return self._begin(client, address, None)
+        self._handshakes.wait(address, client, lambda: self._begin(client, address, tls))
         return False
+
+    def _begin(self, client: socket.socket, address: str, tls: ssl.SSLContext | None) -> bool:
+        connection = HttpConnection(self, address)
+        is_added = self._add(connection, address)
+        if is_added:
+            connection.open(client, tls)
+        else:
+            client.close()
+        return is_added
 
     @property
     def count(self) -> int:
@@ -114,11 +126,13 @@ class HttpConnections:
     def stop(self) -> None:
         """Closes each connection once it has nothing left to answer."""
         self.is_stopping = True
+        self._handshakes.close()
         for connection in self.all():
             connection.close_if_idle()
 
     def abort(self) -> None:
         """Closes all connections at once."""
+        self._handshakes.close()
         for connection in self.all():
             connection.abort()
 

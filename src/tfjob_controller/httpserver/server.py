@@ -33,7 +33,7 @@ from tfjob_controller.util.threads import SupervisedThread
 log = structlog.get_logger(__name__)
 
 _BACKLOG = 4096
-_REFUSED_AT_ONCE = 64
+_CHEAP_AT_ONCE = 64
 # As asyncio waits when no descriptor is left.
 _ACCEPT_RETRY_SECONDS = 1.0
 # Deadlines of connections are kept to this precision.
@@ -167,8 +167,8 @@ def accepting(listener: socket.socket, connections: HttpConnections, tls: TlsSet
 
 
 def _accept(listener: socket.socket, connections: HttpConnections, tls: TlsSettings | None) -> None:
-    """Accepts one connection, and closes those before it that are refused, which cost little. Raises OSError."""
-    for _ in range(_REFUSED_AT_ONCE):
+    """Accepts one connection, and those before it that are refused or wait, which cost little. Raises OSError."""
+    for _ in range(_CHEAP_AT_ONCE):
         try:
             client, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):

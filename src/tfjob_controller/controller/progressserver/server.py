@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 _CONNECTIONS = 512
 # Of one address, which may be that of a node with hundreds of pods. Each pod reports once a second at most.
 _RATE = RequestRate(per_second=100.0, burst=400)
+# Of all addresses together, which may report fifty times a second.
+_HANDSHAKES = RequestRate(per_second=100.0, burst=200)
 _THREADS = 8
 # Requests in progress, of all clients and of one.
 _MAX_REQUESTS, _MAX_OF_CLIENT = 256, 8
@@ -46,7 +48,7 @@ class ProgressHttpServer:
     ) -> None:
         """Listens at once. Raises ListenError."""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="progress-report")
-        limits = Limits(_CONNECTIONS, MAX_REPORT_BYTES, replaces_busy=True, rate=_RATE)
+        limits = Limits(_CONNECTIONS, MAX_REPORT_BYTES, replaces_busy=True, rate=_RATE, handshakes=_HANDSHAKES)
         self._server = HttpServer("progress-http", address, new_app(reports, self._pool), limits, clock, tls=tls)
 
     @property
