@@ -68,6 +68,45 @@ def test_truncating_takes_no_more_than_some_copies_of_the_bytes(inner: bytes, le
     assert is_too_deep(truncated)
 
 
+@pytest.mark.parametrize("inner", [b",[]", b",{}", b',"[",[]', b"," + nested(300)], ids=repr)
+@pytest.mark.parametrize("lists", [1, 2, 3])
+def test_a_megabyte_has_few_values_to_truncate(inner: bytes, lists: int) -> None:
+    many = b"[" * lists + b"1" + inner * (1_400_000 // len(inner)) + b"]" * lists
+    data = b"[%s,%s]" % (nested(1_300), nested(MAX_LEVELS, many))
+    truncated = truncate(data)
+    assert is_too_deep(truncated)
+    nulls, most = truncated.count(b"null"), len(data) // 500
+    assert nulls <= most
+    msgspec.json.decode(truncated)
+
+
+@pytest.mark.parametrize("levels", [2, 100, 150, 198, 202])
+@pytest.mark.parametrize("space", [0, 60, 127, 128, 250, 300])
+def test_all_around_what_cannot_be_decoded_stays(levels: int, space: int) -> None:
+    values = [
+        b'"]"',
+        nested(700),
+        b'{"]":[1]}',
+        nested(100),
+        b" " * space + nested(9_000),
+        b"[[2]]",
+        nested(1_200),
+        b"3",
+    ]
+    truncated = truncate(nested(levels, b"[%s]" % b",".join(values)))
+    value = json.loads(truncated)
+    for _ in range(levels // 2):
+        value = value[0]["a"]
+    assert [value[0], value[2], json.dumps(value[3]), value[5], value[7]] == [
+        "]",
+        {"]": [1]},
+        json.dumps(json.loads(values[3])),
+        [[2]],
+        3,
+    ]
+    assert truncated.count(b"null") == 3
+
+
 @given(VALUES)
 def test_brackets_and_quotes_in_strings_are_no_levels(value: Any) -> None:
     inner = json.dumps(value).encode()
