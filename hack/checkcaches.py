@@ -25,7 +25,6 @@ BOUNDS: Mapping[str, str] = {
     "api/common/quantity.py: _known_milli": "1 MB: 4,096 texts of 32 characters",
     "controller/podevents.py: self._budgets": "2 MB: by namespace, 63 characters",
     "controller/podevents.py: self._paused_until": "1 MB: by namespace, 63 characters",
-    "controller/progressserver/authorization.py: self._known": "4 MB: hashes of 4,096 tokens, and the names of pods",
     "controller/progressserver/reports.py: self._buckets": "by the UID of a job or the address of a client",
     "controller/writer.py: self._by_key": "24 MB: 2,000 objects of 12 KB, which `kube.kept` decodes",
     "dashboard/feeds.py: self._contents": "8 pages of at most 100 rows for each feed",

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
-from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.controller.snapshot import ObjectLookup
@@ -27,7 +27,9 @@ _REVIEW_SECONDS = 5.0
 _POD_NAME, _POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
 _USER_PREFIX = "system:serviceaccount:"
 # A token is valid for an hour, and no longer than its pod, which is looked up for each report.
-_KNOWN_SECONDS, _KNOWN_TOKENS = 300.0, 4096
+_KNOWN_SECONDS, KNOWN_TOKENS = 300.0, 4096
+# The kubelet replaces a token before its end, and two programs of a pod may have read it at different times.
+TOKENS_OF_POD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +57,25 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 class TokenReviewer:
-    """Asks the API server about tokens, and remembers the good ones for some minutes."""
+    """Asks the API server about tokens, and remembers the good ones for some minutes.
+
+    Of a pod the newest are known. If there are too many, the namespace with the most known tokens loses its oldest.
+    """
 
     def __init__(self, requester: Requester, clock: Clock) -> None:
         self._requester = requester
+        self._clock = clock
         self._lock = threading.Lock()
-        self._known: TTLCache[str, PodIdentity] = TTLCache(_KNOWN_TOKENS, _KNOWN_SECONDS, timer=clock.monotonic)
+        # With the time of its end; the oldest first. At most 4 MB: hashes, and the names of pods.
+        self._known: dict[str, tuple[PodIdentity, float]] = {}
+        self._of_pods: dict[PodIdentity, list[str]] = {}
+        self._namespaces: Counter[str] = Counter()
 
     def known(self, token: str, audience: str) -> PodIdentity | None:
         """The pod of a token that was reviewed before; None if it must be reviewed."""
         with self._lock:
-            found: PodIdentity | None = self._known.get(_key(token, audience))
-            return found
+            pod, end = self._known.get(_key(token, audience), (None, 0.0))
+        return pod if end > self._clock.monotonic() else None
 
     def review(self, token: str, audience: str) -> PodIdentity | None:
         """The pod of the token; None if the token is invalid, has another audience or is no pod's. Raises ApiError."""
@@ -83,8 +92,33 @@ class TokenReviewer:
         pod = _pod_of(msgspec.json.decode(answer, type=_Review).status, audience)
         if pod is not None:
             with self._lock:
-                self._known[_key(token, audience)] = pod
+                self._remember(_key(token, audience), pod)
         return pod
+
+    def _remember(self, key: str, pod: PodIdentity) -> None:
+        now = self._clock.monotonic()
+        while self._known and (oldest := next(iter(self._known.items())))[1][1] <= now:
+            self._forget(oldest[0])
+        if key in self._known:
+            self._forget(key)
+        of_pod = self._of_pods.get(pod, [])
+        if len(of_pod) >= TOKENS_OF_POD:
+            self._forget(of_pod[0])
+        elif len(self._known) >= KNOWN_TOKENS:
+            largest = max(self._namespaces, key=self._namespaces.__getitem__)
+            self._forget(next(known for known, (each, _) in self._known.items() if each.namespace == largest))
+        self._known[key] = (pod, now + _KNOWN_SECONDS)
+        self._of_pods.setdefault(pod, []).append(key)
+        self._namespaces[pod.namespace] += 1
+
+    def _forget(self, key: str) -> None:
+        pod, _ = self._known.pop(key)
+        self._of_pods[pod].remove(key)
+        if not self._of_pods[pod]:
+            del self._of_pods[pod]
+        self._namespaces[pod.namespace] -= 1
+        if not self._namespaces[pod.namespace]:
+            del self._namespaces[pod.namespace]
 
 
 def _key(token: str, audience: str) -> str:

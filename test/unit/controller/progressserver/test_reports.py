@@ -12,7 +12,7 @@ from helpers.fakeclock import FakeClock
 from tfjob_controller.api.common.core import BatchJob, Pod, PodMeta
 from tfjob_controller.api.common.trainerstatus import report_audience
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.controller.progressserver.authorization import JobsOfPods, TokenReviewer
+from tfjob_controller.controller.progressserver.authorization import KNOWN_TOKENS, JobsOfPods, TokenReviewer
 from tfjob_controller.controller.progressserver.reports import (
     CLIENT_REVIEW_RATE,
     NAMESPACE_RATE,
@@ -141,6 +141,56 @@ def test_a_pod_with_any_number_of_valid_tokens_leaves_reviews_to_others(cluster:
         cluster.clock.advance(1.0)
     assert (codes[0], codes[-1]) == (200, 429)
     assert cluster.reviews <= 20 + CLIENT_REVIEW_RATE[1] + 20 * CLIENT_REVIEW_RATE[0]
+
+
+def test_a_pod_with_thousands_of_valid_tokens_from_many_addresses_displaces_its_own(cluster: Cluster) -> None:
+    cluster.add("hostile", "job")
+    cluster.add("team", "job")
+    reports = cluster.reports()
+    assert send(reports, "team", "job") == 200
+    sent = 0
+    for _second in range(250):
+        for address in range(20):
+            for _ in range(2):
+                send(reports, "hostile", "job", f"hostile/job#{sent}", client=f"10.6.6.{address}")
+                sent += 1
+        cluster.clock.advance(1.0)
+    assert cluster.reviews > 2 * KNOWN_TOKENS
+    before = cluster.reviews
+    assert send(reports, "team", "job") == 200
+    assert cluster.reviews == before
+
+
+def test_a_namespace_with_thousands_of_pods_displaces_its_own_tokens(cluster: Cluster) -> None:
+    cluster.add("team", "job")
+    reviewer, audience = TokenReviewer(cluster, cluster.clock), report_audience("team", "job")  # type: ignore[arg-type]
+    reviewer.review("team/job", audience)
+    for number in range(KNOWN_TOKENS + 100):
+        cluster.add("hostile", f"job-{number}")
+        reviewer.review(f"hostile/job-{number}", report_audience("hostile", f"job-{number}"))
+    known = [reviewer.known(f"hostile/job-{n}", report_audience("hostile", f"job-{n}")) for n in range(number + 1)]
+    assert [each is not None for each in known] == [False] * 101 + [True] * (KNOWN_TOKENS - 1)
+    assert reviewer.known("team/job", audience) is not None
+
+
+def test_a_token_is_reviewed_again_after_some_minutes(cluster: Cluster) -> None:
+    cluster.add("team", "job")
+    cluster.add("team", "other")
+    reports = cluster.reports()
+    for seconds, reviews in ((0.0, 1), (299.0, 1), (1.0, 2)):
+        cluster.clock.advance(seconds)
+        assert send(reports, "team", "job") == 200
+        assert cluster.reviews == reviews
+    assert send(reports, "team", "other") == 200
+
+
+def test_of_a_pod_the_newest_tokens_are_known(cluster: Cluster) -> None:
+    cluster.add("team", "job")
+    reviewer, audience = TokenReviewer(cluster, cluster.clock), report_audience("team", "job")  # type: ignore[arg-type]
+    for number in (0, 1, 0, 2, 2):
+        reviewer.review(f"team/job#{number}", audience)
+    known = [reviewer.known(f"team/job#{number}", audience) is not None for number in range(3)]
+    assert known == [True, False, True]
 
 
 def test_a_job_of_another_kind_has_no_reports(cluster: Cluster) -> None:
