@@ -154,9 +154,11 @@ class FrontConnection(asyncio.Protocol):
         self._opening = self._loop.create_task(self._open(client, tls))
 
     async def _open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
-        seconds = None if tls is None else HANDSHAKE_SECONDS
+        seconds, last_seconds = (None, None) if tls is None else (HANDSHAKE_SECONDS, ANSWER_SECONDS)
         try:
-            await self._loop.connect_accepted_socket(lambda: self, client, ssl=tls, ssl_handshake_timeout=seconds)
+            await self._loop.connect_accepted_socket(
+                lambda: self, client, ssl=tls, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=last_seconds
+            )
         except (OSError, asyncio.CancelledError):
             self._connections.remove(self)
             client.close()
