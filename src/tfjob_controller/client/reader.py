@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -25,6 +26,10 @@ from tfjob_controller.util.clock import Clock, RealClock
 
 # The core API returns the events of both APIs.
 EVENTS = Resource("", "v1", "events", "Event")
+# Of one object. The API server keeps them for an hour, and the texts are shown in one line.
+MAX_EVENTS, MAX_EVENT_CHARACTERS = 5000, 1024
+# Of one kind, for one job. A thousand pods have five megabytes.
+MAX_READ_BYTES = 30_000_000
 _NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 # The content type that kubectl accepts: the server chooses and fills the columns, ages too.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -83,6 +88,25 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _decode_table = decoder_for(TablePage)
+_decode_event = decoder_for(Event)
+
+
+def _shortened(event: Event) -> Event:
+    """What is shown of an event. The API server bounds no text of one that core/v1 has created."""
+    texts = {name: getattr(event, name)[:MAX_EVENT_CHARACTERS] for name in ("type", "reason", "message")}
+    meta, about = event.metadata, ObjectMeta(event.involved_object.name[:MAX_EVENT_CHARACTERS])
+    kept = ObjectMeta(meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp)
+    return msgspec.structs.replace(event, **texts, metadata=kept, involved_object=about)
+
+
+def within_bytes(items: Iterable[msgspec.Raw], most: int) -> Iterator[msgspec.Raw]:
+    """The first items that have so many bytes together."""
+    total = 0
+    for item in items:
+        total += len(item)
+        if total > most:
+            return
+        yield item
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +207,11 @@ class Reader:
         )
 
     def events(self, uid: str, event_type: str = "") -> Sequence[Event]:
-        """About one object."""
+        """About one object; the first `MAX_EVENTS`, with texts of at most `MAX_EVENT_CHARACTERS`."""
         selector = f"involvedObject.uid={uid}" + (f",type={event_type}" if event_type else "")
-        return self._events.list(self.namespace, field_selector=selector)
+        pages = self._events.pages(self.namespace, field_selector=selector)
+        items = islice((item for page in pages for item in page.items), MAX_EVENTS)
+        return [_shortened(_decode_event(item)) for item in within_bytes(items, MAX_READ_BYTES)]
 
 
 def _read_table(body: bytes) -> TablePage:

@@ -23,6 +23,8 @@ from tfjob_controller.util.clock import Clock
 MAX_TOKEN = 16_384
 # Connections of one person; requests beyond them wait.
 _POOL_SIZE = 8
+# Lists are read in smaller pages then, and no object has as many.
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 _BEARER = "bearer "
 
 
@@ -81,7 +83,14 @@ class TokenUsers:
             raise ClientError(str(error)) from None
         credentials = Credentials(lambda: AuthInfo(header), self._clock)
         config = Config(self._server, "default", "the cluster", credentials)
-        return Transport(config, qps=0, pool_size=_POOL_SIZE, user_agent="tfjob-dashboard", clock=self._clock)
+        return Transport(
+            config,
+            qps=0,
+            pool_size=_POOL_SIZE,
+            user_agent="tfjob-dashboard",
+            clock=self._clock,
+            max_response_bytes=MAX_RESPONSE_BYTES,
+        )
 
     def _closing(self, identity: str, transport: Transport) -> Callable[[], None]:
         def close() -> None:

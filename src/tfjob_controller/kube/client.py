@@ -15,7 +15,7 @@ from typing import Any, Generic
 import msgspec
 
 from tfjob_controller.kube.codec import ListPage, decode_list, decoder_for, encode
-from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.errors import NO_RESPONSE, RESPONSE_TOO_LARGE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.managedfields import ManagedObject
 from tfjob_controller.kube.meta import ObjectT, PathError, Resource
@@ -28,6 +28,8 @@ Body = Mapping[str, Any] | msgspec.Struct | bytes
 
 # client-go's tools/pager: a page that the server can build from etcd in one go.
 PAGE_SIZE = 500
+# 500 objects, 50, 5, or 1: etcd stores up to 1.5 MB of each.
+_SMALLER = 10
 _decode_managed = decoder_for(ManagedObject)
 # Source: apimachinery pkg/apis/meta/v1/types.go (CreateOptions); the default for JSON is Warn.
 _STRICT = {"fieldValidation": "Strict"}
@@ -133,11 +135,21 @@ class ResourceClient(Generic[ObjectT]):
         resource_version: str = "",
         page_size: int = PAGE_SIZE,
     ) -> Iterator[ListPage]:
-        """Yields the pages of a list with undecoded objects, so that a malformed object does not hide the others."""
+        """Yields the pages of a list with undecoded objects, so that a malformed object does not hide the others.
+
+        Pages become smaller where the transport refuses them as too large.
+        """
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
         query = {key: value for key, value in query.items() if value} | {"limit": str(page_size)}
         while True:
-            body = self._send("GET", self._path(namespace), query=query)
+            try:
+                body = self._send("GET", self._path(namespace), query=query)
+            except ApiError as error:
+                if error.reason != RESPONSE_TOO_LARGE or page_size == 1:
+                    raise
+                page_size = max(1, page_size // _SMALLER)
+                query["limit"] = str(page_size)
+                continue
             try:
                 page = decode_list(body)
             except msgspec.MsgspecError as error:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 # No HTTP answer at all: refused, reset, timed out, TLS.
 NO_RESPONSE = 0
+# The reason of an error of the transport: it has a bound for responses.
+RESPONSE_TOO_LARGE = "ResponseTooLarge"
 
 
 class ApiError(Exception):

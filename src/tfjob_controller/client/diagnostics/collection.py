@@ -1,12 +1,13 @@
 """Collects the diagnostics of one job: its objects, the events about them, and the controller's log lines.
 
-The role `view` suffices. Requests are bounded, one kind at a time. Objects that cannot be read are left out and
-listed in `unread`. Objects stay plain JSON, since a timeline shows fields that nothing else reads.
+The role `view` suffices. Requests are bounded, one kind at a time, and so is what is kept of each kind. Objects that
+cannot be read are left out and listed in `unread`. Objects stay plain JSON, since a timeline shows fields that nothing
+else reads. Of events, which may be many and of any size, only the fields that it shows are decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +16,13 @@ import msgspec
 from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.kinds import Snapshot, runtime_id_of_job
-from tfjob_controller.client.reader import EVENTS, namespace_problem
+from tfjob_controller.client.reader import EVENTS, MAX_READ_BYTES, EventSeries, namespace_problem
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.errors import RESPONSE_TOO_LARGE, ApiError
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 from tfjob_controller.trainer.naming import job_labels, selector_string
 
 Object = dict[str, Any]
@@ -30,11 +32,47 @@ CONTROLLER_SELECTOR = "app=tfjob-controller"
 MAX_LOG_BYTES = 10_000_000
 _LOG_TIMEOUT_SECONDS = 30.0
 
-# Limit for the events of one namespace.
+# Limits for the objects of one kind that are read, and for the bytes of those that are kept.
 MAX_EVENTS = 10_000
+MAX_KEPT_BYTES = 10_000_000
+# Of a message and of an object's name or a reason. The timeline shows less.
+_MESSAGE_CHARACTERS, _WORD_CHARACTERS = 2000, 253
 # Kinds of children whose events are shown, including deleted children.
 _CHILDREN = ("Pod", "Job", "Gang")
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
+
+
+class _EventMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    creation_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    component: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    metadata: _EventMeta
+    involved_object: _Reference = _Reference()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_component: str = ""
+    source: _Source = _Source()
+
+
+_decode_event = decoder_for(_Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +101,59 @@ def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
         selector = selector_string(labels)
         for resource, found in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
             found.extend(_read(requester, case, resource, selector))
-    case.events.extend(event for event in _read(requester, case, EVENTS, "") if _is_about(case, event))
+    events = _read(requester, case, EVENTS, "", _shortened_event, lambda event: _is_about(case, event))
+    case.events.extend(events)
     return case
 
 
-def _read(requester: Requester, case: Diagnostics, resource: Resource, selector: str) -> Iterator[Object]:
+def _shortened_event(item: msgspec.Raw) -> bytes:
+    """What the timeline shows of an event. The API server bounds no text of one that core/v1 has created."""
+    event = _decode_event(item)
+    about, trace = event.involved_object, (event.metadata.annotations or {}).get(RECONCILE_ID_ANNOTATION, "")
+    shortened = msgspec.structs.replace(
+        event,
+        metadata=_EventMeta(
+            event.metadata.creation_timestamp, {RECONCILE_ID_ANNOTATION: _word(trace)} if trace else None
+        ),
+        involved_object=_Reference(_word(about.kind), _word(about.name), _word(about.uid)),
+        type=_word(event.type),
+        reason=_word(event.reason),
+        message=event.message[:_MESSAGE_CHARACTERS],
+        reporting_component=_word(event.reporting_component),
+        source=_Source(_word(event.source.component)),
+    )
+    return msgspec.json.encode(shortened)
+
+
+def _word(text: str) -> str:
+    return text[:_WORD_CHARACTERS]
+
+
+def _read(
+    requester: Requester,
+    case: Diagnostics,
+    resource: Resource,
+    selector: str,
+    shorten: Callable[[msgspec.Raw], bytes] = bytes,
+    is_wanted: Callable[[Object], bool] = lambda item: True,
+) -> Iterator[Object]:
     client = ResourceClient(requester, resource, msgspec.json.decode, **_PATIENCE)
-    count = 0
+    count = read_bytes = kept_bytes = 0
     try:
-        for page in client.pages(case.seen.metadata.namespace, selector):
-            yield from (msgspec.json.decode(item) for item in page.items)
-            count += len(page.items)
-            if count >= MAX_EVENTS:
+        for item in (item for page in client.pages(case.seen.metadata.namespace, selector) for item in page.items):
+            data = shorten(item)
+            kept = msgspec.json.decode(data)
+            is_kept = is_wanted(kept)
+            read_bytes += len(item)
+            kept_bytes += len(data) if is_kept else 0
+            if count >= MAX_EVENTS or read_bytes > MAX_READ_BYTES or kept_bytes > MAX_KEPT_BYTES:
                 case.unread.append(f"{resource.plural}: only the first {count} were read")
                 return
+            count += 1
+            if is_kept:
+                yield kept
     except ApiError as error:
-        if error.is_forbidden:
+        if error.is_forbidden or error.reason == RESPONSE_TOO_LARGE:
             case.unread.append(f"{resource.plural}: {error.message}")
         elif not error.is_not_found:  # a cluster without that kind
             raise

@@ -15,6 +15,7 @@ TLS's own. Threads: any. Source: RFC 9112.
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import socket
 import zlib
@@ -70,6 +71,10 @@ class BrokenResponseError(ConnectionError):
     """What the server sent is not a complete HTTP response."""
 
 
+class ResponseTooLargeError(OSError):
+    """The body of the response exceeds the bound of the call."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
     """A response; header names are in lower case. `unread` is the body if it was left on the connection."""
@@ -92,10 +97,13 @@ class UnreadBody:
         self.pool.release(self.connection, is_reusable=is_reusable)
 
 
-def exchange(pool: ConnectionPool, request: bytes, timeout_seconds: float, *, is_stream: bool = False) -> HttpResponse:
+def exchange(
+    pool: ConnectionPool, request: bytes, timeout_seconds: float, *, is_stream: bool = False, max_bytes: int = 0
+) -> HttpResponse:
     """Send an encoded request over a connection of the pool and receive the response, all within `timeout_seconds`.
 
-    With `is_stream` the body of a 2xx response is left unread. Raises OSError.
+    With `is_stream` the body of a 2xx response is left unread. A body of more than `max_bytes`, also one that is
+    decompressed, is a ResponseTooLargeError; with 0 it has no bound. Raises OSError.
     """
     deadline = Deadline(timeout_seconds)
     connection = pool.acquire(deadline)
@@ -105,10 +113,14 @@ def exchange(pool: ConnectionPool, request: bytes, timeout_seconds: float, *, is
         while not (parser.is_whole or (is_stream and 200 <= parser.status < 300)):
             deadline.arm(connection.sock)
             feed(parser, connection.sock.recv(READ_BYTES))
+            if max_bytes and not is_stream and parser.received > max_bytes:
+                # The parsers refer to each other, so they last until the next garbage collection.
+                parser.take()
+                raise ResponseTooLargeError(f"the response has more than {max_bytes} bytes")
         if is_stream and 200 <= parser.status < 300:
             unread = UnreadBody(pool, connection, parser)
             return HttpResponse(parser.status, parser.headers, b"", unread)
-        return parser.response()
+        return parser.response(max_bytes)
     except BaseException:
         parser.is_reusable = False
         raise
@@ -158,6 +170,8 @@ class ResponseParser:
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._is_in_body = False
+        self.received = 0
+        """Bytes of the body."""
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take the next bytes; none are the connection's end. Raises BrokenResponseError if that is too early."""
@@ -187,14 +201,16 @@ class ResponseParser:
         self._body.clear()
         return data
 
-    def response(self) -> HttpResponse:
+    def response(self, max_bytes: int = 0) -> HttpResponse:
         """The whole response. Raises BrokenResponseError if its body cannot be decompressed."""
-        data = b"".join(self._body)
+        data = self.take()
         if self._headers.get("content-encoding", "identity") == "gzip":
             try:
-                data = gzip.decompress(data)
+                data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(max_bytes + 1 if max_bytes else -1)
             except (OSError, EOFError, zlib.error) as error:
                 raise BrokenResponseError(f"the body cannot be decompressed: {error}") from error
+            if max_bytes and len(data) > max_bytes:
+                raise ResponseTooLargeError(f"the response has more than {max_bytes} bytes")
         return HttpResponse(self._status, self._headers, data)
 
     def on_message_begin(self) -> None:
@@ -213,6 +229,7 @@ class ResponseParser:
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
+        self.received += len(body)
 
     def on_message_complete(self) -> None:
         # 1xx responses are interim.

@@ -40,10 +40,16 @@ from urllib.parse import urlencode, urlsplit
 from tfjob_controller.kube import trace
 from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config.kubeconfig import Config
-from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.errors import NO_RESPONSE, RESPONSE_TOO_LARGE, ApiError
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
 from tfjob_controller.kube.http.connectionpool import ConnectionPool
-from tfjob_controller.kube.http.exchange import HttpResponse, encode_request, exchange, no_response_error
+from tfjob_controller.kube.http.exchange import (
+    HttpResponse,
+    ResponseTooLargeError,
+    encode_request,
+    exchange,
+    no_response_error,
+)
 from tfjob_controller.kube.http.linestream import HttpLineStream
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, TransportObserver
 from tfjob_controller.util.clock import Clock, RealClock
@@ -114,7 +120,8 @@ class Transport:
     """Sends requests to one API server; a `Requester`. Thread-safe; one per process.
 
     `qps` of zero or less means no limit. `pool_size` limits the number of concurrent requests. `verbose`: see
-    the module; even a debug line that is not written would cost 9 µs per request.
+    the module; even a debug line that is not written would cost 9 µs per request. A response that is no stream and has
+    more than `max_response_bytes` is an `ApiError` with the reason `RESPONSE_TOO_LARGE`; with 0 there is no bound.
     """
 
     def __init__(
@@ -128,6 +135,7 @@ class Transport:
         clock: Clock | None = None,
         observer: TransportObserver | None = None,
         verbose: bool = False,
+        max_response_bytes: int = 0,
     ) -> None:
         self._clock = clock or RealClock()
         self._credentials = config.credentials
@@ -137,6 +145,7 @@ class Transport:
         self._flow = FlowControl(qps, burst, self._clock)
         self._observer: TransportObserver = observer or _Unobserved()
         self._verbose = verbose
+        self._max_bytes = max_response_bytes
         self._lock = threading.Lock()
         self._pools = _Pools(config, pool_size)
         self._stop = threading.Event()
@@ -254,8 +263,13 @@ class Transport:
         code = "<error>"
         try:
             request = encode_request(self._host, call.method, call.target, call.body, call.headers)
-            response = exchange(self._pool_for(call, is_stream), request, seconds, is_stream=is_stream)
+            response = exchange(
+                self._pool_for(call, is_stream), request, seconds, is_stream=is_stream, max_bytes=self._max_bytes
+            )
             code = str(response.status)
+        except ResponseTooLargeError as error:
+            is_unknown = call.method != "GET"
+            raise ApiError(413, RESPONSE_TOO_LARGE, f"{self._host}: {error}", outcome_unknown=is_unknown) from error
         except OSError as error:
             raise no_response_error(call.method, self._host, error) from error
         finally:

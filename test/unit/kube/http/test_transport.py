@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import traceback
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -24,7 +25,7 @@ from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answ
 from helpers.poll import eventually
 from localcluster.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
 from tfjob_controller.kube.config.kubeconfig import load_config
-from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.errors import NO_RESPONSE, RESPONSE_TOO_LARGE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.http.linestream import HttpLineStream
 from tfjob_controller.kube.http.transport import Transport, default_user_agent
@@ -690,3 +691,25 @@ def test_no_token_is_shown_whatever_happens(
         error = failure(lambda: transport.request("POST", PATH, body=b"{}"))
         shown += [str(error), repr(error), *traceback.format_exception(error)]
     assert TOKEN not in "".join(shown) + caplog.text
+
+
+@pytest.mark.parametrize("form", ["plain", "chunked", "gzip"])
+def test_a_response_beyond_the_bound_is_refused_before_it_takes_memory(connect: Connect, form: str) -> None:
+    megabyte = b" " * 1_000_000
+    answers = {
+        "plain": Answer(body=b" " * 50_000_000),
+        "chunked": Answer(chunks=[megabyte] * 50),
+        "gzip": Answer(body=gzip.compress(b" " * 200_000_000, 1), headers={"Content-Encoding": "gzip"}),
+    }
+    with HttpServer(lambda request: answers[form] if request.path == "/large" else Answer(body=b"ok")) as server:
+        transport = connect(server.url, max_response_bytes=4_000_000)
+        tracemalloc.start()
+        try:
+            with pytest.raises(ApiError, match="more than 4000000 bytes") as raised:
+                transport.request("GET", "/large")
+            assert tracemalloc.get_traced_memory()[1] < 20_000_000
+        finally:
+            tracemalloc.stop()
+        assert (raised.value.reason, raised.value.outcome_unknown) == (RESPONSE_TOO_LARGE, False)
+        assert len([each for each in server.requests if each.path == "/large"]) == 1
+        assert transport.request("GET", "/small") == b"ok"
