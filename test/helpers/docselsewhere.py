@@ -59,7 +59,7 @@ TARGETS = (
     Target("unit", ".ci/run", "make test", why="it is a part of `make test`"),
     Target("unit-pythons", ".ci/run", "make test", why="it runs the unit tests again, with each Python that is there"),
     Target("platforms", "test/unit/platforms/test_wheels.py", "platforms.wheels", module="platforms"),
-    Target("check", "test/unit/test_moduletests.py", "main([links, totals, tests]", "moduletests"),
+    Target("check", "test/unit/test_moduletests.py", "main([links, prepare, tests]", "moduletests"),
     Target("demo", _DEMO, 'module: str = "demo"', "demo"),
     Target("demo-trainjob", _DEMO, 'module="demo.trainjob"', "demo.trainjob"),
     Target("demo-preemption", "test/e2e/test_demo_preemption.py", 'start_demo("demo.preemption"', "demo.preemption"),
