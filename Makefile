@@ -79,10 +79,6 @@ test: $(READY) ## Prove every rule: unit, property, integration, end to end (rea
 test-all: $(READY) ## All tests, also those that take long; before a release
 	@ALL=1 hack/run-tests
 
-.PHONY: release
-release: $(READY) ## Compare the CRDs with those of all releases; VERSION=0.2.0 records a release (docs/releasing.md)
-	@$(PY) -m release $(VERSION) $(COMMIT)
-
 ##@ Cluster
 # NAME=… is another stack beside the default one.
 STACK = $(if $(NAME),--name $(NAME))

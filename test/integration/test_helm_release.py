@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import shlex
@@ -17,14 +18,13 @@ import yaml
 
 from helpers.cluster import Cluster, new_namespace, new_token, own_plane, write_kubeconfig
 from helpers.controller import Jobs
-from helpers.controllerprocess import WORKING
+from helpers.controllerprocess import WORKING, ControllerProcess, controller_process
 from helpers.docscommands import commands
 from helpers.fleet import fleet_kubelet, runs
 from helpers.helm import CHART, Helm, Values
 from helpers.kubectl import CRDS, MANIFESTS, Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
-from helpers.released import THIS_TREE, Program
 from helpers.renderings import SYSTEM
 from localcluster import stack
 from localcluster.api import Api
@@ -60,12 +60,13 @@ class Stage:
     user: Kubectl
     jobs: Jobs
     folder: Path
+    processes: contextlib.ExitStack
 
     def get(self, *what: str) -> Object:
         found: Object = json.loads(self.system.must("get", *what, "-o", "json"))
         return found
 
-    def controller(self, name: str) -> Program:
+    def controller(self, name: str) -> ControllerProcess:
         """Starts this tree's program as the installed Deployment does: its flags, its config file, its rights."""
         (container,) = self.get("deployment", "tfjob-controller")["spec"]["template"]["spec"]["containers"]
         config = self.folder / "controller-config.yaml"
@@ -74,17 +75,15 @@ class Stage:
         token = new_token(self.cluster.api, SYSTEM, "tfjob-controller")
         kubeconfig = write_kubeconfig(self.cluster, token, self.folder / f"{name}.kubeconfig")
         own = (
-            f"--kubeconfig={kubeconfig}",
             f"--leader-elect-lease-namespace={SYSTEM}",
             "--leader-elect-retry-period=500ms",
             "--metrics-bind-address=0",
             "--health-probe-bind-address=0",
         )
-        program = Program.start(
-            THIS_TREE, [*container["command"][1:], *flags, *own], self.folder / f"{name}.log", self.cluster.folder
-        )
-        program.await_log(WORKING)
-        return program
+        started = controller_process(kubeconfig, "", self.folder / f"{name}.log", *flags, *own)
+        process = self.processes.enter_context(started)
+        process.await_log(WORKING)
+        return process
 
     def uids(self) -> dict[str, str]:
         """The jobs and their children, which no step may replace."""
@@ -112,8 +111,8 @@ def stage(plane: Cluster, tmp_path: Path) -> Iterator[Stage]:
     namespace = new_namespace(plane.api)
     system, user = (Kubectl(plane.kubeconfig, tmp_path / "cache", each) for each in (SYSTEM, namespace))
     helm = Helm(tmp_path / "helm", SYSTEM, plane.kubeconfig)
-    with fleet_kubelet(Api.from_kubeconfig(plane.kubeconfig), namespace):
-        yield Stage(plane, helm, system, user, Jobs(plane.api, namespace), tmp_path)
+    with fleet_kubelet(Api.from_kubeconfig(plane.kubeconfig), namespace), contextlib.ExitStack() as processes:
+        yield Stage(plane, helm, system, user, Jobs(plane.api, namespace), tmp_path, processes)
     for each in json.loads(helm.must("list", "--all-namespaces", "--output", "json")):
         Helm(helm.home, each["namespace"], plane.kubeconfig).must("uninstall", each["name"])
 
@@ -157,7 +156,8 @@ def test_jobs_and_crds_outlive_every_step_of_a_release(stage: Stage, tmp_path: P
     assert stage.system.must("get", "deployments,roles,rolebindings,serviceaccounts", "-l", OF_RELEASE) == ""
     assert stage.system.must("get", "clusterroles,validatingadmissionpolicies", "-l", OF_RELEASE) == ""
     assert stage.uids() == uids
-    first.stop()
+    first.terminate()
+    assert first.wait(60) is not None
     # Without its rights, the program could not release the Lease, and the next one would wait for 15 s.
     stage.system.must("delete", "lease", "tfjob-controller")
 

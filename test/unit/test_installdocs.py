@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 
 from helpers.docs import DOCS
 from helpers.docscommands import commands, pages
@@ -43,9 +42,3 @@ def test_a_page_that_installs_an_overlay_installs_the_crds_first(page: str) -> N
         for folder in re.findall(r"^kubectl apply .*-k (manifests/overlays/\S+|production)", each.text)
     ]
     assert not applied or applied[0] == "manifests/overlays/crds"
-
-
-def test_the_page_on_releases_shows_an_exception_that_can_be_written_so() -> None:
-    page = (DOCS / "releasing.md").read_text("utf-8")
-    (entry,) = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
-    assert set(entry) == {"release", "crd", "version", "path", "rule", "reason"}
