@@ -115,8 +115,8 @@ def a_job_is_recreated_only_once_its_failures_are_counted(
     deleted = {each.uid for each in actions.deletes if each.resource is JOBS}
     for view in state.replica_states:
         if view.job is not None and view.job.metadata.uid in deleted and not view.replica.role.restarts_together:
-            uid = view.job.metadata.uid
-            assert result.status.restart_counts.get(uid, 0) == state.status.restart_counts.get(uid, 0)
+            key = view.replica.id
+            assert result.status.restart_counts.get(key, 0) == state.status.restart_counts.get(key, 0)
 
 
 def a_restart_deletes_exactly_the_set(cluster: World, state: JobState, result: StatusResult) -> None:

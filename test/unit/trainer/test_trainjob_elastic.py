@@ -512,18 +512,6 @@ def test_of_the_failed_pods_of_replaced_nodes_the_newest_are_kept() -> None:
     assert restarts(cluster) == (6, 0)
 
 
-def test_failures_that_an_earlier_version_counted_by_job_are_not_counted_again() -> None:
-    cluster = running(4)
-    cluster.exits("node-2", 137, "Error")
-    (uid,) = {job.metadata.uid for job in cluster.jobs.values()}
-    cluster.job = replace(cluster.job, status=replace(cluster.job.status, restarts=1, restart_counts={uid: 1}))
-    cluster.settle()
-    assert restarts(cluster) == (1, 0)
-    is_replaced(cluster, "node-2")
-    fails(cluster, "node-2")
-    assert restarts(cluster) == (2, 0)
-
-
 def test_nodes_that_a_suspension_stops_are_no_restarts() -> None:
     cluster = running(4)
     cluster.stops_slowly = True

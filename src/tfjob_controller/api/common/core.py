@@ -114,7 +114,6 @@ class JobSpec(_Value, frozen=True):
     suspend: bool = False
     # The default of the API server.
     parallelism: int = 1
-    backoff_limit: int = 0
 
 
 class JobStatus(_Value, frozen=True):

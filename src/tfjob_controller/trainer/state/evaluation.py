@@ -47,7 +47,6 @@ from tfjob_controller.trainer.state.replica_state import (
 )
 from tfjob_controller.trainer.state.restarts import (
     StaleChildren,
-    counts_by_replica,
     is_end_counted,
     new_disruptions,
     next_restart_counts,
@@ -78,7 +77,7 @@ class JobState:
     unfinished: Sequence[ReplicaState]
     # Replicas whose failure restarts the whole set.
     restart_causes: Sequence[ReplicaState]
-    # The restarts of each replica by its id, or by UID (`restarts.py`); their total; and the disruptions among them.
+    # The restarts by replica, or by pod (`restarts.py`); their total; and the disruptions among them.
     restart_counts: Mapping[str, int]
     restarts: int
     disruptions: int
@@ -130,7 +129,7 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     failures, taken = ({}, {}) if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
     replaced = failures | taken
     alone = [state for state in states if not state.replica.role.restarts_together] if not plan.policy.suspend else []
-    recorded = with_gone_pods_added(states, counts_by_replica(alone, status.restart_counts))
+    recorded = with_gone_pods_added(states, status.restart_counts)
     counts = next_restart_counts(alone, recorded, replaced)
     counted = replaced if plan.replicas.restarts_together else counts
     restarts = status.restarts + sum(max(0, counts.get(key, 0) - recorded.get(key, 0)) for key in counted)
@@ -223,15 +222,13 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
     then, since the controller deletes it to start another one. The count of restarts in the status was written when the
     deletion began; of elastic nodes it is by pod.
     """
-    pod, job = state.pod, state.job
+    pod = state.pod
     is_judged = state.state == SUCCEEDED or (state.state == FAILED and state.replica.decides)
     is_deleted = pod is None or (pod.metadata.deletion_timestamp and not pod.metadata.deletion_grace_period_seconds)
     if not is_judged or not is_deleted or state.replica.id in status.succeeded_indexes:
         return False
     if state.replica.role.job_name:
         return is_end_counted(state, status.restart_counts)
-    if job is not None and job.spec.backoff_limit:
-        return False
     return status.restart_counts.get(state.replica.id, 0) > replica_restarts(state)
 
 

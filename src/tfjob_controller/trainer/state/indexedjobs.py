@@ -8,8 +8,6 @@ modules know the difference: this one, which divides what is observed of an Inde
 An elastic role (`Role.is_elastic`) has one more Service, for the first replica alone, under that replica's name. Its
 Job may still have another number of indexes than the plan has replicas: pods of indexes beyond them belong to none.
 
-TrainJobs of releases before this one have a Job and a Service per node. They keep them until the set is restarted.
-
 Source: Kubernetes pkg/controller/job/indexed_job_utils.go (completedIndexes), backoff_utils.go and job_controller.go
 (failedIndexes, FailureTarget).
 """
@@ -43,12 +41,6 @@ def _divided(role: Role, replicas: Sequence[Replica], observed: ObservedState) -
     pods, orphans = _by_index(role, observed.pods), _by_index(role, observed.orphans)
     job, service = jobs.pop(role.job_name, None), services.pop(role.service_name, None)
     first_service = services.pop(f"{role.job_name}-0", None) if role.is_elastic else None
-    single = [each.name for each in replicas if each.name in jobs]
-    if len(single) < len(replicas) or job is not None:
-        # They are not under the name of a replica, so the planner deletes them.
-        jobs |= {f"{name}/": jobs.pop(name) for name in single}
-    if job is not None or not single:
-        services |= {f"{each.name}/": services.pop(each.name) for each in replicas if each.name in services}
     if service is not None:
         services |= dict.fromkeys((each.name for each in replicas), service)
     carried: dict[str, str] = {}

@@ -310,20 +310,12 @@ def _judge_by_pod(
             # The cache never showed the end of the pod.
             return replace(state, state=SUCCEEDED, pending="")
     needs_pod = is_finished(pod) or is_deleted or is_over
-    return _judge_end(state, pod, is_over=is_over or (needs_pod and _goes_on(replica, job)), needs_pod=needs_pod)
+    return _judge_end(state, pod, is_over=is_over, needs_pod=needs_pod)
 
 
 def with_pod(state: ReplicaState, pod: Pod) -> ReplicaState:
     """Returns the state of the replica as its pod ended, which may have been replaced since."""
     return _judge_by_pod(state.replica, state.job, pod, (pod,), is_over=True)
-
-
-def _goes_on(replica: Replica, job: BatchJob | None) -> bool:
-    """Reports whether the Job would start another pod by itself, as those of version 0.1 do. Its first end is its last.
-
-    An Indexed Job has limits for its indexes.
-    """
-    return job is not None and job.spec.backoff_limit > 0 and not replica.role.job_name
 
 
 def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool) -> ReplicaState:

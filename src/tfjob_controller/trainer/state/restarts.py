@@ -112,22 +112,6 @@ def restarts_of(replica_id: str, counts: Mapping[str, int]) -> int:
     return sum(count for key, count in counts.items() if key.partition("/")[0] == replica_id)
 
 
-def counts_by_replica(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Returns the recorded counts with an entry for each replica of which version 0.1 counted restarts.
-
-    It counted restarts in place by the UID of the pod, and failed pods by that of the Job.
-    """
-    known = {}
-    for state in states:
-        if state.replica.id in counts or state.job is None:
-            continue
-        in_place = max((counts.get(pod.metadata.uid, 0) for pod in state.pods), default=0)
-        found = in_place + (state.is_replaced and state.job.metadata.uid in counts)
-        if found:
-            known[state.replica.id] = found
-    return {**counts, **known} if known else counts
-
-
 def replica_restarts(state: ReplicaState) -> int:
     """Returns how often the replica was restarted, as far as its Job and its pods show it."""
     job = state.job
@@ -186,8 +170,6 @@ def replaced_counts(
     The first ones failed by themselves; the second ones were evicted, or deleted while their programs ran. The first
     replica is not counted here, since its end restarts all. Pods whose deletion was requested before the last resize
     was complete are not counted: they may have been removed by it.
-
-    Earlier versions counted failures under the UID of the Job. Those pods are not counted again.
     """
     failures: dict[str, int] = {}
     disruptions: dict[str, int] = {}
@@ -196,7 +178,6 @@ def replaced_counts(
         if job is None or not is_of_attempt(plan, job):
             continue
         is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
-        failed = []
         for index in range(1, max(job.spec.parallelism, role.replicas)):
             pods = observed.pods.get(f"{role.job_name}-{index}", ())
             own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
@@ -209,10 +190,7 @@ def replaced_counts(
                 if cause is _Cause.DISRUPTION:
                     disruptions[pod_key(pod)] = 1
                 elif cause is _Cause.FAILURE:
-                    failed.append(pod_key(pod))
-        counted = status.restart_counts.get(job.metadata.uid, 0)
-        failures |= {job.metadata.uid: counted} if counted else {}
-        failures |= dict.fromkeys(failed[counted:], 1)
+                    failures[pod_key(pod)] = 1
     return failures, disruptions
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
-from helpers.clusterinmemory import World
-from helpers.trainworld import ends, running_train_world, train_plan, train_world
-from tfjob_controller.api.common.core import Condition, ObjectMeta, Service
+from helpers.trainworld import ends, running_train_world, train_plan
+from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.actions.children import build_job, build_service
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
@@ -132,29 +130,3 @@ def test_a_node_whose_sidecar_failed_has_succeeded_and_the_others_go_on() -> Non
     cluster.job_ends("node-1", "Complete")
     cluster.settle()
     assert cluster.job.status.state == "SUCCESS"
-
-
-def as_of_before(cluster: World, *nodes: str) -> None:
-    """The children are those of an earlier release: a Job and a Service for each of these nodes."""
-    (set_name,) = cluster.jobs
-    old = cluster.jobs.pop(set_name)
-    cluster.services.clear()
-    for each in nodes:
-        name = cluster.replica(each).name
-        cluster.jobs[name] = replace(old, metadata=replace(old.metadata, name=name, uid=f"uid-{name}"))
-        cluster.services[name] = Service(ObjectMeta(name=name))
-
-
-def test_a_set_of_an_earlier_release_stays_until_it_is_restarted() -> None:
-    cluster = train_world(command=["torchrun", "x"])
-    cluster.settle()
-    as_of_before(cluster, "node-0", "node-1")
-    before = set(cluster.jobs)
-    cluster.settle()
-    assert set(cluster.jobs) == set(cluster.services) - {cluster.replica("node-0").role.service_name} == before
-    cluster.delete_job(cluster.replica("node-1").name)
-    for _ in range(3):
-        cluster.settle()
-        cluster.reap()
-    assert list(cluster.jobs) == [cluster.name("node-0")]
-    assert list(cluster.services) == [cluster.replica("node-0").role.service_name]

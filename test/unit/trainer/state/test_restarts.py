@@ -127,43 +127,6 @@ def test_restarts_of_a_deleted_job_still_count() -> None:
     assert restarts(cluster) == 3
 
 
-def never_gives_up(cluster: World, replica_id: str) -> None:
-    """The child Job is as version 0.1 made it: it starts another pod after each failure, and never ends by one."""
-    job = cluster.jobs[cluster.name(replica_id)]
-    spec = replace(job.spec, backoff_limit=2**31 - 1)
-    cluster.jobs[job.metadata.name] = replace(job, spec=spec, status=replace(job.status, conditions=()))
-
-
-def test_restarts_that_version_0_1_counted_are_not_counted_again() -> None:
-    """It counted restarts in place by the UID of the pod, and failed pods by that of the Job."""
-    cluster = running_world(master(), workers(2), backoffLimit=5)
-    cluster.runs("worker-0", restart_count=2)
-    cluster.exits("worker-1", 137)
-    for replica_id in ("worker-0", "worker-1"):
-        never_gives_up(cluster, replica_id)
-    counts = {
-        cluster.pods_of("worker-0")[0].metadata.uid: 2,
-        cluster.jobs[cluster.name("worker-1")].metadata.uid: 1,
-    }
-    cluster.job = replace(cluster.job, status=replace(cluster.job.status, restarts=3, restart_counts=counts))
-    assert restarts(cluster) == 3
-    cluster.runs("worker-0", restart_count=3)
-    assert restarts(cluster) == 4
-
-
-def test_a_job_that_would_start_another_pod_by_itself_is_replaced_by_one_that_gives_up_when_its_pod_has_ended() -> None:
-    cluster = running_world(master(), workers(1))
-    never_gives_up(cluster, "worker-0")
-    cluster.settle()
-    uid = cluster.jobs[cluster.name("worker-0")].metadata.uid
-    assert cluster.jobs[cluster.name("worker-0")].spec.backoff_limit > 0
-    cluster.exits("worker-0", 137)
-    never_gives_up(cluster, "worker-0")
-    assert restarts(cluster) == 1
-    job = cluster.jobs[cluster.name("worker-0")]
-    assert (job.metadata.uid == uid, job.spec.backoff_limit) == (False, 0)
-
-
 def test_a_parameter_server_that_is_recreated_counts_and_waits_longer_each_time() -> None:
     cluster = running_world()
     for delay_seconds in (0, BASE_SECONDS, 2 * BASE_SECONDS):
