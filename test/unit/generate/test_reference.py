@@ -6,7 +6,9 @@ from types import ModuleType
 import pytest
 
 from generate import reference, trainreference
+from generate.conditions import TFJOB_CONDITIONS, TRAINJOB_CONDITIONS
 from generate.crd import CustomKind, crd_of
+from generate.fieldtables import Conditions
 from generate.kinds import GANG, TFJOB, TRAINING_RUNTIME, TRAINJOB
 from generate.markdown import page, table
 from tfjob_controller.api.common import storagevalidation
@@ -80,6 +82,19 @@ def test_every_rule_of_trainjobs_and_runtimes_is_listed() -> None:
 def test_every_reason_is_listed_with_its_meaning() -> None:
     text = reference.render_tfjob() + trainreference.render_trainjob() + reference.render_events()
     assert [word for word, said in reasons.DESCRIPTIONS.items() if f"`{word}`" not in text or said not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "conditions"),
+    [
+        pytest.param(TFJOB, TFJOB_CONDITIONS, id="TFJob"),
+        pytest.param(TRAINJOB, TRAINJOB_CONDITIONS, id="TrainJob"),
+    ],
+)
+def test_the_description_of_conditions_lists_every_type(kind: CustomKind, conditions: Conditions) -> None:
+    status = crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    types = dict.fromkeys(name for name, _ in conditions)
+    assert status["properties"]["conditions"]["description"] == f"{', '.join(types)}: standard conditions."
 
 
 def test_a_reason_in_no_table_stops_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class JobCondition(_Value, frozen=True, omit_defaults=False):
     """A standard condition (metav1.Condition)."""
 
-    type: Annotated[str, describe("Created, Scheduled, Running, Resizing, Restarting, Suspended, Succeeded or Failed.")]
+    type: Annotated[str, describe("The type of the condition, such as Running.")]
     status: Annotated[str, describe("True, False or Unknown.")]
     reason: Annotated[str, describe("The reason of the last transition, as one CamelCase word.")]
     message: Annotated[str, describe("The details of the last transition.")]
@@ -117,7 +117,8 @@ class TrainingStatus(_Value, frozen=True):
     conditions: Annotated[
         tuple[JobCondition, ...],
         describe(
-            "Created, Scheduled, Running, Resizing, Restarting, Suspended, Succeeded, Failed: standard conditions."
+            "Created, Scheduled, Preempted, Running, Resizing, Restarting, Suspended, ChangesReverted, Succeeded, "
+            "Failed: standard conditions."
         ),
     ] = ()
     observed_generation: Annotated[

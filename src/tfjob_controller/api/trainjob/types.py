@@ -404,7 +404,8 @@ class TrainJobStatus(_Value, frozen=True):
     conditions: Annotated[
         tuple[JobCondition, ...],
         describe(
-            "Created, Scheduled, Running, Resizing, Restarting, Suspended, Complete, Failed: standard conditions."
+            "Created, Scheduled, Preempted, Running, Resizing, Restarting, Suspended, ChangesReverted, Complete, "
+            "Failed: standard conditions."
         ),
     ] = ()
     jobs_status: Annotated[tuple[JobsStatus, ...], describe("The pods of each step by state.")] = ()
