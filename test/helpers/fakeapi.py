@@ -1,4 +1,4 @@
-"""An API server in memory, for tests of writes and of the reaction to errors. A `kube.transport.Requester`.
+"""An API server in memory, for tests of writes and of the reaction to errors. A `kube.requester.Requester`.
 
 It stores objects by path, counts versions and generations, merges patches, checks resourceVersion and uid, and sends
 each change to watchers at once, or after `hold` only when a test requests it. Faults are scripted by method and path.

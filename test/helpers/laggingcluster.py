@@ -1,7 +1,7 @@
 """A cluster in memory whose controller has stale caches: those of child Jobs and of pods lag independently.
 
-`truth` holds the actual state. The controller's own writes are in its cache at once (see `kube.store`), other changes
-when a test lets a cache catch up. The Job controller and the kubelets behave as in Kubernetes 1.36
+`truth` holds the actual state. The controller's own writes are in its cache at once (see `kube.cache.store`), other
+changes when a test lets a cache catch up. The Job controller and the kubelets behave as in Kubernetes 1.36
 (pkg/controller/job/job_controller.go): pods that the Job controller deletes are not counted, a suspended Job never
 ends, and no pod is created while another one is terminating.
 """

@@ -1,7 +1,8 @@
 """The adapters of TFJobs and TrainJobs: what the reconciler must know where kinds of jobs differ.
 
 An adapter only names the functions of `trainer` and `api` that decide for its kind, and the logs to follow; that of
-TrainJobs also resolves the runtime. Threads: any; workers share one adapter.
+TrainJobs also resolves the runtime. Kubeflow Trainer's own TrainJobs have theirs in `controller.kubeflowtrainer`.
+Threads: any; workers share one adapter.
 """
 
 from __future__ import annotations

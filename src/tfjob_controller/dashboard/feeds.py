@@ -2,9 +2,9 @@
 
 A feed starts with its first reader and stops `KEPT_SECONDS` after the last one has gone. A person has at most
 `FEEDS_EACH` and all have `MAX_FEEDS`; a new one displaces one without readers, or else the person's oldest (`shares`),
-which ends the streams that follow it. Informer threads change the
-rows; readers are coroutines, which wait for the next change with `Feed.changed`. Changes within `COALESCE_SECONDS` are
-seen as one, so that a busy cluster does not render every event.
+which ends the streams that follow it. Informer threads change the rows; readers are coroutines, which wait for the next
+change with `changed_after`. Changes within `COALESCE_SECONDS` are seen as one, so that a busy cluster does not render
+every event.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 360
 
 
 class JobMetrics:
-    """Implements `controller.observer.JobObserver`."""
+    """Implements `controller.reporter.JobObserver`."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
         self._created = Counter(

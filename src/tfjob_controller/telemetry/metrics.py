@@ -221,7 +221,7 @@ _FAILED = ("error", "terminal", "panic")
 
 
 class SyncMetrics:
-    """`controller.observer.SyncObserver`."""
+    """Implements `controller.reporter.SyncObserver`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         by_controller = ["controller"]

@@ -172,7 +172,7 @@ def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
         words = f"{join_ids(restarting)} will be restarted"
         if over:
             words = shortened(f"{words}: {failure_message(first_failure(job_state.restart_causes))}")
-        # The back-off of each restart starts at its own failure, also if the condition is True already (`restarts.py`).
+        # The back-off of each restart starts at its own failure, even if the condition is True (`state.restarts`).
         next_conditions.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not _is_still_restarting(job_state, next_conditions):
         next_conditions.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits for a restart")
