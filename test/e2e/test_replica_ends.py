@@ -302,6 +302,10 @@ def a_replica_that_waits_for_a_missing_secret_says_so(cases: Cases, job: str) ->
     eventually(says_so, PATIENCE_SECONDS, POLL_SECONDS)
 
 
+def a_replica_that_waits_for_another_container_names_it(cases: Cases, job: str, reason: str) -> None:
+    eventually(lambda: reason in str(cases.status(job).get("reason", "")), PATIENCE_SECONDS, POLL_SECONDS)
+
+
 def what_the_template_or_an_override_misspells_is_refused_by_its_name(cases: Cases, job: str, name: str) -> None:
     status = cases.await_phase("Failed", job)
     assert name in status["reason"]
@@ -344,6 +348,14 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
     (the_reason_names_the_error_of_a_parameter_server_between_its_pods, ("parameter-server-fails",)),
     (an_overridden_variable_keeps_its_place_so_that_later_ones_can_refer_to_it, ("env-order-trainjob",)),
     (a_replica_that_waits_for_a_missing_secret_says_so, ("missing-secret",)),
+    (
+        a_replica_that_waits_for_another_container_names_it,
+        ("slow-init", "master-0: init container fetch is still running"),
+    ),
+    (
+        a_replica_that_waits_for_another_container_names_it,
+        ("slow-sidecar", "master-0: Unhealthy: Startup probe failed: no upstream"),
+    ),
     (
         what_the_template_or_an_override_misspells_is_refused_by_its_name,
         ("misspelled-field", 'unknown field "spec.template.spec.nodeSelectr"'),
