@@ -17,6 +17,7 @@ import urllib3
 import yaml
 from rich.console import Console
 
+from demo import prometheuspod
 from demo.autoscalestage import NODES, give_gpus
 from demo.crds import apply_crds
 from demo.dashboard import RESOURCE_PATHS
@@ -24,15 +25,13 @@ from demo.dashboardjobs import jobs
 from demo.follow import DemoError
 from demo.kubectl import Kubectl, KubectlError
 from demo.play import ROOT
+from demo.prometheuspod import COMPONENT, PROMETHEUS_NAMESPACE
 from demo.screen import Screen
 from demo.trainjob import RUNTIMES
 from localcluster import binaries, images, nodes, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
-from monitoring import pod
-from monitoring.component import COMPONENT
-from monitoring.scrape import PROMETHEUS_NAMESPACE
 
 NAME = "demo-monitoring"
 OVERLAY = "manifests/overlays/gang-scheduling"
@@ -96,9 +95,9 @@ def _fill(plane: ControlPlane, screen: Screen) -> str:
     system.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
     system.run("apply", "--server-side", "-k", str(ROOT / OVERLAY))
     screen.step("Prometheus in the namespace monitoring, with the shipped configuration and rights")
-    manifest = yaml.safe_dump_all(pod.objects(binaries.ensure("prometheus", screen.detail)))
+    manifest = yaml.safe_dump_all(prometheuspod.objects(binaries.ensure("prometheus", screen.detail)))
     observing.run("apply", "-f", "-", stdin=manifest)
-    system.run("apply", "-f", str(ROOT / COMPONENT / "prometheus" / "rbac.yaml"))
+    system.run("apply", "-f", str(COMPONENT / "prometheus" / "rbac.yaml"))
     for name in _DEPLOYMENTS:
         system.run("rollout", "status", f"deployment/{name}", "--timeout=50s")
     url = _await_ready(api)
@@ -114,9 +113,9 @@ def _await_ready(api: Api) -> str:
     """Returns the address of Prometheus, once it is ready. Raises `DemoError`."""
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
-        status = api.get(pod.POD_PATH).get("status", {})
+        status = api.get(prometheuspod.POD_PATH).get("status", {})
         if any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", ())):
-            return f"http://{status['podIP']}:{pod.PORT}"
+            return f"http://{status['podIP']}:{prometheuspod.PORT}"
         time.sleep(_POLL_SECONDS)
     raise DemoError(
         f"Prometheus was not ready within {_READY_SECONDS} s: kubectl -n monitoring describe pod prometheus"
@@ -152,17 +151,17 @@ def _say_what_to_do(url: str, screen: Screen) -> None:
 def _draw(url: str, folder: Path, seconds: int, screen: Screen) -> None:
     """Draws the dashboards when Prometheus has observed for so long."""
     # Only this needs matplotlib.
-    from monitoring.pictures import draw_all
+    from demo.pictures import draw_all
 
     _await_history(url, seconds, screen)
-    boards = sorted((ROOT / COMPONENT / "dashboards").glob("*.json"))
+    boards = sorted((COMPONENT / "dashboards").glob("*.json"))
     for path in draw_all(url, boards, folder, seconds):
         screen.output(f"  {path}")
 
 
 def _await_history(url: str, seconds: int, screen: Screen) -> None:
     screen.step(f"Prometheus observes the jobs for {seconds} s")
-    scrapes = seconds / float(pod.INTERVAL.removesuffix("s"))
+    scrapes = seconds / float(prometheuspod.INTERVAL.removesuffix("s"))
     deadline = time.monotonic() + 2 * seconds + _READY_SECONDS
     while time.monotonic() < deadline:
         counts = [int(each["value"][1]) for each in _asked(url, f"count_over_time(up[{2 * seconds}s])")]

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from generate import kinds, kubernetesversions, pythonversions, samples
+from generate import kinds, kubernetesversions, prometheusrule, pythonversions, samples
 from generate.crd import CustomKind, render_crd
 from generate.interop import render_interop
 from generate.kubeflowcases import render_kubeflow_cases
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
 from generate.trainreference import render_trainingruntime, render_trainjob
 from helmchart import chart
-from monitoring import component
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,12 +34,13 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/metrics.md": render_metrics,
     "docs/kubeflow-trainer-cases.md": render_kubeflow_cases,
     "docs/interop.md": render_interop,
+    prometheusrule.PATH: partial(prometheusrule.render_prometheus_rule, ROOT),
 }
 
 
 def generated(root: Path) -> dict[Path, str]:
     """Returns every generated file: its path from the project's root and its text."""
-    pages = {name: render() for name, render in PAGES.items()} | dict(component.files())
+    pages = {name: render() for name, render in PAGES.items()}
     # The chart is made of the other manifests, in their newest form.
     pages |= chart.files(ROOT, pages)
     others = samples.generate(root) | kubernetesversions.generate(root) | pythonversions.generate(root)

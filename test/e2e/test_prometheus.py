@@ -17,20 +17,19 @@ import pytest
 import yaml
 
 from demo.dashboardjobs import FOREVER
+from demo.prometheuspod import POD_PATH, PORT, PROMETHEUS_NAMESPACE, objects
 from helpers import deployed
 from helpers.cluster import Cluster
 from helpers.deployed import SYSTEM
 from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
+from helpers.monitoringfiles import RULES
 from helpers.monitoringqueries import await_every_panel, await_every_series
 from helpers.poll import eventually
 from helpers.prometheusserver import Prometheus
 from helpers.trainmanifests import trainjob
 from localcluster import binaries, images
-from monitoring.pod import POD_PATH, PORT, objects
-from monitoring.rules import ALERTS
-from monitoring.scrape import PROMETHEUS_NAMESPACE
 
 # An alert fires after its own five minutes.
 pytestmark = [pytest.mark.nodes, pytest.mark.long, pytest.mark.timeout(1500)]
@@ -92,9 +91,7 @@ def test_prometheus_in_the_cluster_finds_both_programs_and_alerts_when_they_are_
     assert prometheus.targets() == []
     grant_rights_as_the_page_says(own_nodes)
     eventually(lambda: healthy_targets(prometheus) == pods_of_programs(own_nodes), 120, 0.5)
-    assert sorted(rule["name"] for rule in prometheus.rules()) == sorted(
-        each.name for each in ALERTS for _ in each.exprs
-    )
+    assert sorted(rule["name"] for rule in prometheus.rules()) == sorted(rule["alert"] for rule in RULES)
 
     work(own_nodes, Kubectl(own_nodes.kubeconfig, tmp_path / "user", space))
     await_every_series(prometheus, MAY_BE_EMPTY)

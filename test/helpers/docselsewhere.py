@@ -77,7 +77,7 @@ TARGETS = (
     ),
     Target(
         "pictures",
-        "test/unit/monitoring/test_pictures.py",
+        "test/unit/demo/test_pictures.py",
         "draw(",
         "demo.monitoring",
         "it builds Prometheus for minutes",

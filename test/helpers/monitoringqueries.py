@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from helpers.kubectl import MANIFESTS
+from helpers.monitoringfiles import DASHBOARDS, RULES, RUNBOOKS, queries_of
 from helpers.poll import eventually
 from helpers.prometheusserver import Prometheus, QueryError
-from monitoring.dashboards import DASHBOARDS
-from monitoring.rules import ALERTS
-
-FILES = MANIFESTS / "components" / "monitoring"
 
 _SELECTOR = re.compile(r"([a-z_]+)\{([^}]*)\}")
 _GROUPED = re.compile(r"\bby \(([^)]*)\)")
@@ -41,12 +36,14 @@ class Query:
         return [(name, f"{name}{{{_CODE.sub('', matchers)}}}") for name, matchers in found]
 
 
-OF_ALERTS = [Query(each.name, expr) for each in ALERTS for expr in each.exprs]
-OF_RUNBOOKS = [Query(f"{each.name}: {asks}", expr) for each in ALERTS for asks, expr in each.queries]
+OF_ALERTS = [Query(rule["alert"], rule["expr"]) for rule in RULES]
+OF_RUNBOOKS = [
+    Query(f"{alert}: {title}", expr) for alert, text in RUNBOOKS.items() for title, expr in queries_of(text).items()
+]
 OF_PANELS = [
-    Query(f"{board.title}: {panel['title']}", target["expr"], target["legendFormat"])
-    for board in DASHBOARDS
-    for panel in json.loads((FILES / "dashboards" / f"{board.uid}.json").read_text())["panels"]
+    Query(f"{board['title']}: {panel['title']}", target["expr"], target["legendFormat"])
+    for board in DASHBOARDS.values()
+    for panel in board["panels"]
     for target in panel.get("targets", ())
 ]
 ALL = [*OF_ALERTS, *OF_RUNBOOKS, *OF_PANELS]

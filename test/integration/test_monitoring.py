@@ -25,7 +25,8 @@ from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
 from helpers.gangscheduler import extender_url, hold_lease, running_gang_scheduler
 from helpers.kubectl import Kubectl
-from helpers.monitoringqueries import ALL, FILES, await_every_panel, await_every_series
+from helpers.monitoringfiles import FILES, RULES
+from helpers.monitoringqueries import ALL, await_every_panel, await_every_series
 from helpers.playground import job_name_of
 from helpers.poll import eventually
 from helpers.prometheusserver import Prometheus, discovered, running_prometheus
@@ -36,7 +37,6 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet, make_node
 from localcluster.gangscheduler import GangScheduler
 from localcluster.podstatus import Outcome
-from monitoring.rules import ALERTS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
@@ -220,7 +220,7 @@ def _shown(prometheus: Prometheus, pod: str) -> set[str]:
 
 
 def test_every_alert_is_evaluated_and_none_fires_where_all_is_well(watched: Watched) -> None:
-    names = sorted(each.name for each in ALERTS for _ in each.exprs)
+    names = sorted(rule["alert"] for rule in RULES)
     eventually(lambda: {rule["health"] for rule in watched.prometheus.rules()}.isdisjoint({"unknown"}))
     rules = watched.prometheus.rules()
     assert sorted(rule["name"] for rule in rules) == names

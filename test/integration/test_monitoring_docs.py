@@ -20,6 +20,7 @@ from helpers.cluster import Cluster
 from helpers.controllerprocess import controller_process
 from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.monitoringfiles import RULES_FILE
 from helpers.poll import eventually
 from helpers.prometheusserver import running_prometheus
 from helpers.prometheustools import tools
@@ -88,8 +89,7 @@ def test_the_operator_and_grafana_find_what_is_theirs_by_its_labels(rendered: li
 
 def test_the_rules_are_the_same_with_and_without_the_operator(rendered: list[Object]) -> None:
     (rule,) = of_kind(rendered, "PrometheusRule")
-    file = MANIFESTS / "components" / "monitoring" / "prometheus" / "rules.yaml"
-    assert rule["spec"] == yaml.safe_load(file.read_text())
+    assert rule["spec"] == yaml.safe_load(RULES_FILE.read_text())
 
 
 def test_the_page_s_own_check_of_the_rules_is_content() -> None:
@@ -112,7 +112,7 @@ def test_a_controller_on_one_s_own_machine_is_scraped_as_the_page_says(
         with controller_process(control_plane.kubeconfig, namespace, tmp_path / "log", *flags):
             url = curl.split()[-1]
             eventually(lambda: b"tfjob_controller_build_info" in _got(url))
-            shutil.copy(MANIFESTS / "components" / "monitoring" / "prometheus" / "rules.yaml", tmp_path)
+            shutil.copy(RULES_FILE, tmp_path)
             config = yaml.safe_load(text) | {"global": {"scrape_interval": "1s"}}
             with running_prometheus(config, tmp_path) as prometheus:
                 eventually(lambda: prometheus.query('up{job="tfjob-controller"} == 1'))

@@ -1,4 +1,4 @@
-"""The pages on operating and the runbooks name series and flags that exist."""
+"""Alerts and their runbooks agree, and what operators read names only series and flags that exist."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import structlog
 
 from generate.reference import render_flags, render_metrics
 from helpers.docs import DOCS
-from monitoring import runbooks
-from monitoring.rules import ALERTS
+from helpers.monitoringfiles import FILES, INDEX, RULES, RUNBOOKS, queries_of, rules_of
 from tfjob_controller.telemetry import logging
 
 OPERATING = ("monitoring", "sizing", "upgrade", "high-availability", "troubleshooting")
-PAGES = [*(DOCS / f"{name}.md" for name in OPERATING), *sorted((DOCS / "runbooks").glob("*.md"))]
+PAGES = [
+    *(DOCS / f"{name}.md" for name in OPERATING),
+    *sorted((DOCS / "runbooks").glob("*.md")),
+    *sorted(FILES.rglob("*.json")),
+    *sorted((FILES / "prometheus").glob("*.yaml")),
+]
 METRICS = set(re.findall(r"^\| `([^`]+)` \|", render_metrics(), re.MULTILINE))
 FLAGS = set(re.findall(r"^\| `(--[^`]+)` \|", render_flags(), re.MULTILINE))
 # Of others: kubectl and its plugin, kube-controller-manager, etcd.
@@ -24,6 +28,7 @@ FOREIGN_FLAGS = {"--as", "--cascade", "--controller-logs", "--etcd-compaction-in
                  "--raw", "--replica", "--server-side", "--sort-by", "--tail",
                  "--timeout", "--type", "--kube-api-qps", "--kube-api-burst", "--concurrent-job-syncs"}  # fmt: skip
 FOREIGN_METRICS = {"apiserver_request_duration_seconds", "etcd_request_duration_seconds"}
+ALERTS = list(dict.fromkeys(rule["alert"] for rule in RULES))
 
 _SERIES = re.compile(
     r"\b(?:tfjob|trainjob|gang|workqueue|controller_runtime|rest_client|leader_election|informer|reflector|process|"
@@ -33,20 +38,47 @@ _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_names_only_series_and_flags_that_exist(page: Path) -> None:
+def test_a_page_rule_or_panel_names_only_series_and_flags_that_exist(page: Path) -> None:
     text = page.read_text()
     names = {re.sub("_(bucket|count|sum)$", "", name) for name in _SERIES.findall(text)}
     assert names - METRICS - FOREIGN_METRICS - {"tfjob_system"} == set()
     assert set(_FLAG.findall(text)) - FLAGS - FOREIGN_FLAGS == set()
 
 
-def test_there_is_a_page_for_each_alert_and_none_for_others() -> None:
-    there = {str(path.relative_to(DOCS.parent)) for path in (DOCS / "runbooks").iterdir()}
-    assert there == runbooks.pages().keys()
+def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
+    assert sorted(ALERTS) == sorted(RUNBOOKS)
+    assert {path.name for path in (DOCS / "runbooks").iterdir()} == {"README.md", *(f"{name}.md" for name in ALERTS)}
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_a_runbook_begins_with_its_alert_s_severity_delay_meaning_and_expressions(alert: str) -> None:
+    rules = rules_of(alert)
+    (severity,) = {rule["labels"]["severity"] for rule in rules}
+    (lasting,) = {rule["for"] for rule in rules}
+    (meaning,) = {rule["annotations"]["description"] for rule in rules}
+    delay = "at once" if lasting == "0m" else f"after {lasting}"
+    head, _, rest = RUNBOOKS[alert].partition("\n## Diagnosis\n")
+    opening = f"# {alert}\n\nSeverity {severity}, {delay}. {meaning}\n\nIt fires when:\n\n"
+    assert head.startswith(opening)
+    assert [" ".join(expr.split()) for expr in re.findall(r"```promql\n(.*?)```", head, re.DOTALL)] == [
+        rule["expr"] for rule in rules
+    ]
+    assert "\n## Remedies\n" in rest
+    assert len(queries_of(RUNBOOKS[alert])) == rest.count("\n| ") - 2 * rest.count("| In Prometheus |")
+    assert {rule["annotations"]["runbook_url"] for rule in rules} == {f"docs/runbooks/{alert}.md"}
+
+
+def test_the_list_of_runbooks_has_each_alert_in_the_order_of_the_rules() -> None:
+    rows = [
+        f"| [{name}]({name}.md) | {rule['labels']['severity']} | {rule['for']} | {rule['annotations']['description']} |"
+        for name in ALERTS
+        for rule in rules_of(name)[:1]
+    ]
+    assert re.findall(r"^\| \[.*$", INDEX, re.MULTILINE) == rows
 
 
 def test_each_severity_is_one_that_alertmanagers_know() -> None:
-    assert {each.severity for each in ALERTS} == {"critical", "warning"}
+    assert {rule["labels"]["severity"] for rule in RULES} == {"critical", "warning"}
 
 
 def test_the_page_s_pattern_finds_the_lines_of_one_job_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

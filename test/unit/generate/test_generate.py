@@ -14,7 +14,6 @@ from generate.kinds import CLUSTER_TRAINING_RUNTIME, KINDS, TRAINJOB
 from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
 from helmchart import chart
-from monitoring import component
 from tfjob_controller.api.common.schema import PATTERN_MESSAGE, describe
 
 
@@ -135,7 +134,7 @@ def test_kubernetes_1_33_can_afford_the_rules_on_quantities() -> None:
 
 
 def test_a_file_that_is_missing_or_differs_is_out_of_date(tmp_path: Path) -> None:
-    assert outdated(tmp_path) == [*PAGES, *component.files(), *chart.files(ROOT, {})]
+    assert outdated(tmp_path) == [*PAGES, *chart.files(ROOT, {})]
     write(tmp_path)
     assert outdated(tmp_path) == []
     changed = next(iter(PAGES))

@@ -12,14 +12,14 @@ from typing import Any
 import yaml
 
 from localcluster.images import BASE
-from monitoring.rules import render_rules
-from monitoring.scrape import PROMETHEUS, PROMETHEUS_NAMESPACE, RULES_FILE, render_prometheus
 
+COMPONENT = Path(__file__).resolve().parents[2] / "manifests" / "components" / "monitoring"
+PROMETHEUS, PROMETHEUS_NAMESPACE = "prometheus", "monitoring"
 PORT = 9090
 POD_PATH = f"/api/v1/namespaces/{PROMETHEUS_NAMESPACE}/pods/{PROMETHEUS}"
 # A user's Prometheus scrapes each half minute; nobody should wait for that here.
 INTERVAL = "2s"
-_CONFIG_FILE = "prometheus.yaml"
+_CONFIG_FILE, _RULES_FILE = "prometheus.yaml", "rules.yaml"
 _CONFIG, _PROGRAM = "/etc/prometheus", "/usr/local/bin/prometheus"
 # "nobody": the program needs no rights on the machine.
 _USER = 65534
@@ -43,9 +43,10 @@ def _metadata() -> Object:
 
 def _files(interval: str) -> dict[str, str]:
     """The shipped files; only the intervals are others."""
-    config = yaml.safe_load(render_prometheus())
+    shipped = COMPONENT / "prometheus"
+    config = yaml.safe_load((shipped / _CONFIG_FILE).read_text(encoding="utf-8"))
     config["global"] = {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval}
-    return {_CONFIG_FILE: yaml.safe_dump(config), RULES_FILE: render_rules()}
+    return {_CONFIG_FILE: yaml.safe_dump(config), _RULES_FILE: (shipped / _RULES_FILE).read_text(encoding="utf-8")}
 
 
 def _pod(program: Path) -> Object:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import yaml
 
-from monitoring.component import COMPONENT, files
-from monitoring.pod import objects
+from demo.prometheuspod import objects
+from helpers.monitoringfiles import FILES
 
-FOLDER = f"{COMPONENT}/prometheus"
-SHIPPED = {name: yaml.safe_load(files()[f"{FOLDER}/{name}"]) for name in ("prometheus.yaml", "rules.yaml")}
+FOLDER = FILES / "prometheus"
+SHIPPED = {name: yaml.safe_load((FOLDER / name).read_text()) for name in ("prometheus.yaml", "rules.yaml")}
 
 
 def test_only_the_intervals_are_not_those_that_are_shipped() -> None:
@@ -22,7 +22,7 @@ def test_only_the_intervals_are_not_those_that_are_shipped() -> None:
 
 
 def test_the_rights_are_those_of_the_pod_s_account() -> None:
-    role, binding = yaml.safe_load_all(files()[f"{FOLDER}/rbac.yaml"])
+    role, binding = yaml.safe_load_all((FOLDER / "rbac.yaml").read_text())
     (pod,) = [each for each in objects(Path("/bin/prometheus")) if each["kind"] == "Pod"]
     (subject,) = binding["subjects"]
     assert (subject["name"], subject["namespace"]) == (pod["spec"]["serviceAccountName"], pod["metadata"]["namespace"])

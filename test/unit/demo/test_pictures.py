@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from monitoring.component import files
-from monitoring.panel import BYTES, COUNT, PER_SECOND, SECONDS, SHARE
-from monitoring.pictures import Line, draw, formatted, lines_of
-
-DASHBOARDS = {Path(path).stem: json.loads(text) for path, text in files().items() if path.endswith(".json")}
+from demo.pictures import BYTES, PER_SECOND, SECONDS, SHARE, Line, draw, formatted, lines_of
+from helpers.monitoringfiles import DASHBOARDS
 
 Object = dict[str, Any]
 
@@ -57,7 +52,7 @@ def test_grafana_s_variables_are_replaced_and_legends_filled_in() -> None:
         (0, SECONDS, "0 s"),
         (12, SECONDS, "12 s"),
         (3 << 20, BYTES, "3 MiB"),
-        (1500, COUNT, "1.5 K"),
+        (1500, "short", "1.5 K"),
         (0.5, PER_SECOND, "0.5/s"),
     ],
 )

@@ -22,7 +22,11 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from localcluster.errors import LocalClusterError
-from monitoring.panel import BYTES, NAMESPACE, PER_SECOND, RATE_INTERVAL, SECONDS, SHARE
+
+# Grafana's names of units.
+SECONDS, PER_SECOND, SHARE, BYTES = "s", "ops", "percentunit", "bytes"
+# Grafana's variables.
+_RATE_INTERVAL, _NAMESPACE = "$__rate_interval", "$namespace"
 
 # In inches, for one column and one line of Grafana's grid.
 _COLUMN, _LINE = 0.55, 0.36
@@ -80,7 +84,7 @@ def draw(dashboard: Mapping[str, Any], ask: Ask, times: tuple[float, float]) -> 
 def lines_of(panel: Mapping[str, Any], ask: Ask) -> Iterator[Line]:
     """Returns the lines of a panel with their legends."""
     for target in panel.get("targets", ()):
-        expr = target["expr"].replace(RATE_INTERVAL, f"{_RATE_SECONDS}s").replace(NAMESPACE, ".*")
+        expr = target["expr"].replace(_RATE_INTERVAL, f"{_RATE_SECONDS}s").replace(_NAMESPACE, ".*")
         for series in ask(expr):
             points = [(float(at), float(value)) for at, value in series["values"]]
             times, values = zip(*points, strict=True)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 import pytest
 
-from monitoring.dashboards import DASHBOARDS
-from monitoring.panel import Dashboard, render_dashboard
+from helpers.monitoringfiles import DASHBOARDS
 
 COLUMNS = 24
 
 Object = dict[str, Any]
 
 
-@pytest.fixture(params=DASHBOARDS, ids=lambda each: each.uid)
+@pytest.fixture(params=DASHBOARDS)
 def dashboard(request: pytest.FixtureRequest) -> Object:
-    wanted: Dashboard = request.param
-    decoded: Object = json.loads(render_dashboard(wanted))
-    return decoded
+    return DASHBOARDS[request.param]
+
+
+def test_a_dashboard_s_file_has_the_name_of_its_uid() -> None:
+    assert {name: board["uid"] for name, board in DASHBOARDS.items()} == {name: name for name in DASHBOARDS}
 
 
 def cells(panel: Object) -> set[tuple[int, int]]:
