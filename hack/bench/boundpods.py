@@ -1,9 +1,9 @@
 """Observes bound pods in a separate process, so that threads that create pods cannot delay it.
 
-    python -m bench.boundpods KUBECONFIG NAMESPACE LABEL
+    python -m bench.boundpods KUBECONFIG NAMESPACE
 
 It prints an empty line when its watch is open, then one line for each pod that is or becomes bound: the time by the
-monotonic clock, the value of the pod's label, and its name.
+monotonic clock, the pod's gang (its label `gang`), and its name.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Bound(NamedTuple):
 class BoundPods:
     """Runs such a process. Iteration blocks until another thread closes it."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, label: str) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
         """Returns once the watch is open. Raises RuntimeError."""
-        command = [sys.executable, "-m", "bench.boundpods", str(kubeconfig), namespace, label]
+        command = [sys.executable, "-m", "bench.boundpods", str(kubeconfig), namespace]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         if not self._line():
             raise RuntimeError("the process that watches pods has ended")
@@ -59,8 +59,7 @@ class BoundPods:
 class Printer:
     """Prints each pod once, and records the version from which a watch can resume."""
 
-    def __init__(self, label: str) -> None:
-        self._label = label
+    def __init__(self) -> None:
         self._seen: set[str] = set()
         self._version = ""
 
@@ -80,15 +79,15 @@ class Printer:
         self._version = metadata["resourceVersion"] if kind == "BOOKMARK" or self._version else ""
         if kind in ("ADDED", "MODIFIED") and metadata["name"] not in self._seen:
             self._seen.add(metadata["name"])
-            print(f"{now} {metadata['labels'][self._label]} {metadata['name']}", flush=True)
+            print(f"{now} {metadata['labels']['gang']} {metadata['name']}", flush=True)
 
 
-def watch(api: Api, namespace: str, label: str) -> None:
+def watch(api: Api, namespace: str) -> None:
     """Prints until killed. A watch that the server ends, because it is too slow, is resumed.
 
     Raises urllib3's HTTPError when the server has stopped.
     """
-    printer, path = Printer(label), _PATH.format(namespace)
+    printer, path = Printer(), _PATH.format(namespace)
     opened = api.watch(path, printer.query)
     print(flush=True)
     while True:
@@ -100,8 +99,8 @@ def watch(api: Api, namespace: str, label: str) -> None:
 
 
 def main() -> None:
-    kubeconfig, namespace, label = sys.argv[1:]
-    watch(Api.from_kubeconfig(kubeconfig), namespace, label)
+    kubeconfig, namespace = sys.argv[1:]
+    watch(Api.from_kubeconfig(kubeconfig), namespace)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
-"""`make bench-cache`: memory of a cached pod, and the time to fill the caches.
+"""`make bench-cache`: memory of a cached pod, and the time to fill the caches at the start.
 
-Each measurement runs in its own process, so that none finds the memory of another. `bench.server` serves the pods as a
-streaming list over HTTP: realistic ones of 7.6 KB, running, with managedFields. A real API server would deliver the
-same objects, but 20,000 of them and their statuses would have to be created for each run.
+Each measurement of memory runs in its own process, so that none finds the memory of another. `bench.server` serves the
+pods as a streaming list over HTTP: realistic ones of 7.6 KB, running, with managedFields. A real API server would
+deliver the same objects, but 20,000 of them and their statuses would have to be created for each run.
 
 - `rss_per_cached_pod`: growth of the resident set by an informer with two indexes and a handler, per pod. The baseline
   is the size of the JSON.
-- `pods_listed`: pods per second from the start of the informer until its handler has received all; the baseline is
-  `json.loads` of the same lines in a bare loop.
 - `start_to_ready`, `start_reads`, `start_writes`: see bench.start.
 """
 
@@ -23,22 +21,21 @@ import time
 from pathlib import Path
 
 from bench import server
-from bench.report import ROUNDS, Reach, alternate, progress, report, size
+from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import stage
 from bench.start import report_start
 from bench.usage import resident_bytes
-from bench.watch import Counter, bare_loop, informer_of_pods
+from bench.watch import Counter, informer_of_pods
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
 
 POD_COUNT = size(20_000, tiny=50)
-# The baseline uses a sample, since all lines would need more memory than the measured cache.
 _SAMPLE = size(2000, tiny=50)
 _LIMIT_SECONDS = 300.0
 
 
 def measure_here(kubeconfig: str) -> dict[str, float]:
-    """Fills a cache in this process; returns the seconds that it took and the bytes by which the resident set grew."""
+    """Fills a cache in this process; returns the number of objects, and the bytes by which the resident set grew."""
     transport = Transport(load_config(kubeconfig), qps=0)
     informer = informer_of_pods(transport)
     registration = informer.add_handler(Counter(-1))
@@ -49,22 +46,21 @@ def measure_here(kubeconfig: str) -> dict[str, float]:
         if time.perf_counter() - begin > _LIMIT_SECONDS:
             raise TimeoutError(str(informer.statistics()))
         time.sleep(0.005)
-    seconds = time.perf_counter() - begin
     gc.collect()
-    result = {"seconds": seconds, "bytes": resident_bytes(os.getpid()) - before, "objects": len(informer.store)}
+    result: dict[str, float] = {"bytes": resident_bytes(os.getpid()) - before, "objects": len(informer.store)}
     informer.stop()
     transport.close()
     return result
 
 
-def measure(kubeconfig: Path) -> dict[str, float]:
-    """Does the same in a new process."""
+def bytes_per_pod(kubeconfig: Path) -> float:
+    """Returns the growth of the resident set of a new process."""
     command = [sys.executable, "-m", "bench.cache", str(kubeconfig)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     if result["objects"] != POD_COUNT:
         raise RuntimeError(f"{result['objects']} of {POD_COUNT} pods are cached")
-    return result
+    return result["bytes"] / POD_COUNT
 
 
 def main() -> int:
@@ -72,23 +68,13 @@ def main() -> int:
     if len(sys.argv) > 1:
         print(json.dumps(measure_here(sys.argv[1])))
         return 0
-    sample = list(server.lines(_SAMPLE, 0))
-    json_bytes = sum(map(len, sample)) // len(sample)
+    json_bytes = sum(map(len, server.lines(_SAMPLE, 0))) // _SAMPLE
     progress(f"{POD_COUNT} pods of {json_bytes} bytes")
-    memory: list[float] = []
-
-    def listed_per_second() -> float:
-        result = measure(kubeconfig)
-        memory.append(result["bytes"] / POD_COUNT)
-        progress(f"{memory[-1]:.0f} bytes per pod, {result['seconds']:.2f} s")
-        return POD_COUNT / result["seconds"]
-
     with tempfile.TemporaryDirectory() as folder, server.running(POD_COUNT, 0) as url:
         kubeconfig = server.kubeconfig(url, Path(folder))
-        values, baselines = alternate(listed_per_second, lambda: bare_loop(sample), rounds=ROUNDS)
+        memory = [bytes_per_pod(kubeconfig) for _ in range(ROUNDS)]
     most = Reach(max_value=10 * 1024)
     ok = report("rss_per_cached_pod", "bytes", memory, baselines=[json_bytes], reach=most, pods=POD_COUNT)
-    ok &= report("pods_listed", "1/s", values, baselines=baselines, pods=POD_COUNT)
     with stage() as ready:
         ok &= report_start(ready)
     return 0 if ok else 1

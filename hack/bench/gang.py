@@ -1,10 +1,8 @@
 """`make bench-gang`: gangs, compared with kube-scheduler without gangs and with its own (alpha) gangs.
 
-Its parts, each described in its module; `BENCH_PARTS=rest,churn` runs some of them, `SHAPES=20x50` some shapes,
-and `WITH=volcano` measures the shapes with Volcano as well:
+Its parts, each described in its module; `BENCH_PARTS=rest,churn` runs some of them, `SHAPES=20x50` some shapes:
 
 - shapes (bench.gangshapes): how fast gangs start;
-- jobs (bench.gangjobs): the same with whole TFJobs, and with one large TrainJob;
 - writes (bench.gangwrites): requests for a gang;
 - rest (bench.gangrest): gangs that wait;
 - churn (bench.gangchurn): gangs that are created and deleted;
@@ -22,12 +20,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bench.gangchurn import report_churn
-from bench.gangjobs import report_jobs
 from bench.gangmemory import report_memory
 from bench.gangplane import Planes
 from bench.gangrest import report_rest
 from bench.gangshapes import SHAPES, report_shapes
-from bench.gangworkload import VOLCANO
 from bench.gangwrites import report_writes
 from bench.report import progress
 
@@ -48,19 +44,10 @@ def chosen(name: str, known: Collection[str], environment: Mapping[str, str]) ->
     return [each for each in known if each in named or not named]
 
 
-def is_with_volcano(environment: Mapping[str, str]) -> bool:
-    """Reports whether Volcano is measured as well. Raises SystemExit for another value."""
-    named = environment.get("WITH", "")
-    if named not in ("", VOLCANO.plane):
-        raise SystemExit(f"WITH: {named}: this benchmark knows {VOLCANO.plane} only")
-    return bool(named)
-
-
-def parts(shapes: list[str], *, with_volcano: bool = False) -> Mapping[str, Part]:
+def parts(shapes: list[str]) -> Mapping[str, Part]:
     """Returns the parts by name, in order. The memory part is the last, since it fills its control plane."""
     return {
-        "shapes": lambda planes: report_shapes(planes, shapes, with_volcano=with_volcano),
-        "jobs": report_jobs,
+        "shapes": lambda planes: report_shapes(planes, shapes),
         "writes": report_writes,
         "rest": report_rest,
         "churn": report_churn,
@@ -70,7 +57,7 @@ def parts(shapes: list[str], *, with_volcano: bool = False) -> Mapping[str, Part
 
 def main() -> int:
     """Prints all figures. Returns 1 if one missed its target or a part was skipped."""
-    known = parts(chosen("SHAPES", SHAPES, os.environ), with_volcano=is_with_volcano(os.environ))
+    known = parts(chosen("SHAPES", SHAPES, os.environ))
     with Planes() as planes:
         return 0 if run(planes, [(name, known[name]) for name in chosen("BENCH_PARTS", known, os.environ)]) else 1
 

@@ -92,8 +92,7 @@ class Follower:
 class Driver:
     """Creates objects and observes bound pods in one namespace. Thread-safe.
 
-    `label` is the pods' label with the name of their gang. `when_whole` is called with each gang of which `members` are
-    bound.
+    `when_whole` is called with each gang of which `members` are bound.
     """
 
     def __init__(
@@ -101,7 +100,6 @@ class Driver:
         plane: Plane,
         namespace: str,
         *,
-        label: str = "gang",
         members: int = 0,
         when_whole: Callable[[str], None] = lambda gang: None,
     ) -> None:
@@ -111,7 +109,7 @@ class Driver:
         self._when_whole = when_whole
         self._pool = ThreadPoolExecutor(THREADS)
         self._followers = contextlib.ExitStack()
-        self._watcher = BoundPods(plane.control.kubeconfig, namespace, label)
+        self._watcher = BoundPods(plane.control.kubeconfig, namespace)
         self._thread = threading.Thread(target=self._watch, name="bench-bound", daemon=True)
         self._changed = threading.Condition()
         self._created: dict[str, float] = {}
@@ -123,7 +121,7 @@ class Driver:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.begin()
+        self._begin = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -133,10 +131,6 @@ class Driver:
         self._watcher.close()
         self._thread.join(5.0)
         self._pool.shutdown(cancel_futures=True)
-
-    def begin(self) -> None:
-        """Starts the measured time now instead of at the start of the driver."""
-        self._begin = time.monotonic()
 
     def follow(self, path: str, take: Callable[[Object], None]) -> None:
         """Watches a path until the driver ends."""
@@ -176,9 +170,9 @@ class Driver:
         with self._changed:
             return {gang: len(pods) for gang, pods in self._bound.items()}
 
-    def round(self, pods: int, timeout_seconds: float = LIMIT_SECONDS) -> Round:
+    def round(self, pods: int) -> Round:
         """Waits until so many pods are bound and returns the figures. Raises like `wait_bound`."""
-        self.wait_bound(pods, timeout_seconds)
+        self.wait_bound(pods)
         with self._changed:
             return round_of(self._begin, self._created, self._bound)
 

@@ -7,7 +7,7 @@
             ...
 
 `ours` and `stock` are equal, so that none of our programs runs beside the stock scheduler; `native` has the feature
-gates of Kubernetes' own gangs; `volcano` has Volcano's programs with their defaults; `audited` logs every request.
+gates of Kubernetes' own gangs; `audited` logs every request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench import usage
 from bench.auditlog import audit_log
 from bench.report import progress
 from bench.stage import in_parallel
-from localcluster import addons, ports, process, stack, state
+from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import GUARD, ControlPlane
 from localcluster.crds import install_crds
@@ -42,8 +42,7 @@ _NATIVE = Options(
     controller_manager_flags=(_GATES,),
     scheduler_flags=(_GATES,),
 )
-_VOLCANO = "volcano"
-_WITHOUT_GANGS = ("native", "stock", _VOLCANO)
+_WITHOUT_GANGS = ("native", "stock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +104,6 @@ def plane(kind: str) -> Iterator[Plane]:
             api = Api.from_kubeconfig(control.kubeconfig, pool_size=THREADS + 4)
             if kind not in _WITHOUT_GANGS:
                 install_crds(api)
-            if kind == _VOLCANO:
-                addons.start(control, kind, report=progress)
             yield Plane(control, api, audit)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

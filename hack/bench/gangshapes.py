@@ -1,7 +1,6 @@
 """How fast gangs start (a part of `make bench-gang`): four shapes, all of which fit, on nodes of 8 CPUs.
 
-For each shape, the rounds of native, stock and ours alternate, each on its own control plane; those of Volcano, which
-is built from source, join them with `WITH=volcano`.
+For each shape, the rounds of native, stock and ours alternate, each on its own control plane.
 
 - `gangs_bound_100x10`, `gangs_bound_20x50`, `gangs_bound_1x1000` (on 200 nodes), `gangs_bound_1x1000_on_1000`: seconds
   from the first create of anything to the last pod bound; baseline native. `gangs_bound_stock_…`: the same against
@@ -13,7 +12,6 @@ is built from source, join them with `WITH=volcano`.
 - `gangs_partly_bound_…`: the sum of that, gang-seconds; native.
 - `gangs_cpu_…`: CPU seconds of all programs, without those that create, until the last pod is bound; baseline native,
   with stock beside it. It is more reliable than wall time on a shared machine. Reported.
-- `gangs_bound_volcano_…`, `gangs_cpu_volcano_…`: the same with baseline Volcano; reported, and at most as much CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.gangplane import Planes, Programs, gang_scheduler
-from bench.gangworkload import NATIVE, OURS, STOCK, VOLCANO, Contender, Measured, Shape, check_native, one_round
+from bench.gangworkload import NATIVE, OURS, STOCK, Measured, Shape, check_native, one_round
 from bench.report import ROUNDS, Reach, progress, report, size
 
 Rounds = Mapping[str, list[Measured]]
@@ -39,30 +37,29 @@ SHAPES: Mapping[str, tuple[Shape, int]] = {
 _CONTENDERS = (NATIVE, STOCK, OURS)
 
 
-def report_shapes(planes: Planes, names: Sequence[str], *, with_volcano: bool = False) -> bool:
+def report_shapes(planes: Planes, names: Sequence[str]) -> bool:
     """Prints all figures. Returns False if one missed its target."""
-    contenders = (*_CONTENDERS, VOLCANO) if with_volcano else _CONTENDERS
     check_native(planes.get(NATIVE.plane))
     found: dict[str, Rounds] = {}
     ok = True
     with gang_scheduler(planes.get(OURS.plane)) as programs:
         for name in names:
-            found[name] = measure(planes, name, programs, contenders)
+            found[name] = measure(planes, name, programs)
             ok &= _report_shape(name, found[name])
     return ok & _report_means(found) if len(found) == len(SHAPES) else ok
 
 
-def measure(planes: Planes, name: str, programs: Programs, contenders: Sequence[Contender] = _CONTENDERS) -> Rounds:
+def measure(planes: Planes, name: str, programs: Programs) -> Rounds:
     """Runs the rounds of the contenders in turn."""
     shape, nodes = SHAPES[name]
-    for contender in contenders:
+    for contender in _CONTENDERS:
         planes.get(contender.plane).set_nodes(nodes)
-    pids = {contender.plane: planes.get(contender.plane).pids() for contender in contenders}
+    pids = {contender.plane: planes.get(contender.plane).pids() for contender in _CONTENDERS}
     pids[OURS.plane] |= programs.pids()
-    rounds: dict[str, list[Measured]] = {contender.plane: [] for contender in contenders}
+    rounds: dict[str, list[Measured]] = {contender.plane: [] for contender in _CONTENDERS}
     for number in range(1, ROUNDS + 1):
         progress(f"{name} on {nodes} nodes, round {number} of {ROUNDS}")
-        for contender in contenders:
+        for contender in _CONTENDERS:
             who = contender.plane
             rounds[who].append(one_round(contender, planes.get(who), shape, pids[who]))
     return rounds
@@ -87,9 +84,6 @@ def _report_shape(name: str, rounds: Rounds) -> bool:
     stock = round(statistics.median(map(_cpu, rounds["stock"])), 2)
     by_program = {who: _by_program(found) for who, found in rounds.items()}
     ok &= report_figure("gangs_cpu", _cpu, "native", None, stock=stock, by_program=by_program)
-    if VOLCANO.plane in rounds:
-        ok &= report_figure("gangs_bound_volcano", _total, VOLCANO.plane, None)
-        ok &= report_figure("gangs_cpu_volcano", _cpu, VOLCANO.plane, Reach(max_ratio=1.0))
     return ok
 
 

@@ -1,10 +1,10 @@
 """Gangs of bare pods, as each of the contenders runs them.
 
-`OURS`, `NATIVE`, `STOCK` and `VOLCANO` are the contenders. Each starts a `Shape` in a namespace through a `Driver`,
+`OURS`, `NATIVE` and `STOCK` are the contenders. Each starts a `Shape` in a namespace through a `Driver`,
 which creates everything with the same 16 threads and observes bound pods with the same watch:
 
 - ours: the Gangs, and the pods of each as soon as it is admitted;
-- native, volcano: all PodGroups, then all pods;
+- native: all PodGroups, then all pods;
 - stock: all pods.
 
 The order of gangs, and of pods if all are created at once, is as given or shuffled (`Order`).
@@ -28,8 +28,6 @@ from localcluster.gangscheduler import NAME
 PREFIX = "scheduling.kubeflow.org"
 GANGS = f"/apis/{PREFIX}/v1alpha1/namespaces/{{}}/gangs"
 POD_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
-VOLCANO_POD_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
-VOLCANO_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 Object = dict[str, Any]
@@ -107,16 +105,6 @@ def start_native(driver: Driver, shape: Shape, order: Order) -> None:
         driver.create_pod(gang, grouped_pod(gang, member))
 
 
-def start_volcano(driver: Driver, shape: Shape, order: Order) -> None:
-    """Creates all PodGroups, and then all pods."""
-    groups = [_volcano_pod_group(name, shape.members) for name in order.of(shape.names)]
-    driver.create_all(VOLCANO_POD_GROUPS.format(driver.namespace), groups)
-    for gang, member in order.of(_members(shape)):
-        body = pod_body(gang, member, VOLCANO.plane)
-        body["metadata"]["annotations"] = {VOLCANO_GROUP_ANNOTATION: gang}
-        driver.create_pod(gang, body)
-
-
 def start_stock(driver: Driver, shape: Shape, order: Order) -> None:
     """Creates all pods."""
     for gang, member in order.of(_members(shape)):
@@ -126,8 +114,6 @@ def start_stock(driver: Driver, shape: Shape, order: Order) -> None:
 OURS = Contender("ours", GANGS, start_ours)
 NATIVE = Contender("native", POD_GROUPS, start_native)
 STOCK = Contender("stock", "", start_stock)
-# The name of its plane is also that of its scheduler.
-VOLCANO = Contender("volcano", VOLCANO_POD_GROUPS, start_volcano)
 
 
 def check_native(plane: Plane) -> None:
@@ -228,13 +214,4 @@ def _pod_group(name: str, count: int) -> Object:
         "kind": "PodGroup",
         "metadata": {"name": name},
         "spec": {"schedulingPolicy": {"gang": {"minCount": count}}},
-    }
-
-
-def _volcano_pod_group(name: str, count: int) -> Object:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"minMember": count, "minResources": {"cpu": str(count)}},
     }

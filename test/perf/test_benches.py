@@ -38,9 +38,7 @@ GANG_FIGURES = {
         "churn_placed": False,
         "churn_makespan": True,
     },
-    "jobs,writes,memory": {
-        "tfjobs_bound": True,
-        "trainjob_1x5000_on_5000": True,
+    "writes,memory": {
         "writes_per_gang": False,
         "writes_per_gang_at_once": False,
         "gang_scheduler_rss": False,
@@ -74,7 +72,6 @@ FIGURES = {
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
     "cache": {
         "rss_per_cached_pod": True,
-        "pods_listed": True,
         "start_to_ready": False,
         "start_reads": False,
         "start_writes": False,

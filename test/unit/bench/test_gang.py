@@ -11,7 +11,7 @@ import pytest
 
 from bench.auditlog import entries_of
 from bench.boundpods import Printer
-from bench.gang import LIMIT_SECONDS, chosen, is_with_volcano, run
+from bench.gang import LIMIT_SECONDS, chosen, run
 from bench.gangdriver import Round, round_of
 from bench.gangmemory import pod_of
 from bench.gangplane import Planes
@@ -44,13 +44,6 @@ def test_parts_are_selected_by_a_variable(value: str, expected: list[str]) -> No
 def test_an_unknown_part_is_rejected_with_a_list_of_known_parts() -> None:
     with pytest.raises(SystemExit, match=r"BENCH_PARTS: chrun: there are shapes, rest, churn"):
         chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": "rest,chrun"})
-
-
-def test_volcano_is_measured_only_if_it_is_named() -> None:
-    assert not is_with_volcano({})
-    assert is_with_volcano({"WITH": "volcano"})
-    with pytest.raises(SystemExit, match="WITH: kueue: this benchmark knows volcano only"):
-        is_with_volcano({"WITH": "kueue"})
 
 
 def test_a_part_that_cannot_start_within_the_time_limit_is_skipped_with_a_message(
@@ -135,7 +128,7 @@ def test_a_watch_of_bound_pods_continues_from_its_version_and_reports_each_pod_o
     def pod(name: str, version: str) -> dict[str, Any]:
         return {"metadata": {"name": name, "labels": {"gang": "g"}, "resourceVersion": version}}
 
-    printer = Printer("gang")
+    printer = Printer()
     printer.take("ADDED", pod("g-0", "7"))
     assert "resourceVersion" not in printer.query, "the first list is not ordered by resourceVersion"
     printer.take("BOOKMARK", {"metadata": {"resourceVersion": "8"}})
