@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from demo.checks import check_job, check_log
+from demo.checks import Check, check_job, check_log
 from demo.follow import Subject, follow
 from demo.kubectl import Kubectl
-from demo.play import ROOT, Farewell, Image, Play, perform, remove_earlier, spread_checks
+from demo.play import Image, Play, perform, remove_earlier, spread_checks
 from demo.screen import Screen
 from demo.stage import Stage
+from demo.steps import ROOT, show
 
 SAMPLE = Path("manifests/samples/example-job.yaml")
 JOB = "example-job"
@@ -28,11 +29,16 @@ SAMPLE_IMAGE = "localhost/tensorflow"
 def main() -> int:
     """Runs the demo and returns the exit code."""
     image = Image("--tf-image", "TF_IMAGE", SAMPLE_IMAGE, "image with TensorFlow that the cluster can pull")
-    return perform(Play("make demo", __doc__ or "", image, run, farewell))
+    commands = (
+        "kubectl get tfjobs,jobs,pods -o wide",
+        f"kubectl describe tfjob {JOB}",
+        "kubectl apply -f manifests/samples/train-ps.yaml",
+    )
+    return perform(Play("demo", __doc__ or "", image, run, SAMPLE, commands, "docs/quickstart.md"))
 
 
-def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """Runs the job: apply, follow, log, events, checks. Returns whether all checks hold."""
+def run(stage: Stage, screen: Screen, image: str) -> list[Check]:
+    """Runs the job: apply, follow, log, events, checks. Returns the checks."""
     kubectl = stage.kubectl
     remove_earlier(stage, screen, SUBJECT)
     screen.step(f"kubectl apply -f {SAMPLE}")
@@ -42,10 +48,7 @@ def run(stage: Stage, screen: Screen, image: str) -> bool:
     seen = follow(kubectl, SUBJECT, screen, JOB_TIMEOUT_SECONDS)
     screen.blank()
     log = show_end(kubectl, screen)
-    checks = [check_job(seen.job), check_log(log), *spread_checks(stage, seen)]
-    for check in checks:
-        screen.check(check)
-    return all(check.holds for check in checks)
+    return [check_job(seen.job), check_log(log), *spread_checks(stage, seen)]
 
 
 def show_end(kubectl: Kubectl, screen: Screen) -> str:
@@ -53,30 +56,14 @@ def show_end(kubectl: Kubectl, screen: Screen) -> str:
     with screen.command(f"kubectl logs -l {MASTER}"):
         log = kubectl.run("logs", "-l", MASTER, "--tail=-1")
         screen.output("\n".join(line for line in log.splitlines() if not _is_noise(line)))
-    with screen.command(f"kubectl events --for tfjob/{JOB}"):
-        screen.output(kubectl.run("events", "--for", f"tfjob/{JOB}"))
-    with screen.command("kubectl get tfjobs"):
-        screen.output(kubectl.run("get", "tfjobs"))
+    show(kubectl, screen, f"kubectl events --for tfjob/{JOB}")
+    show(kubectl, screen, "kubectl get tfjobs")
     return log
 
 
 def _is_noise(line: str) -> bool:
     """Reports whether a line is start-up output of TensorFlow (absl's `I0000 …` lines)."""
     return line[:5] in ("I0000", "W0000", "E0000") or line.startswith(("WARNING: All log messages", "To enable the"))
-
-
-def farewell(stage: Stage) -> Farewell:
-    """Prints what to try next."""
-    return Farewell(
-        sample=str(SAMPLE),
-        commands=(
-            "kubectl get tfjobs,jobs,pods -o wide",
-            f"kubectl describe tfjob {JOB}",
-            "kubectl apply -f manifests/samples/train-ps.yaml",
-        ),
-        page="docs/quickstart.md",
-        keep="make demo KEEP=1",
-    )
 
 
 if __name__ == "__main__":

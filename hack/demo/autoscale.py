@@ -10,8 +10,6 @@ Exit code 0 only if all of this was observed. Ctrl-C stops everything that the d
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
 from rich.live import Live
 
 from demo.autoscalejobs import (
@@ -43,13 +40,11 @@ from demo.autoscalejobs import (
 from demo.autoscalestage import SCALE_DOWN_AFTER, SCALE_UP_AFTER, AutoscaleStage, open_autoscale_stage
 from demo.checks import Check
 from demo.follow import DemoError
-from demo.kubectl import KubectlError
+from demo.play import perform_alone
 from demo.screen import Screen
-from localcluster.api import RefusedError
+from demo.steps import ROOT, show
 
-ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path("manifests/samples/train-elastic.yaml")
-INTERRUPTED = 128 + signal.SIGINT
 POLL_SECONDS = 0.3
 # For each step. On an idle machine all of them together take less than two minutes.
 TIMEOUT_SECONDS = 120.0
@@ -64,24 +59,15 @@ Show = Callable[["Snapshot"], None]
 
 def main() -> int:
     """Runs the demo and returns the exit code."""
-    screen = Screen(Console(highlight=False))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
-    if os.environ.get("KUBECONFIG"):
-        screen.detail("KUBECONFIG is not used: this demo needs a full cluster and starts its own")
-    try:
-        with open_autoscale_stage(ROOT, screen) as stage:
-            checks = Demo(stage, screen).run()
-            for check in checks:
-                screen.check(check)
-            farewell(screen)
-    except (DemoError, KubectlError, RefusedError) as error:
-        screen.error(str(error))
-        return 1
-    except KeyboardInterrupt:
-        screen.step("interrupted: stopping everything that the demo started")
-        return INTERRUPTED
-    return 0 if all(check.holds for check in checks) else 1
+    return perform_alone("this demo needs a full cluster and starts its own", perform)
+
+
+def perform(screen: Screen) -> bool:
+    """Runs the demo on its cluster. Returns whether all checks hold."""
+    with open_autoscale_stage(ROOT, screen) as stage:
+        passed = screen.checks(Demo(stage, screen).run())
+        farewell(screen)
+        return passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +132,7 @@ class Demo:
 
     def _fill(self, manifest: list[Object]) -> None:
         what = f"a parameter server and {MOST} workers, at least {LEAST}"
-        self._title(f"1. {FIRST}: {what}. It fills the cluster")
+        self.screen.title(f"1. {FIRST}: {what}. It fills the cluster")
         self._create(manifest)
         self._until(f"{FIRST} to run with {MOST} workers", FIRST, lambda now: now.has(FIRST, MOST))
         self._until(f"{FIRST} to train", FIRST, lambda now: now.steps(FIRST) > 0)
@@ -154,7 +140,7 @@ class Demo:
 
     def _release_capacity(self, manifest: list[Object]) -> None:
         what = f"{SECOND}: a parameter server and {SECOND_WORKERS} workers. There is no capacity"
-        self._title(f"2. {what}; after {SCALE_DOWN_AFTER} the gang scheduler requests some of {FIRST}")
+        self.screen.title(f"2. {what}; after {SCALE_DOWN_AFTER} the gang scheduler requests some of {FIRST}")
         self._create(manifest)
         self._until(
             f"{SECOND} to wait for capacity", SECOND, lambda now: "needs" in now.status(SECOND).get("reason", "")
@@ -174,7 +160,7 @@ class Demo:
             SECOND,
             lambda now: now.has(FIRST, LEAST) and now.has(SECOND, SECOND_WORKERS),
         )
-        self._title(f"3. Both run until {SECOND} has completed its {SECOND_STEPS} steps")
+        self.screen.title(f"3. Both run until {SECOND} has completed its {SECOND_STEPS} steps")
         self._show("kubectl get tfjobs")
         self._show("kubectl get gangs")
 
@@ -182,7 +168,9 @@ class Demo:
         self._until(f"{SECOND} to end", SECOND, lambda now: now.status(SECOND).get("phase") in ("Done", "Failed"))
 
     def _grow_again(self) -> None:
-        self._title(f"4. The cluster has capacity and no job waits: {FIRST} gets a worker back every {SCALE_UP_AFTER}")
+        self.screen.title(
+            f"4. The cluster has capacity and no job waits: {FIRST} gets a worker back every {SCALE_UP_AFTER}"
+        )
         self._until(f"{FIRST} to run with {MOST} workers again", FIRST, lambda now: now.has(FIRST, MOST))
         self._show(f"kubectl events --for tfjob/{FIRST}", only="Resized")
 
@@ -267,15 +255,8 @@ class Demo:
         return logged_steps(self.stage.kubectl.run("logs", "-l", WORKER_0, "--tail=20"))
 
     def _show(self, command: str, only: str = "") -> None:
-        """Runs a command and shows its output; with `only`, only lines that contain this word."""
         self.screen.blank()
-        with self.screen.command(f"{command} | grep {only}" if only else command):
-            said = self.stage.kubectl.run(*command.split()[1:]).splitlines()
-            self.screen.output("\n".join(each for each in said if only in each))
-
-    def _title(self, text: str) -> None:
-        self.screen.blank()
-        self.screen.step(text)
+        show(self.stage.kubectl, self.screen, command, only=only)
 
 
 def _workers_asked(jobs: dict[str, Object], name: str) -> int | None:

@@ -17,11 +17,12 @@ class Check:
     text: str
 
 
-def check_job(job: Mapping[str, Any]) -> Check:
+def check_job(job: Mapping[str, Any], wanted: str = "Succeeded") -> Check:
+    """Checks that the job is Done, and in this state."""
     status = job.get("status", {})
     phase, state = status.get("phase", ""), status.get("state", "")
     reason = f": {status['reason']}" if status.get("reason") else ""
-    return Check(phase == "Done" and state == "Succeeded", f"the job ended {phase or '-'}/{state or '-'}{reason}")
+    return Check(phase == "Done" and state == wanted, f"the job ended {phase or '-'}/{state or '-'}{reason}")
 
 
 def check_log(log: str) -> Check:

@@ -15,15 +15,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo.autoscalestage import NODES, give_gpus, start_programs
+from demo.autoscalestage import give_gpus, start_programs
 from demo.crds import apply_crds
 from demo.dashboardjobs import FIRST_GANG, Object, jobs
 from demo.follow import DemoError
+from demo.keptcluster import kept_cluster
 from demo.kubectl import Kubectl, KubectlError
-from demo.play import INTERRUPTED, ROOT
+from demo.play import INTERRUPTED
 from demo.screen import Screen
-from demo.trainjob import RUNTIMES
-from localcluster import binaries, images, nodes, stack, state
+from demo.steps import ROOT, RUNTIMES
+from localcluster import binaries, images
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
@@ -61,21 +62,7 @@ def main() -> int:
 
 def prepare(screen: Screen) -> Path:
     """Returns the kubeconfig of a cluster with the jobs. After an error, nothing that was started remains."""
-    folder = state.stack_dir(NAME)
-    if state.condition(state.read(folder)) is state.Condition.RUNNING:
-        screen.step(f"a control plane, {NODES} nodes and the jobs, which are there already")
-        return stack.up(folder, NODES, report=screen.detail).kubeconfig
-    screen.step(f"a control plane and {NODES} real nodes with simulated GPUs")
-    # Images are prepared first, so that the nodes start with them.
-    nodes.prepare([images.BASE], screen.detail, screen.console, tools=["kubectl"])
-    try:
-        plane = stack.up(folder, NODES, report=screen.detail)
-        nodes.load_image(folder, images.BASE, screen.detail)
-        _fill(plane, screen)
-    except BaseException:
-        stack.down(folder, lambda _: None)
-        raise
-    return plane.kubeconfig
+    return kept_cluster(NAME, [images.BASE], screen, lambda plane: _fill(plane, screen)).kubeconfig
 
 
 def _fill(plane: ControlPlane, screen: Screen) -> None:

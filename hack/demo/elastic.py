@@ -13,17 +13,17 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import yaml
-
-from demo.checks import Check
+from demo.checks import Check, check_job
 from demo.follow import Subject, follow
 from demo.kubectl import Kubectl, KubectlError
 from demo.picture import Object
-from demo.play import ROOT, Farewell, Image, Play, perform, remove_earlier
+from demo.play import Image, Play, perform, remove_earlier
 from demo.screen import Screen
 from demo.stage import Stage
-from demo.trainjob import RUNTIMES, SAMPLE_IMAGE, check_end
+from demo.steps import ROOT, RUNTIMES, apply_slowed, show, slowed
+from demo.trainjob import SAMPLE_IMAGE
 
 SAMPLE = Path("manifests/samples/trainjob-elastic.yaml")
 JOB = "trainjob-elastic"
@@ -85,19 +85,17 @@ class Resizing:
 def main() -> int:
     """Runs the demo and returns the exit code."""
     image = Image("--image", "TORCH_IMAGE", SAMPLE_IMAGE, "image with PyTorch that the cluster can pull")
-    return perform(Play("make demo-elastic", __doc__ or "", image, run, farewell))
+    commands = (f"kubectl describe trainjob {JOB}", f"kubectl logs -l {NODE_0} --tail=-1")
+    return perform(Play("demo-elastic", __doc__ or "", image, run, SAMPLE, commands, "docs/trainjob.md"))
 
 
-def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """Runs the job: apply, scale while it trains, log, checks. Returns whether all checks hold."""
+def run(stage: Stage, screen: Screen, image: str) -> list[Check]:
+    """Runs the job: apply, scale while it trains, log, checks. Returns the checks."""
     kubectl = stage.kubectl
     remove_earlier(stage, screen, SUBJECT)
     kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
-    settings = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
-    screen.step(f"kubectl apply -f {SAMPLE}   (with {settings})")
     folder = Path(f"/tmp/{JOB}-{os.getpid()}")  # noqa: S108 -- it is the sample's folder, which all nodes share
-    screen.output(kubectl.run("apply", "-f", "-", stdin=manifest(image, folder)))
-    screen.blank()
+    apply_slowed(kubectl, screen, SAMPLE, in_folder(slowed(SAMPLE, image, SETTINGS), folder), SETTINGS)
     resizing = Resizing(kubectl, screen)
     try:
         seen = follow(kubectl, SUBJECT, screen, JOB_TIMEOUT_SECONDS, resizing.look)
@@ -107,24 +105,22 @@ def run(stage: Stage, screen: Screen, image: str) -> bool:
             shutil.rmtree(folder, ignore_errors=True)
     screen.blank()
     show_end(kubectl, screen, resizing)
-    checks = [check_end(seen.job), check_sizes(resizing), check_loss(resizing), *check_steps(resizing)]
-    checks.append(check_pods(seen.job, resizing))
-    for check in checks:
-        screen.check(check)
-    return all(check.holds for check in checks)
+    return [
+        check_job(seen.job, "SUCCESS"),
+        check_sizes(resizing),
+        check_loss(resizing),
+        *check_steps(resizing),
+        check_pods(seen.job, resizing),
+    ]
 
 
-def manifest(image: str, folder: Path) -> str:
-    """Returns the sample, slowed down so that it can be followed, with its own checkpoint folder."""
-    objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
-    spec = objects[-1]["spec"]
-    spec["trainer"]["image"] = image
-    spec["trainer"]["env"] = [{"name": name, "value": value} for name, value in SETTINGS.items()]
-    (override,) = spec["podSpecOverrides"]
+def in_folder(objects: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Gives the TrainJob its own checkpoint folder."""
+    (override,) = objects[-1]["spec"]["podSpecOverrides"]
     for volume in override["volumes"]:
         if "hostPath" in volume:
             volume["hostPath"]["path"] = str(folder)
-    return yaml.safe_dump_all(objects, sort_keys=False)
+    return objects
 
 
 def show_end(kubectl: Kubectl, screen: Screen, resizing: Resizing) -> None:
@@ -132,10 +128,8 @@ def show_end(kubectl: Kubectl, screen: Screen, resizing: Resizing) -> None:
     with screen.command(f"kubectl logs -l {NODE_0}   (some lines)"):
         lines = [line for line in resizing.log.splitlines() if _BEGIN.match(line) or _END.match(line)]
         screen.output("\n".join(lines))
-    with screen.command(f"kubectl events --for trainjob/{JOB}"):
-        screen.output(kubectl.run("events", "--for", f"trainjob/{JOB}"))
-    with screen.command("kubectl get trainjobs"):
-        screen.output(kubectl.run("get", "trainjobs"))
+    show(kubectl, screen, f"kubectl events --for trainjob/{JOB}")
+    show(kubectl, screen, "kubectl get trainjobs")
 
 
 def check_sizes(resizing: Resizing) -> Check:
@@ -168,16 +162,6 @@ def check_pods(job: Object, resizing: Resizing) -> Check:
     restarts = job.get("status", {}).get("restarts", 0)
     holds = not restarts and len(resizing.pods) == max(SIZES) == len(set(resizing.pods.values()))
     return Check(holds, f"{len(resizing.pods)} pods for {max(SIZES)} nodes, and {restarts} restarts are counted")
-
-
-def farewell(stage: Stage) -> Farewell:
-    """Prints what to try next."""
-    return Farewell(
-        sample=str(SAMPLE),
-        commands=(f"kubectl describe trainjob {JOB}", f"kubectl logs -l {NODE_0} --tail=-1"),
-        page="docs/trainjob.md",
-        keep="make demo-elastic KEEP=1",
-    )
 
 
 if __name__ == "__main__":

@@ -9,27 +9,21 @@ Exit code 0 only if all of this was observed. Ctrl-C stops everything that the d
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-
-from rich.console import Console
 
 from demo.checks import Check
 from demo.follow import DemoError
 from demo.gangjobs import JOBS, REPLICAS, Ledger, bar, by_job, manifest
 from demo.gangstage import GangStage, open_gang_stage
-from demo.kubectl import KubectlError
+from demo.play import perform_alone
 from demo.screen import Screen
+from demo.steps import ROOT, show
 from localcluster import podstatus
 from localcluster.api import STRATEGIC_MERGE_PATCH, RefusedError
 from localcluster.podstatus import Outcome
 
-ROOT = Path(__file__).resolve().parents[2]
-INTERRUPTED = 128 + signal.SIGINT
 POLL_SECONDS = 0.1
 # All replicas must run at the same time for this long to complete the job.
 TRAINING_SECONDS = 3.0
@@ -49,29 +43,20 @@ PODS_BY_NODE = (
 
 def main() -> int:
     """Runs the demo and returns the exit code."""
-    screen = Screen(Console(highlight=False))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
-    if os.environ.get("KUBECONFIG"):
-        screen.detail("KUBECONFIG is not used: this demo simulates nodes, so it starts its own control plane")
-    try:
-        with open_gang_stage(ROOT, screen) as stage:
-            checks = [*without_gangs(stage, screen), *with_gangs(stage, screen)]
-            for check in checks:
-                screen.check(check)
-            farewell(screen)
-    except (DemoError, KubectlError) as error:
-        screen.error(str(error))
-        return 1
-    except KeyboardInterrupt:
-        screen.step("interrupted: stopping everything that the demo started")
-        return INTERRUPTED
-    return 0 if all(check.holds for check in checks) else 1
+    return perform_alone("this demo simulates nodes, so it starts its own control plane", perform)
+
+
+def perform(screen: Screen) -> bool:
+    """Runs the demo on its control plane. Returns whether all checks hold."""
+    with open_gang_stage(ROOT, screen) as stage:
+        passed = screen.checks([*without_gangs(stage, screen), *with_gangs(stage, screen)])
+        farewell(screen)
+        return passed
 
 
 def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
     """Shows the deadlock, with a retry if one job happens to get all GPUs."""
-    title(screen, f"1. The default scheduler. Two jobs are created at the same time; each needs all {REPLICAS} GPUs")
+    screen.title(f"1. The default scheduler. Two jobs are created at the same time; each needs all {REPLICAS} GPUs")
     for _ in range(TRIES):
         ledger = contend(stage, screen)
         if ledger.is_deadlocked():
@@ -82,8 +67,8 @@ def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
         clear(stage, screen)
     held = " and ".join(f"{ledger.held[name]} ({name})" for name in JOBS)
     text = f"without gangs: neither job ran, holding {held} of {REPLICAS} GPUs"
-    show(stage, screen, *PODS_BY_NODE)
-    show(stage, screen, "kubectl get tfjobs -o wide")
+    show(stage.kubectl, screen, *PODS_BY_NODE)
+    show(stage.kubectl, screen, "kubectl get tfjobs -o wide")
     clear(stage, screen)
     return [Check(ledger.is_deadlocked(), text)]
 
@@ -113,7 +98,7 @@ def clear(stage: GangStage, screen: Screen) -> None:
 
 def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
     """Shows that the jobs run one after the other with gangs."""
-    title(screen, "2. The gang scheduler. The same two jobs, with spec.gang.enabled: true")
+    screen.title("2. The gang scheduler. The same two jobs, with spec.gang.enabled: true")
     submit(stage, screen, is_gang=True)
     ledger, training = Ledger(), Training(stage)
     shown = False
@@ -122,11 +107,11 @@ def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
         if ledger.complete_at and not shown:
             shown = True
             screen.blank()
-            show(stage, screen, "kubectl get gangs")
-            show(stage, screen, "kubectl get tfjobs -o wide")
-            show(stage, screen, *PODS_BY_NODE)
+            show(stage.kubectl, screen, "kubectl get gangs")
+            show(stage.kubectl, screen, "kubectl get tfjobs -o wide")
+            show(stage.kubectl, screen, *PODS_BY_NODE)
     screen.blank()
-    show(stage, screen, "kubectl get tfjobs")
+    show(stage.kubectl, screen, "kubectl get tfjobs")
     return [
         Check(are_done(stage), "with gangs: both jobs completed, one after the other"),
         Check(
@@ -188,17 +173,6 @@ def are_done(stage: GangStage) -> bool:
     if "Failed" in phases:
         raise DemoError("a job failed unexpectedly: see the logs")
     return phases == ["Done"] * len(JOBS)
-
-
-def show(stage: GangStage, screen: Screen, command: str, *more: str) -> None:
-    """Runs a command and shows its output; the arguments `more` are not shown."""
-    with screen.command(command):
-        screen.output(stage.kubectl.run(*command.split()[1:], *more))
-
-
-def title(screen: Screen, text: str) -> None:
-    screen.blank()
-    screen.step(text)
 
 
 def farewell(screen: Screen) -> None:

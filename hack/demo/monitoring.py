@@ -18,17 +18,17 @@ import yaml
 from rich.console import Console
 
 from demo import prometheuspod
-from demo.autoscalestage import NODES, give_gpus
+from demo.autoscalestage import give_gpus
 from demo.crds import apply_crds
 from demo.dashboard import RESOURCE_PATHS
 from demo.dashboardjobs import jobs
 from demo.follow import DemoError
+from demo.keptcluster import is_running, kept_cluster
 from demo.kubectl import Kubectl, KubectlError
-from demo.play import ROOT
 from demo.prometheuspod import COMPONENT, PROMETHEUS_NAMESPACE
 from demo.screen import Screen
-from demo.trainjob import RUNTIMES
-from localcluster import binaries, images, nodes, stack, state
+from demo.steps import ROOT, RUNTIMES
+from localcluster import binaries, images, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
@@ -50,8 +50,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=300, help="how long Prometheus observes before (default: 300)")
     given = parser.parse_args()
     screen = Screen(Console(highlight=False))
-    folder = state.stack_dir(NAME)
-    was_there = state.condition(state.read(folder)) is state.Condition.RUNNING
+    was_there = is_running(NAME)
     try:
         url = prepare(screen)
         if given.pictures is None:
@@ -62,29 +61,18 @@ def main() -> int:
         screen.error(str(error))
         return 1
     if not was_there:
-        stack.down(folder, lambda _: None)
+        stack.down(state.stack_dir(NAME), lambda _: None)
     return 0
 
 
 def prepare(screen: Screen) -> str:
     """Returns the address of a Prometheus that observes jobs. After an error, nothing that was started remains."""
-    folder = state.stack_dir(NAME)
-    if state.condition(state.read(folder)) is state.Condition.RUNNING:
-        screen.step("a control plane, nodes, jobs and Prometheus, which are there already")
-        return _await_ready(Api.from_kubeconfig(stack.up(folder, NODES, report=screen.detail).kubeconfig))
-    screen.step(f"a control plane and {NODES} real nodes with simulated GPUs")
-    nodes.prepare(_IMAGES, screen.detail, screen.console, tools=["kubectl", "prometheus"])
-    try:
-        plane = stack.up(folder, NODES, report=screen.detail)
-        for image in _IMAGES:
-            nodes.load_image(folder, image, screen.detail)
-        return _fill(plane, screen)
-    except BaseException:
-        stack.down(folder, lambda _: None)
-        raise
+    tools = ("kubectl", "prometheus")
+    plane = kept_cluster(NAME, _IMAGES, screen, lambda plane: _fill(plane, screen), tools)
+    return _await_ready(Api.from_kubeconfig(plane.kubeconfig))
 
 
-def _fill(plane: ControlPlane, screen: Screen) -> str:
+def _fill(plane: ControlPlane, screen: Screen) -> None:
     """Installs this project's programs and Prometheus, and creates the jobs."""
     program = binaries.ensure("kubectl", screen.detail)
     system, observing = (Kubectl(program, plane.kubeconfig, name) for name in (_SYSTEM, PROMETHEUS_NAMESPACE))
@@ -100,13 +88,11 @@ def _fill(plane: ControlPlane, screen: Screen) -> str:
     system.run("apply", "-f", str(COMPONENT / "prometheus" / "rbac.yaml"))
     for name in _DEPLOYMENTS:
         system.run("rollout", "status", f"deployment/{name}", "--timeout=50s")
-    url = _await_ready(api)
-    _await_targets(url)
+    _await_targets(_await_ready(api))
     created = list(jobs())
     screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
     for each in created:
         api.create(RESOURCE_PATHS[each["kind"]], each)
-    return url
 
 
 def _await_ready(api: Api) -> str:

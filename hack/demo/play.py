@@ -1,4 +1,4 @@
-"""The common parts of demos of one job: arguments, environment, signals, exit codes, and the final output."""
+"""The common parts of demos: arguments, environment, signals, exit codes, and the final output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,10 @@ from demo.follow import FINISHED_PHASES, DemoError, Seen, Subject
 from demo.kubectl import KubectlError
 from demo.screen import Screen
 from demo.stage import Stage, open_stage
+from demo.steps import ROOT
+from localcluster.api import RefusedError
+from localcluster.errors import LocalClusterError
 
-ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -33,27 +35,20 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Farewell:
-    """`commands` are for the cluster that is kept running; `keep` is the command that keeps it."""
-
-    sample: str
-    commands: tuple[str, ...]
-    page: str
-    keep: str
-
-
-@dataclass(frozen=True, slots=True)
 class Play:
-    """One demo. `run` gets the image and returns whether all checks hold.
+    """A demo of one sample. `run` gets the image, and returns its checks.
 
-    `reports`: programs report their progress. `transfers`: pods fetch or save data.
+    `target` is that of make. `commands` are for the cluster that is kept running. `reports`: programs report their
+    progress. `transfers`: pods fetch or save data.
     """
 
-    program: str
+    target: str
     description: str
     image: Image
-    run: Callable[[Stage, Screen, str], bool]
-    farewell: Callable[[Stage], Farewell]
+    run: Callable[[Stage, Screen, str], Sequence[Check]]
+    sample: Path
+    commands: tuple[str, ...]
+    page: str
     reports: bool = False
     transfers: bool = False
 
@@ -62,14 +57,32 @@ def perform(play: Play) -> int:
     """Runs the demo and returns the exit code."""
     arguments = _parser(play).parse_args()
     screen = Screen(Console(highlight=False))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
-    try:
+
+    def run() -> bool:
         use = {"reports": play.reports, "transfers": play.transfers}
         with open_stage(ROOT, arguments.keep, screen, play.image.default, **use) as stage:
-            passed = play.run(stage, screen, arguments.image)
-            _say_farewell(stage, screen, play.farewell(stage))
-    except (DemoError, KubectlError) as error:
+            passed = screen.checks(play.run(stage, screen, arguments.image))
+            _say_farewell(stage, screen, play)
+            return passed
+
+    return exit_code(screen, run)
+
+
+def perform_alone(reason: str, run: Callable[[Screen], bool]) -> int:
+    """Runs a demo that does not use the cluster of KUBECONFIG, and says the reason; returns the exit code."""
+    screen = Screen(Console(highlight=False))
+    if os.environ.get("KUBECONFIG"):
+        screen.detail(f"KUBECONFIG is not used: {reason}")
+    return exit_code(screen, lambda: run(screen))
+
+
+def exit_code(screen: Screen, run: Callable[[], bool]) -> int:
+    """Runs the demo, which returns whether it passed. SIGTERM and SIGHUP end it like Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        passed = run()
+    except (DemoError, KubectlError, LocalClusterError, RefusedError) as error:
         screen.error(str(error))
         return 1
     except KeyboardInterrupt:
@@ -80,7 +93,7 @@ def perform(play: Play) -> int:
 
 def _parser(play: Play) -> argparse.ArgumentParser:
     image = play.image
-    parser = argparse.ArgumentParser(prog=play.program, description=play.description)
+    parser = argparse.ArgumentParser(prog=f"make {play.target}", description=play.description)
     parser.add_argument("--keep", action="store_true", help="keep cluster, controller and job running")
     parser.add_argument(
         image.flag, dest="image", default=os.environ.get(image.variable) or image.default, help=image.help
@@ -105,20 +118,20 @@ def spread_checks(stage: Stage, seen: Seen) -> list[Check]:
     return [check_spread(seen.nodes, stage.own_nodes)] if stage.own_nodes else []
 
 
-def _say_farewell(stage: Stage, screen: Screen, farewell: Farewell) -> None:
+def _say_farewell(stage: Stage, screen: Screen, play: Play) -> None:
     screen.blank()
     if not stage.stays:
-        screen.output(f"Next: `{farewell.keep}` keeps it running for kubectl; continue with {farewell.page}.")
+        screen.output(f"Next: `make {play.target} KEEP=1` keeps it running for kubectl; continue with {play.page}.")
         if not stage.own_nodes:
-            screen.output(f"The job still exists: kubectl delete -f {farewell.sample}")
+            screen.output(f"The job still exists: kubectl delete -f {play.sample}")
         return
     lines = [
         "Everything keeps running. Try:",
         f"  export KUBECONFIG={stage.kubectl.kubeconfig}",
         *([] if shutil.which("kubectl") else [f"  export PATH=$PATH:{stage.kubectl.binary.parent}     # for kubectl"]),
-        *(f"  {command}" for command in farewell.commands),
+        *(f"  {command}" for command in play.commands),
         f"  curl {stage.controller_address}/metrics",
         f"  {stage.end_command}     # stops all of it",
-        f"Continue with {farewell.page}.",
+        f"Continue with {play.page}.",
     ]
     screen.output("\n".join(lines))

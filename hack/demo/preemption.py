@@ -10,9 +10,7 @@ Exit code 0 only if all of this was observed. Ctrl-C stops everything that the d
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -20,18 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from rich.console import Console
 
 from demo import resume
 from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES, AutoscaleStage, Setting, open_autoscale_stage
 from demo.checks import Check
 from demo.follow import DemoError
-from demo.kubectl import Kubectl, KubectlError
-from demo.play import ROOT
+from demo.kubectl import Kubectl
+from demo.play import perform_alone
 from demo.screen import Screen
-from demo.trainjob import RUNTIMES
+from demo.steps import ROOT, RUNTIMES, show, slowed
 from localcluster import images, state
-from localcluster.api import RefusedError
 
 Object = dict[str, Any]
 
@@ -42,7 +38,6 @@ SETTING = Setting(
     (),
     ("--preemption=on", "--preempt-after=3s", "--preemption-grace=5s"),
 )
-INTERRUPTED = 128 + signal.SIGINT
 POLL_SECONDS = 0.5
 # For each step.
 TIMEOUT_SECONDS = 240.0
@@ -74,38 +69,24 @@ _BEGIN = re.compile(r"^continues after step (\d+)$", re.MULTILINE)
 
 def main() -> int:
     """Runs the demo and returns the exit code."""
-    screen = Screen(Console(highlight=False))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
-    if os.environ.get("KUBECONFIG"):
-        screen.detail("KUBECONFIG is not used: this demo needs a full cluster and starts its own")
-    try:
-        with (
-            open_autoscale_stage(ROOT, screen, SETTING) as stage,
-            resume.bucket(state.stack_dir(NAME)) as url,
-        ):
-            checks = Demo(stage, screen).run(url)
-            for check in checks:
-                screen.check(check)
-            farewell(screen)
-    except (DemoError, KubectlError, RefusedError) as error:
-        screen.error(str(error))
-        return 1
-    except KeyboardInterrupt:
-        screen.step("interrupted: stopping everything that the demo started")
-        return INTERRUPTED
-    return 0 if all(check.holds for check in checks) else 1
+    return perform_alone("this demo needs a full cluster and starts its own", perform)
 
 
-def first_job() -> str:
+def perform(screen: Screen) -> bool:
+    """Runs the demo on its cluster. Returns whether all checks hold."""
+    with open_autoscale_stage(ROOT, screen, SETTING) as stage, resume.bucket(state.stack_dir(NAME)) as url:
+        passed = screen.checks(Demo(stage, screen).run(url))
+        farewell(screen)
+        return passed
+
+
+def first_job() -> list[Object]:
     """Returns the sample of checkpoints as a gang that holds all GPUs, slowed down so that it can be followed."""
-    objects = list(yaml.safe_load_all((ROOT / resume.SAMPLE).read_text()))
+    objects = slowed(resume.SAMPLE, images.TORCH, SETTINGS)
     spec = objects[-1]["spec"]
     spec["gang"] = {"enabled": True}
-    spec["trainer"]["image"] = images.TORCH
-    spec["trainer"]["env"] = [{"name": name, "value": value} for name, value in SETTINGS.items()]
     spec["trainer"]["resourcesPerNode"] = {"requests": REQUESTS, "limits": {GPU: REQUESTS[GPU]}}
-    return yaml.safe_dump_all(objects, sort_keys=False)
+    return objects
 
 
 def urgent_job() -> Object:
@@ -148,10 +129,10 @@ class Demo:
         self.kubectl.run("apply", "-f", "-", stdin=json.dumps(resume.credentials(url)))
         self.kubectl.run("apply", "-f", "-", stdin=json.dumps(PRIORITY_CLASS))
         self.kubectl.run("apply", "-f", "-", stdin=json.dumps(ADMITTED_POD))
-        self._title(f"1. {FIRST}: two nodes with {GPUS_PER_NODE} GPUs each, which is the whole cluster")
-        self.screen.output(self.kubectl.run("apply", "-f", "-", stdin=first_job()))
+        self.screen.title(f"1. {FIRST}: two nodes with {GPUS_PER_NODE} GPUs each, which is the whole cluster")
+        self.screen.output(self.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(first_job(), sort_keys=False)))
         self._until(f"{FIRST} to save a checkpoint", lambda jobs: bool(_checkpoint(jobs, FIRST)))
-        self._title(f"2. {URGENT}: gang.priority 1000, of the PriorityClass {URGENT}. It needs all GPUs as well")
+        self.screen.title(f"2. {URGENT}: gang.priority 1000, of the PriorityClass {URGENT}. It needs all GPUs as well")
         self.screen.output(self.kubectl.run("apply", "-f", "-", stdin=json.dumps(urgent_job())))
         self._until(f"{FIRST} to be preempted", lambda jobs: _is(jobs, FIRST, "Preempted"))
         self._show("kubectl get trainjobs,gangs")
@@ -160,7 +141,7 @@ class Demo:
         self._until(f"{URGENT} to end", lambda jobs: _phase(jobs, URGENT) in ("Done", "Failed"))
         jobs = self._look()
         saved, urgent = _checkpoint(jobs, FIRST), _phase(jobs, URGENT)
-        self._title(f"3. {FIRST} goes on from {saved}")
+        self.screen.title(f"3. {FIRST} goes on from {saved}")
         # Its pods may be gone soon after its end.
         self._until(f"{FIRST} to go on from a checkpoint", lambda jobs: self._has_gone_on())
         self._until(f"{FIRST} to end", lambda jobs: _phase(jobs, FIRST) in ("Done", "Failed"))
@@ -211,15 +192,8 @@ class Demo:
         return jobs
 
     def _show(self, command: str, only: str = "") -> None:
-        """Runs a command and shows its output; with `only`, only lines that contain this word."""
         self.screen.blank()
-        with self.screen.command(f"{command} | grep {only}" if only else command):
-            said = self.kubectl.run(*command.split()[1:]).splitlines()
-            self.screen.output("\n".join(each for each in said if only in each))
-
-    def _title(self, text: str) -> None:
-        self.screen.blank()
-        self.screen.step(text)
+        show(self.kubectl, self.screen, command, only=only)
 
 
 def _check_resumed(after: list[int], saved: str) -> Check:

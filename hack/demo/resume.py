@@ -18,16 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from demo.checks import Check
+from demo.checks import Check, check_job
 from demo.follow import DemoError, Subject, follow
 from demo.kubectl import Kubectl, KubectlError
 from demo.picture import Object
-from demo.play import ROOT, Farewell, Image, Play, perform, remove_earlier
+from demo.play import Image, Play, perform, remove_earlier
 from demo.screen import Screen
 from demo.stage import Stage
-from demo.trainjob import RUNTIMES, check_end
+from demo.steps import ROOT, RUNTIMES, apply_slowed, show, slowed
 from localcluster import network, stack
 
 SAMPLE = Path("manifests/samples/resume-torch.yaml")
@@ -123,11 +121,13 @@ def log_of(kubectl: Kubectl, container: str) -> str:
 def main() -> int:
     """Runs the demo and returns the exit code."""
     image = Image("--image", "TORCH_IMAGE", SAMPLE_IMAGE, "image with PyTorch that the cluster can pull")
-    return perform(Play("make demo-resume", __doc__ or "", image, run, farewell, transfers=True))
+    commands = (f"kubectl describe trainjob {JOB}", f"kubectl logs -l {NODE_0} -c checkpoint-restore")
+    page = "docs/checkpoints.md"
+    return perform(Play("demo-resume", __doc__ or "", image, run, SAMPLE, commands, page, transfers=True))
 
 
-def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """Runs the job: apply, cut off a node while it trains, log, checks. Returns whether all checks hold."""
+def run(stage: Stage, screen: Screen, image: str) -> list[Check]:
+    """Runs the job: apply, cut off a node while it trains, log, checks. Returns the checks."""
     if not stage.own_nodes:
         raise DemoError("it cuts off a node, so it needs nodes of its own: unset KUBECONFIG")
     kubectl, folder = stage.kubectl, Path(stage.kubectl.kubeconfig).parent
@@ -136,10 +136,7 @@ def run(stage: Stage, screen: Screen, image: str) -> bool:
     with bucket(folder) as url:
         screen.step(f"an S3 server at {url} with the bucket {BUCKET}; the nodes share no storage")
         kubectl.run("apply", "-f", "-", stdin=json.dumps(credentials(url)))
-        settings = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
-        screen.step(f"kubectl apply -f {SAMPLE}   (with {settings})")
-        screen.output(kubectl.run("apply", "-f", "-", stdin=manifest(image)))
-        screen.blank()
+        apply_slowed(kubectl, screen, SAMPLE, slowed(SAMPLE, image, SETTINGS), SETTINGS)
         failure = Failure(kubectl, folder, screen)
         try:
             seen = follow(kubectl, SUBJECT, screen, JOB_TIMEOUT_SECONDS, failure.look)
@@ -148,10 +145,7 @@ def run(stage: Stage, screen: Screen, image: str) -> bool:
                 stack.node_start(folder, failure.killed, screen.detail)
         screen.blank()
         show_end(kubectl, screen)
-    checks = [check_end(seen.job), check_resumption(failure), check_steps(failure)]
-    for check in checks:
-        screen.check(check)
-    return all(check.holds for check in checks)
+    return [check_job(seen.job, "SUCCESS"), check_resumption(failure), check_steps(failure)]
 
 
 @contextmanager
@@ -186,15 +180,6 @@ def credentials(url: str) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
 
 
-def manifest(image: str) -> str:
-    """Returns the sample, slowed down so that it can be followed."""
-    objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
-    trainer = objects[-1]["spec"]["trainer"]
-    trainer["image"] = image
-    trainer["env"] = [{"name": name, "value": value} for name, value in SETTINGS.items()]
-    return yaml.safe_dump_all(objects, sort_keys=False)
-
-
 def show_end(kubectl: Kubectl, screen: Screen) -> None:
     """Shows the results as a user would."""
     for container in ("checkpoint-restore", "checkpoint-save"):
@@ -203,10 +188,8 @@ def show_end(kubectl: Kubectl, screen: Screen) -> None:
             screen.output(
                 "\n".join(line for line in log.splitlines() if line.startswith(('{"restored"', '{"checkpoint"')))
             )
-    with screen.command(f"kubectl events --for trainjob/{JOB}"):
-        screen.output(kubectl.run("events", "--for", f"trainjob/{JOB}"))
-    with screen.command("kubectl get trainjobs"):
-        screen.output(kubectl.run("get", "trainjobs"))
+    show(kubectl, screen, f"kubectl events --for trainjob/{JOB}")
+    show(kubectl, screen, "kubectl get trainjobs")
 
 
 def check_resumption(failure: Failure) -> Check:
@@ -223,16 +206,6 @@ def check_steps(failure: Failure) -> Check:
     saved = int(re.sub(r"\D", "", last) or 0)
     holds = failure.resumed is not None and saved <= failure.resumed < failure.last_step
     return Check(holds, f"{words} {failure.repeated} steps were done twice")
-
-
-def farewell(stage: Stage) -> Farewell:
-    """Prints what to try next."""
-    return Farewell(
-        sample=str(SAMPLE),
-        commands=(f"kubectl describe trainjob {JOB}", f"kubectl logs -l {NODE_0} -c checkpoint-restore"),
-        page="docs/checkpoints.md",
-        keep="make demo-resume KEEP=1",
-    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -45,6 +45,16 @@ class Screen:
     def check(self, check: Check) -> None:
         mark = ("✓ ", "green") if check.holds else ("✗ ", "bold red")
         self._line(mark, check.text)
+
+    def checks(self, checks: Sequence[Check]) -> bool:
+        """Prints all checks, and returns whether they hold."""
+        for check in checks:
+            self.check(check)
+        return all(check.holds for check in checks)
+
+    def title(self, text: str) -> None:
+        self.blank()
+        self.step(text)
 
     def error(self, text: str) -> None:
         self._line(("error: ", "bold red"), text)

@@ -20,9 +20,10 @@ from rich.console import Console
 
 from demo import dashboard
 from demo.follow import DemoError
+from demo.keptcluster import is_running
 from demo.kubectl import Kubectl, KubectlError
-from demo.play import ROOT
 from demo.screen import Screen
+from demo.steps import ROOT
 from localcluster import binaries, stack, state
 from localcluster.chromium import chromium
 from localcluster.errors import LocalClusterError
@@ -48,7 +49,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "img", help="where the pictures are written")
     folder: Path = parser.parse_args().folder
     screen = Screen(Console(highlight=False))
-    was_there = state.condition(state.read(state.stack_dir(dashboard.NAME))) is state.Condition.RUNNING
+    was_there = is_running(dashboard.NAME)
     try:
         kubeconfig = dashboard.prepare(screen)
         _await_steps(Kubectl(binaries.ensure("kubectl", screen.detail), kubeconfig, dashboard.NAMESPACE), screen)

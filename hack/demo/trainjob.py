@@ -13,18 +13,16 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
-from demo.checks import Check
+from demo.checks import Check, check_job
 from demo.follow import Subject, follow
 from demo.kubectl import Kubectl
 from demo.picture import Object
-from demo.play import ROOT, Farewell, Image, Play, perform, remove_earlier, spread_checks
+from demo.play import Image, Play, perform, remove_earlier, spread_checks
 from demo.screen import Screen
 from demo.stage import Stage
+from demo.steps import ROOT, RUNTIMES, apply_slowed, show, slowed
 
 SAMPLE = Path("manifests/samples/trainjob-torch.yaml")
-RUNTIMES = Path("manifests/base/runtimes")
 JOB = "trainjob-torch"
 SUBJECT = Subject("trainjob", JOB, "train_job_name")
 NODE_0 = f"train_job_name={JOB},job_type=node,batch.kubernetes.io/job-completion-index=0"
@@ -52,36 +50,31 @@ class Scrape:
 def main() -> int:
     """Runs the demo and returns the exit code."""
     image = Image("--image", "TORCH_IMAGE", SAMPLE_IMAGE, "image with PyTorch that the cluster can pull")
-    return perform(Play("make demo-trainjob", __doc__ or "", image, run, farewell))
+    commands = (
+        "kubectl get trainjobs,jobs,pods -o wide",
+        f"kubectl describe trainjob {JOB}",
+        "kubectl apply -f manifests/samples/trainjob-plain.yaml",
+    )
+    return perform(Play("demo-trainjob", __doc__ or "", image, run, SAMPLE, commands, "docs/trainjob.md"))
 
 
-def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """Runs the job: apply, follow, log, events, checks. Returns whether all checks hold."""
+def run(stage: Stage, screen: Screen, image: str) -> list[Check]:
+    """Runs the job: apply, follow, log, events, checks. Returns the checks."""
     kubectl = stage.kubectl
     remove_earlier(stage, screen, SUBJECT)
     screen.step(f"kubectl apply -k {RUNTIMES}")
     screen.output(kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES)))
-    pace = " ".join(f"{name}={value}" for name, value in PACE.items())
-    screen.step(f"kubectl apply -f {SAMPLE}   (with {pace})")
-    screen.output(kubectl.run("apply", "-f", "-", stdin=manifest(image)))
-    screen.blank()
+    apply_slowed(kubectl, screen, SAMPLE, slowed(SAMPLE, image, PACE), PACE)
     scrape = Scrape(stage.controller_address)
     seen = follow(kubectl, SUBJECT, screen, JOB_TIMEOUT_SECONDS, scrape.look)
     screen.blank()
     log = show_end(kubectl, screen, scrape)
-    checks = [check_end(seen.job), check_training(log), check_metrics(seen.job, scrape), *spread_checks(stage, seen)]
-    for check in checks:
-        screen.check(check)
-    return all(check.holds for check in checks)
-
-
-def manifest(image: str) -> str:
-    """Returns the sample, slowed down so that it can be followed."""
-    objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
-    trainer = objects[-1]["spec"]["trainer"]
-    trainer["image"] = image
-    trainer["env"] = [{"name": name, "value": value} for name, value in PACE.items()]
-    return yaml.safe_dump_all(objects, sort_keys=False)
+    return [
+        check_job(seen.job, "SUCCESS"),
+        check_training(log),
+        check_metrics(seen.job, scrape),
+        *spread_checks(stage, seen),
+    ]
 
 
 def show_end(kubectl: Kubectl, screen: Screen, scrape: Scrape) -> str:
@@ -91,18 +84,9 @@ def show_end(kubectl: Kubectl, screen: Screen, scrape: Scrape) -> str:
         screen.output("\n".join(log.splitlines()[-5:]))
     with screen.command("curl /metrics   (while it ran)"):
         screen.output("\n".join(f"{name} {value}" for name, value in sorted(scrape.seen.items())))
-    with screen.command(f"kubectl events --for trainjob/{JOB}"):
-        screen.output(kubectl.run("events", "--for", f"trainjob/{JOB}"))
-    with screen.command("kubectl get trainjobs"):
-        screen.output(kubectl.run("get", "trainjobs"))
+    show(kubectl, screen, f"kubectl events --for trainjob/{JOB}")
+    show(kubectl, screen, "kubectl get trainjobs")
     return log
-
-
-def check_end(job: Object) -> Check:
-    status = job.get("status", {})
-    phase, state = status.get("phase", ""), status.get("state", "")
-    reason = f": {status['reason']}" if status.get("reason") else ""
-    return Check(phase == "Done" and state == "SUCCESS", f"the job ended {phase or '-'}/{state or '-'}{reason}")
 
 
 def check_training(log: str) -> Check:
@@ -120,20 +104,6 @@ def check_metrics(job: Object, scrape: Scrape) -> Check:
     served = any('metric="loss"' in series for series in scrape.seen)
     holds = {"loss", "step"} <= names and served
     return Check(holds, f"metrics in the status: {', '.join(sorted(names)) or 'none'}; loss at /metrics: {served}")
-
-
-def farewell(stage: Stage) -> Farewell:
-    """Prints what to try next."""
-    return Farewell(
-        sample=str(SAMPLE),
-        commands=(
-            "kubectl get trainjobs,jobs,pods -o wide",
-            f"kubectl describe trainjob {JOB}",
-            "kubectl apply -f manifests/samples/trainjob-plain.yaml",
-        ),
-        page="docs/trainjob.md",
-        keep="make demo-trainjob KEEP=1",
-    )
 
 
 if __name__ == "__main__":

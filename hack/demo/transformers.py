@@ -12,16 +12,14 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
-from demo.checks import Check
+from demo.checks import Check, check_job
 from demo.follow import Subject, follow
 from demo.kubectl import Kubectl
 from demo.picture import Object
-from demo.play import ROOT, Farewell, Image, Play, perform, remove_earlier
+from demo.play import Image, Play, perform, remove_earlier
 from demo.screen import Screen
 from demo.stage import Stage
-from demo.trainjob import RUNTIMES, check_end
+from demo.steps import ROOT, RUNTIMES, apply_slowed, show, slowed
 
 SAMPLE = Path("manifests/samples/trainjob-transformers.yaml")
 JOB = "trainjob-transformers"
@@ -69,39 +67,24 @@ class Reports:
 def main() -> int:
     """Runs the demo and returns the exit code."""
     image = Image("--image", "TRANSFORMERS_IMAGE", SAMPLE_IMAGE, "image with transformers that the cluster can pull")
-    return perform(Play("make demo-transformers", __doc__ or "", image, run, farewell, reports=True))
+    commands = (DESCRIBE, f"kubectl get trainjob {JOB} -o jsonpath='{{.status.trainerStatus}}'")
+    page = "docs/training-metrics.md"
+    return perform(Play("demo-transformers", __doc__ or "", image, run, SAMPLE, commands, page, reports=True))
 
 
-def run(stage: Stage, screen: Screen, image: str) -> bool:
-    """Runs the job: apply, follow its reports, log, checks. Returns whether all checks hold."""
+def run(stage: Stage, screen: Screen, image: str) -> list[Check]:
+    """Runs the job: apply, follow its reports, log, checks. Returns the checks."""
     kubectl = stage.kubectl
     remove_earlier(stage, screen, SUBJECT)
     kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
-    pace = " ".join(f"{name}={value}" for name, value in PACE.items())
-    screen.step(f"kubectl apply -f {SAMPLE}   (with {pace})")
-    screen.output(kubectl.run("apply", "-f", "-", stdin=manifest(image)))
-    screen.blank()
+    apply_slowed(kubectl, screen, SAMPLE, slowed(SAMPLE, image, PACE), PACE)
     screen.step(f"{DESCRIBE}   (its progress and metrics, at each report)")
     reports = Reports(kubectl, screen)
     seen = follow(kubectl, SUBJECT, screen, JOB_TIMEOUT_SECONDS, reports.look)
     screen.blank()
-    with screen.command(f"kubectl logs -l {NODE_0} --tail=3"):
-        screen.output(kubectl.run("logs", "-l", NODE_0, "--tail=3"))
-    with screen.command("kubectl get trainjobs"):
-        screen.output(kubectl.run("get", "trainjobs"))
-    checks = [check_end(seen.job), check_progress(reports), check_loss(reports)]
-    for check in checks:
-        screen.check(check)
-    return all(check.holds for check in checks)
-
-
-def manifest(image: str) -> str:
-    """Returns the sample, slowed down so that it can be followed."""
-    objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
-    trainer = objects[-1]["spec"]["trainer"]
-    trainer["image"] = image
-    trainer["env"] = [{"name": name, "value": value} for name, value in PACE.items()]
-    return yaml.safe_dump_all(objects, sort_keys=False)
+    show(kubectl, screen, f"kubectl logs -l {NODE_0} --tail=3")
+    show(kubectl, screen, "kubectl get trainjobs")
+    return [check_job(seen.job, "SUCCESS"), check_progress(reports), check_loss(reports)]
 
 
 def check_progress(reports: Reports) -> Check:
@@ -114,16 +97,6 @@ def check_progress(reports: Reports) -> Check:
 def check_loss(reports: Reports) -> Check:
     before, after = (reports.losses[0], reports.losses[-1]) if reports.losses else (0.0, 0.0)
     return Check(bool(reports.losses) and after < before, f"it reported a loss of {before:.4f} and at last {after:.4f}")
-
-
-def farewell(stage: Stage) -> Farewell:
-    """Prints what to try next."""
-    return Farewell(
-        sample=str(SAMPLE),
-        commands=(DESCRIBE, f"kubectl get trainjob {JOB} -o jsonpath='{{.status.trainerStatus}}'"),
-        page="docs/training-metrics.md",
-        keep="make demo-transformers KEEP=1",
-    )
 
 
 if __name__ == "__main__":

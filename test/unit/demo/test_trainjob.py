@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
+from demo.checks import check_job
 from demo.picture import facts, metrics_of
-from demo.trainjob import PACE, Scrape, check_end, check_metrics, check_training, manifest
+from demo.steps import slowed
+from demo.trainjob import PACE, SAMPLE, Scrape, check_metrics, check_training
 
 GOOD_LOG = "step=150 loss=0.04 throughput=1422\nrank 0: loss 6.7464 -> 0.0352, 4 ranks agree\n"
 
@@ -33,8 +34,8 @@ def test_training_is_right_if_the_loss_fell_and_all_ranks_agree(log: str, holds:
 
 
 def test_a_job_must_have_ended_well() -> None:
-    assert check_end(job()).holds
-    assert not check_end(job("Failed", "FAILED")).holds
+    assert check_job(job(), "SUCCESS").holds
+    assert not check_job(job("Failed", "FAILED"), "SUCCESS").holds
 
 
 def test_metrics_must_be_in_the_status_and_have_been_served() -> None:
@@ -45,7 +46,7 @@ def test_metrics_must_be_in_the_status_and_have_been_served() -> None:
 
 
 def test_the_sample_is_applied_with_the_requested_image_and_a_slow_pace() -> None:
-    config_map, trainjob = yaml.safe_load_all(manifest("mine:1"))
+    config_map, trainjob = slowed(SAMPLE, "mine:1", PACE)
     trainer = trainjob["spec"]["trainer"]
     assert (config_map["kind"], trainer["image"]) == ("ConfigMap", "mine:1")
     assert {each["name"]: each["value"] for each in trainer["env"]} == PACE
