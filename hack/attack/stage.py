@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import shutil
 import socket
 import subprocess
@@ -27,7 +26,7 @@ import yaml
 from attack.limits import MIB, Limited, limited
 from attack.victim import RUN_SECONDS
 from chaos.supervised import LEADER_ELECTION, LEASE, LEASE_NAMESPACE
-from localcluster import ports, process, stack, state
+from localcluster import ports, process, stack
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
@@ -107,32 +106,28 @@ def port_of(url: str) -> int:
 @contextlib.contextmanager
 def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError."""
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-attack")
     users = (CONTROLLER_USER, EXTENDER_USER, *TENANTS.values())
     flags = ("--event-ttl=5m",)
     options = Options(users=users, apiserver_flags=flags, unsafe_no_fsync=True, service_account_admission=True)
     nodes = tuple(f"node-{number:03d}" for number in range(node_count))
-    try:
-        with (
-            ControlPlane(folder, options, owner=process.identify(os.getpid()), report=report) as plane,
-            tempfile.TemporaryDirectory() as keys,
-            contextlib.ExitStack() as open_,
-        ):
-            api = Api.from_kubeconfig(plane.kubeconfig)
-            install_crds(api)
-            _prepare(api, node_count)
-            kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
-            open_.enter_context(FakeKubelet(kubelet_api, nodes=nodes, resources=NODE, behaviour=_behaviour))
-            certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
-            (extender, scheduler_port), extender_limit = open_.enter_context(_extender(plane, certificates))
-            (controller, progress_port), controller_limit = open_.enter_context(_controller(plane))
-            served, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
-            limits = {"controller": controller_limit, "extender": extender_limit, "dashboard": dashboard_limit}
-            yield Stage(
-                api, plane, nodes, controller, extender, limits, certificates, scheduler_port, progress_port, *served
-            )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with (
+        stack.throwaway("attack", options, report) as plane,
+        tempfile.TemporaryDirectory() as keys,
+        contextlib.ExitStack() as open_,
+    ):
+        api = Api.from_kubeconfig(plane.kubeconfig)
+        install_crds(api)
+        _prepare(api, node_count)
+        kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
+        open_.enter_context(FakeKubelet(kubelet_api, nodes=nodes, resources=NODE, behaviour=_behaviour))
+        certificates = Certificates(*(_certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
+        (extender, scheduler_port), extender_limit = open_.enter_context(_extender(plane, certificates))
+        (controller, progress_port), controller_limit = open_.enter_context(_controller(plane))
+        served, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
+        limits = {"controller": controller_limit, "extender": extender_limit, "dashboard": dashboard_limit}
+        yield Stage(
+            api, plane, nodes, controller, extender, limits, certificates, scheduler_port, progress_port, *served
+        )
 
 
 def token_of(plane: ControlPlane, user: User) -> str:

@@ -13,8 +13,6 @@ gates of Kubernetes' own gangs; `audited` logs every request.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,7 @@ from bench import usage
 from bench.auditlog import audit_log
 from bench.report import progress
 from bench.stage import in_parallel
-from localcluster import ports, process, stack, state
+from localcluster import ports, stack
 from localcluster.api import Api
 from localcluster.controlplane import GUARD, ControlPlane
 from localcluster.crds import install_crds
@@ -65,9 +63,6 @@ class Plane:
         programs = self.control.state().programs
         return {name: each.identity.pid for name, each in programs.items() if each.identity and name != GUARD}
 
-    def create_namespace(self, name: str) -> None:
-        self.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-
 
 class Planes:
     """Control planes by kind (see the module)."""
@@ -90,23 +85,18 @@ class Planes:
 
 @contextlib.contextmanager
 def plane(kind: str) -> Iterator[Plane]:
-    """Runs a control plane without nodes. Test runs recognize its name and clean it up after a crash."""
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-bench-{kind}")
+    """Runs a control plane without nodes."""
     audit: Path | None = None
-    try:
-        with contextlib.ExitStack() as open_:
-            options = _NATIVE if kind == "native" else Options()
-            if kind == "audited":
-                audit, flags = open_.enter_context(audit_log())
-                options = Options(apiserver_flags=flags)
-            control = ControlPlane(folder, options, owner=process.identify(os.getpid()), report=progress)
-            open_.enter_context(control)
-            api = Api.from_kubeconfig(control.kubeconfig, pool_size=THREADS + 4)
-            if kind not in _WITHOUT_GANGS:
-                install_crds(api)
-            yield Plane(control, api, audit)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as open_:
+        options = _NATIVE if kind == "native" else Options()
+        if kind == "audited":
+            audit, flags = open_.enter_context(audit_log())
+            options = Options(apiserver_flags=flags)
+        control = open_.enter_context(stack.throwaway(f"bench-{kind}", options, progress))
+        api = Api.from_kubeconfig(control.kubeconfig, pool_size=THREADS + 4)
+        if kind not in _WITHOUT_GANGS:
+            install_crds(api)
+        yield Plane(control, api, audit)
 
 
 @dataclass(frozen=True, slots=True)

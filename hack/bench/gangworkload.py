@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from bench.gangdriver import PODS, Driver, Round
 from bench.gangplane import Plane, cpu_seconds, delete_selected
 from bench.report import progress
-from bench.stage import in_parallel, rest, wait
+from bench.stage import create_namespace, in_parallel, rest, wait
 from localcluster.gangscheduler import NAME
 
 PREFIX = "scheduling.kubeflow.org"
@@ -141,7 +141,7 @@ def one_round(contender: Contender, plane: Plane, shape: Shape, pids: Mapping[st
 
 def new_namespace(plane: Plane) -> str:
     name = f"bench-gang-{next(_numbers)}"
-    plane.create_namespace(name)
+    create_namespace(plane.api, name)
     return name
 
 

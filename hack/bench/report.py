@@ -11,6 +11,7 @@ whether the figure has reached its target (`Reach`). Everything else, such as pr
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -101,6 +102,11 @@ def build(
     elif reach is not None:
         figure["ok"] = reach.is_reached(value, ratio)
     return figure | extra
+
+
+def rank(values: Sequence[float], share: float) -> float:
+    """Returns the nearest-rank quantile: the smallest value with at least that share of values at or below it."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 def _spread(values: Sequence[float]) -> float:

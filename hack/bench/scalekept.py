@@ -23,8 +23,8 @@ from bench.jobs import JOBS, SERVICES, TFJOBS, master_and_workers
 from bench.kwok import Times
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.scaleplant import plant
-from bench.scalestage import WITHOUT_ENDPOINTS, ScaleStage, create_namespace, open_stage, setting
-from bench.stage import in_parallel, rest, wait
+from bench.scalestage import WITHOUT_ENDPOINTS, ScaleStage, open_stage, setting
+from bench.stage import create_namespace, in_parallel, rest, wait
 from localcluster.api import Api
 
 # The first is the baseline of the others.

@@ -13,7 +13,6 @@ from.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -131,8 +130,3 @@ def _ready(status: Object) -> int:
 
 def _succeeded(status: Object) -> int:
     return len(status.get("succeededIndexes") or ())
-
-
-def rank(values: Sequence[float], share: float) -> float:
-    """Returns the nearest-rank quantile: the smallest value with at least that share of values at or below it."""
-    return sorted(values)[math.ceil(share * len(values)) - 1]

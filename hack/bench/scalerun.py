@@ -20,10 +20,10 @@ from bench.controller import Controller, controller
 from bench.gangdriver import Follower
 from bench.jobs import TFJOBS, master_and_workers
 from bench.kwok import Times
-from bench.report import progress, report
-from bench.scalelag import lags_of, rank
-from bench.scalestage import ScaleStage, create_namespace, open_stage, setting
-from bench.stage import in_parallel
+from bench.report import progress, rank, report
+from bench.scalelag import lags_of
+from bench.scalestage import ScaleStage, open_stage, setting
+from bench.stage import create_namespace, in_parallel
 from localcluster import process
 from localcluster.api import Api
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from bench.kwok import Times, running_kwok
 from bench.report import TINY, progress, size
 from bench.scalelag import RULES
 from bench.stage import in_parallel
-from localcluster import podstatus, process, stack, state
+from localcluster import podstatus, stack
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
@@ -62,32 +61,23 @@ def setting(name: str, full: int, tiny: int) -> int:
 @contextlib.contextmanager
 def open_stage(name: str, nodes: int, times: Times, flags_of_manager: tuple[str, ...] = ()) -> Iterator[ScaleStage]:
     """Runs a control plane where pods run for such `times`. Raises LocalClusterError."""
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-scale-{name}")
-    try:
-        with contextlib.ExitStack() as open_:
-            audit, flags = open_.enter_context(audit_log(RULES))
-            options = Options(
-                apiserver_flags=(*flags, _NO_TAINTS),
-                controller_manager_flags=flags_of_manager,
-                unsafe_no_fsync=True,
-            )
-            plane = ControlPlane(folder, options, owner=process.identify(os.getpid()), report=progress)
-            open_.enter_context(plane)
-            api = Api.from_kubeconfig(plane.kubeconfig, pool_size=THREADS + 4)
-            install_crds(api)
-            open_.enter_context(_kubelets(plane, times))
-            _create_nodes(api, nodes)
-            yield ScaleStage(plane, api, audit)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as open_:
+        audit, flags = open_.enter_context(audit_log(RULES))
+        options = Options(
+            apiserver_flags=(*flags, _NO_TAINTS),
+            controller_manager_flags=flags_of_manager,
+            unsafe_no_fsync=True,
+        )
+        plane = open_.enter_context(stack.throwaway(f"scale-{name}", options, progress))
+        api = Api.from_kubeconfig(plane.kubeconfig, pool_size=THREADS + 4)
+        install_crds(api)
+        open_.enter_context(_kubelets(plane, times))
+        _create_nodes(api, nodes)
+        yield ScaleStage(plane, api, audit)
 
 
 def node_name(number: int) -> str:
     return f"node-{number:05d}"
-
-
-def create_namespace(api: Api, name: str) -> None:
-    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 @contextlib.contextmanager

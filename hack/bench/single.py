@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from pathlib import Path
 from bench.auditlog import audit_log, entries_of
 from bench.controller import controller
 from bench.jobs import JOBS, PODS, TFJOBS, TRAINJOBS, Object, master_and_workers, replica_spec, tfjob, trainjob
-from bench.report import ROUNDS, Reach, progress, report, size
+from bench.report import ROUNDS, Reach, progress, rank, report, size
 from bench.stage import Stage, namespace, stage, unique
 from bench.watcher import Watcher
 from localcluster import stack
@@ -71,8 +70,8 @@ def report_first_child(stage: Stage) -> bool:
     ):
         running.wait_ready()
         delays = [_first_child(stage.api, space, watcher, f"job-{number:03d}") for number in range(JOB_COUNT)]
-    median, highest = (round(value * 1000, 1) for value in (_rank(delays, 0.5), max(delays)))
-    worst, reach = _rank(delays, 0.99) * 1000, Reach(max_value=50.0)
+    median, highest = (round(value * 1000, 1) for value in (rank(delays, 0.5), max(delays)))
+    worst, reach = rank(delays, 0.99) * 1000, Reach(max_value=50.0)
     return report("first_child_p99", "ms", [worst], reach=reach, jobs=JOB_COUNT, median=median, highest=highest)
 
 
@@ -167,11 +166,6 @@ def _with_servers(name: str) -> Object:
     rest = REPLICAS - SERVERS - 1
     specs = [replica_spec("MASTER", 1), *([replica_spec("WORKER", rest)] if rest > 0 else [])]
     return tfjob(name, *_ending(tfjob(name, *specs))["spec"]["replicaSpecs"], replica_spec("PS", SERVERS))
-
-
-def _rank(values: list[float], share: float) -> float:
-    """Returns the nearest-rank quantile: the smallest value with at least that share of values at or below it."""
-    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.report import progress, size
-from localcluster import process, stack, state
+from localcluster import stack
 from localcluster.api import Api
-from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
 from localcluster.programs import Options
 
@@ -43,14 +41,8 @@ def stage(options: Options | None = None) -> Iterator[Stage]:
     if existing is not None:
         yield _with_crds(Path(existing))
         return
-    # Test runs recognize the name and clean it up after a crash.
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-bench")
-    owner = process.identify(os.getpid())
-    try:
-        with ControlPlane(folder, options or Options(), owner=owner, report=progress) as plane:
-            yield _with_crds(plane.kubeconfig)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with stack.throwaway("bench", options or Options(), progress) as plane:
+        yield _with_crds(plane.kubeconfig)
 
 
 def unique(name: str) -> str:
@@ -65,14 +57,17 @@ def namespace(api: Api, name: str) -> Iterator[str]:
     Its objects are left if the cluster ends with the benchmark, since deleting thousands of objects takes longer than
     everything else. In an existing cluster the namespace is deleted.
     """
-    path = f"/api/v1/namespaces/{name}"
-    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    create_namespace(api, name)
     try:
         yield name
     finally:
         if stack.existing_kubeconfig() is not None:
-            api.delete(path)
+            api.delete(f"/api/v1/namespaces/{name}")
     rest(api)
+
+
+def create_namespace(api: Api, name: str) -> None:
+    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 def rest(api: Api) -> None:

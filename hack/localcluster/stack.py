@@ -15,8 +15,8 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -143,6 +143,17 @@ def existing_kubeconfig() -> str | None:
 def is_own(kubeconfig: str) -> bool:
     """Reports whether this package wrote the kubeconfig."""
     return Path(kubeconfig).is_relative_to(state.state_root())
+
+
+@contextmanager
+def throwaway(name: str, options: Options, report: Report) -> Iterator[ControlPlane]:
+    """Runs a control plane of this process, and deletes its folder at the end. Test runs clean it up after a crash."""
+    folder = state.stack_dir(f"{TEST_PREFIX}{os.getpid()}-{name}")
+    try:
+        with ControlPlane(folder, options, owner=process.myself(), report=report) as plane:
+            yield plane
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_ended_tests() -> None:

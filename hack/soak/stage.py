@@ -7,7 +7,6 @@ The logs of pods have lines with metrics (soak.podlogs), so that logs are follow
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localcluster import ports, process, stack, state
+from localcluster import ports, stack
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
@@ -47,25 +46,18 @@ class Stage:
 @contextlib.contextmanager
 def open_stage(behaviour: Behaviour, report: Report) -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError."""
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-soak")
-    try:
-        with (
-            ControlPlane(folder, _OPTIONS, owner=process.identify(os.getpid()), report=report) as plane,
-            contextlib.ExitStack() as open_,
-        ):
-            api = Api.from_kubeconfig(plane.kubeconfig)
-            install_crds(api)
-            api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-            logs_folder = Path(open_.enter_context(tempfile.TemporaryDirectory()))
-            logs = open_.enter_context(PodLogs(logs_folder))
-            kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
-            kubelet = FakeKubelet(kubelet_api, nodes=NODES, resources=NODE, behaviour=_logging(behaviour, logs))
-            open_.enter_context(kubelet)
-            _serve_logs_of_nodes(api, logs)
-            programs = (open_.enter_context(_extender(plane)), open_.enter_context(_controller(plane)))
-            yield Stage(api, plane, {each.name: each for each in programs})
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with stack.throwaway("soak", _OPTIONS, report) as plane, contextlib.ExitStack() as open_:
+        api = Api.from_kubeconfig(plane.kubeconfig)
+        install_crds(api)
+        api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        logs_folder = Path(open_.enter_context(tempfile.TemporaryDirectory()))
+        logs = open_.enter_context(PodLogs(logs_folder))
+        kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
+        kubelet = FakeKubelet(kubelet_api, nodes=NODES, resources=NODE, behaviour=_logging(behaviour, logs))
+        open_.enter_context(kubelet)
+        _serve_logs_of_nodes(api, logs)
+        programs = (open_.enter_context(_extender(plane)), open_.enter_context(_controller(plane)))
+        yield Stage(api, plane, {each.name: each for each in programs})
 
 
 def keep_logs(stage: Stage) -> Path:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.scalelag import changes_of, lags_in, rank
+from bench.report import rank
+from bench.scalelag import changes_of, lags_in
 
 Object = dict[str, Any]
 MASTER, WORKER = "job-master-k3f9-0-aaaaa", "job-worker-k3f9-0-bbbbb"
