@@ -37,9 +37,10 @@ from demo.autoscalejobs import (
     running,
     table,
 )
-from demo.autoscalestage import SCALE_DOWN_AFTER, SCALE_UP_AFTER, AutoscaleStage, open_autoscale_stage
+from demo.autoscalestage import SCALE_DOWN_AFTER, SCALE_UP_AFTER, open_autoscale_stage
 from demo.checks import Check
 from demo.follow import DemoError
+from demo.ownstage import OwnStage
 from demo.play import perform_alone
 from demo.screen import Screen
 from demo.steps import ROOT, show
@@ -64,7 +65,7 @@ def main() -> int:
 
 def perform(screen: Screen) -> bool:
     """Runs the demo on its cluster. Returns whether all checks hold."""
-    with open_autoscale_stage(ROOT, screen) as stage:
+    with open_autoscale_stage(screen) as stage:
         passed = screen.checks(Demo(stage, screen).run())
         farewell(screen)
         return passed
@@ -110,7 +111,7 @@ def _note(status: Object) -> str:
 class Demo:
     """The parts of the demo, in order."""
 
-    stage: AutoscaleStage
+    stage: OwnStage
     screen: Screen
     began: float = field(default_factory=time.monotonic)
     seen: Seen = field(default_factory=Seen)

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo.autoscalestage import give_gpus, start_programs
+from demo.autoscalestage import AUTOSCALING, give_gpus
 from demo.crds import apply_crds
 from demo.dashboardjobs import FIRST_GANG, Object, jobs
 from demo.follow import DemoError
 from demo.keptcluster import kept_cluster
 from demo.kubectl import Kubectl, KubectlError
+from demo.ownstage import start_programs
 from demo.play import INTERRUPTED
 from demo.screen import Screen
 from demo.steps import ROOT, RUNTIMES
@@ -72,7 +73,7 @@ def _fill(plane: ControlPlane, screen: Screen) -> None:
     kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
     api = Api.from_kubeconfig(plane.kubeconfig)
     give_gpus(api)
-    start_programs(plane, screen)
+    start_programs(plane, screen, AUTOSCALING)
     created = list(jobs())
     screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
     for each in created:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator
 from demo.checks import Check
 from demo.follow import DemoError
 from demo.gangjobs import JOBS, REPLICAS, Ledger, bar, by_job, manifest
-from demo.gangstage import GangStage, open_gang_stage
+from demo.gangstage import open_gang_stage
+from demo.ownstage import OwnStage
 from demo.play import perform_alone
 from demo.screen import Screen
-from demo.steps import ROOT, show
+from demo.steps import show
 from localcluster import podstatus
 from localcluster.api import STRATEGIC_MERGE_PATCH, RefusedError
 from localcluster.podstatus import Outcome
@@ -48,13 +49,13 @@ def main() -> int:
 
 def perform(screen: Screen) -> bool:
     """Runs the demo on its control plane. Returns whether all checks hold."""
-    with open_gang_stage(ROOT, screen) as stage:
+    with open_gang_stage(screen) as stage:
         passed = screen.checks([*without_gangs(stage, screen), *with_gangs(stage, screen)])
         farewell(screen)
         return passed
 
 
-def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
+def without_gangs(stage: OwnStage, screen: Screen) -> list[Check]:
     """Shows the deadlock, with a retry if one job happens to get all GPUs."""
     screen.title(f"1. The default scheduler. Two jobs are created at the same time; each needs all {REPLICAS} GPUs")
     for _ in range(TRIES):
@@ -73,7 +74,7 @@ def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
     return [Check(ledger.is_deadlocked(), text)]
 
 
-def contend(stage: GangStage, screen: Screen) -> Ledger:
+def contend(stage: OwnStage, screen: Screen) -> Ledger:
     """Creates both jobs without gangs and waits until one has all GPUs, or until nothing changes any more."""
     submit(stage, screen, is_gang=False)
     ledger, quiet_since = Ledger(), time.monotonic()
@@ -89,14 +90,14 @@ def contend(stage: GangStage, screen: Screen) -> Ledger:
     return ledger
 
 
-def clear(stage: GangStage, screen: Screen) -> None:
+def clear(stage: OwnStage, screen: Screen) -> None:
     """Deletes both jobs, and their children, since the garbage collector discovers new kinds only every 30 s."""
     screen.step("kubectl delete tfjobs --all")
     stage.kubectl.run("delete", "tfjobs", "--all", "--cascade=background")
     stage.kubectl.run("delete", "jobs,services,pods", "-l", "kubeflow.org")
 
 
-def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
+def with_gangs(stage: OwnStage, screen: Screen) -> list[Check]:
     """Shows that the jobs run one after the other with gangs."""
     screen.title("2. The gang scheduler. The same two jobs, with spec.gang.enabled: true")
     submit(stage, screen, is_gang=True)
@@ -124,7 +125,7 @@ def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
 class Training:
     """Simulates the training: when all replicas have run for a while, the master succeeds."""
 
-    def __init__(self, stage: GangStage) -> None:
+    def __init__(self, stage: OwnStage) -> None:
         self._api = stage.api
         self._ended: set[str] = set()
 
@@ -141,7 +142,7 @@ class Training:
             self._api.patch(f"{PODS}/{pod['metadata']['name']}/status", status, STRATEGIC_MERGE_PATCH)
 
 
-def submit(stage: GangStage, screen: Screen, *, is_gang: bool) -> None:
+def submit(stage: OwnStage, screen: Screen, *, is_gang: bool) -> None:
     """Creates both jobs with one command, like two users at the same time."""
     screen.step("kubectl create -f jobs.yaml   (" + ", ".join(f"TFJob {name}" for name in JOBS) + ")")
     items = [manifest(name, is_gang=is_gang) for name in JOBS]
@@ -150,7 +151,7 @@ def submit(stage: GangStage, screen: Screen, *, is_gang: bool) -> None:
     screen.blank()
 
 
-def watch(stage: GangStage, screen: Screen, ledger: Ledger, is_over: Callable[[], bool]) -> Iterator[bool]:
+def watch(stage: OwnStage, screen: Screen, ledger: Ledger, is_over: Callable[[], bool]) -> Iterator[bool]:
     """Polls the pods and prints a line for each change; yields whether there was one."""
     began = time.monotonic()
     while not is_over():
@@ -164,7 +165,7 @@ def watch(stage: GangStage, screen: Screen, ledger: Ledger, is_over: Callable[[]
         time.sleep(POLL_SECONDS)
 
 
-def are_done(stage: GangStage) -> bool:
+def are_done(stage: OwnStage) -> bool:
     path = "/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs"
     try:
         phases = [each.get("status", {}).get("phase") for each in stage.api.list(path)]

@@ -20,10 +20,11 @@ from typing import Any
 import yaml
 
 from demo import resume
-from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES, AutoscaleStage, Setting, open_autoscale_stage
+from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES, open_autoscale_stage
 from demo.checks import Check
 from demo.follow import DemoError
 from demo.kubectl import Kubectl
+from demo.ownstage import OwnStage, Setting
 from demo.play import perform_alone
 from demo.screen import Screen
 from demo.steps import ROOT, RUNTIMES, show, slowed
@@ -34,9 +35,9 @@ Object = dict[str, Any]
 NAME = "demo-preemption"
 SETTING = Setting(
     NAME,
-    (images.TORCH, images.INITIALIZER),
-    (),
-    ("--preemption=on", "--preempt-after=3s", "--preemption-grace=5s"),
+    NODES,
+    images=(images.TORCH, images.INITIALIZER),
+    extender=("--preemption=on", "--preempt-after=3s", "--preemption-grace=5s"),
 )
 POLL_SECONDS = 0.5
 # For each step.
@@ -74,7 +75,7 @@ def main() -> int:
 
 def perform(screen: Screen) -> bool:
     """Runs the demo on its cluster. Returns whether all checks hold."""
-    with open_autoscale_stage(ROOT, screen, SETTING) as stage, resume.bucket(state.stack_dir(NAME)) as url:
+    with open_autoscale_stage(screen, SETTING) as stage, resume.bucket(state.stack_dir(NAME)) as url:
         passed = screen.checks(Demo(stage, screen).run(url))
         farewell(screen)
         return passed
@@ -110,7 +111,7 @@ def urgent_job() -> Object:
 class Demo:
     """The parts of the demo, in order."""
 
-    stage: AutoscaleStage
+    stage: OwnStage
     screen: Screen
     began: float = field(default_factory=time.monotonic)
     said: dict[str, str] = field(default_factory=dict)
