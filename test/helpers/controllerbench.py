@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from helpers.fakeapi import FakeApi, Object
 from helpers.fakeclock import FakeClock
 from helpers.manifests import tfjob
+from helpers.memoryapi import MemoryApi, Object
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
@@ -74,7 +74,7 @@ class Counted:
 class Recorded:
     """A Recorder that keeps the events, each with the number of requests that had been sent before."""
 
-    def __init__(self, api: FakeApi) -> None:
+    def __init__(self, api: MemoryApi) -> None:
         self._api = api
         self.events: list[tuple[str, str, str]] = []
         self.requests_before: list[int] = []
@@ -86,7 +86,7 @@ class Recorded:
         self.requests_before.append(len(self._api.sent))
 
 
-def settled(api: FakeApi, sync: Callable[[], Outcome], limit: int = 20) -> Outcome:
+def settled(api: MemoryApi, sync: Callable[[], Outcome], limit: int = 20) -> Outcome:
     """Syncs until a sync sends no request; returns its result."""
     for _ in range(limit):
         before = len(api.sent)
@@ -96,7 +96,7 @@ def settled(api: FakeApi, sync: Callable[[], Outcome], limit: int = 20) -> Outco
     raise AssertionError(f"still writing after {limit} syncs: {api.sent[-3:]}")
 
 
-def confirm_suspension(api: FakeApi, kind: str, job: Object) -> None:
+def confirm_suspension(api: MemoryApi, kind: str, job: Object) -> None:
     """Writes the condition of a suspended child Job, as the Job controller does."""
     is_shown = bool(job.get("status", {}).get("conditions"))
     if kind != "DELETED" and job.get("spec", {}).get("suspend") and not is_shown:
@@ -108,7 +108,7 @@ class ControllerBench:
     """See the module. `helpers` is the number of writer threads; with 0, writes are sent one after another."""
 
     def __init__(self, helpers: int = 0, gangs: GangPolicy = NO_GANGS) -> None:
-        self.api = FakeApi()
+        self.api = MemoryApi()
         self.clock = FakeClock()
         of_backend = gangs.backend.resource if gangs.backend is not None else None
         self.caches = ControllerCaches(self.api, "", self.clock, pod_groups=of_backend)

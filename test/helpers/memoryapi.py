@@ -1,19 +1,22 @@
-"""An API server in memory, for faults that cannot be produced with a real one.
+"""An API server in memory, for faults that cannot be produced with a real one, and for tests of what is written.
 
-It supports objects in namespaces, resource versions, optimistic locking and merge patches, as far as the contract tests
-(leasecontract.py, eventcontract.py) need them, which also run against a real API server.
+It stores objects by path, counts versions and generations, merges patches, checks resourceVersion and uid, and sends
+each change to watchers at once, or after `hold` only when a test requests it. The contract tests (leasecontract.py,
+eventcontract.py) run against it and against a real API server.
 
-Faults are in a script: each request takes the next one. A fault's `before` runs before the request is processed, its
-`after` after that and before the response; either may raise `ApiError`, move a fake clock, or call back.
+Faults are those of `fail`, by method and path, or of a script: each request takes the next one. A fault's `before` runs
+before the request is processed, its `after` after that and before the response; either may raise `ApiError`, move a
+fake clock, or call back.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from helpers.fakeclock import FakeClock
@@ -22,9 +25,10 @@ from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.requester import JSON, MERGE_PATCH, LineStream
 
 Object = dict[str, Any]
+Watcher = Callable[[str, Object], None]
+Hook = Callable[["Request"], None]
 # /apis/<group>/<version>/namespaces/<namespace>/<plural>, and /api/<version>/… of the core group.
 _COLLECTION_SLASHES = {"apis": 6, "api": 5}
-Hook = Callable[["Request"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Request:
     method: str
     path: str
     body: Object
+    query: Mapping[str, str]
     content_type: str
     timeout_seconds: float
     priority: Priority
@@ -44,18 +49,99 @@ class Fault:
     after: Hook | None = None
 
 
-@dataclass
+@dataclass(slots=True)
+class _Repeated:
+    """A fault of the next `times` requests that match."""
+
+    fault: Fault
+    method: str
+    part: str
+    times: int
+
+    def takes(self, request: Request) -> bool:
+        name = request.body.get("metadata", {}).get("name", "") if request.method == "POST" else ""
+        is_match = self.method in ("", request.method) and self.part in f"{request.path}/{name}"
+        return self.times > 0 and is_match
+
+
 class MemoryApi:
-    """A `Requester`. Thread-safe; hooks run without its lock."""
+    """A `Requester`. Thread-safe; hooks run without its lock, watchers with it."""
 
-    script: deque[Fault] = field(default_factory=deque)
-    always: Fault | None = None  # applies to every request after the end of the script
-    requests: list[Request] = field(default_factory=list)
-    objects: dict[str, Object] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.script: deque[Fault] = deque()
+        self.always: Fault | None = None  # applies to every request after the end of the script
+        self.sent: list[Request] = []
+        self.objects: dict[str, Object] = {}
+        self.version = 100
+        self._repeated: list[_Repeated] = []
+        self._watchers: list[tuple[str, Watcher]] = []
+        self._held: list[tuple[str, str, Object]] | None = None
+        self._lock = threading.RLock()
 
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-        self._version = 0
+    # Methods for tests
+
+    def fail(
+        self, status: int, reason: str = "", message: str = "no", *, method: str = "", part: str = "", times: int = 1,
+        carried_out: bool = False, **details: Any,
+    ) -> None:  # fmt: skip
+        """Fails the next requests that match. With `carried_out` they are processed, and only the response is lost."""
+        before = refusal(status, reason, message, **details).before
+        fault = Fault(after=before) if carried_out else Fault(before)
+        self._repeated.append(_Repeated(fault, method, part, times))
+
+    def watch(self, collection: str, watcher: Watcher) -> None:
+        """Calls `watcher` for changes of objects whose path contains `/<collection>/`."""
+        self._watchers.append((collection, watcher))
+
+    def hold(self) -> None:
+        """From now on changes are held back, as by a watch that lags."""
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held or [], None
+        for path, kind, obj in held:
+            self._tell(path, kind, obj)
+
+    def drop_held(self) -> None:
+        """Drops the changes that were held back, as by a half-open connection."""
+        self._held = None
+
+    def put(self, collection: str, obj: Object) -> Object:
+        """Creates or changes an object for another client; `collection` is the path of its list.
+
+        Returns it as stored.
+        """
+        with self._lock:
+            return copy.deepcopy(self._store(f"{collection}/{obj['metadata']['name']}", copy.deepcopy(obj)))
+
+    def change(self, path: str, patch: Object) -> Object:
+        """Applies a merge patch of another client."""
+        with self._lock:
+            return copy.deepcopy(self._store(path, merged(self.objects[path], patch)))
+
+    def remove(self, path: str) -> None:
+        with self._lock:
+            self._remove(path)
+
+    def paths(self, part: str) -> list[str]:
+        return sorted(path for path in self.objects if part in path)
+
+    def list(self, plural: str) -> list[Object]:
+        """Returns all objects of a kind, sorted by path."""
+        with self._lock:
+            return [obj for path, obj in sorted(self.objects.items()) if path.split("/")[-2] == plural]
+
+    def requests(self, method: str = "", part: str = "") -> list[Request]:
+        """Returns the requests whose method begins, and whose path goes on, like this, including failed ones."""
+        with self._lock:
+            return [each for each in self.sent if each.method.startswith(method) and part in each.path]
+
+    def written(self, *methods: str) -> list[Request]:
+        """Returns the requests with one of these methods, including failed ones."""
+        with self._lock:
+            return [each for each in self.sent if each.method in methods]
+
+    # Methods for the program
 
     def request(
         self,
@@ -70,12 +156,11 @@ class MemoryApi:
         priority: Priority = Priority.NORMAL,
         retry: bool | None = None,
     ) -> bytes:
-        request = Request(
-            method, path, json.loads(body) if body else {}, content_type, timeout_seconds, priority, retry
-        )
+        parsed = json.loads(body) if body else {}
+        request = Request(method, path, parsed, query or {}, content_type, timeout_seconds, priority, retry)
         with self._lock:
-            self.requests.append(request)
-            fault = self.script.popleft() if self.script else self.always
+            self.sent.append(request)
+            fault = self._fault(request)
         if fault and fault.before:
             fault.before(request)
         answer = self.apply(request)
@@ -83,32 +168,36 @@ class MemoryApi:
             fault.after(request)
         return answer
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> LineStream:
         raise NotImplementedError("nobody streams from this one")
 
     def apply(self, request: Request) -> bytes:
         """Processes a request now."""
         with self._lock:
-            answer = _METHODS[request.method](self, request)
-        return json.dumps(answer).encode()
+            return json.dumps(_METHODS[request.method](self, request)).encode()
 
-    def list(self, plural: str) -> list[Object]:
-        """Returns all objects of a kind, sorted by path."""
-        with self._lock:
-            return [obj for path, obj in sorted(self.objects.items()) if path.split("/")[-2] == plural]
+    # Implementation
 
-    def written(self, *methods: str) -> list[Request]:
-        """Returns the requests with one of these methods, including failed ones."""
-        with self._lock:
-            return [request for request in self.requests if request.method in methods]
+    def _fault(self, request: Request) -> Fault | None:
+        for each in self._repeated:
+            if each.takes(request):
+                each.times -= 1
+                return each.fault
+        return self.script.popleft() if self.script else self.always
 
     def _get(self, request: Request) -> Object:
-        if request.path.count("/") == _COLLECTION_SLASHES[request.path.split("/")[1]]:
-            return {"items": [obj for path, obj in self.objects.items() if path.startswith(f"{request.path}/")]}
-        path = request.path.removesuffix("/status")
-        if path not in self.objects:
-            raise ApiError(404, "NotFound", f"{path} not found")
-        return self.objects[path]
+        path = request.path
+        if path.count("/") != _COLLECTION_SLASHES[path.split("/")[1]]:
+            return self._found(path.removesuffix("/status"))
+        name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        items = [
+            obj
+            for at, obj in self.objects.items()
+            if at.startswith(f"{path}/") and at.endswith(f"/{name}" * bool(name))
+        ]
+        return {"metadata": {"resourceVersion": str(self.version)}, "items": items}
 
     def _create(self, request: Request) -> Object:
         path = f"{request.path}/{request.body['metadata']['name']}"
@@ -117,32 +206,74 @@ class MemoryApi:
         return self._store(path, request.body)
 
     def _update(self, request: Request) -> Object:
-        old = self._get(request)
-        if request.body["metadata"].get("resourceVersion") not in ("", None, old["metadata"]["resourceVersion"]):
-            raise ApiError(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+        self._check(request.path, request.body["metadata"])
         return self._store(request.path, request.body)
 
     def _patch(self, request: Request) -> Object:
         if request.content_type != MERGE_PATCH:
             raise ApiError(415, "UnsupportedMediaType", request.content_type)
-        old = self._get(request)
-        if request.body.get("metadata", {}).get("resourceVersion") not in (
-            "",
-            None,
-            old["metadata"]["resourceVersion"],
-        ):
-            raise ApiError(409, "Conflict", "the object has been modified; please apply your changes to the latest")
-        return self._store(request.path.removesuffix("/status"), _merged(old, request.body))
+        path, body = request.path, request.body
+        if path.endswith("/scale"):
+            # This is the scale subresource of a TFJob. The response is not a Scale, but the program does not read it.
+            path, body = path.removesuffix("/scale"), {**body, "spec": {"workerReplicas": body["spec"]["replicas"]}}
+        target = path.removesuffix("/status")
+        metadata = body.get("metadata", {})
+        self._check(target, metadata)
+        patch = {"status": body["status"]} if path != target else body
+        patch = {**patch, "metadata": {name: each for name, each in metadata.items() if name != "resourceVersion"}}
+        return self._store(target, merged(self.objects[target], patch))
 
     def _delete(self, request: Request) -> Object:
-        self._get(request)
-        return self.objects.pop(request.path)
+        self._check(request.path, request.body.get("preconditions", {}))
+        self._remove(request.path)
+        return {"kind": "Status", "status": "Success"}
+
+    def _check(self, path: str, wanted: Mapping[str, Any]) -> None:
+        """Raises `ApiError` unless the object is there, with the wanted version and uid."""
+        metadata = self._found(path)["metadata"]
+        for name in ("resourceVersion", "uid"):
+            if wanted.get(name) not in ("", None, metadata.get(name)):
+                raise ApiError(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+
+    def _found(self, path: str) -> Object:
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", f"{path} not found")
+        return self.objects[path]
 
     def _store(self, path: str, obj: Object) -> Object:
-        self._version += 1
-        metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
+        old = self.objects.get(path, {})
+        before = old.get("metadata", {})
+        self.version += 1
+        kept = {name: before[name] for name in ("uid", "creationTimestamp", "namespace") if name in before}
+        metadata = {
+            "uid": f"uid-{self.version}",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            **kept,
+            **obj["metadata"],
+        }
+        metadata["resourceVersion"] = str(self.version)
+        if path.split("/")[-3] != "namespaces" and "/namespaces/" in path:
+            metadata.setdefault("namespace", path.split("/namespaces/")[1].split("/")[0])
+        metadata["generation"] = before.get("generation", 0) + (not old or old.get("spec") != obj.get("spec"))
         self.objects[path] = {**obj, "metadata": metadata}
+        self._notify(path, "MODIFIED" if old else "ADDED", self.objects[path])
         return self.objects[path]
+
+    def _remove(self, path: str) -> None:
+        old = self.objects.pop(path)
+        self.version += 1
+        self._notify(path, "DELETED", merged(old, {"metadata": {"resourceVersion": str(self.version)}}))
+
+    def _notify(self, path: str, kind: str, obj: Object) -> None:
+        if self._held is None:
+            self._tell(path, kind, obj)
+        else:
+            self._held.append((path, kind, copy.deepcopy(obj)))
+
+    def _tell(self, path: str, kind: str, obj: Object) -> None:
+        for collection, watcher in self._watchers:
+            if f"/{collection}/" in path:
+                watcher(kind, obj)
 
 
 _METHODS = {
@@ -154,17 +285,16 @@ _METHODS = {
 }
 
 
-def _merged(old: Object, patch: Object) -> Object:
+def merged(old: Any, patch: Any) -> Any:
     """Applies a merge patch (RFC 7386)."""
-    result = dict(old)
-    for key, value in patch.items():
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
         if value is None:
-            result.pop(key, None)
-        elif isinstance(value, dict):
-            inner = result.get(key)
-            result[key] = _merged(inner if isinstance(inner, dict) else {}, value)
+            result.pop(name, None)
         else:
-            result[key] = value
+            result[name] = merged(result.get(name), value)
     return result
 
 

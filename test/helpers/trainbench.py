@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, settled
-from helpers.fakeapi import FakeApi, Object
 from helpers.fakeclock import FakeClock
+from helpers.memoryapi import MemoryApi, Object
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import Pod
@@ -81,7 +81,7 @@ class TrainBench:
     """See the module."""
 
     def __init__(self) -> None:
-        self.api = FakeApi()
+        self.api = MemoryApi()
         self.clock = FakeClock()
         self.caches = ControllerCaches(self.api, "", self.clock)
         self.counted, self.logs, self.told = Counted(), Logs(), Told()

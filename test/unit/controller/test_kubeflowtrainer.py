@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from helpers.controllerbench import Counted, confirm_suspension
-from helpers.fakeapi import FakeApi, Object
 from helpers.fakeclock import FakeClock
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
+from helpers.memoryapi import MemoryApi, Object
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import BatchJob
 from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
@@ -38,7 +38,7 @@ class Bench:
     """An API server in memory, caches fed by it, and `sync` called by hand."""
 
     def __init__(self) -> None:
-        self.api, self.clock, self.counted = FakeApi(), FakeClock(), Counted()
+        self.api, self.clock, self.counted = MemoryApi(), FakeClock(), Counted()
         self.caches = ControllerCaches(self.api, "", self.clock, kubeflow_trainer=True)
         assert self.caches.kubeflow is not None
         self.kubeflow = self.caches.kubeflow

@@ -64,14 +64,14 @@ class World:
 
     def there(self, resource: Resource, found: dict[str, Any]) -> str:
         path = resource.path("team", found["metadata"]["name"])
-        self.api.objects[path] = {**found, "metadata": {**found["metadata"], "resourceVersion": "1"}}
+        self.api.objects[path] = {**found, "metadata": {**found["metadata"], "uid": "u7", "resourceVersion": "12"}}
         return path
 
     def carry_out(self, **actions: Any) -> WriteResult:
         return self.writer.apply(OWNER, Actions(**{kind: tuple(each) for kind, each in actions.items()}))
 
     def methods(self) -> list[str]:
-        return [request.method for request in self.api.requests]
+        return [request.method for request in self.api.sent]
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_only_that_very_object_is_deleted_and_as_it_is_said(world: World, is_for
     world.there(JOBS, body("a"))
     delete = Delete(JOBS, "a", "u7", is_foreground, "12")
     assert world.carry_out(deletes=[delete]).deleted == [delete]
-    (request,) = world.api.requests
+    (request,) = world.api.sent
     assert request.body == {"propagationPolicy": policy, "preconditions": {"uid": "u7", "resourceVersion": "12"}}
 
 
@@ -224,7 +224,7 @@ def test_a_change_that_came_too_late_is_a_fault(world: World, actions: dict[str,
 def test_those_that_would_meet_the_same_obstacle_stay_unsent(world: World, status: int, reason: str, sent: int) -> None:
     world.api.script.append(refusal(status, reason))
     report = world.carry_out(creates=[Create(JOBS, name, body(name)) for name in "abc"])
-    assert len(world.api.requests) == sent
+    assert len(world.api.sent) == sent
     assert (len(report.created), len(report.failed_creates), len(report.faults)) == (sent - 1, 1, 1)
 
 

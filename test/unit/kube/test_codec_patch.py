@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.fakeapi import _merged
+from helpers.memoryapi import merged
 from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
 from tfjob_controller.kube.codec import merge_patch, status_patch
 
@@ -23,7 +23,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 @given(old=OBJECTS, new=OBJECTS)
 def test_a_patch_turns_old_into_new(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert _merged(old, merge_patch(old, new)) == new
+    assert merged(old, merge_patch(old, new)) == new
 
 
 @given(same=OBJECTS)

@@ -25,7 +25,7 @@ class Server(MemoryApi):
 
     @property
     def options(self) -> list[object]:
-        return [each.body["deleteOptions"] for each in self.requests]
+        return [each.body["deleteOptions"] for each in self.sent]
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_a_pod_is_evicted_by_its_uid_with_its_own_grace_period(
     evictor: Evictor, server: Server, clock: FakeClock
 ) -> None:
     evictor.evict([eviction(clock)])
-    eventually(lambda: server.requests)
-    assert server.requests[0].path == PATH
-    assert server.requests[0].body == {
+    eventually(lambda: server.sent)
+    assert server.sent[0].path == PATH
+    assert server.sent[0].body == {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": "p-1", "namespace": "team"},
@@ -82,7 +82,7 @@ def test_an_eviction_that_failed_is_repeated_until_its_deadline(
 ) -> None:
     server.always = fault
     evictor.evict([eviction(clock)])
-    eventually(lambda: server.requests)
+    eventually(lambda: server.sent)
 
     def is_over() -> bool:
         """Time passes in small steps, so that no thread sees it jump."""
@@ -91,7 +91,7 @@ def test_an_eviction_that_failed_is_repeated_until_its_deadline(
         return queue.queued + queue.processing + queue.delayed == 0
 
     eventually(is_over, period=0.005)
-    assert len(server.requests) >= 3
+    assert len(server.sent) >= 3
     assert clock.monotonic() >= DEADLINE
 
 
@@ -102,16 +102,16 @@ def test_what_would_fail_again_is_not_repeated(
     """The pod is gone, another one has its name, or a right or policy is missing."""
     server.always = refusal(status, reason)
     evictor.evict([eviction(clock)])
-    eventually(lambda: len(server.requests) == 1)
+    eventually(lambda: len(server.sent) == 1)
     eventually(lambda: is_idle(evictor))
     clock.advance(DEADLINE)
-    assert len(server.requests) == 1
+    assert len(server.sent) == 1
 
 
 def test_the_last_word_on_a_pod_that_is_being_tried_counts(evictor: Evictor, server: Server, clock: FakeClock) -> None:
     server.script.append(refusal(429))
     evictor.evict([eviction(clock)])
-    eventually(lambda: server.requests)
+    eventually(lambda: server.sent)
     evictor.evict([eviction(clock, grace=30)])
     clock.advance(RETRY_CAP_SECONDS)
     eventually(lambda: {"preconditions": {"uid": "u-1"}, "gracePeriodSeconds": 30} in server.options)

@@ -105,7 +105,7 @@ class TestEvents(EventContract):
         clock.await_waiters(1)
         clock.advance(100.0)
         clock.await_waiters(1)
-        assert len(requester.requests) == 1
+        assert len(requester.sent) == 1
         lines = [line for line in capsys.readouterr().out.splitlines() if "event rejected" in line]
         assert len(lines) == 1
         assert "namespace is terminating" in lines[0]
@@ -117,8 +117,8 @@ class TestEvents(EventContract):
         written(1)
         recorder.event(job, "Normal", "Running", "it runs")
         written(2)
-        assert {request.timeout_seconds for request in requester.requests} == {5.0}
-        assert {request.retry for request in requester.requests} == {False}
+        assert {request.timeout_seconds for request in requester.sent} == {5.0}
+        assert {request.retry for request in requester.sent} == {False}
 
     def test_stop_writes_what_is_not_written_yet(
         self,
@@ -151,17 +151,15 @@ class TestEvents(EventContract):
         requester.script.extend([refusal(500)] * 3)
         recorder.event(job, "Normal", "Running", "it runs")
         recorder.start()
-        eventually(lambda: len(requester.requests) == 1)
+        eventually(lambda: len(requester.sent) == 1)
         stopped: list[bool] = []
         stopping = threading.Thread(target=lambda: stopped.append(recorder.stop(4.0)))
         stopping.start()
         eventually(lambda: clock.advance(0.5) or stopped)
         stopping.join()
         assert stopped == [True]
-        assert 2 <= len(requester.requests) <= 5
-        assert [request.timeout_seconds <= 4.0 for request in requester.requests[1:]] == [True] * (
-            len(requester.requests) - 1
-        )
+        assert 2 <= len(requester.sent) <= 5
+        assert [request.timeout_seconds <= 4.0 for request in requester.sent[1:]] == [True] * (len(requester.sent) - 1)
         assert "events not written before shutdown" in capsys.readouterr().out
         assert recorder.statistics().pending == 1
 
@@ -176,7 +174,7 @@ class TestEvents(EventContract):
         stopped: list[bool] = []
         stopping = threading.Thread(target=lambda: stopped.append(recorder.stop(1.0)))
         stopping.start()
-        eventually(lambda: len(requester.requests) == 2)  # a last try
+        eventually(lambda: len(requester.sent) == 2)  # a last try
         clock.await_waiters(1)
         clock.advance(1.0)
         stopping.join()
@@ -222,7 +220,7 @@ class TestEvents(EventContract):
             clock.await_waiters(1)
             clock.advance(60.0)
         clock.await_waiters(1)
-        assert len(requester.requests) == 1
+        assert len(requester.sent) == 1
 
 
 def event_threads() -> list[str]:

@@ -39,10 +39,10 @@ class TestLease(LeaseContract):
         first.try_acquire_or_renew()
         first.try_acquire_or_renew()
         first.release()
-        assert [request.method for request in requester.requests] == ["GET", "POST", "PUT", "PUT"]
-        assert {request.priority for request in requester.requests} == {Priority.LEASE}
-        assert {request.retry for request in requester.requests} == {False}
-        assert max(request.timeout_seconds for request in requester.requests) <= TIMES.renew_deadline / 2
+        assert [request.method for request in requester.sent] == ["GET", "POST", "PUT", "PUT"]
+        assert {request.priority for request in requester.sent} == {Priority.LEASE}
+        assert {request.retry for request in requester.sent} == {False}
+        assert max(request.timeout_seconds for request in requester.sent) <= TIMES.renew_deadline / 2
 
     def test_no_request_of_a_leader_outlasts_its_deadline(
         self, candidate: Start, requester: MemoryApi, clock: FakeClock
@@ -51,9 +51,9 @@ class TestLease(LeaseContract):
         first.try_acquire_or_renew()
         clock.advance(8.5)
         requester.always = no_answer(applied=False)
-        requester.requests.clear()
+        requester.sent.clear()
         first.try_acquire_or_renew()
-        assert [request.timeout_seconds for request in requester.requests] == [1.5, 1.5]
+        assert [request.timeout_seconds for request in requester.sent] == [1.5, 1.5]
 
     @every_error
     def test_an_error_makes_nobody_a_leader(self, candidate: Start, requester: MemoryApi, error: Fault) -> None:
@@ -161,9 +161,9 @@ class TestLease(LeaseContract):
         first = candidate()
         first.try_acquire_or_renew()
         requester.script.extend([no_answer(applied=False), Fault(after=lambda _: clock.advance(10.0))])
-        requester.requests.clear()
+        requester.sent.clear()
         assert not first.try_acquire_or_renew()
-        assert [request.method for request in requester.requests] == ["PUT", "GET"]
+        assert [request.method for request in requester.sent] == ["PUT", "GET"]
 
     def test_a_follower_counts_from_the_answer_in_which_it_saw_the_lease(
         self, candidate: Start, requester: MemoryApi, clock: FakeClock
