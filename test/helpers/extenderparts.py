@@ -5,16 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.answering import Answering, Request
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.verbs import NodeAssignment
 from tfjob_controller.gangscheduler.extender.wire import WirePod
-from tfjob_controller.kube.requester import JSON, LineStream, Priority
 
 
 @dataclass
@@ -49,36 +48,18 @@ class Table:
         return [name for name in names if name not in refused], refused
 
 
-class Bindings:
-    """A requester that accepts every Binding; `bodies` has them in the order of their arrival."""
+class Bindings(Answering):
+    """Accepts every Binding that `refuse` does not."""
 
     def __init__(self, refuse: Callable[[str], None] = lambda path: None) -> None:
+        super().__init__()
         self.bodies: list[dict[str, Any]] = []
         self._refuse = refuse
-        self._lock = threading.Lock()
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout_seconds: float = 30.0,
-        priority: Priority = Priority.NORMAL,
-        retry: bool | None = None,
-    ) -> bytes:
-        self._refuse(path)
-        with self._lock:
-            self.bodies.append(json.loads(body or b"null"))
+    def answer(self, request: Request) -> bytes:
+        self._refuse(request.path)
+        self.bodies.append(request.body)
         return b"{}"
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
-    ) -> LineStream:
-        raise NotImplementedError
 
     @property
     def bound(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from helpers.answering import Answering, Request
 from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi
 from helpers.poll import eventually
@@ -60,7 +61,6 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import key_of, split_key
-from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
@@ -75,34 +75,31 @@ _PREFIX = "scheduling.kubeflow.org"
 Object = dict[str, Any]
 
 
-class _Pods:
-    """A `Requester` that accepts only the annotation that makes kube-scheduler retry a pod."""
+class _Pods(Answering):
+    """Accepts only the annotation that makes kube-scheduler retry a pod."""
 
     def __init__(self, pods: Mapping[str, ScheduledPod]) -> None:
+        super().__init__()
         self._pods = pods
         self.woken: list[str] = []
         # By pod, the node that the annotation names.
         self.annotated: dict[str, str] = {}
 
-    def request(self, method: str, path: str, *, body: bytes = b"", **_: Any) -> bytes:
-        name = path.rpartition("/")[2]
-        found = self._pods.get(f"{path.split('/')[-3]}/{name}")
-        if method != "PATCH" or found is None:
-            raise ApiError(404, "NotFound", f"{path} not found")
+    def answer(self, request: Request) -> bytes:
+        name = request.path.rpartition("/")[2]
+        found = self._pods.get(f"{request.path.split('/')[-3]}/{name}")
+        if request.method != "PATCH" or found is None:
+            raise ApiError(404, "NotFound", f"{request.path} not found")
         self.woken.append(name)
-        self.annotated[name] = msgspec.json.decode(body)["metadata"]["annotations"][f"{_PREFIX}/node"]
+        self.annotated[name] = request.body["metadata"]["annotations"][f"{_PREFIX}/node"]
         return msgspec.json.encode(found)
 
-    def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
-    ) -> LineStream:
-        raise NotImplementedError("nobody streams from this one")
 
-
-class _Gate:
-    """A `Requester` whose requests for Gangs wait while it is closed: before the server gets them, or after."""
+class _Gate(Answering):
+    """Requests for Gangs wait while it is closed: before the server gets them, or after."""
 
     def __init__(self, api: MemoryApi) -> None:
+        super().__init__()
         self._api = api
         self._open = threading.Event()
         self._open.set()
@@ -130,11 +127,6 @@ class _Gate:
         finally:
             if is_after:
                 self._wait()
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
-    ) -> LineStream:
-        raise NotImplementedError("nobody streams from this one")
 
     def _wait(self) -> None:
         self._waiting += 1

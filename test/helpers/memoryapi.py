@@ -19,28 +19,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from helpers.answering import Answering, Request
 from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.flowcontrol import Priority
-from tfjob_controller.kube.requester import JSON, MERGE_PATCH, LineStream
+from tfjob_controller.kube.requester import MERGE_PATCH
 
 Object = dict[str, Any]
 Watcher = Callable[[str, Object], None]
 Hook = Callable[["Request"], None]
 # /apis/<group>/<version>/namespaces/<namespace>/<plural>, and /api/<version>/… of the core group.
 _COLLECTION_SLASHES = {"apis": 6, "api": 5}
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    method: str
-    path: str
-    body: Object
-    query: Mapping[str, str]
-    content_type: str
-    timeout_seconds: float
-    priority: Priority
-    retry: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +52,13 @@ class _Repeated:
         return self.times > 0 and is_match
 
 
-class MemoryApi:
-    """A `Requester`. Thread-safe; hooks run without its lock, watchers with it."""
+class MemoryApi(Answering):
+    """Thread-safe; hooks run without its lock, watchers with it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.script: deque[Fault] = deque()
         self.always: Fault | None = None  # applies to every request after the end of the script
-        self.sent: list[Request] = []
         self.objects: dict[str, Object] = {}
         self.version = 100
         self._repeated: list[_Repeated] = []
@@ -143,23 +131,8 @@ class MemoryApi:
 
     # Methods for the program
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout_seconds: float = 30.0,
-        priority: Priority = Priority.NORMAL,
-        retry: bool | None = None,
-    ) -> bytes:
-        parsed = json.loads(body) if body else {}
-        request = Request(method, path, parsed, query or {}, content_type, timeout_seconds, priority, retry)
+    def answer(self, request: Request) -> bytes:
         with self._lock:
-            self.sent.append(request)
             fault = self._fault(request)
         if fault and fault.before:
             fault.before(request)
@@ -167,11 +140,6 @@ class MemoryApi:
         if fault and fault.after:
             fault.after(request)
         return answer
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
-    ) -> LineStream:
-        raise NotImplementedError("nobody streams from this one")
 
     def apply(self, request: Request) -> bytes:
         """Processes a request now."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 
+from helpers.answering import Answering
 from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, version_of
 
 
-class MemoryCollection:
+class MemoryCollection(Answering):
     """A `Requester`, and the `Collection` (informercontract.py) that it serves; streaming lists only. Thread-safe."""
 
     resource = THINGS
@@ -19,6 +20,7 @@ class MemoryCollection:
     decode = staticmethod(decode_thing)
 
     def __init__(self) -> None:
+        super().__init__()
         self.requester = self
         self._changed = threading.Condition()
         self._history: list[tuple[str, Thing]] = []
@@ -53,9 +55,6 @@ class MemoryCollection:
         """Drops the history: watches from older versions are refused."""
         with self._changed:
             self._compacted = self._version
-
-    def request(self, method: str, path: str, **options: object) -> bytes:
-        raise ApiError(405, "MethodNotAllowed", f"{method} {path}")
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> _Lines:
         with self._changed:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
+from helpers.answering import Answering, Request
 from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.flowcontrol import Priority
-from tfjob_controller.kube.requester import JSON
 
 # The next step of a stream: a line, an error, or a function of the test, after which it continues.
 Step: TypeAlias = bytes | ApiError | Callable[[], None]
@@ -77,7 +76,7 @@ class ScriptedLines:
         self._closed = True
 
 
-class ScriptedRequester:
+class ScriptedRequester(Answering):
     """Responds to each call from its script, records the calls, and reports the end of the script.
 
     `asked` has the query of each call. After the last response it calls `at_end` (usually to stop the tested object)
@@ -85,25 +84,14 @@ class ScriptedRequester:
     """
 
     def __init__(self, *answers: Answer) -> None:
+        super().__init__()
         self._answers = [*answers]
         self.asked: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.at_end: Callable[[], None] = lambda: None
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout_seconds: float = 30.0,
-        priority: Priority = Priority.NORMAL,
-        retry: bool | None = None,
-    ) -> bytes:
-        answer = self._next(path, query or {})
+    def answer(self, request: Request) -> bytes:
+        answer = self._next(request.path, request.query)
         assert isinstance(answer, bytes), f"the script has no body for this call: {answer}"
         return answer
 
@@ -126,22 +114,20 @@ class ScriptedRequester:
         return answer
 
 
-class FedRequester:
+class FedRequester(Answering):
     """Streams the lines that the test feeds, for threads that should block in a read.
 
     Lines that are fed while no stream is open go to the next one.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
         self.opened = 0
 
     def feed(self, *lines: bytes) -> None:
         for fed in lines:
             self._lines.put(fed)
-
-    def request(self, method: str, path: str, **options: object) -> bytes:
-        raise ApiError(500, "InternalError", f"no {method} {path} is expected here")
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from helpers.answering import Answering
 from helpers.poll import eventually
 from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, Pod, PodMeta, PodStatus
 from tfjob_controller.api.gang import Gang, GangStatus
@@ -45,15 +46,13 @@ class _Lines:
             self._closer.start()
 
 
-class Streams:
-    """A `Requester` whose streams end only when all of them were closed."""
+class Streams(Answering):
+    """Its streams end only when all of them were closed."""
 
     def __init__(self, kinds: int = KINDS) -> None:
+        super().__init__()
         self._all_closed = threading.Barrier(2 * kinds, timeout=30)
         self.opened = 0
-
-    def request(self, method: str, path: str, **options: Any) -> bytes:
-        raise AssertionError(f"{method} {path}")
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> _Lines:
         self.opened += 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
+from helpers.answering import Answering, Request
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
@@ -27,47 +27,18 @@ ONE = "/apis/g.test/v1/namespaces/d/things/a"
 ALL = "/apis/g.test/v1/namespaces/d/things"
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    method: str
-    path: str
-    query: Mapping[str, str] | None
-    body: Any
-    content_type: str
-    timeout_seconds: float
-    priority: Priority
-    retry: bool | None
-
-
-class Script:
-    """A Requester that gives one answer after the other."""
+class Script(Answering):
+    """Gives one answer after the other."""
 
     def __init__(self, *answers: object) -> None:
-        self.answers = list(answers)
-        self.sent: list[Sent] = []
+        super().__init__()
+        self._answers = [*answers]
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout_seconds: float = 30.0,
-        priority: Priority = Priority.NORMAL,
-        retry: bool | None = None,
-    ) -> bytes:
-        decoded = None if body is None else json.loads(body)
-        self.sent.append(Sent(method, path, query, decoded, content_type, timeout_seconds, priority, retry))
-        answer = self.answers.pop(0)
+    def answer(self, request: Request) -> bytes:
+        answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> NoReturn:
-        raise AssertionError("a client opens no streams")
 
 
 def thing(name: str = "a") -> dict[str, Any]:
@@ -88,7 +59,7 @@ Call = Callable[[ResourceClient[Thing]], object]
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        pytest.param(lambda c: c.get("d", "a"), ("GET", ONE, None, JSON), id="get"),
+        pytest.param(lambda c: c.get("d", "a"), ("GET", ONE, {}, JSON), id="get"),
         pytest.param(lambda c: c.create("d", {"x": 1}), ("POST", ALL, {"x": 1}, JSON), id="create"),
         pytest.param(lambda c: c.create("d", b'{"x":2}'), ("POST", ALL, {"x": 2}, JSON), id="create bytes"),
         pytest.param(
@@ -113,7 +84,7 @@ def test_each_call_is_one_request_and_gives_the_decoded_answer(call: Call, expec
     assert call(client(script)) == Thing(ObjectMeta(name="a", namespace="d", resource_version="7"))
     (sent,) = script.sent
     assert (sent.method, sent.path, sent.body, sent.content_type) == expected
-    assert (sent.query, sent.retry) == (None, None)
+    assert (sent.query, sent.retry) == ({}, None)
 
 
 def test_a_strict_create_asks_the_server_to_refuse_unknown_fields() -> None:

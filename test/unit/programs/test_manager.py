@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
+from helpers.scripted import ScriptedRequester
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -19,21 +19,6 @@ from tfjob_controller.options import RunOptions, resolve
 from tfjob_controller.programs.manager import Manager, workers_of_namespace
 from tfjob_controller.programs.reconcilers import gang_policy
 from tfjob_controller.trainer.podgroup.backends import BACKENDS
-
-
-class Says:
-    """A Requester with one answer."""
-
-    def __init__(self, answer: bytes | ApiError) -> None:
-        self._answer = answer
-
-    def request(self, *_: Any, **__: Any) -> bytes:
-        if isinstance(self._answer, ApiError):
-            raise self._answer
-        return self._answer
-
-    def stream(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
 
 
 @pytest.mark.parametrize(
@@ -51,12 +36,12 @@ class Says:
     ],
 )
 def test_the_servers_version(answer: bytes | ApiError, version: tuple[int, int]) -> None:
-    assert server_version(Says(answer)) == version
+    assert server_version(ScriptedRequester(answer)) == version
 
 
 def test_a_server_that_does_not_answer_has_no_version_yet() -> None:
     with pytest.raises(ApiError):
-        server_version(Says(ApiError(0, "NotConnected", "refused")))
+        server_version(ScriptedRequester(ApiError(0, "NotConnected", "refused")))
 
 
 def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
 import tfjob_controller
+from helpers.answering import Answering
 from helpers.poll import eventually
 from helpers.worstobjects import SIZE, Body, owner, worst_objects
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
@@ -75,15 +76,13 @@ class _Lines:
         self._closed.set()
 
 
-class OneKind:
-    """A `Requester` for which only the collection at `path` has objects."""
+class OneKind(Answering):
+    """Only the collection at `path` has objects."""
 
     def __init__(self, path: str = "", lines: Sequence[bytes] = ()) -> None:
+        super().__init__()
         self._path, self._lines = path, lines
         self.requested: set[str] = set()
-
-    def request(self, method: str, path: str, **_: Any) -> bytes:
-        raise AssertionError(f"{method} {path}")
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0

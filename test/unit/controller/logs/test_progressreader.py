@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from helpers.answering import Answering, Request
 from helpers.fakeclock import FakeClock
 from tfjob_controller.api.common.core import (
     ContainerState,
@@ -38,28 +39,26 @@ RUNS = ContainerState(running=Running())
 ENDED = ContainerState(terminated=Terminated(0))
 
 
-class Kubelets:
+class Kubelets(Answering):
     """Answers what pods have printed, and remembers who was asked. `slow_seconds`: how long an error takes."""
 
     def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
         self.logs: dict[str, str | ApiError] = {}
         self.asked: list[str] = []
         self.queries: list[Mapping[str, str]] = []
         self.slow_seconds = 0.0
         self._clock = clock
 
-    def request(self, method: str, path: str, *, query: Mapping[str, str], **_: Any) -> bytes:
-        pod = path.removesuffix("/log").rpartition("/")[2]
+    def answer(self, request: Request) -> bytes:
+        pod = request.path.removesuffix("/log").rpartition("/")[2]
         self.asked.append(pod)
-        self.queries.append(query)
+        self.queries.append(request.query)
         found = self.logs[pod]
         if isinstance(found, ApiError):
             self._clock.advance(self.slow_seconds)
             raise found
         return found.encode()
-
-    def stream(self, path: str, **_: Any) -> Any:
-        raise NotImplementedError
 
 
 class Bench:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from helpers.answering import Answering, Request
 from helpers.poll import eventually
 from helpers.scripted import PatientClock
 from tfjob_controller.gangscheduler.binding.binder import Binder, RejectBinding
 from tfjob_controller.gangscheduler.bindrequests import POD_DELETED, STOPPING, BindRequest
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.requester import JSON, LineStream, Priority
 from tfjob_controller.util.clock import RealClock
 
 POD = BindRequest("ns", "p", "uid-1", "n1")
@@ -30,43 +29,23 @@ FORBIDDEN = ApiError(403, "Forbidden", "you may not")
 INVALID = ApiError(422, "Invalid", "no such thing")
 
 
-@dataclass
-class Api:
+class Api(Answering):
     """Plays a script: what each POST does (an error, or None for success) and what each GET finds."""
 
-    posts: list[ApiError | None]
-    gets: list[ApiError | bytes] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-    bodies: list[Any] = field(default_factory=list)
+    def __init__(self, posts: list[ApiError | None], gets: Sequence[ApiError | bytes] = ()) -> None:
+        super().__init__()
+        self._posts, self._gets = [*posts], [*gets]
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout_seconds: float = 30.0,
-        priority: Priority = Priority.NORMAL,
-        retry: bool | None = None,
-    ) -> bytes:
-        assert retry is False, "the transport must not try again on its own"
-        self.requests.append(f"{method} {path}")
-        if method == "POST":
-            self.bodies.append(json.loads(body or b""))
-        answer = self.posts.pop(0) if method == "POST" else self.gets.pop(0)
+    def answer(self, request: Request) -> bytes:
+        assert request.retry is False, "the transport must not try again on its own"
+        answer = self._posts.pop(0) if request.method == "POST" else self._gets.pop(0)
         if isinstance(answer, ApiError):
             raise answer
         return answer or b"{}"
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
-        raise NotImplementedError
-
     @property
     def methods(self) -> list[str]:
-        return [request.split()[0] for request in self.requests]
+        return [request.method for request in self.sent]
 
 
 class Results:
@@ -127,8 +106,8 @@ def bind(api: Api, rejection: RejectBinding = lambda _: "") -> tuple[str, Waits]
 def test_a_binding_names_its_pod_and_its_node() -> None:
     api = Api([None])
     assert bind(api)[0] == ""
-    assert api.requests == ["POST /api/v1/namespaces/ns/pods/p/binding"]
-    assert api.bodies == [
+    assert [(each.method, each.path) for each in api.sent] == [("POST", "/api/v1/namespaces/ns/pods/p/binding")]
+    assert [each.body for each in api.sent] == [
         {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -183,7 +162,7 @@ def test_a_binding_is_not_retried_after_an_objection(
     posts: list[ApiError | None], gets: list[ApiError | bytes], error: str, methods: str
 ) -> None:
     api = Api(posts, gets)
-    assert bind(api, lambda pod: "no room" if pod == POD and api.requests else "")[0] == error
+    assert bind(api, lambda pod: "no room" if pod == POD and api.sent else "")[0] == error
     assert api.methods == methods.split()
 
 
@@ -191,7 +170,7 @@ def test_a_binding_is_not_posted_after_an_objection() -> None:
     """Those of a large gang are posted one after the other: a node may be full before it is the turn of the last."""
     api = Api([])
     assert bind(api, lambda _: "no room")[0] == "no room"
-    assert api.requests == []
+    assert api.sent == []
 
 
 @pytest.mark.parametrize("refusal", [FORBIDDEN, INVALID], ids=lambda error: error.reason)
@@ -216,25 +195,22 @@ def test_it_ends_at_its_deadline() -> None:
     assert DEADLINE / 2 < sum(clock.waited) < DEADLINE
 
 
-class Slow:
-    """Answers when it is let; remembers the order, and how many were asked at once."""
+class Slow(Answering):
+    """Answers when it is let; remembers the order."""
 
     def __init__(self) -> None:
-        self.order: list[str] = []
+        super().__init__()
         self.permits = threading.Semaphore(0)
-        self._lock = threading.Lock()
 
-    def request(self, method: str, path: str, **options: Any) -> bytes:
-        name = path.split("/")[-2]
-        with self._lock:
-            self.order.append(name)
+    @property
+    def order(self) -> list[str]:
+        return [request.path.split("/")[-2] for request in self.sent]
+
+    def answer(self, request: Request) -> bytes:
         self.permits.acquire(timeout=10.0)
-        if name.startswith("bad"):
+        if request.path.split("/")[-2].startswith("bad"):
             raise BROKEN
         return b"{}"
-
-    def stream(self, path: str, **options: Any) -> Any:
-        raise NotImplementedError
 
 
 def pods(gang: str, count: int) -> list[BindRequest]:
@@ -288,9 +264,9 @@ def test_what_was_not_posted_when_it_stops_is_answered_with_an_error(slow: tuple
 
 
 def test_a_fault_of_ours_is_answered_and_the_thread_lives_on() -> None:
-    class Faulty(Slow):
-        def request(self, method: str, path: str, **options: Any) -> bytes:
-            if "bad" in path:
+    class Faulty(Answering):
+        def answer(self, request: Request) -> bytes:
+            if "bad" in request.path:
                 raise ValueError("a bug")
             return b"{}"
 
