@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.fakeclock import FakeClock
 from helpers.manifests import tfjob
-from helpers.memoryapi import MemoryApi, Object
+from helpers.memoryapi import MemoryApi, Object, Watcher
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
@@ -231,7 +231,7 @@ class ControllerBench:
             },
         )
 
-    def _watcher(self, name: str) -> Any:
+    def _watcher(self, name: str) -> Watcher:
         informers: dict[str, Informer[Any]] = {
             "tfjobs": self.caches.tfjobs,
             "jobs": self.caches.jobs,
@@ -241,14 +241,18 @@ class ControllerBench:
             **({"gangs": self.caches.gangs} if self.caches.gangs is not None else {}),
             **({self.caches.pod_groups.name: self.caches.pod_groups} if self.caches.pod_groups is not None else {}),
         }
-        informer = informers[name]
-        decode = informer._reflector._reader._decode  # the decoder that the real watch would use
+        return watcher_of(informers[name])
 
-        def tell(kind: str, obj: Object) -> None:
-            decoded = decode(json.dumps(obj).encode())
-            if kind == "DELETED":
-                informer.store.delete(key_of(decoded), version_of(decoded), decoded)
-            else:
-                informer.store.upsert(decoded)
 
-        return tell
+def watcher_of(informer: Informer[Any]) -> Watcher:
+    """Returns what an informer's watch does to its store, without its thread."""
+    decode = informer._reflector._reader._decode  # the decoder that the real watch would use
+
+    def tell(kind: str, obj: Object) -> None:
+        decoded = decode(json.dumps(obj).encode())
+        if kind == "DELETED":
+            informer.store.delete(key_of(decoded), version_of(decoded), decoded)
+        else:
+            informer.store.upsert(decoded)
+
+    return tell

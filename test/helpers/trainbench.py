@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, settled
+from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, settled, watcher_of
 from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainmanifests import trainjob
@@ -20,9 +19,7 @@ from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.writer import Fanout, ResponseCache
-from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.state.observed import CheckpointLine
 
@@ -99,7 +96,7 @@ class TrainBench:
             "configmaps": self.caches.config_maps,
         }
         for name, informer in informers.items():
-            self.api.watch(name, _watcher(informer))
+            self.api.watch(name, watcher_of(informer))
 
     def new_reconciler(self) -> Reconciler[TrainJob]:
         kind = TrainJobAdapter(self.trainjobs.runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
@@ -180,16 +177,3 @@ class TrainBench:
         container = {"name": replica.rpartition("-")[0], "ready": ready, "restartCount": 0, "state": state}
         status = {"phase": phase, "startTime": "2026-01-01T00:00:01Z", "containerStatuses": [container]}
         self.api.put(POD_PATH, {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status})
-
-
-def _watcher(informer: Informer[Any]) -> Any:
-    decode = informer._reflector._reader._decode  # the decoder that the real watch would use
-
-    def tell(kind: str, obj: Object) -> None:
-        decoded = decode(json.dumps(obj).encode())
-        if kind == "DELETED":
-            informer.store.delete(key_of(decoded), version_of(decoded), decoded)
-        else:
-            informer.store.upsert(decoded)
-
-    return tell

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from helpers import otherplatform
+from helpers.barekubeconfig import kubeconfig_with_token
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from tfjob_controller.cli import OPERATOR_MODULES
 
@@ -63,18 +63,6 @@ def answer(request: Request) -> Answer:
     return Answer(body=b'{"metadata": {}, "items": []}')
 
 
-def kubeconfig(folder: Path, url: str) -> str:
-    path = folder / "kubeconfig"
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "s3cret"}}],
-    }
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
-
-
 @pytest.mark.parametrize(
     ("settings", "roots"),
     [
@@ -113,7 +101,7 @@ def test_what_is_missing_there_is_missing_in_these_tests(name: str) -> None:
 )
 def test_commands_work_with_the_base_requirements_on_windows(arguments: list[str], words: str, tmp_path: Path) -> None:
     with HttpServer(answer) as server:
-        config = kubeconfig(tmp_path, server.url)
+        config = kubeconfig_with_token(server.url, tmp_path)
         # A pipe there has the code page of the machine.
         code = MAIN.format(module="kubectl.cli", arguments=arguments)
         done = run_elsewhere(["base", "windows"], code, KUBECONFIG=config, PYTHONIOENCODING="cp1252")
@@ -124,7 +112,9 @@ def test_commands_work_with_the_base_requirements_on_windows(arguments: list[str
 def test_the_client_works_with_the_base_requirements_on_windows(tmp_path: Path) -> None:
     with HttpServer(answer) as server:
         code = "from tfjob_controller.client import Client\n"
-        code += f"with Client({kubeconfig(tmp_path, server.url)!r}) as client: print(client.job('train').phase)"
+        code += (
+            f"with Client({kubeconfig_with_token(server.url, tmp_path)!r}) as client: print(client.job('train').phase)"
+        )
         done = run_elsewhere(["base", "windows"], code)
     assert (done.stdout.decode(), done.stderr.decode()) == ("Running\n", "")
 

@@ -9,26 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
+from helpers.barekubeconfig import kubeconfig_with_token
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from tfjob_controller.kubectl import cli
 
 TABLE = b"""{"kind": "Table", "metadata": {"continue": "%s"},
  "columnDefinitions": [{"name": "Name"}, {"name": "Reason", "priority": 1}, {"name": "Age"}],
  "rows": [{"cells": ["job-%s", "why", null], "object": {"metadata": {"namespace": "ns"}}}]}"""
-
-
-def kubeconfig(folder: Path, url: str) -> str:
-    path = folder / "kubeconfig"
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "s3cret"}}],
-    }
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
 
 
 def pages(request: Request) -> Answer:
@@ -73,7 +61,7 @@ def test_a_command_loads_nothing_heavy_that_it_does_not_need(
     with HttpServer(pages) as server:
         code = f"import sys; from tfjob_controller.kubectl import cli; cli.main({arguments!r}); "
         code += f"print(sorted({HEAVY!r} & set(sys.modules)))"
-        environment = dict(os.environ, KUBECONFIG=kubeconfig(tmp_path, server.url))
+        environment = dict(os.environ, KUBECONFIG=kubeconfig_with_token(server.url, tmp_path))
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
     assert set(ast.literal_eval(done.stdout.splitlines()[-1])) <= allowed
@@ -136,7 +124,7 @@ def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with HttpServer(pages) as server:
-        only = ["--kind", "tfjob", "--kubeconfig", kubeconfig(tmp_path, server.url)]
+        only = ["--kind", "tfjob", "--kubeconfig", kubeconfig_with_token(server.url, tmp_path)]
         assert cli.main(["list", *only]) == 0
         assert capsys.readouterr().out == "NAME   AGE\njob-1  -\njob-2  -\n"
         assert cli.main(["list", "-A", "-o", "wide", *only]) == 0
@@ -149,7 +137,12 @@ def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_
 def test_a_selector_goes_to_the_server_with_every_list(tmp_path: Path) -> None:
     with HttpServer(pages) as server:
         for flags in (["-l", "team=a,!old"], ["--selector=team=a,!old", "-o", "json"]):
-            assert cli.main(["list", "--kind", "tfjob", "--kubeconfig", kubeconfig(tmp_path, server.url), *flags]) == 0
+            assert (
+                cli.main(
+                    ["list", "--kind", "tfjob", "--kubeconfig", kubeconfig_with_token(server.url, tmp_path), *flags]
+                )
+                == 0
+            )
     assert {each.query["labelSelector"] for each in server.requests} == {"team=a,!old"}
 
 
@@ -174,7 +167,7 @@ def test_a_refusal_is_one_line_with_its_remedy_and_no_secret(
     answer: Answer, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with HttpServer(lambda request: answer) as server:
-        assert cli.main(["list", "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 1
+        assert cli.main(["list", "--kubeconfig", kubeconfig_with_token(server.url, tmp_path)]) == 1
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
@@ -204,11 +197,11 @@ def test_a_failing_or_unreachable_server_gets_one_request(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with HttpServer(lambda request: status_answer(500, "InternalError")) as server:
-        assert cli.main([*arguments, "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 1
+        assert cli.main([*arguments, "--kubeconfig", kubeconfig_with_token(server.url, tmp_path)]) == 1
     assert len(server.requests) == 1
     capsys.readouterr()
     # Now nobody listens there any more.
-    assert cli.main([*arguments, "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 1
+    assert cli.main([*arguments, "--kubeconfig", kubeconfig_with_token(server.url, tmp_path)]) == 1
     error = capsys.readouterr().err
     assert "cannot connect" in error
     assert "is the API server of context 'c' of kubeconfig" in error
@@ -219,7 +212,7 @@ def test_a_failing_or_unreachable_server_gets_one_request(
 def test_a_reader_that_has_seen_enough_is_no_error_worth_a_word(output: str, tmp_path: Path) -> None:
     with HttpServer(pages) as server:
         command = [sys.executable, "-c", "from tfjob_controller.kubectl.cli import main; raise SystemExit(main())"]
-        command += ["list", "-o", output, "--kubeconfig", kubeconfig(tmp_path, server.url)]
+        command += ["list", "-o", output, "--kubeconfig", kubeconfig_with_token(server.url, tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
             assert running.stdout is not None
             assert running.stderr is not None
