@@ -44,7 +44,7 @@ class EventStream:
         self._parts = parts
         self._places = places
         self._person = person
-        self._has_started = False
+        self._has_started = self._is_complete = False
 
     async def __call__(
         self,
@@ -55,6 +55,7 @@ class EventStream:
         async def send_noted(message: Message) -> None:
             self._has_started = True
             await send(message)
+            self._is_complete = message["type"] == "http.response.body" and not message.get("more_body")
 
         response = StreamingResponse(self._parts, media_type="text/event-stream", headers=_HEADERS)
         try:
@@ -63,6 +64,8 @@ class EventStream:
             await self._parts.aclose()
         if not writing.cancelled():
             writing.result()
+        elif self._is_complete:
+            return
         elif self._has_started:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
