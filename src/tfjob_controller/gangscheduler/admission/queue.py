@@ -1,7 +1,8 @@
 """The waiting gangs: which of them are admitted now, and what the statuses of the others report (scheduling/decisions).
 
-A status is written only if it changed; a mere change of position at most every `POSITION_SECONDS`, and not before the
-retry time of a failed write.
+A status is written only if it changed; a mere change of figures, such as the position or what is left of a quota, at
+most every `FIGURES_SECONDS`, and not before the retry time of a failed write. Others may change these figures at will,
+and each write sends the whole Gang to all watchers.
 
 `waiting_gangs` and `partly_bound_seconds` show a scrape how long gangs wait. They count nothing as it happens, but read
 Gangs, pods and the last decisions, so that a scrape also shows what the loop should have done and did not.
@@ -11,6 +12,7 @@ Threads: the admission loop's, `decide` under the view's lock; any thread for th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
@@ -46,8 +48,9 @@ from tfjob_controller.util.timestamps import parse_time_or_none
 # Whether a waiting gang fits now. Held: the capacity is kept for a gang ahead of it. Unknown: no pass has decided.
 FITS = YES, HELD, NO, UNKNOWN = "yes", "held", "no", "unknown"
 PREEMPTING = "preempts gangs of lower priority: waits until their pods are deleted"
-# The position is informational and may lag by some seconds.
-POSITION_SECONDS = 5.0
+# Figures are informational and may lag by some seconds.
+FIGURES_SECONDS = 5.0
+_FIGURE = re.compile(r"\d[\d.]*[A-Za-z]*")
 
 
 class NodeRequests(Protocol):
@@ -163,11 +166,11 @@ class AdmissionQueue:
         return "; ".join([message, *filter(None, notes)])
 
     def _is_deferred(self, gang: Gang, status: GangStatus) -> bool:
-        """Reports whether a write has to wait: for a retry, or because only the position changed since a recent one."""
+        """Reports whether a write has to wait: for a retry, or because only figures changed since a recent one."""
         key, now = key_of(gang), self._clock.monotonic()
         due = self._blocked_until.get(key, 0.0)
-        if due <= now and replace(status, position=gang.status.position) == gang.status:
-            due = self._written_at.get(key, 0.0) + POSITION_SECONDS
+        if due <= now and _without_figures(status) == _without_figures(gang.status):
+            due = self._written_at.get(key, 0.0) + FIGURES_SECONDS
         if due <= now:
             return False
         self._wake(key, due)
@@ -179,6 +182,12 @@ class AdmissionQueue:
             left = backoff_seconds(gang, now)
             if left:
                 self._wake(key, self._clock.monotonic() + left)
+
+
+def _without_figures(status: GangStatus) -> GangStatus:
+    conditions = tuple(replace(each, message=_FIGURE.sub("", each.message)) for each in status.conditions)
+    message = _FIGURE.sub("", status.message)
+    return replace(status, position=0, missing=(), message=message, conditions=conditions)
 
 
 def waiting_gangs(gangs: Iterable[Gang], decisions: Iterable[Decision], now: datetime) -> Iterator[tuple[str, float]]:

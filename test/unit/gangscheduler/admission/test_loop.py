@@ -8,7 +8,7 @@ from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWo
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import member_of, placed_nodes
 from tfjob_controller.gangscheduler.admission.loop import BACKOFF_SECONDS, pause_seconds
-from tfjob_controller.gangscheduler.admission.queue import POSITION_SECONDS
+from tfjob_controller.gangscheduler.admission.queue import FIGURES_SECONDS
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.state.shared import REJECTION_SECONDS
 from tfjob_controller.gangscheduler.status.lifecycle import REPLACEMENT_SECONDS
@@ -47,7 +47,7 @@ def test_an_unchanged_answer_is_not_written_again(world: GangWorld) -> None:
     assert world.gang("second").status.phase == "Waiting"
     before = len(world.api.written("PATCH"))
     for _ in range(5):
-        world.clock.advance(POSITION_SECONDS)
+        world.clock.advance(FIGURES_SECONDS)
         world.run()
     assert len(world.api.written("PATCH")) == before
 
@@ -62,7 +62,7 @@ def test_a_place_in_the_queue_alone_is_written_later(world: GangWorld) -> None:
     world.remove_gang("next-0")
     world.run()
     assert world.gang("next-2").status.position == 3
-    world.clock.advance(POSITION_SECONDS)
+    world.clock.advance(FIGURES_SECONDS)
     world.run()
     assert world.gang("next-2").status.position == 2
 
@@ -335,11 +335,11 @@ def test_each_change_of_a_gangs_message_is_one_event_and_changes_of_its_position
     world.add_gang("other", worker=8)
     world.add_gang("second", worker=8)
     for _ in range(3):
-        world.clock.advance(POSITION_SECONDS)
+        world.clock.advance(FIGURES_SECONDS)
         world.run()
     bind(world, "first")
     world.remove_gang("other")
-    world.clock.advance(POSITION_SECONDS)
+    world.clock.advance(FIGURES_SECONDS)
     world.run()
     assert [(name, reason) for name, reason, _ in world.events.told] == [
         ("first", "Admitted"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
 from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.gangscheduler.admission.queue import FIGURES_SECONDS
 
 
 def phase(world: GangWorld, name: str) -> str:
@@ -33,6 +34,21 @@ def test_what_is_reserved_counts_before_the_pods_exist_and_once_when_they_do(wor
     world.quota = {"requests.cpu": "6"}
     world.run()
     assert phase(world, "second") == "Admitted"
+
+
+def test_what_is_left_of_a_quota_alone_is_written_later_however_often_it_changes(world: GangWorld) -> None:
+    world.quota = {"cpu": "1"}
+    world.add_gang("large", worker=8)
+    world.run()
+    before = len(world.api.written("PATCH"))
+    for left in ("2", "3", "1500m"):
+        world.quota = {"cpu": left}
+        world.run()
+    assert len(world.api.written("PATCH")) == before
+    assert world.gang("large").status.message == "waits for quota: 8 \u00d7 cpu, 1 left"
+    world.clock.advance(FIGURES_SECONDS)
+    world.run()
+    assert world.gang("large").status.message == "waits for quota: 8 \u00d7 cpu, 1500m left"
 
 
 def test_two_gangs_of_one_pass_do_not_get_the_same_quota(world: GangWorld) -> None:
