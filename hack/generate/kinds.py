@@ -65,7 +65,6 @@ TFJOB = CustomKind(
     },
 )
 
-_OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 # A quantity as resource.Quantity reads it, but without a sign, since requests are not negative.
 _QUANTITY = {
     "type": "string",
@@ -83,6 +82,8 @@ _REQUIREMENTS = {
     "items": {
         "type": "object",
         "properties": {
+            "key": {"description": "The label of the node, or its field.", "type": "string"},
+            "operator": {"description": "In, NotIn, Exists, DoesNotExist, Gt or Lt.", "type": "string"},
             "values": {
                 "description": "The values that the operator compares with.",
                 "type": "array",
@@ -90,7 +91,20 @@ _REQUIREMENTS = {
                 "items": {"type": "string"},
             },
         },
-        **_OPEN,
+    },
+}
+_TOLERATION = {
+    "type": "object",
+    "properties": {
+        "effect": {"description": "The effect that is tolerated; empty for all.", "type": "string"},
+        "key": {"description": "The key of the taint; empty for all.", "type": "string"},
+        "operator": {"description": "How the value is compared. Default: Equal.", "type": "string"},
+        "tolerationSeconds": {
+            "description": "How long NoExecute is tolerated; for ever if it is not set.",
+            "type": "integer",
+            "format": "int64",
+        },
+        "value": {"description": "The value of the taint.", "type": "string"},
     },
 }
 
@@ -111,7 +125,6 @@ _NODE_AFFINITY = {
             "items": {
                 "type": "object",
                 "properties": {"matchExpressions": _REQUIREMENTS, "matchFields": _REQUIREMENTS},
-                **_OPEN,
             },
         }
     },
@@ -122,7 +135,6 @@ _NODE_AFFINITY = {
             "message": NODE_AFFINITY_TOO_LARGE,
         }
     ],
-    **_OPEN,
 }
 _LABEL = {"description": "The value of a label of its pods.", "type": "string", "maxLength": MAX_LABEL}
 
@@ -149,7 +161,7 @@ GANG = CustomKind(
             ("GangSpec", "min_members"): _COUNT_BY_MEMBER,
             ("GangSpec", "max_members"): _COUNT_BY_MEMBER,
             ("Member", "resources"): {"additionalProperties": _QUANTITY},
-            ("Member", "tolerations"): {"items": {"type": "object", **_OPEN}},
+            ("Member", "tolerations"): {"items": _TOLERATION},
             ("Member", "node_affinity"): _NODE_AFFINITY,
             # A list by node would cost the API server seconds for each write of thousands of nodes, and would double
             # the object, since each entry would have an owner.

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
+from localcluster.api import Api
 from tfjob_controller.api.gang import (
     GANGS,
     MAX_BELOW_COUNT,
@@ -76,6 +77,26 @@ def test_tolerations_and_affinity_are_kept_whole(kubectl: Kubectl) -> None:
     assert json.loads(stored)["spec"]["members"] == [{**member, "count": 1}]
     decoded = decode_gang(stored.encode()).spec.members[0]
     assert (decoded.node_affinity, decoded.tolerations) == (terms, tuple(tolerations))
+
+
+def test_what_is_no_field_of_a_toleration_or_an_affinity_is_not_stored(api: Api, namespace: str) -> None:
+    """The API server keeps the last versions of all Gangs in memory, where a megabyte of `{}` takes a hundred."""
+    more = {"unknown": [{}, {}]}
+    requirement = {"key": "a", "operator": "Exists"}
+    member = {
+        "name": "worker",
+        "tolerations": [{"operator": "Exists", **more}],
+        "nodeAffinity": {"nodeSelectorTerms": [{"matchExpressions": [{**requirement, **more}], **more}], **more},
+    }
+    stored = api.create(f"/apis/{GANGS.group}/{GANGS.version}/namespaces/{namespace}/gangs", gang(member))
+    assert stored["spec"]["members"] == [
+        {
+            "name": "worker",
+            "count": 1,
+            "tolerations": [{"operator": "Exists"}],
+            "nodeAffinity": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]},
+        }
+    ]
 
 
 def test_columns(kubectl: Kubectl) -> None:
