@@ -96,7 +96,7 @@ def suspended_status(figures: TrainingStatus, next_conditions: Conditions, rever
         phase=PHASE_CREATING,
         state=replica_state.UNKNOWN,
         summary=conditions.SUSPENDED,
-        reason=as_reason("; ".join(filter(None, (words, reverted)))),
+        reason="; ".join(filter(None, (words, reverted))),
         conditions=next_conditions.all(),
     )
 
@@ -120,7 +120,7 @@ def active_status(
         PHASE_RUNNING if (is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back else PHASE_CREATING
     )
     waits = _why_waiting(job_state, obstacles, figures.reason)
-    reason = "; ".join(waits) or _why_restarting(job_state, next_conditions)
+    reason = "; ".join(waits) or as_reason(_why_restarting(job_state, next_conditions))
     return replace(
         figures,
         phase=phase,
@@ -128,7 +128,7 @@ def active_status(
         summary=PHASE_RUNNING
         if next_conditions.is_true(conditions.RUNNING) and not job_state.is_held_back
         else PENDING,
-        reason=as_reason(reason),
+        reason=reason,
         conditions=next_conditions.all(),
     )
 
@@ -207,7 +207,7 @@ def _why_waiting(job_state: JobState, obstacles: Sequence[Obstacle], before: str
     waiting = [(id_, words) for id_, words in reasons_by_id if words]
     if waiting:
         (id_, words), more = waiting[0], f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
-        yield f"{id_}: {words}{more}"
+        yield as_reason(f"{id_}: {words}{more}")
 
 
 def _why_restarting(job_state: JobState, next_conditions: Conditions) -> str:

@@ -485,6 +485,17 @@ def test_a_long_reason_is_the_same_whenever_it_is_decided() -> None:
     assert cluster.job.status.reason == reason
 
 
+def test_what_somebody_has_to_do_is_never_cut() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 137, message=SSHD, phase="Running")
+    remedy = f"another client keeps suspending Job {'x' * MAX_REASON}: stop it"
+    cluster.sync([Obstacle(remedy)])
+    first, _, second = cluster.job.status.reason.partition("; ")
+    assert first == remedy
+    assert second.startswith("worker-0: exit code 137: ")
+    assert len(second) <= MAX_REASON
+
+
 def test_a_refusal_names_the_field_in_the_reason_and_is_whole_elsewhere() -> None:
     result = invalid_status(world().job, f"spec.x: {'y ' * 400}leave it out", START)
     assert result.status.reason.startswith("invalid job spec: spec.x: y")
