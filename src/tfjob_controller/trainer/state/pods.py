@@ -56,9 +56,9 @@ MAX_WORDS = 1000
 # They also name the replica, its exit code and the number of restarts.
 _MAX_LAST_WORDS = 800
 # The reason of a job should be readable at a glance: `kubectl get -o wide` shows it in a column.
-MAX_REASON = 240
+MAX_REASON = 400
 # A reason begins with the replica and how it ended, and ends with the last words of its program.
-_REASON_HEAD = 100
+_REASON_HEAD = 200
 
 
 def child_job_of(pod: Pod) -> str:

@@ -460,7 +460,7 @@ def test_a_reason_has_the_replica_its_end_and_the_last_words_of_a_long_message_a
     assert restarting.endswith(" sshd: no hostkeys available -- exiting.")
     assert len(restarting) <= MAX_REASON
     (note,) = (each.note for each in cluster.events if each.reason == "Restarted")
-    assert min(len(note), len(message(cluster, "Restarting"))) > 3 * MAX_REASON
+    assert min(len(note), len(message(cluster, "Restarting"))) > 2 * MAX_REASON
 
 
 def test_the_reason_of_a_failed_job_is_bounded_as_well() -> None:
@@ -471,7 +471,7 @@ def test_the_reason_of_a_failed_job_is_bounded_as_well() -> None:
     reason = cluster.job.status.reason
     assert reason.startswith("node-1 failed: exit code 137: ")
     assert reason.endswith("no hostkeys available -- exiting.; maxRestarts is 0")
-    assert len(reason) <= MAX_REASON < len(message(cluster, "Failed")) / 3
+    assert len(reason) <= MAX_REASON < len(message(cluster, "Failed")) / 2
 
 
 def test_a_long_reason_is_the_same_whenever_it_is_decided() -> None:
