@@ -35,6 +35,7 @@ from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle
 from tfjob_controller.trainer.state.pods import (
     how_it_ended,
+    running_since,
     shortened,
     training_container,
     why_ended_by_kubelet,
@@ -159,9 +160,7 @@ def seconds_until_join_timeout(
 
 def _start_time(state: ReplicaState) -> str:
     container = training_container(state.pod, state.replica.role.container) if state.pod is not None else None
-    running = container.state.running if container is not None else None
-    started = running.started_at if running is not None else None
-    return started or (state.pod.status.start_time if state.pod is not None else None) or ""
+    return running_since(container) or (state.pod.status.start_time if state.pod is not None else None) or ""
 
 
 def unfinished_replicas(plan: Plan, states: Sequence[ReplicaState]) -> Sequence[ReplicaState]:

@@ -157,6 +157,17 @@ def blocking_init_container(pod: Pod) -> ContainerStatus | None:
     return next((each for each in running if each.name not in sidecars or not each.started), None)
 
 
+def blocked_since(pod: Pod) -> str | None:
+    """Returns since when an init container runs for which the pod waits; None if there is none."""
+    return running_since(blocking_init_container(pod))
+
+
+def running_since(status: ContainerStatus | None) -> str | None:
+    """Returns since when the container runs; None if it does not."""
+    running = status.state.running if status is not None else None
+    return running.started_at if running is not None else None
+
+
 def has_unfinished_sidecar(pod: Pod, name: str) -> bool:
     """Reports whether a container beside the training container, whose name is `name`, has not ended."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)

@@ -38,6 +38,7 @@ from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import (
     GIVEN_UP_SECONDS,
     OOM_KILLED,
+    blocked_since,
     blocking_init_container,
     deletion_request_time,
     failed_before_training,
@@ -234,13 +235,6 @@ def _why_slow(pod: Pod, moment: str) -> str:
     return f"init container {container.name} is still running"
 
 
-def blocked_since(pod: Pod) -> str | None:
-    """Returns since when an init container runs for which the pod waits; None if there is none."""
-    container = blocking_init_container(pod)
-    running = container.state.running if container is not None else None
-    return running.started_at if running is not None else None
-
-
 def has_ended_by_itself(pod: Pod) -> bool:
     """Reports whether the pod has ended and was not deleted."""
     return is_finished(pod) and pod.metadata.deletion_timestamp is None
@@ -432,7 +426,7 @@ def _seconds_until_next_change(state: ReplicaState, started: str, now: datetime)
     deleted = pod.metadata.deletion_timestamp
     if deleted is not None:
         return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now))
-    blocked = blocked_since(pod)
+    blocked = None if state.is_up else blocked_since(pod)
     times = (
         _end_of_wait(job, pod, now),
         _second_after(seconds_until_removal(state, now)),

@@ -19,6 +19,7 @@ from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP
 from tfjob_controller.trainer.state.pods import (
     PENDING,
+    blocked_since,
     blocking_init_container,
     last_exit,
     native_sidecars,
@@ -91,7 +92,7 @@ def silent_since(pod: Pod) -> str | None:
     blocking = blocking_init_container(pod)
     if blocking is not None and blocking.name in native_sidecars(pod):
         # Events say why its startup probe fails.
-        return blocking.state.running.started_at if blocking.state.running is not None else None
+        return blocked_since(pod)
     containers = (*status.init_container_statuses, *status.container_statuses)
     if any(each.state.running is not None or last_exit(each) is not None for each in containers) or why_pending(pod):
         return None
