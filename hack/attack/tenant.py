@@ -253,7 +253,7 @@ def _trainjob(name: str) -> Object:
 def large_job(name: str, values: int, text: str = "") -> bytes:
     """Returns a TFJob whose template contains that many empty objects, and a text."""
     job = _job(name)
-    job["spec"]["replicaSpecs"][0]["template"]["x"] = [{}] * values
+    job["spec"]["replicaSpecs"][0]["template"]["spec"]["tolerations"] = [{}] * values
     if text:
         notes = {**_template()["metadata"]["annotations"], "long": text}
         job["spec"]["replicaSpecs"][0]["template"]["metadata"] = {"annotations": notes}

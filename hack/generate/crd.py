@@ -107,7 +107,13 @@ def _column(name: str, path: str, description: str, wide: bool, type_: str) -> d
 
 
 class _Dumper(yaml.SafeDumper):
-    """Repeats equal values instead of using YAML's anchors, and indents lists as kubectl does."""
+    """Repeats equal values instead of using YAML's anchors, indents lists as kubectl does, and folds scalars."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        is_small = "type" in mapping and all(isinstance(value, str | int) for value in mapping.values())
+        return super().represent_mapping(
+            tag, mapping, flow_style or (is_small and "description" not in mapping) or None
+        )

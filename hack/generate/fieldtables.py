@@ -45,14 +45,14 @@ def field_table(path: str, schema: Schema) -> str:
 
 
 def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """All fields below, parents first; what is open, such as templates, is Kubernetes' own and described there."""
+    """All fields below that have a description, parents first; others are Kubernetes' own and described there."""
     for name, each in schema.get("properties", {}).items():
+        if "description" not in each:
+            continue
         inner = each.get("items", each)
-        is_open = "x-kubernetes-preserve-unknown-fields" in inner
-        here = f"{path}.{name}" + ("[]" if "properties" in each.get("items", {}) and not is_open else "")
+        here = f"{path}.{name}[]" if "items" in each and any(_fields("", inner)) else f"{path}.{name}"
         yield here, each
-        if not is_open:
-            yield from _fields(here, inner)
+        yield from _fields(here, inner)
 
 
 def _type(schema: Schema) -> str:

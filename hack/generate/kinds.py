@@ -20,8 +20,14 @@ from tfjob_controller.api.gang import (
     GangSpec,
     GangStatus,
 )
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJobSpec
+from tfjob_controller.api.tfjob.types import RESTART_POLICIES, TFJOBS, TFJobSpec
 from tfjob_controller.trainer.naming import MAX_LABEL
+
+_RESTART_POLICY = {
+    "description": "Who starts a failed container again: OnFailure the kubelet, in the same pod; Never the controller, "
+    "with a new pod. Default: OnFailure.",
+    "enum": list(RESTART_POLICIES),
+}
 
 TFJOB = CustomKind(
     TFJOBS,
@@ -51,7 +57,7 @@ TFJOB = CustomKind(
         of_field={
             ("TFJobSpec", "replica_specs"): keyed("tfReplicaType"),
             ("TrainingStatus", "conditions"): keyed("type"),
-            ("ReplicaSpec", "template"): pod_template_schema(),
+            ("ReplicaSpec", "template"): pod_template_schema({("PodSpec", "restartPolicy"): _RESTART_POLICY}),
             ("Checkpoint", "env"): ENV,
         },
     ),

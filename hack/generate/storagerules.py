@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from generate.podtemplate import ENV_SOURCE_FIELDS, ENV_VAR_FIELDS, open_object
+from generate.podtemplate import kubernetes_schema
 from generate.rules import Rule, quoted, rule_of
 from generate.schema import Schema, keyed
 from tfjob_controller.api.common import storagevalidation as says
@@ -14,8 +14,8 @@ def checked(found: list[Rule]) -> Schema:
     return {"x-kubernetes-validations": found}
 
 
-def required_text(description: str, longest: int) -> Schema:
-    return {"description": description, "type": "string", "minLength": 1, "maxLength": longest}
+def required_text(longest: int) -> Schema:
+    return {"type": "string", "minLength": 1, "maxLength": longest}
 
 
 def uri_rules(field: str, allowed: str, otherwise: str) -> list[Rule]:
@@ -31,16 +31,7 @@ def uri_rules(field: str, allowed: str, otherwise: str) -> list[Rule]:
 INPUT_RULES = uri_rules("storageUri", INPUT_URI, says.UNKNOWN_SOURCE)
 OUTPUT_RULES = uri_rules("storageUri", OUTPUT_URI, says.UNKNOWN_TARGET)
 
-_ENV_VAR = open_object(
-    "EnvVar",
-    ENV_VAR_FIELDS,
-    {
-        "name": required_text("The variable's name.", MAX_NAME),
-        "value": {"description": "Its value.", "type": "string"},
-        "valueFrom": {
-            "description": "Where its value comes from.",
-            **open_object("EnvVarSource", ENV_SOURCE_FIELDS),
-        },
-    },
-)
-ENV: Schema = {"items": {**_ENV_VAR, "required": ["name"]}, **keyed("name")}
+ENV: Schema = {
+    "items": kubernetes_schema("EnvVar", {("EnvVar", "name"): required_text(MAX_NAME)}),
+    **keyed("name"),
+}

@@ -128,13 +128,16 @@ ROOT_RULES: list[Rule] = [
 ]
 
 
-def template_rules(role: str) -> list[Rule]:
-    """Of a runtime's template."""
-    containers = "has(self.spec) && has(self.spec.containers)"
-    return [
+# Of the templates of a runtime.
+TEMPLATE_RULES: list[Rule] = [
+    rule_of(f"self.all(role, role in {_listed(ROLES)})", says.UNKNOWN_ROLE),
+    *(
         rule_of(
-            f"{containers} && self.spec.containers.exists(c, c.name == {quoted(role)})",
+            f"!({quoted(role)} in self) || (has(self[{quoted(role)}].spec) && has(self[{quoted(role)}].spec.containers)"
+            f" && self[{quoted(role)}].spec.containers.exists(c, c.name == {quoted(role)}))",
             says.WORKER_MISSING.format(role),
             reason=REQUIRED,
         )
-    ]
+        for role in ROLES
+    ),
+]

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from generate import trainjobrules as rules
 from generate.crd import Column, CustomKind
-from generate.podtemplate import (
-    AFFINITY_FIELDS,
-    OBJECT_REFERENCE_FIELDS,
-    TOLERATION_FIELDS,
-    VOLUME_FIELDS,
-    VOLUME_MOUNT_FIELDS,
-    open_object,
-    runtime_template_schema,
-)
+from generate.podtemplate import kubernetes_schema, pod_template_schema
 from generate.schema import INT_OR_STRING, Extras, keyed
 from generate.storagerules import ENV, INPUT_RULES, OUTPUT_RULES, checked, required_text
 from tfjob_controller.api.common.schema import MAX_LABEL_VALUE, MAX_NAME
@@ -25,18 +17,17 @@ _MAX_PATH = 4096
 
 
 _TRAINING_ENV = {"items": {**ENV["items"], **checked(rules.ENV_RULES)}, **keyed("name")}
-_VOLUME = open_object("Volume", VOLUME_FIELDS, {"name": required_text("The volume's name.", MAX_LABEL_VALUE)})
-_MOUNT = open_object(
+_VOLUME = kubernetes_schema("Volume", {("Volume", "name"): required_text(MAX_LABEL_VALUE)})
+_MOUNT = kubernetes_schema(
     "VolumeMount",
-    VOLUME_MOUNT_FIELDS,
     {
-        "name": required_text("The volume's name.", MAX_LABEL_VALUE),
-        "mountPath": required_text("Where it is in the container.", _MAX_PATH),
+        ("VolumeMount", "name"): required_text(MAX_LABEL_VALUE),
+        ("VolumeMount", "mountPath"): required_text(_MAX_PATH),
     },
 )
-_REFERENCE = open_object(
-    "LocalObjectReference", OBJECT_REFERENCE_FIELDS, {"name": required_text("Its name.", MAX_NAME)}
-)
+_REFERENCE = kubernetes_schema("LocalObjectReference", {("LocalObjectReference", "name"): required_text(MAX_NAME)}) | {
+    "required": ["name"]
+}
 _QUANTITIES = {"additionalProperties": INT_OR_STRING | {"maxLength": 64} | checked(rules.QUANTITY_RULES)}
 
 TRAINJOB = CustomKind(
@@ -74,12 +65,12 @@ TRAINJOB = CustomKind(
             ("ResourcesPerNode", "requests"): _QUANTITIES,
             ("ResourcesPerNode", "limits"): _QUANTITIES,
             ("ContainerOverride", "env"): _TRAINING_ENV,
-            ("ContainerOverride", "volume_mounts"): {"items": {**_MOUNT, "required": ["mountPath", "name"]}},
-            ("PodSpecOverride", "volumes"): {"items": {**_VOLUME, "required": ["name"]}},
-            ("ElasticPolicy", "metrics"): {"items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            ("PodSpecOverride", "tolerations"): {"items": open_object("Toleration", TOLERATION_FIELDS)},
-            ("PodSpecOverride", "affinity"): open_object("Affinity", AFFINITY_FIELDS),
-            ("PodSpecOverride", "image_pull_secrets"): {"items": {**_REFERENCE, "required": ["name"]}},
+            ("ContainerOverride", "volume_mounts"): {"items": _MOUNT},
+            ("PodSpecOverride", "volumes"): {"items": _VOLUME},
+            ("ElasticPolicy", "metrics"): {"items": kubernetes_schema("MetricSpec")},
+            ("PodSpecOverride", "tolerations"): {"items": kubernetes_schema("Toleration")},
+            ("PodSpecOverride", "affinity"): kubernetes_schema("Affinity"),
+            ("PodSpecOverride", "image_pull_secrets"): {"items": _REFERENCE},
             ("TrainJobSpec", "labels"): {
                 "additionalProperties": {"type": "string", **checked(rules.LABEL_RULES), "maxLength": MAX_LABEL_VALUE}
             },
@@ -107,7 +98,9 @@ TRAINJOB = CustomKind(
 )
 
 _TEMPLATES = {
-    "properties": {role: runtime_template_schema(role) | checked(rules.template_rules(role)) for role in ROLES},
+    "maxProperties": len(ROLES),
+    "additionalProperties": pod_template_schema(),
+    **checked(rules.TEMPLATE_RULES),
 }
 _RUNTIME_EXTRAS = Extras(
     of_field={

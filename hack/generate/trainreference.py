@@ -18,7 +18,7 @@ OF_SPECS = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOU
 OF_CHANGES = ("RUNTIME_REF_FIXED", "MANAGED_BY_FIXED", "ELASTIC_FIXED", "STARTED_FIXED")
 OF_THE_CONTROLLER = ("FRAMEWORK_TWICE", "NODES_MISSING", "IMAGE_MISSING", "NO_STEP", "NO_CONTAINER",
                      "NO_INIT_CONTAINER")  # fmt: skip
-OF_RUNTIMES = ("WORKER_MISSING", "BAD_PROCS")
+OF_RUNTIMES = ("UNKNOWN_ROLE", "WORKER_MISSING", "BAD_PROCS")
 
 # What each sentence that names no field is about.
 _ABOUT = {
@@ -36,6 +36,7 @@ _ABOUT = {
     "NO_STEP": "targetJobs of podSpecOverrides",
     "NO_CONTAINER": "containers of podSpecOverrides",
     "NO_INIT_CONTAINER": "initContainers of podSpecOverrides",
+    "UNKNOWN_ROLE": "templates",
     "WORKER_MISSING": "templates",
 }
 

@@ -120,7 +120,7 @@ def test_jobs_that_grow_in_memory_cost_no_more_than_they_are_and_delay_nobody(
     own_control_plane.api.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
     other = Jobs(own_control_plane.api, "other")
     before, count = resident_bytes(controller.pid), 6
-    bomb = pod_template(container(), x=[{}] * 200_000)
+    bomb = pod_template(container(), tolerations=[{}] * 200_000)
     for number in range(count):
         body = tfjob(master(template=bomb), name=f"bomb-{number}")
         hostile.api.create(hostile.path, json.dumps(body, separators=(",", ":")).encode())

@@ -306,7 +306,7 @@ def a_replica_that_waits_for_another_container_names_it(cases: Cases, job: str, 
     eventually(lambda: reason in str(cases.status(job).get("reason", "")), PATIENCE_SECONDS, POLL_SECONDS)
 
 
-def what_the_template_or_an_override_misspells_is_refused_by_its_name(cases: Cases, job: str, name: str) -> None:
+def an_override_of_what_does_not_exist_is_refused_by_its_name(cases: Cases, job: str, name: str) -> None:
     status = cases.await_phase("Failed", job)
     assert name in status["reason"]
     assert not cases.record.of_job(job)
@@ -357,11 +357,7 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
         ("slow-sidecar", "master-0: Unhealthy: Startup probe failed: no upstream"),
     ),
     (
-        what_the_template_or_an_override_misspells_is_refused_by_its_name,
-        ("misspelled-field", 'unknown field "spec.template.spec.nodeSelectr"'),
-    ),
-    (
-        what_the_template_or_an_override_misspells_is_refused_by_its_name,
+        an_override_of_what_does_not_exist_is_refused_by_its_name,
         ("missing-target-trainjob", "spec.podSpecOverrides[0].containers[0].name"),
     ),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("liveness-probe",)),

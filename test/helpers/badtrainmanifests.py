@@ -210,9 +210,9 @@ BAD_TRAINJOBS = (
 
 BAD_RUNTIMES = (
     bad("a-template-without-its-container", runtime(templates={"node": role_template("trainer")}),
-        "spec.templates.node: needs a container named node: it does the work", "Required value"),
+        "spec.templates: must have a container named node, which does the work of this step", "Required value"),
     bad("an-empty-template", runtime(templates={"launcher": {}}),
-        "spec.templates.launcher: needs a container named launcher: it does the work", "Required value"),
+        "spec.templates: must have a container named launcher, which does the work of this step", "Required value"),
     Bad("a-template-as-text", runtime(templates={"node": "torch"}),
         "spec.templates[...]: expected object, got str",
         ('spec.templates.node: Invalid value: "string": spec.templates.node in body must be of type object: "string"',

@@ -81,7 +81,7 @@ GOOD_MANIFESTS = (
     Good("ps-with-empty-template", tfjob(master(), parameter_servers(template={}))),
     Good("sidecars", tfjob(master(template=pod_template(container("log"), container())))),
     Good("restart-never", tfjob(master(template=pod_template(container(), restartPolicy="Never")))),
-    Good("fields-of-a-later-kubernetes", tfjob(master(template=pod_template(container(later={"a": [1]}), later=[{}])))),
+    Good("null-in-a-template", tfjob(master(template=pod_template(container(env=None), volumes=None)))),
     Good("ports-at-the-ends", tfjob(master(tfPort=1), workers(tfPort=65535))),
     Good("name-with-dots-and-digits", tfjob(name="1." + "a" * 63 + ".b")),
     Good("autoscaling", tfjob(master(), workers(2), autoscaling={"maxWorkers": 2})),

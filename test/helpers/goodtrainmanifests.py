@@ -120,7 +120,7 @@ GOOD_RUNTIMES = (
             framework="torch",
             numNodes=1000,
             numProcPerNode=1,
-            templates={role: role_template(role, image="x", later={"a": [1]}) for role in ROLES},
+            templates={role: role_template(role, image="x", env=[{"name": "A", "value": "b"}]) for role in ROLES},
             workspace={"persistentVolumeClaim": {"claimName": "a.b-0"}},
         ),
     ),

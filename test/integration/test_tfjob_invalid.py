@@ -65,6 +65,7 @@ def test_what_an_old_crd_lets_through_is_refused_once_with_a_reason(
     with running_controller(kubeconfig, NAMESPACE, gang_scheduling="off", trainjobs=False) as manager:
         every_bad_manifest_is_refused(jobs)
         a_job_in_order_beside_them_runs(jobs)
+        a_field_that_the_api_server_does_not_know_ends_the_job_and_is_named(jobs)
         no_more_is_sent_for_refused_jobs(proxy, jobs)
         a_change_that_nobody_may_make_is_refused(jobs)
     assert manager.caches.informers.statistics()["tfjobs"].reflector.undecodable == 0
@@ -96,6 +97,17 @@ def warnings(jobs: Jobs) -> dict[str, int]:
 def a_job_in_order_beside_them_runs(jobs: Jobs) -> None:
     jobs.submit(tfjob(master(), workers(1), name="in-order"))
     eventually(lambda: len(jobs.children("jobs")) == 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+
+
+def a_field_that_the_api_server_does_not_know_ends_the_job_and_is_named(jobs: Jobs) -> None:
+    """As one of the CRD's Kubernetes on a server of an older one; the CRD of this tree prunes other unknown fields."""
+    name = "unknown-field"
+    jobs.submit(tfjob(master(template=pod_template(container(), nodeSelectr={"pool": "gpu"})), name=name))
+    jobs.await_phase("Failed", name, PATIENCE_SECONDS)
+    reason = jobs.status(name)["reason"]
+    assert reason.startswith(f"cannot create Job {name}-master-")
+    assert reason.endswith(': unknown field "spec.template.spec.nodeSelectr"')
+    assert not [child for child in jobs.children("jobs") if child.startswith(name)]
 
 
 def no_more_is_sent_for_refused_jobs(proxy: FaultProxy, jobs: Jobs) -> None:

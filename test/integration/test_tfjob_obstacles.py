@@ -164,15 +164,6 @@ def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_messag
     assert trial.await_event("FailedCreate", "is invalid")["type"] == "Warning"
 
 
-def test_a_misspelled_field_of_a_template_ends_the_job_and_is_named(trial: Trial) -> None:
-    trial.submit(master(template=pod_template(container(), nodeSelectr={"pool": "gpu"})))
-    status = trial.await_end()
-    refusal = f'cannot create Job {trial.child("master-0")}: unknown field "spec.template.spec.nodeSelectr"'
-    assert (status["phase"], status["reason"]) == ("Failed", refusal)
-    assert trial.await_event("FailedCreate", refusal)["type"] == "Warning"
-    assert trial.children("jobs") == {}
-
-
 # Answers that never come
 
 

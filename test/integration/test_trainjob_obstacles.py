@@ -16,7 +16,7 @@ from helpers.kubectl import Kubectl
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
 from helpers.poll import eventually, never
 from helpers.trainjobs import await_ready, await_restart, step_of
-from helpers.trainmanifests import override, trainjob
+from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.trainjob.types import TRAINJOBS
@@ -98,14 +98,6 @@ def test_a_foreign_job_under_the_name_of_a_node_is_reported_and_never_touched(tr
     api.delete(train.child_path("jobs", name), propagationPolicy="Background")
     status = await_ready(train, 1)
     assert status.get("restarts", 0) == 0
-
-
-def test_a_misspelled_field_of_an_override_ends_the_job_and_is_named(train: Trial) -> None:
-    train.train(2, podSpecOverrides=[override(volumes=[{"name": "scratch", "emptyDirr": {}}])])
-    status = train.await_end()
-    refusal = f'cannot create Job {train.child("node-0")}: unknown field "spec.template.spec.volumes[0].emptyDirr"'
-    assert (status["phase"], status["reason"]) == ("Failed", refusal)
-    assert train.await_event("FailedCreate", refusal)["type"] == "Warning"
 
 
 def test_a_restart_that_is_due_waits_while_the_job_is_suspended(train: Trial) -> None:

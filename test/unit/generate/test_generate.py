@@ -11,6 +11,7 @@ from generate import trainjobrules
 from generate.__main__ import PAGES, ROOT, outdated, write
 from generate.crd import CustomKind, crd_of
 from generate.kinds import CLUSTER_TRAINING_RUNTIME, KINDS, TRAINJOB
+from generate.kubernetestypes import recorded
 from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
 from helmchart import chart
@@ -60,8 +61,13 @@ def test_a_field_without_description_is_an_error() -> None:
         schema_of(Silent, Extras())
 
 
+OF_KUBERNETES = {frozenset(name.rstrip("*") for name in fields) for fields in recorded().values()}
+
+
 def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, each in schema.get("properties", {}).items():
+    """The fields of this project's own types: `kubectl explain pod` describes those of Kubernetes."""
+    own = {} if frozenset(schema.get("properties", ())) in OF_KUBERNETES else schema.get("properties", {})
+    for name, each in own.items():
         yield f"{path}.{name}", each
         yield from fields(each, f"{path}.{name}")
     if "items" in schema:

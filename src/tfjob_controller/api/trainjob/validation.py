@@ -100,7 +100,8 @@ ELASTIC_FIXED = (
 )
 
 # Message about a runtime.
-WORKER_MISSING = "needs a container named {}: it does the work"
+UNKNOWN_ROLE = f"the names of templates are {', '.join(ROLES)}"
+WORKER_MISSING = "must have a container named {}, which does the work of this step"
 
 # Fields of the spec that cannot change once the job has started: wire name and attribute.
 # The number of nodes can, in a job that is elastic.
@@ -332,11 +333,10 @@ def _runtime_problems(spec: RuntimeSpec) -> Iterator[str]:
     yield from limit_violations(spec, "spec")
     yield from _procs_problems(spec.num_proc_per_node, "spec.numProcPerNode")
     for role, template in spec.templates.items():
-        at = f"spec.templates.{role}"
         if role not in ROLES:
-            yield f"{at}: must be one of {', '.join(ROLES)}"
+            yield f"spec.templates: {UNKNOWN_ROLE}"
         problem = template_problem(template)
         if problem is not None:
-            yield f"{at}{problem}"
+            yield f"spec.templates.{role}{problem}"
         elif not has_container_named(template, role):
-            yield f"{at}: {WORKER_MISSING.format(role)}"
+            yield f"spec.templates: {WORKER_MISSING.format(role)}"

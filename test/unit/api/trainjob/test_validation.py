@@ -123,7 +123,7 @@ def test_a_mount_over_the_dataset_is_refused_however_it_is_written(path: str) ->
 
 def test_a_role_that_is_not_there_is_named_where_no_crd_does_it() -> None:
     found = verdict_of_runtime(runtime(templates={"nodes": role_template("nodes")}))
-    assert (found or "").startswith("spec.templates.nodes: must be one of node, launcher, dataset-initializer")
+    assert (found or "").startswith("spec.templates: the names of templates are node, launcher, dataset-initializer")
 
 
 def annotated(annotation: str, **spec: Any) -> Manifest:
