@@ -32,13 +32,17 @@ from tfjob_controller.cli import build_parser
 
 ALL = [each for page in pages() for each in commands(page)]
 HERE = [each for each in ALL if claim_on(each) is None]
-MAKE = [
-    each
+# Commands that several pages have are checked once.
+MAKE = {
+    each.text: each
     for page in pages()
     for each in (*commands(page), *inline_commands(page))
     if target_of(each) and "…" not in target_of(each)
-]
-OURS = [each for page in pages() for each in inline_commands(page) if each.text.startswith("tfjob-controller ")]
+}
+VARIABLES = {name: each for each in MAKE.values() for name in re.findall(r"\b([A-Z_]+)=", each.text.partition("#")[0])}
+OURS = {
+    each.text: each for page in pages() for each in inline_commands(page) if each.text.startswith("tfjob-controller ")
+}
 TEXTS = [
     (page, block)
     for page in pages()
@@ -47,8 +51,6 @@ TEXTS = [
 ]
 # What a reader's shell has in the test that runs all others (helpers/docsshell.py), beside what bash has itself.
 PROVIDED = ("kubectl", "tfjob-controller", ".venv/bin/tfjob-controller", "python", "source", "for", "cd", "cp", "mkdir")
-# A make variable that stands for whatever the reader has.
-_VARIABLE = re.compile(r"\b([A-Z_]+)=")
 
 
 def place(command: Command) -> str:
@@ -84,7 +86,7 @@ def test_what_a_page_is_given_is_what_it_needs(page: str, given: Page) -> None:
         assert any(old in text for text in texts), f"no command of {page} has {old!r}"
 
 
-@pytest.mark.parametrize("command", MAKE, ids=place)
+@pytest.mark.parametrize("command", MAKE.values(), ids=place)
 def test_a_target_of_make_that_a_page_names_runs_what_its_test_runs(command: Command) -> None:
     target = claim_on(command)
     assert isinstance(target, Target), f"{command.place}: name its test in test/helpers/docselsewhere.py"
@@ -94,14 +96,14 @@ def test_a_target_of_make_that_a_page_names_runs_what_its_test_runs(command: Com
     assert f"-m {target.module}" in recipe if target.module else recipe
 
 
-@pytest.mark.parametrize("command", [each for each in MAKE if "=" in each.text], ids=place)
-def test_a_variable_that_a_page_gives_to_make_is_one_that_is_read(command: Command) -> None:
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_variable_that_a_page_gives_to_make_is_one_that_is_read(name: str) -> None:
     text = (ROOT / "Makefile").read_text() + "".join(path.read_text() for path in (ROOT / "hack").rglob("*.py"))
-    for name in _VARIABLE.findall(command.text.partition("#")[0]):
-        assert re.search(rf"\$\({name}\)|[\"']{name}[\"']|\b{name}=", text), f"{command.place}: nobody reads {name}"
+    found = re.search(rf"\$\({name}\)|[\"']{name}[\"']|\b{name}=", text)
+    assert found, f"{VARIABLES[name].place}: nobody reads {name}"
 
 
-@pytest.mark.parametrize("command", OURS, ids=place)
+@pytest.mark.parametrize("command", OURS.values(), ids=place)
 def test_what_the_text_says_of_our_own_programs_is_a_command_with_flags_that_there_are(command: Command) -> None:
     words = shlex.split(command.text)[1:]
     flags = [word.partition("=")[0] for word in words if word.startswith("--")]
