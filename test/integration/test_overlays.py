@@ -55,9 +55,20 @@ _RENDERED: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 Object = dict[str, Any]
 
 
-@pytest.fixture(params=[(overlay,) for overlay in PROGRAMS] + [(EVERYTHING, each) for each in COMPONENTS], ids="+".join)
+# Whatever a user may install: each overlay of programs, and one that has everything with each component.
+EACH = [(overlay,) for overlay in PROGRAMS] + [(EVERYTHING, each) for each in COMPONENTS]
+# With another gang backend there is no gang scheduler, for which some components are.
+ANY_BACKEND = [each for each in COMPONENTS if not each.startswith("gang-")]
+# Few that contain every Deployment of each overlay, in each of its forms, and every component together with others.
+TOGETHER = [
+    *(("standalone",), ("namespaced",), ("dev",), ("standalone", "gang-backend-volcano")),
+    ("gang-affinity", *ANY_BACKEND),
+    ("ha-monitored", "dashboard", "kubeflow-trainer", "node-autoscaler", "progress-server"),
+]
+
+
+@pytest.fixture(params=TOGETHER, ids="+".join)
 def rendered(request: pytest.FixtureRequest, administrator: Kubectl, tmp_path: Path) -> list[Object]:
-    """Each overlay of programs as it is, and one that has everything with each component."""
     overlay, *components = key = request.param
     if key not in _RENDERED:
         given = (tmp_path, overlay, *components)
@@ -89,6 +100,7 @@ def priority_class(restricted: Kubectl, rendered: list[Object]) -> Iterator[str]
         restricted.must("delete", "priorityclass", name)
 
 
+@pytest.mark.parametrize("rendered", EACH, indirect=True, ids="+".join)
 def test_all_is_accepted_without_a_warning(restricted: Kubectl, rendered: list[Object]) -> None:
     assert_accepted(restricted, our_own(rendered))
 
@@ -327,9 +339,7 @@ def test_ha_survives_the_loss_of_a_node_and_of_a_zone(administrator: Kubectl) ->
 def test_a_gang_scheduler_that_nothing_keeps_apart_from_a_second_one_has_one_replica_with_any_component(
     administrator: Kubectl, tmp_path: Path
 ) -> None:
-    # With another gang backend there is no gang scheduler of ours.
-    others = [each for each in COMPONENTS if not each.startswith(("gang-affinity", "gang-backend-"))]
-    rendered = render_with(administrator, tmp_path, "gang-affinity", *others)
+    rendered = render_with(administrator, tmp_path, "gang-affinity", *ANY_BACKEND)
     spec = named(rendered, "Deployment", "gang-scheduler")["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
