@@ -41,15 +41,7 @@ PERIOD_SECONDS = 0.05
 NOBODYS_NODE = "nobodys-node"
 
 # The config file of the playground's controller.
-CONFIG = parse_controller_config("""
-tfImage: localhost/from-the-config
-accelerators:
-  nvidia.com/gpu:
-    volumes: [{name: lib, hostPath: /opt/gpu/lib64, mountPath: /usr/local/gpu/lib64}]
-    envVars: [{name: LD_LIBRARY_PATH, value: /usr/local/gpu/lib64}]
-  alpha.kubernetes.io/nvidia-gpu:
-    envVars: [{name: OLD_GPU, value: "1"}]
-""")
+CONFIG = parse_controller_config("tfImage: localhost/from-the-config")
 
 
 def condition(status: Object, condition_type: str) -> Object:

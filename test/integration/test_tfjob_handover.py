@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from helpers.cluster import Cluster, pod_path
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
-from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.manifests import master, parameter_servers, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
 from localcluster.api import Api
@@ -49,18 +48,6 @@ def test_a_job_that_ended_meanwhile_is_cleaned_up_and_done(control_plane: Cluste
     assert len(jobs.children("jobs")) == len(jobs.children("services")) == 3
 
 
-def test_a_failure_meanwhile_is_reported_with_its_message(control_plane: Cluster, jobs: Jobs) -> None:
-    with running_controller(control_plane.kubeconfig, jobs.namespace):
-        template = pod_template(container(), restartPolicy="Never")
-        jobs.submit(tfjob(master(template=template), workers(1)))
-        await_running(jobs)
-    jobs.end_replica("master", 5, "out of data")
-    eventually(lambda: child_ended(jobs, "master"), PATIENCE_SECONDS, PERIOD_SECONDS)
-    with running_controller(control_plane.kubeconfig, jobs.namespace):
-        status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
-    assert status["reason"] == "master-0 failed: exit code 5: out of data"
-
-
 def test_a_worker_that_succeeded_meanwhile_and_lost_its_pod_is_not_run_again(
     control_plane: Cluster, jobs: Jobs, api: Api
 ) -> None:
@@ -76,29 +63,6 @@ def test_a_worker_that_succeeded_meanwhile_and_lost_its_pod_is_not_run_again(
         status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
     assert status["succeededIndexes"] == ["master-0", "worker-0"]
     assert not [name for name in jobs.children("pods") if "-worker-" in name]
-
-
-def test_a_deadline_that_passed_meanwhile_is_enforced(control_plane: Cluster, jobs: Jobs) -> None:
-    with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master()))
-        started = datetime.fromisoformat(await_running(jobs)["startTime"])
-    jobs.change({"spec": {"activeDeadlineSeconds": 2}})
-    eventually(lambda: datetime.now(UTC) > started + timedelta(seconds=2), PATIENCE_SECONDS, PERIOD_SECONDS)
-    with running_controller(control_plane.kubeconfig, jobs.namespace):
-        status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
-    assert status["reason"] == "DeadlineExceeded: not done after 2 s"
-
-
-def test_changes_that_the_user_made_meanwhile_are_applied(control_plane: Cluster, jobs: Jobs) -> None:
-    with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master(), workers(1)))
-        await_running(jobs)
-    jobs.change({"spec": {"workerReplicas": 3}})
-    with running_controller(control_plane.kubeconfig, jobs.namespace):
-        eventually(
-            lambda: jobs.status().get("ready") == {"master": "1/1", "worker": "3/3"}, PATIENCE_SECONDS, PERIOD_SECONDS
-        )
-    assert len(jobs.children("jobs")) == 4
 
 
 def test_events_of_a_phase_are_not_repeated(control_plane: Cluster, jobs: Jobs) -> None:

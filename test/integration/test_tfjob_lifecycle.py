@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +13,10 @@ from helpers.atrest import await_rest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
-from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.manifests import master, parameter_servers, tfjob, workers
 from helpers.poll import eventually
-from helpers.sentrequests import requests
-from helpers.timing import shortest
 from localcluster.api import Api
-from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
-from localcluster.faultproxy import FaultProxy
+from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
@@ -38,20 +33,9 @@ def jobs(api: Api, namespace: str) -> Jobs:
     return Jobs(api, namespace)
 
 
-def template(seconds: float, exit_code: int = 0, message: str = "", **pod_spec: Any) -> dict[str, Any]:
-    """Pods that run for so long and end so."""
-    notes = {RUN_SECONDS: str(seconds), EXIT_CODE: str(exit_code), MESSAGE: message}
-    return {"metadata": {"annotations": notes}, **pod_template(container(), **pod_spec)}
-
-
 def example_job(**spec: Any) -> dict[str, Any]:
     """The tutorial's: 1 MASTER, 1 WORKER, 2 PS with the default server. All run until the test ends them."""
     return tfjob(master(), workers(1), parameter_servers(2), **spec)
-
-
-def syncs_of(manager: Manager) -> float:
-    labels = {"controller": "tfjob", "result": "success"}
-    return manager.metrics.registry.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
 
 
 def test_the_tutorials_job_goes_through_its_phases_and_ends_done(
@@ -100,66 +84,6 @@ def test_every_replica_knows_its_place_in_the_cluster(controller: Manager, kubel
         }
         places.add((config["task"]["type"], config["task"]["index"]))
     assert places == {("master", 0), ("worker", 0), ("ps", 0), ("ps", 1)}
-
-
-def test_a_job_takes_no_more_requests_than_two_for_each_replica_and_six(
-    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
-) -> None:
-    """Events are apart. Every replica ends by itself here: stopping those that would not takes one more for each."""
-    replicas = 6
-    with FaultProxy(control_plane.own.server) as proxy:
-        kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
-        with running_controller(kubeconfig, jobs.namespace):
-            names = (f"job-{number}" for number in itertools.count())
-
-            def cost() -> int:
-                before, name = len(requests(proxy.seen)), next(names)
-                roles = master(template=template(5.0)), workers(replicas - 1, template=template(0.5))
-                jobs.submit(tfjob(*roles, name=name))
-                jobs.await_phase("Done", name)
-                return len(requests(proxy.seen)) - before
-
-            # Where a machine is busy, replicas come up one by one, and how many are ready is written in between.
-            assert shortest(cost, 2 * replicas + 7) <= 2 * replicas + 6
-
-
-def test_a_finished_job_costs_no_request_also_for_the_next_controller(
-    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
-) -> None:
-    with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master(template=template(0.1))))
-        jobs.await_phase("Done")
-    with FaultProxy(control_plane.own.server) as proxy:
-        with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
-            eventually(lambda: syncs_of(manager) > 0)
-            await_rest(manager, tfjobs=[jobs.get()])
-        assert requests(proxy.seen) == []
-
-
-def test_a_chief_that_fails_ends_the_job_with_its_message(
-    controller: Manager, kubelet: FakeKubelet, jobs: Jobs
-) -> None:
-    jobs.submit(tfjob(master(template=template(0.5, 1, "out of data")), workers(2, template=template(60))))
-    failed = jobs.await_phase("Failed")
-    assert failed["state"] == "Failed"
-    for words in ("master-0", "1", "out of data"):
-        assert words in failed["reason"]
-
-
-def test_deleting_a_job_leaves_nothing_behind(controller: Manager, kubelet: FakeKubelet, jobs: Jobs) -> None:
-    jobs.submit(example_job())
-    jobs.await_phase("Running")
-    jobs.delete()
-    eventually(lambda: not (jobs.children("jobs") or jobs.children("services") or jobs.children("configmaps")), 60, 0.2)
-
-
-def test_events_tell_what_happened_in_order(controller: Manager, kubelet: FakeKubelet, jobs: Jobs) -> None:
-    jobs.submit(tfjob(master()))
-    jobs.await_phase("Running")
-    jobs.end_replica("master")
-    jobs.await_phase("Done")
-    wanted = {"SuccessfulCreate", "Running", "Done"}
-    eventually(lambda: wanted <= {each["reason"] for each in jobs.events() if each["regarding"]["kind"] == "TFJob"}, 20)
 
 
 def test_health_and_metrics_tell_of_the_job(controller: Manager, kubelet: FakeKubelet, jobs: Jobs) -> None:

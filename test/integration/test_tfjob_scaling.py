@@ -21,7 +21,6 @@ from helpers.manifests import master, parameter_servers, workers
 from helpers.playedgang import GangOf
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, condition
 from helpers.poll import eventually
-from helpers.serverwords import comparable
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 
@@ -124,15 +123,6 @@ def test_kubectl_scale_adds_and_takes_workers_while_nobody_else_notices(trial: T
     assert trial.status().get("restarts", 0) == 0
 
 
-def test_kubectl_scale_beyond_the_bounds_is_refused_with_the_remedy(trial: Trial, administrator: Kubectl) -> None:
-    trial.submit(master(), workers(2), autoscaling=BOUNDS)
-    answer = kubectl_of(trial, administrator).run("scale", f"tfjob/{trial.name}", "--replicas=9")
-    assert comparable(answer.error.rstrip("\n")) == (
-        f'The TFJob "{trial.name}" is invalid: spec: Invalid value: the workers (workerReplicas, or else replicas of '
-        "WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling"
-    )
-
-
 # HorizontalPodAutoscaler
 
 
@@ -153,23 +143,6 @@ def test_a_horizontal_pod_autoscaler_reads_what_it_needs(trial: Trial) -> None:
     assert sorted(pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] for pod in pods) == [
         trial.child(f"worker-{index}") for index in range(3)
     ]
-
-
-def test_what_a_horizontal_pod_autoscaler_writes_is_done(trial: Trial) -> None:
-    """It reads the scale, changes spec.replicas and puts it back whole."""
-    trial.submit(master(), workers(1), workerReplicas=1, autoscaling=BOUNDS)
-    trial.await_phase("Running")
-    await_workers(trial, 0)
-
-    def put() -> bool:
-        scale = scale_of(trial)
-        scale["spec"]["replicas"] = 3
-        path = f"{trial.jobs.path}/{trial.name}/scale"
-        return bool(trial.jobs.api.request("PUT", path, scale))
-
-    put()
-    await_workers(trial, 0, 1, 2)
-    await_resized(trial, "scaled 1 → 3 workers by spec.workerReplicas")
 
 
 def test_a_real_horizontal_pod_autoscaler_scales_the_job(trial: Trial) -> None:
@@ -232,23 +205,6 @@ def test_with_restart_all_replicas_get_the_new_tf_config_and_no_service_is_touch
     assert trial.status().get("restarts", 0) == 0
 
 
-def test_a_resize_during_a_resize_ends_with_the_last_one(trial: Trial) -> None:
-    trial.submit(master(), workers(1), autoscaling={**BOUNDS, "resize": "Restart"})
-    trial.await_phase("Running")
-    for count in (2, 4, 3):
-        trial.change(workerReplicas=count)
-    trial.await_event("Resized", "→ 3 workers")
-    await_workers(trial, 0, 1, 2)
-
-    def is_whole() -> bool:
-        return len(generations(trial)) == 1 and all(
-            len(told(trial, replica)["worker"]) == 3 for replica in ("master-0", "worker-0", "worker-2")
-        )
-
-    eventually(is_whole, PATIENCE_SECONDS, PERIOD_SECONDS)
-    trial.await_status(lambda status: condition(status, "Resizing")["status"] == "False")
-
-
 # The autoscaler
 
 
@@ -282,61 +238,6 @@ def test_the_workers_that_the_gang_scheduler_names_leave_and_come_again(autoscal
     await_workers(autoscaled, 0, 1, 2, 3)
     await_resized(autoscaled, "grown 3 → 4 workers: the cluster has free capacity")
     assert autoscaled.notes("AutoscalerOverridden") == []
-
-
-def test_with_restart_the_gang_keeps_its_attempt(autoscaled: Trial) -> None:
-    gang = bound_job(autoscaled, 3, resize="Restart")
-    before = uids(autoscaled)
-    gang.wishes(2, "worker-1", reason=WHY)
-    gang.follows(0, 2)
-    await_workers(autoscaled, 0, 1)
-    eventually(lambda: not set(before.values()) & set(uids(autoscaled).values()), PATIENCE_SECONDS, PERIOD_SECONDS)
-    gang.bind_all()
-    for replica in ("master-0", "worker-0", "worker-1"):
-        autoscaled.await_running(replica)
-    await_resized(autoscaled, f"shrunk 3 → 2 workers: {WHY}")
-    members = {
-        job["metadata"]["labels"]["scheduling.kubeflow.org/member"] for job in autoscaled.children("jobs").values()
-    }
-    assert members == {"master-0", "worker-0", "worker-2"}
-    assert gang.get()["status"]["attempt"] == 1
-
-
-def test_a_user_who_scales_against_the_autoscaler_wins_and_gets_an_event(autoscaled: Trial) -> None:
-    gang = bound_job(autoscaled, 3)
-    gang.wishes(2, "worker-2", reason=WHY)
-    gang.follows(0, 1)
-    await_resized(autoscaled, f"shrunk 3 → 2 workers: {WHY}")
-    autoscaled.change(workerReplicas=3)
-    autoscaled.await_event("AutoscalerOverridden", "Worker count changed to 3, overriding the autoscaler's target of 2")
-    gang.follows(0, 1, 2)
-    gang.bind_all()
-    await_workers(autoscaled, 0, 1, 2)
-
-
-def test_a_job_that_is_suspended_is_not_resized(autoscaled: Trial) -> None:
-    gang = bound_job(autoscaled, 2)
-    autoscaled.change(suspend=True)
-    autoscaled.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
-    gang.wishes(1, "worker-1", reason=WHY)
-    # What comes later has been seen later.
-    autoscaled.change(backoffLimit=7)
-    generation = autoscaled.get()["metadata"]["generation"]
-    autoscaled.await_status(lambda status: status.get("observedGeneration") == generation)
-    assert autoscaled.get()["spec"]["workerReplicas"] == 2
-
-
-def test_a_recommendation_is_only_said(control_plane: Cluster, administrator: Kubectl) -> None:
-    with _playing(control_plane, "recommends", "recommend") as playground:
-        trial = playground.new_trial()
-        gang = bound_job(trial, 2)
-        gang.wishes(1, "worker-1", reason=WHY)
-        words = f"recommends 2 → 1 workers: {WHY}"
-        trial.await_event("ResizeRecommended", words)
-        said = condition(trial.status(), "Resizing")
-        assert (said["status"], said["reason"], said["message"]) == ("False", "ResizeRecommended", words)
-        assert trial.get()["spec"]["workerReplicas"] == 2
-        trial.clear()
 
 
 @pytest.mark.parametrize("resize", ["InPlace", "Restart"])
