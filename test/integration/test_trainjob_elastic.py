@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path, set_pod_terminated
+from helpers.cluster import Cluster, delete_namespace, new_namespace, set_pod_terminated
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
 from helpers.gangscheduler import extender_url, running_gang_scheduler
@@ -161,30 +161,6 @@ def test_a_node_is_replaced_by_itself_and_node_0_restarts_all(elastic: Elastic) 
     assert (status["restarts"], status["scaling"]["attempt"]) == (2, 1)
 
 
-def test_a_deleted_pod_is_replaced_by_itself(elastic: Elastic) -> None:
-    elastic.submit("evicted", 2)
-    elastic.await_ready("evicted", 2)
-    before = elastic.uids("evicted")
-    (pod,) = elastic.pods("evicted")["1"]
-    elastic.jobs.api.delete(pod_path(elastic.jobs.namespace, pod["metadata"]["name"]))
-    elastic.await_status("evicted", lambda status: status.get("restarts") == 1)
-    eventually(lambda: elastic.uids("evicted").get("1", before["1"]) != before["1"], SECONDS, 0.05)
-    status = elastic.await_ready("evicted", 2)
-    assert elastic.uids("evicted")["0"] == before["0"]
-    assert (status["restarts"], status["scaling"].get("attempt", 0)) == (1, 0)
-
-
-def test_all_present_nodes_end_the_job(elastic: Elastic) -> None:
-    elastic.submit("ended", 3)
-    elastic.await_ready("ended", 3)
-    elastic.jobs.change({"spec": {"numNodes": 2}}, "ended")
-    elastic.await_ready("ended", 2)
-    for index in (0, 1):
-        elastic.end("ended", index, 0)
-    done = elastic.await_status("ended", lambda status: status.get("phase") == "Done")
-    assert (done["state"], done["reason"]) == ("SUCCESS", "all 2 nodes succeeded")
-
-
 def test_a_permanent_error_ends_the_job_and_no_pod_follows(elastic: Elastic) -> None:
     elastic.submit("failed", 2)
     elastic.await_ready("failed", 2)
@@ -194,24 +170,6 @@ def test_a_permanent_error_ends_the_job_and_no_pod_follows(elastic: Elastic) -> 
     assert len(elastic.pods("failed")["1"]) == 1
     # A suspended Job would keep the finalizer of the pod that it has not replaced, and with it the namespace.
     eventually(lambda: not any("finalizers" in pod["metadata"] for pod in elastic.pods("failed")["1"]), SECONDS, 0.05)
-
-
-def test_a_suspended_job_goes_on_with_another_number_of_nodes(elastic: Elastic) -> None:
-    elastic.submit("paused", 4)
-    elastic.await_ready("paused", 4)
-    elastic.jobs.change({"spec": {"suspend": True}}, "paused")
-    eventually(lambda: not elastic.pods("paused"), SECONDS, 0.05)
-    elastic.jobs.change({"spec": {"numNodes": 2}}, "paused")
-    elastic.jobs.change({"spec": {"suspend": False}}, "paused")
-    status = elastic.await_ready("paused", 2)
-    assert status.get("restarts", 0) == 0
-
-
-def test_a_job_of_another_framework_is_refused_with_a_reason(elastic: Elastic) -> None:
-    elastic.submit("refused", 2, command=["train"])
-    failed = elastic.await_status("refused", lambda status: status.get("phase") == "Failed")
-    assert "elasticPolicy is for framework torch only" in failed["reason"]
-    assert condition(failed, "Failed")["reason"] == "JobsBuildFailed"
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
 from helpers.playground import Trial, condition
 from helpers.poll import eventually
-from helpers.trainjobs import await_ready, ends, env_of, nodes, step_of
-from helpers.trainmanifests import trainjob
-from tfjob_controller.trainer.naming import child_name
+from helpers.trainjobs import await_ready, nodes, step_of
 
 pytestmark = pytest.mark.cluster
 
@@ -40,25 +37,6 @@ def test_a_job_of_two_nodes_goes_from_creating_to_running_to_complete(train: Tri
     train.await_event("Done", "all 2 nodes succeeded")
     train.await_event("Done")
     assert {each["reason"] for each in train.events()} == {"SuccessfulCreate", "Running", "Done"}
-
-
-def test_the_state_is_empty_before_the_job_runs(train: Trial) -> None:
-    train.train(1, podSpecOverrides=[{"targetJobs": [{"name": "node"}], "nodeSelector": {"none": "such"}}])
-    status = train.await_status(lambda status: "match Pod's node" in status.get("reason", ""))
-    assert status["phase"] == "Creating"
-    assert status.get("state", "") == ""
-
-
-def test_a_job_succeeds_only_when_all_of_its_nodes_have(train: Trial) -> None:
-    train.plays("node-0", ends(0))
-    train.train(3)
-    status = train.await_status(lambda status: step_of(status).get("succeeded") == 1 and step_of(status)["ready"] == 2)
-    assert status["phase"] == "Running"
-    assert status["nodes"] == "3/3"
-    train.end("node-2")
-    train.await_status(lambda status: step_of(status).get("succeeded") == 2)
-    train.end("node-1")
-    assert train.await_end()["state"] == "SUCCESS"
 
 
 def test_children_have_the_jobs_name_and_role_and_its_labels(train: Trial) -> None:
@@ -95,71 +73,6 @@ def labels_of(trial: Trial) -> dict[str, str]:
         "runtime_id": trial.runtime_id,
         "job_type": "node",
     }
-
-
-def test_a_framework_without_a_port_has_no_services(train: Trial) -> None:
-    train.train(2, framework="plain")
-    await_ready(train)
-    assert train.children("services") == {}
-
-
-def test_torchrun_finds_its_nodes_in_the_environment_of_each_pod(train: Trial) -> None:
-    mine = {"env": [{"name": "MINE", "value": "yes"}], "resourcesPerNode": {"requests": {"cpu": "1500m"}}}
-    train.train(2, trainer={"command": ["torchrun", "train.py"], **mine})
-    await_ready(train)
-    first = f"{child_name(train.name, 'node', train.runtime_id, 0)}.{train.name}-{train.runtime_id}"
-    rank = "$(JOB_COMPLETION_INDEX)"
-    for index in (0, 1):
-        (pod,) = train.pods(f"node-{index}")
-        # Kubernetes replaces the reference in the others by this variable, which stands first.
-        assert pod["spec"]["containers"][0]["env"][0] == {
-            "name": "JOB_COMPLETION_INDEX",
-            "valueFrom": {
-                "fieldRef": {
-                    "apiVersion": "v1",
-                    "fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']",
-                }
-            },
-        }
-        assert env_of(pod) == {
-            "JOB_COMPLETION_INDEX": "",
-            "MINE": "yes",
-            "PET_NNODES": "2",
-            "PET_NPROC_PER_NODE": "2",
-            "PET_NODE_RANK": rank,
-            "PET_MASTER_ADDR": first,
-            "PET_MASTER_PORT": "29500",
-            "MASTER_ADDR": first,
-            "MASTER_PORT": "29500",
-            "WORLD_SIZE": "2",
-            "RANK": rank,
-        }
-        assert pod["spec"]["containers"][0]["command"] == ["torchrun", "train.py"]
-    assert train.status()["runtime"] == "torch-distributed"
-
-
-def test_a_long_name_with_dots_is_cut_in_the_names_of_children(train: Trial) -> None:
-    name = "1." + "a" * 60 + ".b"
-    train.jobs.submit(trainjob(name, 1, framework="torch"))
-    try:
-        train.jobs.await_phase("Running", name)
-        found = [each for each in train.jobs.children("services") if each.startswith("j1-aaa")]
-        assert len(found) == 1
-        assert re.fullmatch(r"j1-a{37}-[a-z][a-z0-9]{3}", found[0]), found
-    finally:
-        train.jobs.delete(name)
-
-
-def test_columns_show_state_nodes_and_runtime(train: Trial) -> None:
-    train.train(2, **TORCHRUN)
-    await_ready(train)
-    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    table = train.jobs.api.request("GET", f"{train.jobs.path}/{train.name}", accept=accept)
-    columns = [each["name"] for each in table["columnDefinitions"]]
-    row = dict(zip(columns, table["rows"][0]["cells"], strict=True))
-    assert (row["Name"], row["State"], row["Nodes"], row["Runtime"]) == (
-        train.name, "Running", "2/2", "torch-distributed",
-    )  # fmt: skip
 
 
 def test_a_deleted_job_takes_all_its_children_with_it(train: Trial) -> None:

@@ -7,16 +7,10 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster
-from helpers.controller import Jobs, running_controller
-from helpers.kubectl import Kubectl
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
 from helpers.poll import eventually
-from helpers.trainjobs import await_ready, ends, env_of, generations, step_of
-from helpers.trainmanifests import trainjob
+from helpers.trainjobs import await_ready, env_of, generations, step_of
 from localcluster.api import Api
-from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
-from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 
@@ -69,12 +63,6 @@ def test_the_launchers_end_is_the_jobs_and_the_nodes_are_stopped_then(train: Tri
     assert len(train.pods("launcher-0")) == 1
 
 
-def test_a_launcher_that_fails_for_good_fails_the_job(train: Trial) -> None:
-    train.plays("launcher-0", ends(1, "mpirun noticed that process rank 1 exited"))
-    train.train(2, **MPIRUN)
-    assert train.await_end()["reason"] == "launcher-0 failed: exit code 1: mpirun noticed that process rank 1 exited"
-
-
 def test_a_node_that_is_lost_restarts_launcher_and_nodes_with_the_same_keys(train: Trial) -> None:
     train.train(2, **MPIRUN)
     await_ready(train)
@@ -112,29 +100,3 @@ def test_no_key_is_said_in_status_or_events(train: Trial) -> None:
     for value in data.values():
         assert value not in told
         assert base64.b64decode(value).decode().split("\n")[1][:20] not in told or "PRIVATE" not in told
-
-
-def test_another_controller_takes_the_secret_as_it_is(
-    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str
-) -> None:
-    """One that was started later remembers nothing of it, and needs it when it makes the next set."""
-    jobs = Jobs(api, namespace, TRAINJOBS)
-    with running_controller(control_plane.kubeconfig, namespace):
-        jobs.submit(trainjob("again", 1, annotations={RUN_SECONDS: "600"}, **MPIRUN))
-        before = secret_of(api, namespace, "again")
-        jobs.await_phase("Running", "again")
-    with running_controller(control_plane.kubeconfig, namespace):
-        (name,) = [name for name in jobs.children("jobs") if "-node-" in name]
-        api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", propagationPolicy="Background")
-        eventually(lambda: jobs.status("again").get("restarts") == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
-        eventually(lambda: is_restarted(jobs), PATIENCE_SECONDS, PERIOD_SECONDS)
-        after = secret_of(api, namespace, "again")
-    assert (after["metadata"]["resourceVersion"], after["data"]) == (
-        before["metadata"]["resourceVersion"],
-        before["data"],
-    )
-
-
-def is_restarted(jobs: Jobs) -> bool:
-    status = jobs.status("again")
-    return condition(status, "Restarting")["status"] == "False" and step_of(status).get("ready") == 1

@@ -1,4 +1,4 @@
-"""Obstacles of a TrainJob: quotas, foreign objects, deleted children.
+"""Obstacles of a TrainJob: foreign objects, deleted children.
 
 None of them causes a restart, unless a node was lost.
 """
@@ -6,41 +6,15 @@ None of them causes a restart, unless a node was lost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, pod_path
-from helpers.controller import Jobs, running_controller
-from helpers.kubectl import Kubectl
+from helpers.cluster import pod_path
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
 from helpers.poll import eventually, never
-from helpers.trainjobs import await_ready, await_restart, step_of
-from helpers.trainmanifests import trainjob
-from localcluster.api import Api
-from localcluster.fakekubelet import FakeKubelet
-from tfjob_controller.api.trainjob.types import TRAINJOBS
+from helpers.trainjobs import await_ready, await_restart
 
 pytestmark = pytest.mark.cluster
-
-Object = dict[str, Any]
-
-
-def test_a_quota_for_jobs_holds_up_a_job_and_costs_no_restart(
-    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str
-) -> None:
-    jobs = Jobs(api, namespace, TRAINJOBS)
-    folder = f"/api/v1/namespaces/{namespace}/resourcequotas"
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "limited"}}
-    api.create(folder, {**quota, "spec": {"hard": {"count/jobs.batch": "0"}}})
-    eventually(lambda: api.get(f"{folder}/limited").get("status", {}).get("used"), PATIENCE_SECONDS, PERIOD_SECONDS)
-    with running_controller(control_plane.kubeconfig, namespace):
-        jobs.submit(trainjob("held-up", 2, metrics={"names": []}))
-        eventually(lambda: "exceeded quota" in jobs.status("held-up").get("reason", ""), PATIENCE_SECONDS)
-        never(lambda: jobs.status("held-up").get("restarts"), 3, 0.2)
-        api.patch(f"{folder}/limited", {"spec": {"hard": {"count/jobs.batch": "10"}}})
-        eventually(lambda: step_of(jobs.status("held-up")).get("ready") == 2, PATIENCE_SECONDS)
-        assert jobs.status("held-up").get("restarts", 0) == 0
 
 
 def drop_service(trial: Trial) -> None:

@@ -1,14 +1,12 @@
-"""TrainJobs that are suspended while they run, or created suspended."""
+"""TrainJobs that are suspended while they run."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
-from helpers.poll import eventually, never
-from helpers.trainjobs import await_ready, ends, nodes, step_of
+from helpers.poll import eventually
+from helpers.trainjobs import await_ready, nodes, step_of
 from localcluster import podstatus
 
 pytestmark = pytest.mark.cluster
@@ -63,14 +61,13 @@ def test_a_job_resumed_before_its_pods_are_gone_starts_all_of_them_together(trai
     assert train.status().get("restarts", 0) == 0
 
 
-@pytest.mark.parametrize("program", ["torchrun", "mpirun"])
-def test_if_only_one_job_was_stopped_all_are_before_they_go_on_together(train: Trial, program: str) -> None:
+def test_if_only_one_job_was_stopped_all_are_before_they_go_on_together(train: Trial) -> None:
     """As by a controller that was killed between two writes, with the job resumed before the next one came.
 
-    With MPI the launcher has a Job beside that of the nodes.
+    The launcher has a Job beside that of the nodes.
     """
-    replicas = ("launcher-0", *nodes(2)) if program == "mpirun" else nodes(2)
-    train.train(2, command=(program, "train"))
+    replicas = ("launcher-0", *nodes(2))
+    train.train(2, command=("mpirun", "train"))
     for replica in replicas:
         train.await_running(replica)
     await_ready(train)
@@ -84,30 +81,3 @@ def test_if_only_one_job_was_stopped_all_are_before_they_go_on_together(train: T
         train.await_running(replica)
     status = train.status()
     assert status.get("restarts", 0) == status.get("disruptions", 0)
-
-
-def test_a_job_that_begins_suspended_makes_nothing_before_it_is_resumed(train: Trial) -> None:
-    train.plays("node-0", ends(0))
-    train.train(1, suspend=True)
-    status = train.await_status(is_suspended)
-    assert "startTime" not in status
-    never(lambda: train.children("jobs") or train.children("services"), 1, 0.1)
-    train.change(suspend=False)
-    assert train.await_end()["state"] == "SUCCESS"
-
-
-def test_while_it_is_suspended_a_job_does_not_use_up_its_deadline(train: Trial) -> None:
-    """The deadline that it is given then has passed long ago, if one counts from its first start."""
-    train.train(1)
-    started = datetime.fromisoformat(await_ready(train, 1)["startTime"])
-    train.change(suspend=True)
-    train.await_status(is_suspended)
-    eventually(lambda: datetime.now(UTC) > started + timedelta(seconds=2), PATIENCE_SECONDS, PERIOD_SECONDS)
-    generation = train.change(activeDeadlineSeconds=1)["metadata"]["generation"]
-    status = train.await_status(lambda status: status.get("observedGeneration") == generation)
-    assert status.get("state", "") != "FAILED"
-    train.change(activeDeadlineSeconds=600)
-    train.change(suspend=False)
-    await_ready(train, 1)
-    train.end("node-0")
-    assert train.await_end()["state"] == "SUCCESS"
