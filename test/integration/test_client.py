@@ -126,29 +126,6 @@ def hold(trial: Trial, client: Client, job: Job) -> None:
         trial.jobs.change({"metadata": {"finalizers": []}}, trial.name)
 
 
-def test_a_job_that_is_suspended_and_resumed_runs_again(client: Client, either: Trial) -> None:
-    job = client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
-    assert job.suspend().manifest["spec"]["suspend"] is True
-    job.wait("Suspended", PATIENCE_SECONDS)
-    assert job.resume().wait("Running", PATIENCE_SECONDS).phase == "Running"
-
-
-def test_workers_are_scaled_by_the_scale_subresource(client: Client, trial: Trial) -> None:
-    job = client.submit(manifest_of(trial)).wait("Running", PATIENCE_SECONDS)
-    assert job.scale(3).manifest["spec"]["workerReplicas"] == 3
-    trial.await_pod("worker-2")
-    with pytest.raises(ClientError, match="should be less than or equal to 1000"):
-        job.scale(1001)
-
-
-def test_the_nodes_of_a_trainjob_are_scaled_until_it_starts(client: Client, train: Trial, namespace: str) -> None:
-    idle = client.submit(trainjob("idle", image="localhost/t", nodes=2, namespace=namespace))
-    assert idle.scale(3).manifest["spec"]["numNodes"] == 3
-    job = client.submit(manifest_of(train)).wait("Running", PATIENCE_SECONDS)
-    with pytest.raises(ClientError, match="cannot change in a started job"):
-        job.scale(3)
-
-
 def test_jobs_of_both_kinds_are_listed_and_a_name_of_two_must_be_distinguished(client: Client, namespace: str) -> None:
     client.submit(tfjob("same", image="localhost/t", namespace=namespace))
     client.submit(trainjob("same", image="localhost/t", nodes=1, namespace=namespace))
@@ -193,27 +170,6 @@ def test_what_is_wrong_with_a_manifest_is_said(client: Client, change: dict[str,
         client.submit(tfjob("wrong", image="localhost/t", **change))
 
 
-def test_a_description_lists_every_replica(client: Client, either: Trial) -> None:
-    job = client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
-    replicas = {"master-0", "worker-0"} if either.container else {"node-0", "node-1"}
-
-    def all_run() -> bool:
-        return all(row.ready for row in job.describe().replicas)
-
-    eventually(all_run, PATIENCE_SECONDS, 0.2)
-    shown = job.describe()
-    assert {row.replica for row in shown.replicas} == replicas
-    assert {row.pod for row in shown.replicas} == set(either.children("pods"))
-    assert shown.kind.lower() == job.kind
-    assert either.name in shown._repr_html_()
-
-
-def test_events_are_those_of_the_job(client: Client, either: Trial) -> None:
-    job = client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
-    eventually(lambda: job.events(), PATIENCE_SECONDS, 0.2)
-    assert {event.about for event in job.events()} == {""}
-
-
 # Logs
 
 
@@ -241,13 +197,6 @@ def on_node(trial: Trial, node: Kubelet, stack: contextlib.ExitStack) -> dict[st
     return manifest
 
 
-def test_logs_are_the_chiefs_by_default(logged: tuple[Job, dict[str, str]]) -> None:
-    job, pods = logged
-    (chief, pod), (other, _) = pods.items()
-    assert [str(line) for line in job.logs()] == [f"[{chief}] step 1 of {pod}", f"[{chief}] step 2"]
-    assert [line.text for line in job.logs(other, tail=1)][-1] == "step 2"
-
-
 def test_the_role_view_reads_logs_also_where_it_may_not_read_the_runtime(
     logged: tuple[Job, dict[str, str]], viewer: Client
 ) -> None:
@@ -255,14 +204,6 @@ def test_the_role_view_reads_logs_also_where_it_may_not_read_the_runtime(
     seen = viewer.job(job.name)
     assert {line.replica for line in seen.logs("all")} == set(pods)
     assert {row.replica for row in seen.describe().replicas} == set(pods)
-
-
-@pytest.mark.parametrize("follow", [False, True])
-def test_logs_of_all_replicas_say_whose_each_line_is(logged: tuple[Job, dict[str, str]], follow: bool) -> None:
-    job, pods = logged
-    lines = [(line.replica, line.text) for line in job.logs("all", follow=follow)]
-    every = [(replica, text) for replica, pod in pods.items() for text in (f"step 1 of {pod}", "step 2")]
-    assert sorted(lines) == sorted(every)
 
 
 def test_closing_followed_logs_leaves_no_thread(logged: tuple[Job, dict[str, str]], logging_node: Kubelet) -> None:
@@ -281,13 +222,6 @@ def test_closing_followed_logs_leaves_no_thread(logged: tuple[Job, dict[str, str
         eventually(lambda: not [each for each in threading.enumerate() if each.name.startswith("log-")])
     finally:
         may_end.set()
-
-
-def test_a_log_that_cannot_be_had_is_explained(client: Client, either: Trial) -> None:
-    is_over(either, 0)
-    job = client.submit(manifest_of(either)).wait(timeout_seconds=PATIENCE_SECONDS)
-    with pytest.raises(ClientError, match="has no replica worker-9: it has "):
-        job.logs("worker-9")
 
 
 # Rights

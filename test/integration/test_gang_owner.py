@@ -12,9 +12,9 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, workers
 from helpers.playedgang import NODE, PREFIX, GangOf
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, condition, ends
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, condition
 from helpers.poll import eventually
-from localcluster.api import Api, RefusedError
+from localcluster.api import Api
 from localcluster.fakekubelet import DEFAULT_NODES, FakeKubelet
 
 pytestmark = pytest.mark.cluster
@@ -103,38 +103,6 @@ def test_back_in_the_queue_all_child_jobs_go_and_the_next_attempt_makes_new_ones
     assert trial.await_phase("Running").get("restarts", 0) == 0
 
 
-def test_pods_of_an_attempt_that_nobody_bound_go_as_well(trial: Trial, gang: GangOf) -> None:
-    submit(trial)
-    gang.admit()
-    trial.await_children("pods", 3)
-    gang.admit(attempt=2)  # the phase in between was missed
-    eventually(lambda: attempts(trial) == {"2"}, PATIENCE_SECONDS, PERIOD_SECONDS)
-    assert len(trial.await_children("jobs", 3)) == 3
-
-
-def test_the_other_members_of_a_partly_placed_gang_are_created_once_placed(trial: Trial, gang: GangOf) -> None:
-    submit(trial, minWorkers=1)
-    gang.get()
-    gang.says("Admitted", attempt=1, placement=[{"node": NODE, "members": ["master-0", "worker-0"]}])
-    trial.await_children("pods", 2)
-    scheduled(trial, "GangAdmitted")
-    assert len(trial.children("jobs")) == 2
-    gang.admit()
-    trial.await_children("pods", 3)
-    assert attempts(trial) == {"1"}
-
-
-def test_workers_that_are_added_ask_for_capacity_and_wait_for_it(trial: Trial, gang: GangOf) -> None:
-    submit(trial)
-    gang.admit()
-    trial.await_children("jobs", 3)
-    trial.change(workerReplicas=3)
-    eventually(lambda: gang.get()["spec"]["members"][1]["count"] == 3, PATIENCE_SECONDS, PERIOD_SECONDS)
-    assert len(trial.children("jobs")) == 3
-    gang.admit()
-    trial.await_children("jobs", 4)
-
-
 def test_a_suspended_job_releases_its_capacity_and_is_queued_again_when_it_goes_on(trial: Trial, gang: GangOf) -> None:
     submit(trial)
     gang.admit()
@@ -153,56 +121,12 @@ def test_a_suspended_job_releases_its_capacity_and_is_queued_again_when_it_goes_
     assert attempts(trial) == {"2"}
 
 
-def test_a_worker_that_has_succeeded_uses_no_capacity_in_the_next_attempt(trial: Trial, gang: GangOf) -> None:
-    trial.plays("worker-0", ends(0))
-    submit(trial)
-    gang.admit()
-    trial.await_children("pods", 3)
-    gang.bind()
-    gang.says("Bound")
-    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
-    eventually(lambda: trial.child_job("worker-0").get("status", {}).get("completionTime"), PATIENCE_SECONDS)
-    gang.back_to_the_queue()
-    trial.await_children("jobs", 1)
-    eventually(lambda: gang.get()["spec"]["members"][1]["count"] == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
-    gang.admit(attempt=2)
-    trial.await_children("jobs", 3)
-    seats = {replica: trial.child_job(replica)["metadata"]["labels"] for replica in ("worker-0", "worker-1")}
-    shown = {replica: (each[f"{PREFIX}member"], each[f"{PREFIX}attempt"]) for replica, each in seats.items()}
-    assert shown == {"worker-0": ("worker-0", "1"), "worker-1": ("worker-0", "2")}
-
-
 def test_a_job_that_has_waited_too_long_is_suspended(trial: Trial, gang: GangOf) -> None:
     submit(trial, timeoutSeconds=1, onTimeout="Suspend")
     eventually(lambda: trial.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
     trial.await_event("TimedOut", "No capacity within 1 s")
     eventually(lambda: gang.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
     assert condition(trial.status(), "Scheduled")["reason"] == "TimedOut"
-
-
-def test_a_job_that_has_waited_too_long_fails_and_its_gang_waits_no_more(trial: Trial, gang: GangOf) -> None:
-    submit(trial, timeoutSeconds=1, onTimeout="Fail")
-    status = trial.await_end()
-    assert status["phase"] == "Failed"
-    assert status["reason"].startswith("TimedOut: No capacity within 1 s")
-    assert gang.get()["spec"]["suspend"] is True
-
-
-def test_a_gang_goes_with_its_job(trial: Trial, gang: GangOf) -> None:
-    submit(trial)
-    path = gang.path
-    gang.get()
-    trial.delete()
-    eventually(lambda: trial.jobs.api.find(path) is None, PATIENCE_SECONDS, PERIOD_SECONDS)
-
-
-def test_a_job_that_does_not_request_a_gang_has_none(trial: Trial, gang: GangOf) -> None:
-    trial.submit(master(), workers(1))
-    trial.await_phase("Running")
-    assert trial.jobs.api.find(gang.path) is None
-    assert condition(trial.status(), "Scheduled")["status"] == "absent"
-    for job in trial.children("jobs").values():
-        assert not [name for name in job["metadata"]["labels"] if name.startswith(PREFIX)]
 
 
 def test_a_gang_that_is_somebody_elses_is_left_alone_and_said(trial: Trial) -> None:
@@ -252,10 +176,3 @@ def test_a_pinned_pod_that_cannot_run_is_recreated_where_it_is_placed_now(pinned
     gang.admit()
     assert {pinned.await_running(replica)["spec"]["nodeName"] for replica in ("master-0", "worker-0")} == {NODE}
     assert pinned.status().get("restarts", 0) == 0
-
-
-def test_a_job_that_says_no_is_no_gang_though_all_are(pinned: Trial) -> None:
-    pinned.submit(master(), gang={"enabled": False})
-    pinned.await_phase("Running")
-    with pytest.raises(RefusedError):
-        pinned.jobs.api.get(GangOf(pinned).path)

@@ -49,35 +49,6 @@ def shares(trial: Trial, count: int) -> list[int]:
     return [int(env(trial, f"worker-{index}")["TFJOB_STEPS"]) for index in range(count)]
 
 
-def await_generation(trial: Trial, generation: str, count: int) -> None:
-    """All Jobs are of it."""
-
-    def whole() -> bool:
-        jobs = trial.children("jobs").values()
-        return [job["metadata"]["labels"]["kubeflow.org/generation"] for job in jobs] == [generation] * count
-
-    eventually(whole, PATIENCE_SECONDS, PERIOD_SECONDS)
-
-
-def test_after_a_resize_each_worker_gets_its_share_of_what_is_left(trial: Trial) -> None:
-    trial.submit(master(), workers(2), autoscaling=RESTART)
-    trial.await_phase("Running")
-    assert shares(trial, 2) == [50, 50]
-    assert env(trial, "master-0")["TFJOB_TOTAL_STEPS"] == "100"
-    report(trial, "worker-0", "21")
-    report(trial, "worker-1", "19")
-    await_done(trial, 40)
-    trial.change(workerReplicas=4)
-    await_generation(trial, "1", 5)
-    assert shares(trial, 4) == [15, 15, 15, 15]
-    report(trial, "worker-3", "15")
-    await_done(trial, 55)
-    trial.change(workerReplicas=2)
-    await_generation(trial, "2", 3)
-    assert shares(trial, 2) == [23, 22]
-    assert trial.status()["progress"]["total"] == 100
-
-
 def test_a_worker_that_comes_in_place_gets_a_share_of_what_is_left_and_the_others_keep_theirs(trial: Trial) -> None:
     trial.submit(master(), workers(2), autoscaling=IN_PLACE)
     trial.await_phase("Running")
@@ -93,27 +64,6 @@ def test_a_worker_that_comes_in_place_gets_a_share_of_what_is_left_and_the_other
     trial.change(workerReplicas=2)
     trial.await_pod("worker-1")
     assert shares(trial, 2) == [50, 0]
-
-
-@pytest.mark.parametrize(
-    ("reports", "problem"),
-    [
-        (["12", "many"], "worker-0 says 'many', which is not a number of steps"),
-        (["12", "3"], "worker-0 went back from 12 to 3 steps"),
-    ],
-)
-def test_an_impossible_report_is_ignored_and_reported_once(trial: Trial, reports: list[str], problem: str) -> None:
-    trial.submit(master(), workers(1), autoscaling=IN_PLACE)
-    first, second = reports
-    report(trial, "worker-0", first)
-    await_done(trial, 12)
-    report(trial, "worker-0", second)
-    trial.await_event("ProgressIgnored", problem)
-    report(trial, "worker-0", "nothing")
-    report(trial, "worker-0", "13")
-    await_done(trial, 13)
-    trial.await_event("ProgressIgnored")
-    assert trial.notes("ProgressIgnored") == [f"Progress is not counted: {problem}"]
 
 
 def test_nothing_is_lost_or_counted_twice_when_the_controller_is_killed(
@@ -170,17 +120,6 @@ def test_the_log_says_how_far_a_worker_is_and_its_end_is_read_before_the_job_is_
     asked = len(logging_node.requests)
     trial.await_phase("Done")
     assert len(logging_node.requests) == asked
-
-
-def test_a_progress_line_without_a_number_is_reported(trial: Trial, logging_node: Kubelet) -> None:
-    autoscaling = {**IN_PLACE, "progress": {"pattern": "^step ([^ ]+)"}}
-    trial.submit(master(template=alone()), workers(1, template=on(logging_node)), autoscaling=autoscaling)
-    pod = str(trial.await_pod("worker-0")["metadata"]["name"])
-    logging_node.logs[pod] = "step one\n"
-    start(trial, "worker-0")
-    trial.await_event("ProgressIgnored", "worker-0 says 'one', which is not a number of steps")
-    logging_node.logs[pod] += "step 5\n"
-    await_done(trial, 5)
 
 
 def test_the_last_line_of_a_terminating_worker_counts(trial: Trial) -> None:

@@ -15,7 +15,6 @@ from helpers.trainjobs import (
     await_restart,
     claim,
     cluster_runtime,
-    ends,
     generations,
     make_claim,
     step_of,
@@ -62,15 +61,6 @@ def test_nothing_but_the_gang_exists_before_there_is_capacity_and_then_all_runs(
     assert train.await_end()["state"] == "SUCCESS"
 
 
-def test_with_mpi_the_launcher_is_a_member_too(train: Trial, gang: GangOf) -> None:
-    train.train(2, command=("mpirun",), **ON)
-    assert sorted(members(gang)) == [("launcher", 1), ("node", 2)]
-    gang.bound()
-    await_ready(train)
-    train.end("launcher-0")
-    assert train.await_end()["state"] == "SUCCESS"
-
-
 def test_there_is_no_gang_before_the_initializers_are_done(train: Trial, gang: GangOf) -> None:
     make_claim(train.jobs.api, train.namespace)
     with cluster_runtime(train.jobs.api, workspace=claim()) as name:
@@ -86,16 +76,6 @@ def test_there_is_no_gang_before_the_initializers_are_done(train: Trial, gang: G
         train.await_children("pods", 3)
         gang.bind()
         await_ready(train)
-
-
-def test_a_failing_initializer_reserves_no_capacity(train: Trial, gang: GangOf) -> None:
-    make_claim(train.jobs.api, train.namespace)
-    train.plays(f"{DATASET}-0", ends(1, "no such bucket"))
-    with cluster_runtime(train.jobs.api, workspace=claim()) as name:
-        await_cached(train, name)
-        train.train(2, runtimeRef={"name": name}, datasetConfig={"storageUri": "s3://bucket/data"}, **ON)
-        assert train.await_end()["reason"] == f"{DATASET}-0 failed: exit code 1: no such bucket"
-    assert train.jobs.api.find(gang.path) is None
 
 
 def test_a_gang_that_goes_back_to_the_queue_is_no_restart(train: Trial, gang: GangOf) -> None:
@@ -133,20 +113,3 @@ def test_a_failed_member_restarts_the_gang_in_its_place(train: Trial, gang: Gang
     labels = [pod["metadata"]["labels"] for pod in train.children("pods").values()]
     assert {each[f"{PREFIX}attempt"] for each in labels} == {"1"}
     assert gang.get()["spec"].get("suspend", False) is False
-
-
-def test_a_suspended_gang_holds_no_capacity(train: Trial, gang: GangOf) -> None:
-    train.train(2, **ON)
-    gang.bound()
-    await_ready(train)
-    train.change(suspend=True)
-    eventually(lambda: gang.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
-    eventually(lambda: not train.children("pods"), PATIENCE_SECONDS, PERIOD_SECONDS)
-    assert train.status().get("restarts", 0) == 0
-
-
-def test_a_gang_that_waited_too_long_fails_its_job_if_it_says_so(train: Trial, gang: GangOf) -> None:
-    train.train(2, gang={"enabled": True, "timeoutSeconds": 2, "onTimeout": "Fail"})
-    gang.says("Waiting", message="needs 2 pods", position=1)
-    status = train.await_end()
-    assert (status["state"], condition(status, "Failed")["reason"]) == ("FAILED", "TimedOut")
