@@ -13,7 +13,7 @@ from helpers.kubectl import MANIFESTS
 INSTALL = (DOCS / "install.md").read_text("utf-8").partition("\n## Which overlay\n")[2].partition("\n## ")[0]
 # Those of other repositories follow `.git/`.
 PATHS = {
-    (page.name, path)
+    path: page.name
     for page in (*DOCS.glob("**/*.md"), DOCS.parent / "README.md", DOCS.parent / "CHANGELOG.md")
     for path in re.findall(r"(?<!\.git/)manifests/(?:overlays|components|base)[\w./-]*[\w-]", page.read_text("utf-8"))
 }
@@ -29,16 +29,17 @@ def test_the_page_names_every_overlay_and_component(heading: str, folder: str) -
     assert table(heading) == {path.parent.name for path in (MANIFESTS / folder).glob("*/kustomization.yaml")}
 
 
-@pytest.mark.parametrize(("page", "path"), sorted(PATHS), ids=": ".join)
-def test_every_manifest_that_a_page_names_is_there(page: str, path: str) -> None:
-    assert (MANIFESTS.parent / path).exists()
+@pytest.mark.parametrize("path", PATHS)
+def test_every_manifest_that_a_page_names_is_there(path: str) -> None:
+    assert (MANIFESTS.parent / path).exists(), f"{PATHS[path]} names it"
 
 
-@pytest.mark.parametrize("page", pages())
+def applied(page: str) -> list[str]:
+    """The overlays that the commands of the page install, in their order."""
+    texts = "\n".join(each.text for each in commands(page))
+    return re.findall(r"^kubectl apply .*-k (manifests/overlays/\S+|production)", texts, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*filter(applied, pages())])
 def test_a_page_that_installs_an_overlay_installs_the_crds_first(page: str) -> None:
-    applied = [
-        folder
-        for each in commands(page)
-        for folder in re.findall(r"^kubectl apply .*-k (manifests/overlays/\S+|production)", each.text)
-    ]
-    assert not applied or applied[0] == "manifests/overlays/crds"
+    assert applied(page)[0] == "manifests/overlays/crds"

@@ -100,14 +100,7 @@ def test_a_command_is_a_list_or_a_tuple_of_strings(
 @both_lists
 @pytest.mark.parametrize(
     ("given", "type_name"),
-    [
-        ("sleep 5", "str"),
-        ("", "str"),
-        (b"sleep 5", "bytes"),
-        ({"sleep": 5}, "dict"),
-        ({"sleep"}, "set"),
-        (None, "NoneType"),
-    ],
+    [("sleep 5", "str"), ({"sleep"}, "set")],
 )
 def test_a_single_string_is_not_split_into_its_letters(
     build: Callable[..., dict[str, Any]], argument: str, given: Any, type_name: str
@@ -122,7 +115,7 @@ def test_a_single_string_is_not_split_into_its_letters(
 
 @both_kinds
 @both_lists
-@pytest.mark.parametrize(("value", "type_name"), [(5, "int"), (None, "NoneType"), (b"5", "bytes"), (["5"], "list")])
+@pytest.mark.parametrize(("value", "type_name"), [(5, "int"), (b"5", "bytes")])
 def test_elements_that_are_not_strings_are_refused_by_their_index(
     build: Callable[..., dict[str, Any]], argument: str, value: Any, type_name: str
 ) -> None:

@@ -41,8 +41,13 @@ def test_a_jobs_child_keeps_the_labels_that_are_read_and_its_controller(decode: 
     assert [each.uid for each in meta.owner_references] == ["u1"]
 
 
-@pytest.mark.parametrize("owners", [(), (OTHERS,), (OURS | {"apiVersion": "kubeflow.organic/v1"},)])
-@pytest.mark.parametrize("decode", CHILDREN.values(), ids=CHILDREN)
+@pytest.mark.parametrize(
+    ("decode", "owners"),
+    [
+        *((decode, (OTHERS,)) for decode in CHILDREN.values()),
+        *((decoders.decode_job, owners) for owners in ((), (OURS | {"apiVersion": "kubeflow.organic/v1"},))),
+    ],
+)
 def test_what_no_job_controls_leaves_its_identity(decode: Callable[[bytes], Any], owners: tuple[Any, ...]) -> None:
     found = decode(body(*owners, spec={"parallelism": 7, "minMember": 7, "maxReplicas": 7, "priority": 7}))
     assert (key_of(found), found.metadata.uid, found.metadata.resource_version) == ("team/a", "u", "3")
