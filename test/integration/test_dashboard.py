@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from helpers.browser import Visitor, visitor
-from helpers.cluster import Cluster, new_token, set_pod_running, set_pod_terminated, set_pod_waiting, write_kubeconfig
+from helpers.cluster import Cluster, new_token, set_pod_running, set_pod_waiting, write_kubeconfig
 from helpers.dashboards import HOSTILE, dashboard, log_in, shared_dashboard
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
@@ -160,19 +158,6 @@ def test_a_log_is_followed_searched_and_cannot_inject_anything(
     assert guest.page.title() == trial.name
 
 
-def test_a_programs_last_words_cannot_inject_anything(guest: Visitor, trial: Trial) -> None:
-    trial.submit(master(template=alone()))
-    pod = trial.await_pod("master-0")["metadata"]["name"]
-    set_pod_terminated(trial.jobs.api, trial.namespace, pod, 3, message=HOSTILE)
-    row(guest.page, trial)("Failed")
-    assert guest.page.locator("td img, td script").count() == 0
-    open_job(guest.page, trial)
-    expect(guest.page.locator("#view")).to_contain_text("exit code 3")
-    guest.page.get_by_text("Timeline").click()
-    assert guest.page.locator("main img, main script").count() == 0
-    assert guest.page.title() == trial.name
-
-
 def test_who_may_only_view_gets_no_buttons(
     browser: Browser, control_plane: Cluster, kubectl: Kubectl, trial: Trial, tmp_path: Path
 ) -> None:
@@ -249,20 +234,6 @@ def test_people_log_in_to_one_dashboard_with_their_own_tokens_and_rights(
         ]
 
 
-def test_a_forged_request_changes_nothing(guest: Visitor, trial: Trial) -> None:
-    trial.submit(master())
-    row(guest.page, trial)("Running")
-    path = f"/jobs/{trial.namespace}/tfjob/{trial.name}/suspend"
-    body = f"uid={trial.jobs.get(trial.name)['metadata']['uid']}"
-    answer = guest.page.request.post(
-        guest.page.url.split("/jobs")[0] + path,
-        data=body,
-        headers={"content-type": "application/x-www-form-urlencoded"},
-    )
-    assert answer.status == 403
-    assert not trial.jobs.get(trial.name)["spec"].get("suspend")
-
-
 def test_the_page_of_a_job_that_does_not_exist_says_so(guest: Visitor, playground: Playground) -> None:
     base = guest.page.url.split("/jobs")[0]
     answer = guest.page.goto(f"{base}/jobs/{playground.jobs.namespace}/tfjob/nobody")
@@ -270,22 +241,6 @@ def test_the_page_of_a_job_that_does_not_exist_says_so(guest: Visitor, playgroun
     assert answer.status == 404
     expect(guest.page.get_by_text('tfjobs.kubeflow.org "nobody" not found')).to_be_visible()
     guest.errors.clear()  # the browser reports the status
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_pages_are_accessible_and_fit_a_narrow_screen(browser: Browser, address: str, trial: Trial, dark: bool) -> None:
-    trial.submit(master(), workers(1))
-    trial.await_phase("Running")
-    with visitor(browser, width=360, dark=dark) as guest:
-        guest.page.goto(address)
-        base = guest.page.url.split("/jobs")[0]
-        for path in ("/jobs", f"/jobs/{trial.namespace}/tfjob/{trial.name}", "/queue", "/cluster"):
-            guest.page.goto(base + path)
-            expect(guest.page.get_by_role("heading", level=1)).to_be_visible()
-            found = Axe().run(guest.page)
-            assert found.violations_count == 0, f"{path}: {found.generate_report()}"
-            assert guest.page.evaluate("document.scrollingElement.scrollWidth") <= 360, path
-        assert guest.errors == []
 
 
 def test_a_page_says_that_the_api_server_is_away_and_recovers_by_itself(
@@ -322,41 +277,3 @@ def test_an_age_grows_although_nothing_changes(guest: Visitor, trial: Trial) -> 
     first = age.inner_text()
     expect(age).not_to_have_text(first)
     assert re.fullmatch(r"\d+s", age.inner_text())
-
-
-def test_nodes_are_shown_by_their_topology_zone(guest: Visitor, control_plane: Cluster) -> None:
-    names = {zone: f"zoned-{secrets.token_hex(4)}" for zone in ("east", "west")}
-    for zone, name in names.items():
-        labels = {"topology.kubernetes.io/zone": zone}
-        node = {"metadata": {"name": name, "labels": labels}, "spec": {"unschedulable": True}}
-        control_plane.api.create("/api/v1/nodes", node)
-    try:
-        guest.page.goto(guest.page.url.split("/jobs")[0] + "/cluster")
-        for zone, name in names.items():
-            expect(guest.page.get_by_role("heading", name=f"Zone {zone}", level=2)).to_be_visible()
-            expect(guest.page.get_by_role("heading", name=name, level=3)).to_be_visible()
-        found = Axe().run(guest.page)
-        assert found.violations_count == 0, found.generate_report()
-    finally:
-        for name in names.values():
-            control_plane.api.delete(f"/api/v1/nodes/{name}")
-
-
-def test_pages_are_used_by_the_keyboard_alone(guest: Visitor, trial: Trial) -> None:
-    trial.submit(master())
-    row(guest.page, trial)("Running")
-    guest.page.get_by_label("Text", exact=True).focus()
-    guest.page.keyboard.type(trial.name)
-    expect(guest.page).to_have_url(re.compile(f"text={trial.name}"))
-    expect(guest.page.locator("tbody tr")).to_have_count(1)
-
-    def focused() -> str:
-        return str(guest.page.evaluate("document.activeElement.textContent"))
-
-    for _ in range(10):
-        guest.page.keyboard.press("Tab")
-        if focused() == trial.name:
-            break
-    assert focused() == trial.name
-    guest.page.keyboard.press("Enter")
-    expect(guest.page.get_by_label("Diagnosis")).to_be_visible()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from helpers.browser import PATIENCE_MS, Visitor, visitor
@@ -197,21 +196,6 @@ def test_a_request_without_the_pages_token_creates_nothing(guest: Visitor, trial
     for token in ("", "wrong"):
         answer = guest.page.request.post(guest.page.url, form={"do": "create", "yaml": text, "csrf_token": token})
         assert answer.status == 403
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_page_is_accessible_and_fits_a_narrow_screen(browser: Browser, address: str, dark: bool) -> None:
-    with visitor(browser, width=360, dark=dark) as guest:
-        guest.page.goto(address)
-        guest.page.get_by_role("link", name="New job").click()
-        for problem in (False, True):
-            if problem:
-                fill(guest.page, "Nodes", "many")
-                expect_problem(guest.page, "Nodes", "whole number")
-            found = Axe().run(guest.page)
-            assert found.violations_count == 0, found.generate_report()
-            assert guest.page.evaluate("document.scrollingElement.scrollWidth") <= 360
-        assert guest.errors == []
 
 
 def test_the_page_is_used_by_the_keyboard_alone(guest: Visitor) -> None:

@@ -14,7 +14,7 @@ import structlog
 from helpers.cluster import Cluster, new_token, set_pod_waiting, write_kubeconfig
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
-from helpers.manifests import container, master, pod_template, workers
+from helpers.manifests import master, workers
 from helpers.playground import FOREVER, Playground, Trial, alone, ends
 from helpers.poll import eventually
 from helpers.rights import RBAC, Right, await_rights
@@ -115,53 +115,6 @@ def test_it_says_why_a_job_does_not_run_and_what_would_change_that(explain: Expl
     now, next_ = out.splitlines()[-2:]
     assert now == f"now: worker-0 waits: ErrImagePull: {message}"
     assert "correct the image name" in next_
-
-
-def tried_again(trial: Trial, pod: Object, note: str, minutes: int, last: int) -> None:
-    """A series of seven events about a pod, as the newer API has them."""
-    series = {"count": 7, "lastObservedTime": f"2031-02-03T04:{last:02d}:06.000000Z"}
-    about = {"apiVersion": "v1", "kind": "Pod", "namespace": trial.namespace}
-    event = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": f"{pod['metadata']['name']}-{minutes}"},
-        "eventTime": f"2031-02-03T04:{minutes:02d}:00.000000Z",
-        "reportingController": "a-test",
-        "reportingInstance": "a-test",
-        "action": "Try",
-        "reason": "TriedAgain",
-        "regarding": {**about, "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
-        "note": note,
-        "type": "Warning",
-        "series": series,
-    }
-    trial.jobs.api.create(f"/apis/events.k8s.io/v1/namespaces/{trial.namespace}/events", event)
-
-
-def test_what_repeats_for_several_replicas_is_one_line_with_their_names(explain: Explain, trial: Trial) -> None:
-    trial.submit(master(template=alone()), workers(2, template=alone()))
-    for index in range(2):
-        pod = trial.await_pod(f"worker-{index}")
-        tried_again(trial, pod, f"back-off 10s for {pod['metadata']['name']}", 10 + index, 20)
-        tried_again(trial, pod, f"back-off 20s for {pod['metadata']['name']}", 20 + index, 30 + index)
-    _, out, _ = explain()
-    (line,) = [line for line in out.splitlines() if "TriedAgain" in line]
-    assert line.split()[:4] == ["2031-02-03T04:10:00Z", "worker-0..1", "2", "pods"]
-    assert line.endswith(f"back-off 20s for {pod['metadata']['name']} (28x until 2031-02-03T04:31:06Z)")
-    assert sum("TriedAgain" in each["text"] for each in told(explain)["timeline"]) == 4
-
-
-def test_what_repeats_is_one_line_with_its_count(explain: Explain, trial: Trial) -> None:
-    trial.submit(master(template=pod_template(container(), nodeSelector={"no": "such-node"})))
-    (pod,) = eventually(lambda: trial.pods("master-0"))
-    tried_again(trial, pod, "in vain", 0, 5)
-    trial.await_reason("master-0: Unschedulable")
-    _, out, _ = explain()
-    line = next(line for line in out.splitlines() if "TriedAgain" in line)
-    assert line.startswith("2031-02-03T04:00:00Z  master-0  pod/")
-    assert line.endswith("! TriedAgain [a-test]: in vain (7x until 2031-02-03T04:05:06Z)")
-    assert "now: master-0 is not scheduled: " in out
-    assert "next: kube-scheduler tries again by itself" in out
 
 
 def test_explain_shows_a_gangs_position_and_placement(explain: Explain, trial: Trial) -> None:

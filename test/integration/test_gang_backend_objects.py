@@ -16,7 +16,6 @@ from helpers.cluster import (
     delete_service_account,
     new_namespace,
     new_service_account,
-    set_pod_terminated,
     write_kubeconfig,
 )
 from helpers.controller import Jobs, running_controller
@@ -201,19 +200,6 @@ def test_coscheduling_gets_a_pod_group_that_follows_the_job_and_is_recreated(con
         backed.group(minMember=6)
 
 
-def test_what_has_succeeded_is_waited_for_no_more(controlled: Controlled) -> None:
-    with controlled("coscheduling") as backed:
-        backed.submit(gang(workers(3, template=asking(cpu="1"))))
-        backed.group(minMember=3)
-        (last, *_) = sorted((pod["metadata"]["name"] for pod in backed.await_pods(3)), reverse=True)
-        set_pod_terminated(backed.api, backed.jobs.namespace, last, 0)
-        backed.group(minMember=2, minResources={"cpu": "2"})
-        for pod in backed.jobs.children("pods"):
-            set_pod_terminated(backed.api, backed.jobs.namespace, pod, 0)
-        backed.jobs.await_phase("Done")
-        backed.await_gone()
-
-
 def test_kueue_admits_a_job_and_evicts_it(controlled: Controlled) -> None:
     with controlled("kueue") as backed:
         backed.submit(gang(gang={"enabled": True, "priority": 7}), queue="research")
@@ -254,32 +240,12 @@ def test_without_a_queue_the_job_says_which_label_it_lacks(controlled: Controlle
         backed.await_reason("the job has no label kueue.x-k8s.io/queue-name")
 
 
-@pytest.mark.parametrize("backend", ["volcano", "coscheduling", "kueue"])
-def test_a_train_job_is_a_gang_there_too(controlled: Controlled, backend: str) -> None:
-    with controlled(backend) as backed:
+def test_a_train_job_is_a_gang_there_too(controlled: Controlled) -> None:
+    with controlled("volcano") as backed:
         manifest = trainjob("train", 2, gang={"enabled": True})
         manifest["spec"]["trainer"]["resourcesPerNode"] = {"requests": {"cpu": "1"}}
         Jobs(backed.api, backed.jobs.namespace, TRAINJOBS).submit(manifest)
         assert backed.group()["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
-
-
-def test_a_backend_that_is_not_installed_is_named_in_one_line(gang_plane: Cluster) -> None:
-    # This server has no alpha kinds turned on.
-    namespace = new_namespace(gang_plane.api)
-    with running_controller(gang_plane.kubeconfig, namespace, ready=False, gang_backend="kubernetes") as manager:
-        found = eventually(lambda: [each for each in manager.problems() if "PodGroup" in each])
-        assert len(found) == 1
-        assert "does not serve PodGroup scheduling.k8s.io/v1alpha2" in found[0]
-        assert "feature gates GenericWorkload and GangScheduling" in found[0]
-        assert "\n" not in found[0]
-
-
-def test_a_job_that_is_no_gang_has_no_group(controlled: Controlled) -> None:
-    with controlled("volcano") as backed:
-        backed.submit(gang(gang={"enabled": False}))
-        for pod in backed.await_pods(5):
-            assert pod["spec"]["schedulerName"] == "default-scheduler"
-        assert backed.groups() == []
 
 
 def test_what_the_page_on_interop_shows_is_accepted(foreign: Cluster, controlled: Controlled) -> None:

@@ -78,7 +78,7 @@ def test_a_leader_that_is_killed_is_followed_within_its_lease(
 def test_a_leader_that_is_stopped_hands_over_while_jobs_run(
     control_plane: Cluster, fleet: Fleet, auditor: Auditor, namespace: str, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Its last request gives the lease back. The bound on the time without a leader stands in test_manager.py."""
+    """Its last request gives the lease back. test_leaderelection.py bounds the time without a leader."""
     with (
         FaultProxy(control_plane.own.server) as proxy,
         controller_process(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,11 +21,9 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
-from helpers.timing import shortest
 from localcluster import stack
 from localcluster.api import Api
 from localcluster.crds import install_crds
-from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import Options
 
@@ -174,30 +170,6 @@ def test_a_signal_stops_it_in_order_and_in_time(
     await_log(log, '"event": "stopped"')
 
 
-def test_a_second_instance_leads_within_two_seconds_of_the_first_ones_stop(
-    control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
-) -> None:
-    folders = (tmp_path / str(number) for number in itertools.count())
-    assert shortest(lambda: hand_over(control_plane, namespace, next(folders)), 2.0) < 2.0
-
-
-def hand_over(control_plane: Cluster, namespace: str, folder: Path) -> float:
-    """Seconds from the end of one that leads to the beginning of another's work."""
-    folder.mkdir()
-    flags = ("--leader-elect", f"--leader-elect-lease-namespace={namespace}")
-    first_log, second_log = folder / "first", folder / "second"
-    with process(control_plane, namespace, first_log, *flags) as first:
-        await_log(first_log, '"event": "workers started"')
-        with process(control_plane, namespace, second_log, *flags):
-            await_log(second_log, '"event": "attempting to acquire lease"')
-            await_log(second_log, '"event": "listed"', 5)
-            first.send_signal(signal.SIGTERM)
-            assert first.wait(END_SECONDS) == 0
-            ended = time.monotonic()
-            await_log(second_log, '"event": "workers started"')
-            return time.monotonic() - ended
-
-
 def test_an_instance_that_waits_to_lead_keeps_no_list_of_jobs_that_come_and_go_and_counts_none(
     control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str
 ) -> None:
@@ -239,31 +211,6 @@ def test_a_lost_lease_ends_the_process_at_once_with_a_code(
         api.patch(path, {"spec": {"holderIdentity": "somebody-else"}})
         assert controller.wait(END_SECONDS) == 1
     await_log(log, "the lease is lost")
-
-
-def test_a_second_signal_ends_it_at_once(
-    control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    with process(control_plane, namespace, log) as controller:
-        await_log(log, '"event": "workers started"')
-        os.kill(controller.pid, signal.SIGSTOP)  # so that both signals are there before it can stop in order
-        controller.send_signal(signal.SIGTERM)
-        controller.send_signal(signal.SIGINT)
-        os.kill(controller.pid, signal.SIGCONT)
-        assert controller.wait(END_SECONDS) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
-
-
-def test_jobs_made_while_nobody_ran_are_taken_up(
-    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str
-) -> None:
-    jobs = Jobs(api, namespace)
-    jobs.submit(tfjob(master()))
-    with running_controller(control_plane.kubeconfig, namespace):
-        jobs.await_phase("Running")
-    jobs.submit(tfjob(master(), name="second"))
-    with running_controller(control_plane.kubeconfig, namespace):
-        jobs.await_phase("Running", "second")
 
 
 def test_of_jobs_that_were_deleted_nothing_is_remembered(
