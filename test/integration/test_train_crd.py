@@ -172,7 +172,7 @@ def running(kubectl: Kubectl) -> Kubectl:
     return kubectl
 
 
-@pytest.mark.parametrize("name", ["trj", "trainjob", "trainjobs", "trainjobs.kubeflow.org", "kubeflow"])
+@pytest.mark.parametrize("name", ["trj", "kubeflow"])
 def test_columns(running: Kubectl, name: str) -> None:
     head, row = running.must("get", name).splitlines()
     assert head.split() == ["NAME", "STATE", "NODES", "RUNTIME", "AGE"]
