@@ -57,25 +57,6 @@ def test_of_two_jobs_that_together_do_not_fit_one_runs_and_then_the_other(jobs: 
         assert jobs.await_phase("Done", name, 40)["state"] == "Succeeded"
 
 
-def test_the_pods_of_a_job_that_is_a_gang_are_where_its_gang_was_placed(jobs: Jobs) -> None:
-    jobs.submit(gang_job("placed", 3))
-    jobs.await_phase("Running", "placed", 20)
-    (gang,) = jobs.api.list("/apis/scheduling.kubeflow.org/v1alpha1/namespaces/gangs/gangs")
-    eventually(
-        lambda: (
-            jobs.api.list("/apis/scheduling.kubeflow.org/v1alpha1/namespaces/gangs/gangs")[0]["status"]["phase"]
-            == "Bound"
-        )
-    )
-    placed = {member: each["node"] for each in gang["status"]["placement"] for member in each["members"]}
-    found = {
-        pod["metadata"]["labels"]["scheduling.kubeflow.org/member"]: pod["spec"]["nodeName"]
-        for pod in jobs.children("pods").values()
-    }
-    assert found == placed
-    assert len(placed) == 4
-
-
 def test_in_mode_affinity_the_default_scheduler_binds_each_pod_where_its_gang_was_placed(gang_cluster: Cluster) -> None:
     with (
         running_gang_scheduler(gang_cluster.kubeconfig, mode="affinity") as scheduler,
@@ -104,8 +85,7 @@ def test_workers_that_are_added_to_a_running_gang_come_when_there_is_capacity(jo
     eventually(lambda: workers_on_nodes(jobs, "grower") == 4, 40, 0.1)
 
 
-@pytest.mark.parametrize("resize", ["InPlace", "Restart"])
-def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_cluster: Cluster, resize: str) -> None:
+def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_cluster: Cluster) -> None:
     """All programs as they are: eight CPUs, seven of which are taken."""
     quick = {"scale_down_after": 1.0, "scale_up_after": 1.0}
     with (
@@ -117,7 +97,7 @@ def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_clust
         with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
             jobs = Jobs(gang_cluster.api, "gangs")
             elastic = gang_job("elastic", 6)
-            elastic["spec"]["autoscaling"] = {"minWorkers": 2, "maxWorkers": 6, "resize": resize}
+            elastic["spec"]["autoscaling"] = {"minWorkers": 2, "maxWorkers": 6}
             jobs.submit(elastic)
             eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120, 0.1)
             jobs.submit(gang_job("second", 3))

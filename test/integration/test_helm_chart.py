@@ -71,7 +71,8 @@ COMPONENT_VALUES: dict[str, Values] = {
 ON_GANGS = [each for each in COMPONENTS if not each.startswith("gang-backend-")]
 COMBINATIONS = [
     *((overlay,) for overlay in OVERLAYS if overlay != CRDS_OVERLAY),
-    *(("standalone", each) for each in COMPONENTS if each not in ("gang-affinity", "node-autoscaler")),
+    # "gang-scheduling" contains what is in "standalone".
+    *(("standalone", each) for each in COMPONENTS if each not in ON_GANGS),
     *(("gang-scheduling", each) for each in ON_GANGS),
     # Components that change what others add.
     ("ha", "gang-affinity", "monitoring", "dashboard", "kubeflow-trainer", "progress-server"),

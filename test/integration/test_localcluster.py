@@ -15,20 +15,18 @@ from typing import Any
 import pytest
 
 from helpers import interrupt
-from helpers.cluster import Cluster, make_node, set_pod_running, set_pod_terminated
+from helpers.cluster import Cluster
 from helpers.poll import eventually
 from localcluster import process, stack, state
-from localcluster.api import Api, RefusedError
+from localcluster.api import Api
 from localcluster.controlplane import GUARD, ControlPlane
 from localcluster.errors import LocalClusterError
-from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
 from localcluster.programs import Options, User
 from localcluster.report import silent
 
 pytestmark = pytest.mark.cluster
 
 HACK = Path(stack.__file__).parents[1]
-JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +58,6 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 def pod(name: str) -> dict[str, Any]:
     container = {"name": "main", "image": "localhost/none"}
     return {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-
-
-def job(name: str, annotations: dict[str, str], policy: str = "Never", backoff_limit: int = 0) -> dict[str, Any]:
-    template = pod(name)
-    template["metadata"]["annotations"] = annotations
-    template["spec"]["restartPolicy"] = policy
-    del template["metadata"]["name"]
-    return {"metadata": {"name": name}, "spec": {"backoffLimit": backoff_limit, "template": template}}
 
 
 @pytest.mark.long
@@ -214,19 +204,6 @@ def test_a_killed_server_comes_back_on_its_port_with_its_objects(own_control_pla
     assert eventually(lambda: api.find("/api/v1/namespaces/kept"), timeout=20)
 
 
-def test_a_version_from_before_the_compaction_is_gone(own_control_plane: Cluster) -> None:
-    plane, api = own_control_plane.own, own_control_plane.api
-    old = api.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
-    api.create("/api/v1/namespaces", {"metadata": {"name": "later"}})
-    assert plane.compact_etcd() > int(old)
-    plane.kill("kube-apiserver")
-    plane.start_program("kube-apiserver")
-    query = {"resourceVersion": old, "resourceVersionMatch": "Exact", "limit": "1"}
-    with pytest.raises(RefusedError) as refused:
-        api.request("GET", "/api/v1/namespaces", query=query)
-    assert refused.value.status == 410
-
-
 @pytest.mark.long
 def test_further_users_and_flags_are_taken(tmp_path: Path) -> None:
     user = User("somebody", ("system:masters",))
@@ -249,46 +226,6 @@ def test_a_program_that_cannot_start_is_named_with_its_last_output(tmp_path: Pat
         plane.start()
     assert not process.marked(plane.folder)
     assert plane.condition is state.Condition.ABSENT
-
-
-def test_pods_run_and_end_as_their_annotations_say(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
-    path = JOBS.format(namespace)
-    api.create(path, job("good", {RUN_SECONDS: "0.05"}))
-    api.create(path, job("bad", {RUN_SECONDS: "0.05", EXIT_CODE: "3", MESSAGE: "no data"}))
-    eventually(lambda: api.get(f"{path}/good")["status"].get("succeeded") == 1, timeout=30, period=0.1)
-    eventually(lambda: api.get(f"{path}/bad")["status"].get("failed") == 1, timeout=30, period=0.1)
-    (failed,) = api.list(f"/api/v1/namespaces/{namespace}/pods", "job-name=bad")
-    state = failed["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert (state["exitCode"], state["reason"], state["message"]) == (3, "Error", "no data")
-
-
-def test_containers_that_a_kubelet_restarts_are_counted(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
-    api.create(JOBS.format(namespace), job("again", {RUN_SECONDS: "0.05", EXIT_CODE: "1"}, "OnFailure", 100))
-
-    def restarts() -> int:
-        pods = api.list(f"/api/v1/namespaces/{namespace}/pods", "job-name=again")
-        statuses = [status for entry in pods for status in entry["status"].get("containerStatuses", ())]
-        return max((status["restartCount"] for status in statuses), default=0)
-
-    eventually(lambda: restarts() >= 2, timeout=30, period=0.1)
-
-
-def test_a_pod_that_is_deleted_goes_at_once(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    api.create(path, pod("p"))
-    eventually(lambda: api.get(f"{path}/p")["status"]["phase"] == "Running", timeout=30, period=0.1)
-    api.delete(f"{path}/p")
-    eventually(lambda: api.find(f"{path}/p") is None, timeout=10, period=0.05)
-
-
-def test_a_pods_status_can_be_set_without_any_kubelet(api: Api, namespace: str) -> None:
-    make_node(api, "fake-1")
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    api.create(path, pod("p"))
-    assert set_pod_running(api, namespace, "p")["status"]["phase"] == "Running"
-    ended = set_pod_terminated(api, namespace, "p", exit_code=137, reason="OOMKilled")
-    assert ended["status"]["phase"] == "Failed"
-    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
 
 
 def test_a_cluster_named_by_kubeconfig_is_taken_and_nothing_started(state_home: Path, control_plane: Cluster) -> None:

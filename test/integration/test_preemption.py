@@ -15,11 +15,9 @@ from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubeflowjobs import KubeflowCluster, KubeflowTrial, kubeflow_cluster
 from helpers.manifests import gang_job
 from helpers.poll import eventually
-from helpers.trainmanifests import trainjob
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
-from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
@@ -237,27 +235,6 @@ def test_a_tfjob_leaves_as_a_whole_for_an_urgent_one_and_runs_again_without_a_re
     assert jobs.status("low").get("restarts", 0) == 0
     jobs.end_replica("master", job="low")
     assert jobs.await_phase("Done", "low", 40)["state"] == "Succeeded"
-
-
-def test_a_trainjob_leaves_as_a_whole_and_all_of_its_nodes_start_again(jobs: Jobs) -> None:
-    """Its nodes are those of one Indexed Job, which allows no failure."""
-    trains = Jobs(jobs.api, "gangs", TRAINJOBS)
-    requests = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
-    trains.submit(trainjob("low", 8, framework="plain", maxRestarts=0, gang={"enabled": True}, trainer=requests))
-    try:
-        trains.await_phase("Running", "low", 40)
-        urgent = gang_job("urgent", 3, priority=1000)
-        urgent["spec"]["priorityClassName"] = URGENT
-        jobs.submit(urgent)
-        jobs.await_phase("Running", "urgent", 60)
-        assert conditions(trains, "low")["Preempted"] == "True"
-        jobs.end_replica("master", job="urgent")
-        jobs.await_phase("Done", "urgent", 40)
-        trains.await_phase("Running", "low", 60)
-        assert conditions(trains, "low")["Preempted"] == "False"
-        assert trains.status("low").get("restarts", 0) == 0
-    finally:
-        trains.delete("low")
 
 
 @pytest.fixture

@@ -57,17 +57,6 @@ def test_a_pod_whose_volume_is_missing_says_so_in_the_words_of_its_kubelet(trial
     trial.await_status(lambda status: not status.get("reason"))
 
 
-def test_a_pod_that_pulls_its_image_for_long_has_no_reason(trial: Trial) -> None:
-    api = trial.jobs.api
-    trial.submit(master(template=alone()), workers(1, template=alone()))
-    pods = {replica: trial.await_pod(replica) for replica in ("master-0", "worker-0")}
-    for pod in pods.values():
-        set_pod_waiting(api, trial.namespace, pod["metadata"]["name"], "ContainerCreating")
-    report(api, pods["master-0"], "Pulling", "Pulling image", "Normal")
-    report(api, pods["worker-0"], "FailedCreatePodSandBox", "no network")
-    trial.await_reason("worker-0: FailedCreatePodSandBox: no network")
-
-
 def test_a_job_without_a_pod_says_why_the_job_controller_creates_none(
     control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.manifests import container, master, parameter_servers, pod_template, workers
+from helpers.manifests import container, pod_template, workers
 from helpers.playground import Trial, ends
 from helpers.poll import eventually
 
@@ -15,19 +15,6 @@ pytestmark = pytest.mark.cluster
 CHECKPOINT: dict[str, Any] = {"storageUri": "s3://bucket/runs"}
 # Without a restartPolicy.
 OPEN = pod_template(container())
-
-
-def transfers(trial: Trial, replica: str) -> list[str]:
-    spec = trial.child_job(replica)["spec"]["template"]["spec"]
-    return [each["name"] for each in spec.get("initContainers", ())]
-
-
-def test_only_the_chief_saves_and_parameter_servers_do_not_even_restore(trial: Trial) -> None:
-    trial.submit(master(), workers(2), parameter_servers(1), checkpoint=CHECKPOINT)
-    trial.await_phase("Running")
-    assert transfers(trial, "master-0") == ["checkpoint-restore", "checkpoint-save"]
-    assert transfers(trial, "worker-1") == ["checkpoint-restore"]
-    assert transfers(trial, "ps-0") == []
 
 
 def test_a_worker_that_fails_gets_a_new_pod_which_restores_and_the_chief_stays_in_its_pod(trial: Trial) -> None:
@@ -47,10 +34,3 @@ def restarts_in_pods(trial: Trial, replica: str) -> list[int]:
     """Returns how often the training container was restarted in each pod of the replica."""
     statuses = [each for pod in trial.pods(replica) for each in pod["status"].get("containerStatuses", ())]
     return [each["restartCount"] for each in statuses if each["name"] == "tensorflow"]
-
-
-def test_a_job_of_which_the_chief_succeeds_succeeds(trial: Trial) -> None:
-    trial.submit(workers(2, template=OPEN), checkpoint=CHECKPOINT)
-    trial.await_phase("Running")
-    trial.end("worker-0")
-    assert trial.await_end()["state"] == "Succeeded"

@@ -13,15 +13,10 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import GANGS, SMALL
-from helpers.playground import CONFIG, PATIENCE_SECONDS, Playground, Script, Trial, condition
-from helpers.poll import eventually
+from helpers.playground import CONFIG, Playground, Script, Trial, condition
 from helpers.trainjobs import (
-    await_cached,
     await_ready,
     await_restart,
-    claim,
-    cluster_runtime,
-    make_claim,
     nodes,
 )
 from localcluster.api import Api
@@ -35,7 +30,6 @@ NewTrial = Callable[[], Trial]
 
 TWO_CPUS: Object = {"resourcesPerNode": {"requests": {"cpu": "2"}}}
 ON: Object = {"gang": {"enabled": True}, "trainer": TWO_CPUS}
-INITIALIZER = "dataset-initializer-0"
 
 
 @pytest.fixture
@@ -102,23 +96,6 @@ def test_of_two_jobs_that_do_not_fit_one_runs_whole_also_once_more_and_the_other
     end_all(second, 3)
 
 
-def test_initializers_run_in_a_full_cluster_and_keep_no_capacity_from_others(new_trial: NewTrial) -> None:
-    first, second = new_trial(), new_trial()
-    make_claim(first.jobs.api, first.namespace)
-    with cluster_runtime(first.jobs.api, workspace=claim()) as name:
-        await_cached(first, name)
-        first.train(3, runtimeRef={"name": name}, datasetConfig={"storageUri": "s3://bucket/data"}, **ON)
-        first.await_running(INITIALIZER)
-        second.train(4, **ON)
-        await_ready(second, 4)
-        first.end(INITIALIZER)
-        status = first.await_reason("waits for capacity", "cpu")
-        assert status["startTime"]
-        end_all(second, 4)
-        await_ready(first, 3)
-        end_all(first, 3)
-
-
 def test_a_launcher_and_its_nodes_start_together_or_not_at_all(new_trial: NewTrial) -> None:
     first, second = new_trial(), new_trial()
     first.train(4, **ON)
@@ -131,20 +108,3 @@ def test_a_launcher_and_its_nodes_start_together_or_not_at_all(new_trial: NewTri
     assert whereabouts(second) == placement(second)
     second.end("launcher-0")
     assert second.await_end()["state"] == "SUCCESS"
-
-
-def test_a_resumed_job_gets_in_line_again(new_trial: NewTrial) -> None:
-    """A suspended gang holds no capacity, and the waiting one gets it."""
-    first, second = new_trial(), new_trial()
-    first.train(3, **ON)
-    await_ready(first, 3)
-    second.train(3, **ON)
-    waits_whole(second)
-    first.change(suspend=True)
-    await_ready(second, 3)
-    first.change(suspend=False)
-    first.await_reason("waits for capacity", "cpu")
-    eventually(lambda: not first.children("pods"), PATIENCE_SECONDS)
-    end_all(second, 3)
-    status = await_ready(first, 3)
-    assert status.get("restarts", 0) == 0

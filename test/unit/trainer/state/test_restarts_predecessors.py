@@ -83,8 +83,13 @@ def is_lost(cluster: World, name: str) -> None:
     cluster.advance(LOST_SECONDS + 1)
 
 
-@pytest.mark.parametrize("end", [is_gone, has_ended, is_lost])
-@pytest.mark.parametrize(("build", "replica"), WORLDS)
+@pytest.mark.parametrize(
+    ("build", "replica", "end"),
+    [
+        *(pytest.param(*world.values, is_gone, id=world.id) for world in WORLDS),
+        *((plain, "worker-1", end) for end in (has_ended, is_lost)),
+    ],
+)
 def test_the_next_job_waits_for_the_pods_of_the_one_that_somebody_deleted(
     build: Callable[[], World], replica: str, end: Callable[[World, str], None]
 ) -> None:
@@ -148,8 +153,13 @@ def test_its_service_does_not_wait(build: Callable[[], World], replica: str) -> 
     assert cluster.created == [f"Service/{name}"]
 
 
-@pytest.mark.parametrize("exit_code", [0, 1, 143])
-@pytest.mark.parametrize(("build", "replica"), [*WORLDS[:4], pytest.param(plain, "master-0", id="chief"), WORLDS[4]])
+@pytest.mark.parametrize(
+    ("build", "replica", "exit_code"),
+    [
+        *(pytest.param(*world.values, 0, id=world.id) for world in WORLDS),
+        *((plain, "master-0", exit_code) for exit_code in (0, 1, 143)),
+    ],
+)
 def test_the_exit_code_of_a_terminating_pod_is_neither_success_nor_failure(
     build: Callable[[], World], replica: str, exit_code: int
 ) -> None:
