@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from helpers.browser import Visitor, visitor
 from helpers.cluster import Cluster, new_token, set_pod_running, set_pod_waiting, write_kubeconfig
-from helpers.dashboards import HOSTILE, dashboard, log_in, shared_dashboard
+from helpers.dashboards import HOSTILE, dashboard
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.manifests import container, master, pod_template, workers
@@ -182,56 +182,6 @@ def test_who_may_only_view_gets_no_buttons(
         assert viewer.page.get_by_role("button").all_inner_texts() == ["Log out"]
         viewer.page.goto(address.split("/login")[0] + "/jobs?namespace=")
         expect(viewer.page.get_by_text("You may not list jobs in all namespaces")).to_be_visible()
-
-
-@pytest.fixture
-def shared(control_plane: Cluster, tmp_path: Path) -> Iterator[str]:
-    """The program for many people, which has no credentials; its address."""
-    with shared_dashboard(control_plane, tmp_path) as running:
-        yield running.address
-
-
-def test_people_log_in_to_one_dashboard_with_their_own_tokens_and_rights(
-    browser: Browser, shared: str, control_plane: Cluster, kubectl: Kubectl, trial: Trial
-) -> None:
-    trial.submit(master(), workers(1))
-    kubectl.must("apply", "--server-side", "--force-conflicts", "-f", str(RBAC / "user-roles.yaml"))
-    tokens = {}
-    for name, role in (("editor", "edit"), ("stranger", "")):
-        kubectl.must("create", "serviceaccount", name)
-        if role:
-            account = f"--serviceaccount={kubectl.namespace}:{name}"
-            binding = f"{kubectl.namespace}-{name}"
-            kubectl.must("create", "rolebinding", binding, "-n", trial.namespace, f"--clusterrole={role}", account)
-        tokens[name] = new_token(control_plane.api, kubectl.namespace, name)
-    where = f"{shared}/jobs?namespace={trial.namespace}"
-    with visitor(browser) as editor, visitor(browser) as stranger:
-        log_in(stranger.page, shared, "not.a.token")
-        expect(stranger.page.get_by_role("alert")).to_contain_text("does not accept this token")
-        log_in(stranger.page, shared, tokens["stranger"])
-        expect(stranger.page.get_by_text(f"system:serviceaccount:{kubectl.namespace}:stranger")).to_be_visible()
-        stranger.page.goto(where)
-        expect(stranger.page.get_by_text("You may not list jobs")).to_be_visible()
-        answer = stranger.page.goto(f"{shared}/jobs/{trial.namespace}/tfjob/{trial.name}")
-        assert answer is not None
-        assert answer.status == 403
-        log_in(editor.page, shared, tokens["editor"])
-
-        def may_change() -> bool:
-            editor.page.goto(f"{shared}/jobs/{trial.namespace}/tfjob/{trial.name}")
-            return editor.page.get_by_role("button", name="Suspend").count() > 0
-
-        eventually(may_change, timeout=90)
-        editor.page.get_by_role("button", name="Suspend").click()
-        expect(editor.page.locator("#view")).to_contain_text("it is suspended")
-        editor.page.get_by_role("button", name="Log out").click()
-        expect(editor.page.get_by_role("heading", name="Log in")).to_be_visible()
-        editor.page.goto(where)
-        expect(editor.page.get_by_role("heading", name="Log in")).to_be_visible()
-        cookies = {each["name"]: each for each in stranger.context.cookies()}
-        assert [(each["httpOnly"], each["secure"], each["sameSite"]) for each in cookies.values()] == [
-            (True, True, "Strict")
-        ]
 
 
 def test_the_page_of_a_job_that_does_not_exist_says_so(guest: Visitor, playground: Playground) -> None:
