@@ -106,22 +106,6 @@ def test_a_leader_that_is_stopped_hands_over_while_jobs_run(
             auditor.await_no_violations()
 
 
-def test_a_leader_that_reaches_nobody_ends_before_another_leads(
-    control_plane: Cluster, namespace: str, flags: tuple[str, ...], tmp_path: Path
-) -> None:
-    with FaultProxy(control_plane.own.server) as proxy:
-        kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
-        with controller_process(kubeconfig, namespace, tmp_path / "first", *flags) as first:
-            first.await_log(WORKING)
-            with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags) as second:
-                second.await_log("attempting to acquire lease")
-                proxy.is_swallowing = True  # half open: nothing comes back, not even a refusal
-                assert first.wait(RENEW_SECONDS + SLACK_SECONDS) == 1
-                assert not second.logged(WORKING)
-                assert first.logged("the lease is lost")
-                second.await_log(WORKING, LEASE_SECONDS + RETRY_SECONDS + SLACK_SECONDS)
-
-
 def test_a_stop_is_in_time_although_the_server_has_fallen_silent(
     control_plane: Cluster, fleet: Fleet, namespace: str, flags: tuple[str, ...], tmp_path: Path
 ) -> None:

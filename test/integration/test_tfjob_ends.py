@@ -291,7 +291,9 @@ def ends_beside_a_running_container(trial: Trial, replica: str, exit_code: int) 
 
 
 def test_the_program_decides_even_if_a_container_beside_it_runs_on(trial: Trial) -> None:
-    beside = pod_template(container("side"), container(), nodeName=NOBODYS_NODE, restartPolicy="Never")
+    # What runs on is stopped after its grace period.
+    spec = {"nodeName": NOBODYS_NODE, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+    beside = pod_template(container("side"), container(), **spec)
     trial.submit(master(template=beside), workers(1, template=beside))
     ends_beside_a_running_container(trial, "worker-0", 0)
     status = trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
