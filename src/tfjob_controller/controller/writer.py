@@ -105,9 +105,12 @@ class ChildClient(Generic[ObjectT]):
 
     def delete(self, namespace: str, action: Delete) -> None:
         propagation = "Foreground" if action.foreground else "Background"
-        self._client.delete(
+        terminating = self._client.delete(
             namespace, action.name, uid=action.uid, resource_version=action.version, propagation=propagation
         )
+        # Otherwise the watch of pods might show first that they are deleted with this Job, as if nobody had wanted it.
+        if terminating is not None:
+            self.store.assume(terminating)
 
 
 @dataclass(slots=True)

@@ -38,6 +38,19 @@ _STRICT = {"fieldValidation": "Strict"}
 _VERSION_SECONDS = 5.0
 
 
+class _DeletedMeta(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class _Deleted(msgspec.Struct):
+    """The response to a deletion: the object, or a Status."""
+
+    metadata: _DeletedMeta = msgspec.field(default_factory=_DeletedMeta)
+
+
+_decode_deleted = decoder_for(_Deleted)
+
+
 class _VersionInfo(msgspec.Struct, rename="camel"):
     major: str
     minor: str
@@ -110,16 +123,22 @@ class ResourceClient(Generic[ObjectT]):
         uid: str = "",
         resource_version: str = "",
         propagation: str = "Background",
-    ) -> None:
+    ) -> ObjectT | None:
         """Deletes an object. Raises `is_conflict` if it has another `uid` or `resource_version` than given.
 
-        With a uid the request is repeated if there was no response: a second one at worst fails with 404 or conflict.
+        Returns the object if it is terminating, and None if it is gone. With a uid the request is repeated if there was
+        no response: a second one at worst fails with 404 or conflict.
         """
         options: dict[str, Any] = {"propagationPolicy": propagation}
         wanted = (("uid", uid), ("resourceVersion", resource_version))
         if preconditions := {key: each for key, each in wanted if each}:
             options["preconditions"] = preconditions
-        self._send("DELETE", self._path(namespace, name), encode(options), repeatable=bool(uid))
+        answer = self._send("DELETE", self._path(namespace, name), encode(options), repeatable=bool(uid))
+        try:
+            is_terminating = _decode_deleted(answer).metadata.deletion_timestamp is not None
+        except msgspec.MsgspecError as error:
+            raise _invalid_answer(error, writes=True) from error
+        return self._decoded(answer, writes=True) if is_terminating else None
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
         """Returns all matching objects at one version; raises `is_gone` if it is compacted between two pages."""

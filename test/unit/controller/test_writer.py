@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from helpers.answering import Answering, Request
 from helpers.memoryapi import MemoryApi, refusal
 from tfjob_controller.api.common.core import (
     HORIZONTAL_POD_AUTOSCALERS,
@@ -161,6 +163,25 @@ def test_only_that_very_object_is_deleted_and_as_it_is_said(world: World, is_for
     assert world.carry_out(deletes=[delete]).deleted == [delete]
     (request,) = world.api.sent
     assert request.body == {"propagationPolicy": policy, "preconditions": {"uid": "u7", "resourceVersion": "12"}}
+
+
+class Terminating(Answering):
+    """Says that the object exists as long as its dependents, of which it has some."""
+
+    def answer(self, request: Request) -> bytes:
+        there = body("a")
+        times = {"resourceVersion": "13", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        return json.dumps({**there, "metadata": {**there["metadata"], **times}}).encode()
+
+
+def test_the_cache_shows_at_once_that_a_job_is_being_deleted() -> None:
+    """Its pods, which another watch delivers, may be seen to be deleted before the watch of Jobs delivers that."""
+    jobs: Store[BatchJob] = Store()
+    child_jobs = ChildClient(ResourceClient(Terminating(), JOBS, decoder_for(BatchJob)), jobs)
+    child_jobs.delete("team", Delete(JOBS, "a", "u7", foreground=True))
+    job = jobs.get("team/a")
+    assert job is not None
+    assert job.metadata.deletion_timestamp is not None
 
 
 def test_a_child_job_is_deleted_as_it_was_seen_and_what_has_no_end_of_its_own_as_the_one_it_is() -> None:

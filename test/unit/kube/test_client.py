@@ -41,8 +41,8 @@ class Script(Answering):
         return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
 
 
-def thing(name: str = "a") -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "d", "resourceVersion": "7"}}
+def thing(name: str = "a", **metadata: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "d", "resourceVersion": "7", **metadata}}
 
 
 def page(*names: str, way_on: str = "") -> dict[str, Any]:
@@ -136,6 +136,19 @@ class TestDelete:
         client(script).delete("d", "a", **options)
         (sent,) = script.sent
         assert (sent.method, sent.path, sent.body, sent.retry) == ("DELETE", ONE, body, retry)
+
+    @pytest.mark.parametrize(
+        ("answer", "is_returned"),
+        [
+            pytest.param({"kind": "Status", "metadata": {}, "status": "Success"}, False, id="it is gone"),
+            pytest.param(thing(), False, id="it is gone, and this was its last state"),
+            pytest.param(thing(deletionTimestamp="2026-01-01T00:00:00Z"), True, id="it is terminating"),
+        ],
+    )
+    def test_an_object_is_returned_while_it_is_terminating(self, answer: dict[str, Any], is_returned: bool) -> None:
+        deleted = client(Script(answer)).delete("d", "a", propagation="Foreground")
+        assert (deleted is not None) == is_returned
+        assert deleted is None or deleted.metadata.deletion_timestamp == "2026-01-01T00:00:00Z"
 
 
 class TestLists:

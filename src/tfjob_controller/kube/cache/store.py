@@ -132,7 +132,7 @@ class Store(Generic[ObjectT]):
     # For writers to the API
 
     def assume(self, obj: ObjectT) -> bool:
-        """Store an object from the response to its create, patch or update; returns False if the watch is ahead.
+        """Store an object from the response to a write of it, or to its deletion; returns False if the watch is ahead.
 
         Listeners are notified as of any other change, and the watch's event with the same version then changes nothing.
         Only for objects that belong to this store's collection: right namespace, right labels.
