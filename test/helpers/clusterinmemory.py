@@ -133,6 +133,7 @@ class World:
     warnings: dict[str, str] = field(default_factory=dict)
     # The numbers of indexes that Indexed Jobs were resized to.
     resizes: list[int] = field(default_factory=list)
+    _replicas: dict[str, Replica] = field(default_factory=dict, repr=False, compare=False)
     # The plan, and what it was compiled from.
     _planned: tuple[tuple[Any, ...], Plan] | None = field(default=None, repr=False, compare=False)
 
@@ -171,8 +172,14 @@ class World:
         )
 
     def replica(self, replica_id: str) -> Replica:
-        plan = self.plan
-        return next(replica for replica in plan.replicas.candidates or plan.replicas.all if replica.id == replica_id)
+        return self.replicas[replica_id]
+
+    @property
+    def replicas(self) -> dict[str, Replica]:
+        """The replicas by id, including those that the job had when this was last read."""
+        planned = self.plan.replicas
+        self._replicas.update((replica.id, replica) for replica in planned.candidates or planned.all)
+        return self._replicas
 
     def name(self, replica_id: str) -> str:
         """Of the child Job that runs it."""

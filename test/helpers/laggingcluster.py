@@ -15,13 +15,14 @@ from typing import Any
 import msgspec.structs
 
 from helpers.clusterinmemory import World
+from helpers.gangs import member_ids
 from helpers.trainworld import admit
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, Pod
-from tfjob_controller.api.gang import BOUND, REQUESTED, WAITING, Preemption, must_leave
+from tfjob_controller.api.gang import BOUND, REQUESTED, WAITING, NodePlacement, Preemption, must_leave
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete
 from tfjob_controller.trainer.actions.planner import plan_actions
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
-from tfjob_controller.trainer.state.pods import is_finished
+from tfjob_controller.trainer.state.pods import is_finished, is_owned_by
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.trainer.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
@@ -58,6 +59,12 @@ class LaggingCluster:
 
     def dies(self, writes: int) -> None:
         """The controller crashes during a sync, after so many of its writes, and before it writes the status."""
+        self._send(writes)
+        self.jobs_seen()
+        self.pods_seen()
+
+    def _send(self, writes: int) -> None:
+        """Carries out the first writes of a sync."""
         actions = plan_actions(self._state())
         all_of_them = [
             *(Actions(creates=(each,)) for each in actions.creates),
@@ -67,8 +74,12 @@ class LaggingCluster:
         ]
         for each in all_of_them[:writes]:
             self._carry_out(each)
-        self.jobs_seen()
-        self.pods_seen()
+
+    def fails_over(self, writes: int) -> None:
+        """The controller crashes as in `dies`, and a standby leads, whose caches do not show these writes yet."""
+        jobs = dict(self.seen_jobs)
+        self._send(writes)
+        self.seen_jobs = jobs
 
     def _state(self) -> JobState:
         """Returns the state that the controller sees."""
@@ -92,6 +103,7 @@ class LaggingCluster:
         for delete in actions.deletes:
             if self._is_as_seen(delete):
                 truth.carry_out(Actions(deletes=(delete,)))
+                self._assume(delete.name)
         truth.carry_out(Actions(patches=actions.patches))
         for toggled in actions.suspends:
             if toggled.name in truth.jobs:
@@ -125,6 +137,9 @@ class LaggingCluster:
                 self._set_gang_status(phase=WAITING, placement=())
         elif not gang.status.placement:
             admit(self.truth)
+        elif gang.status.placement[0].members != member_ids(gang.spec):
+            # The owner has resized it.
+            self._set_gang_status(placement=(NodePlacement("n1", member_ids(gang.spec)),))
 
     def is_preempted(self) -> None:
         """A gang of higher priority comes: the gang scheduler asks for all pods."""
@@ -158,7 +173,7 @@ class LaggingCluster:
             self._run(replica_id, job, pods)
 
     def _run(self, replica_id: str, job: BatchJob, pods: Sequence[Pod]) -> None:
-        own = self.truth.pods_of(replica_id)
+        own = [pod for pod in self.truth.pods_of(replica_id) if is_owned_by(pod, job.metadata.uid)]
         outcome = self._outcome(own)
         if outcome and not job.spec.suspend:
             self.truth.job_ends(replica_id, outcome)
@@ -204,18 +219,36 @@ class LaggingCluster:
             else:
                 self.truth.pods[name].remove(pod)
 
+    def all_act(self) -> None:
+        """The Job controller syncs all Jobs, and each kubelet takes one step."""
+        for replica_id in self.truth.replicas:
+            self.job_controller(replica_id)
+            self.kubelet(replica_id)
+
     def suspend(self, wanted: bool) -> None:
         self.truth.change(suspend=wanted)
+
+    def resize(self, workers: int) -> None:
+        """Changes the number of a TFJob's workers."""
+        self.truth.change(worker_replicas=workers)
 
     def advance(self) -> None:
         self.truth.advance(1)
 
     def is_killed(self, replica_id: str) -> None:
         """The replica's program is killed if it runs, for example by the kernel."""
-        running = [pod for pod in self.truth.pods_of(replica_id) if not is_finished(pod) and _has_run(pod)]
-        if running and all(pod.metadata.deletion_timestamp is None for pod in running):
+        if self._is_running(replica_id):
             self.truth.exits(replica_id, 137, "Error")
             self.failures += 1
+
+    def succeeds(self, replica_id: str) -> None:
+        """The replica's program ends with 0 if it runs."""
+        if self._is_running(replica_id):
+            self.truth.exits(replica_id, 0, "Completed")
+
+    def _is_running(self, replica_id: str) -> bool:
+        running = [pod for pod in self.truth.pods_of(replica_id) if not is_finished(pod) and _has_run(pod)]
+        return bool(running) and all(pod.metadata.deletion_timestamp is None for pod in running)
 
     def _pods_of(self, name: str) -> Sequence[Pod]:
         return self.truth.pods.get(name, ())
@@ -226,13 +259,10 @@ class LaggingCluster:
 
     def runs_on(self) -> None:
         """All components act, and all caches catch up, until nothing changes any more."""
-        replicas = [replica.id for replica in self.truth.plan.replicas.all]
         for _ in range(100):
             before = self._everything()
             self.gang_scheduler()
-            for replica_id in replicas:
-                self.job_controller(replica_id)
-                self.kubelet(replica_id)
+            self.all_act()
             self.jobs_seen()
             self.pods_seen()
             self.sync()

@@ -20,11 +20,12 @@ NODES = ("node-0", "node-1")
 QUIET: tuple[Step, ...] = (
     *(("sync",), ("sync",), ("jobs_seen",), ("pods_seen",), ("advance",)),
     *((name, node) for name in ("job_controller", "kubelet") for node in NODES),
+    ("all_act",),
     *(("dies", writes) for writes in (0, 1, 2)),
     ("gang_scheduler",),
 )
 TOGGLES: tuple[Step, ...] = (("suspend", True), ("suspend", False))
-PREEMPTIONS: tuple[Step, ...] = (("is_preempted",), ("gang_scheduler",))
+PREEMPTIONS: tuple[Step, ...] = (("is_preempted",), ("gang_scheduler",), ("fails_over", 1))
 KILLS: tuple[Step, ...] = tuple(("is_killed", node) for node in NODES)
 # 143: no handler of SIGTERM; 1: torchrun; 0: a program that ends in order.
 exit_codes = st.sampled_from([143, 1, 0])

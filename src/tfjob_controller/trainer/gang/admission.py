@@ -126,41 +126,48 @@ def is_placed(gang: Gang) -> bool:
     return status.phase in (ADMITTED, BOUND) or (status.phase == RELEASED and bool(status.placement))
 
 
-def has_lost_its_place(plan: Plan, observed: ObservedState) -> bool:
-    """Reports whether the job runs as a gang that must leave its nodes, or has left them, and is to run again.
-
-    All of its Jobs are deleted then, and what their pods end with says nothing. The caches of Jobs and pods are
-    independent: a Job may look untouched while its pods end, since the controller has deleted it.
-    """
-    gang = observed.gang
-    if gang is None or gang.spec.suspend or gang.metadata.deletion_timestamp is not None or is_placed(gang):
-        return False
-    return is_run_as_gang(plan, observed)
-
-
 def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
     """Returns the state without Jobs that are or will be deleted and without their pods, unless these have succeeded.
 
     A program that is stopped may exit with an error, which its Job counts until it is deleted.
     """
-    is_over = has_lost_its_place(plan, observed)
-    may_ignore = plan.scheduling.gang is not None or plan.scaling.resize == BY_RESTART
-    if not may_ignore or not (is_over or _has_deletions(observed)):
+    if plan.scheduling.gang is None and plan.scaling.resize != BY_RESTART:
         return observed
-    now = _attempt_of(plan, observed)
-    jobs = {
-        name: job
-        for name, job in observed.jobs.items()
-        if not is_over and (not _is_being_deleted(job) or _is_taken_by_others(job, now))
-    }
+    attempt = _attempt_of(observed.gang)
+    jobs = {name: job for name, job in observed.jobs.items() if _stays(plan, job, attempt)}
     pods = {
-        name: some if name in jobs else [pod for pod in some if _counts(plan, observed, name, pod, now)]
+        name: some if name in jobs else [pod for pod in some if _counts(plan, observed, name, pod, attempt)]
         for name, some in observed.pods.items()
     }
     return replace(observed, jobs=jobs, pods=pods)
 
 
-def _counts(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: str) -> bool:
+def _attempt_of(gang: Gang | None) -> str | None:
+    """Returns the attempt of the Jobs that may exist: empty if the gang must leave its nodes, or has left them.
+
+    None if there is no gang, or none that is to run.
+    """
+    if gang is None or gang.spec.suspend or gang.metadata.deletion_timestamp is not None:
+        return None
+    return str(gang.status.attempt) if is_placed(gang) else ""
+
+
+def _stays(plan: Plan, job: BatchJob, attempt: str | None) -> bool:
+    """Reports whether the Job is of the current attempts, or has succeeded, and is not being deleted.
+
+    The controller deletes the Jobs of other attempts, so what their pods end with says nothing. The caches of Jobs and
+    pods are independent: such a Job may look untouched while its pods end.
+    """
+    of_gang = job.metadata.labels.get(ATTEMPT_LABEL, "")
+    is_current = attempt is None or of_gang in ("", attempt)
+    if plan.replicas.restarts_together:
+        # The controller deletes no Job of the gang's current attempt, so another client deletes this one.
+        return is_current and (bool(attempt and of_gang) or not _is_being_deleted(job))
+    is_current &= plan.scaling.resize != BY_RESTART or is_of_attempt(plan, job)
+    return not _is_being_deleted(job) and (is_current or job_outcome(job) == JOB_COMPLETE)
+
+
+def _counts(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: str | None) -> bool:
     """Reports whether a pod counts whose Job is being deleted or is deleted.
 
     Jobs and pods arrive by different watches, so the cache may show a pod unchanged after its Job was deleted with it.
@@ -172,26 +179,7 @@ def _counts(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: s
         return True
     if name in observed.jobs or _is_being_deleted(pod):
         return False
-    return not plan.replicas.restarts_together or pod.metadata.labels.get(ATTEMPT_LABEL, attempt) == attempt
-
-
-def _attempt_of(plan: Plan, observed: ObservedState) -> str:
-    """Returns the running attempt of a gang whose replicas restart together; otherwise, and if none runs, empty."""
-    gang = observed.gang
-    runs = plan.replicas.restarts_together and gang is not None and is_placed(gang)
-    return str(gang.status.attempt) if runs and gang is not None else ""
-
-
-def _is_taken_by_others(job: BatchJob, attempt: str) -> bool:
-    """Reports whether another client deletes the Job. The controller deletes no Job of the running attempt."""
-    return attempt != "" and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
-
-
-def _has_deletions(observed: ObservedState) -> bool:
-    jobs = observed.jobs
-    return any(map(_is_being_deleted, jobs.values())) or any(
-        pods and name not in jobs for name, pods in observed.pods.items()
-    )
+    return not plan.replicas.restarts_together or pod.metadata.labels.get(ATTEMPT_LABEL, "") in ("", attempt)
 
 
 def desired_gang_spec(plan: Plan, terms: GangTerms, admission: GangAdmission) -> GangSpec:

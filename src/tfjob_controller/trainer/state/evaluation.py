@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, has_lost_its_place, without_deleted
+from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, without_deleted
 from tfjob_controller.trainer.gang.waiting import GangWait, gang_wait, pod_group_wait
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
@@ -122,11 +122,12 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     status = job.status
     observed = by_replica(plan, observed)
     plan = effective_plan(plan, observed, status)
-    states = replica_states(plan, observed, status, now)
+    current = of_current_attempt(plan, without_deleted(plan, observed))
+    states = replica_states(plan, current, status, now)
     unfinished = unfinished_replicas(plan, states)
     retried = retried_replicas(plan, unfinished)
     causes = restart_causes(unfinished, retried) or _missing_for_long(plan, unfinished, status, now)
-    failures, taken = ({}, {}) if has_lost_its_place(plan, observed) else replaced_counts(plan, observed, status)
+    failures, taken = replaced_counts(plan, current, status)
     replaced = failures | taken
     alone = [state for state in states if not state.replica.role.restarts_together] if not plan.policy.suspend else []
     recorded = with_gone_pods_added(states, status.restart_counts)
@@ -190,10 +191,9 @@ def _tf_config_workers(plan: Plan, states: Sequence[ReplicaState], admission: Ga
 def replica_states(
     plan: Plan, observed: ObservedState, status: TrainingStatus, now: datetime
 ) -> tuple[ReplicaState, ...]:
-    """Returns the state of each replica of an effective plan, ignoring children of earlier attempts."""
-    seen = of_current_attempt(plan, without_deleted(plan, observed))
+    """Returns the state of each replica of an effective plan. `observed` has no children of earlier attempts."""
     since = max(status.start_time or "", _last_resize_time(plan, status))
-    seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, since)
+    seen_now = classify_replicas(plan, observed, status.succeeded_indexes, now, since)
     states = tuple(_as_known(state, status) for state in seen_now)
     if not plan.replicas.restarts_together:
         return states

@@ -175,7 +175,7 @@ def replaced_counts(
     disruptions: dict[str, int] = {}
     for role in plan.replicas.roles:
         job = observed.jobs.get(f"{role.job_name}-0") if role.is_elastic else None
-        if job is None or not is_of_attempt(plan, job):
+        if job is None:
             continue
         is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
         for index in range(1, max(job.spec.parallelism, role.replicas)):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.laggingcluster import LaggingCluster
-from helpers.trainworld import train_world
+from helpers.trainworld import CLAIM, IN_STEPS, ends, runtime_spec, train_world
 from tfjob_controller.trainer.gang.terms import ALWAYS, ON, GangPolicy
 
 NODES = ("node-0", "node-1", "node-2")
@@ -41,3 +41,20 @@ def test_what_pods_end_with_counts_as_no_failure_although_their_job_looks_untouc
     assert (status.phase, status.restarts) == ("Creating", 0), status.reason
     cluster.runs_on()
     assert (cluster.truth.status.phase, cluster.truth.status.restarts) == ("Running", 0)
+
+
+def test_a_gang_loses_its_place_although_initializers_had_none() -> None:
+    in_steps = train_world(nodes=3, gangs=POLICY, runtime=runtime_spec(workspace=CLAIM), **IN_STEPS)
+    cluster = LaggingCluster(in_steps, stops_with=1)
+    cluster.runs_on()
+    ends(in_steps, "dataset-initializer-0", "model-initializer-0")
+    cluster.runs_on()
+    cluster.is_preempted()
+    # Another controller process has deleted the Job.
+    cluster.fails_over(writes=1)
+    cluster.all_act()
+    cluster.pods_seen()
+    cluster.sync()
+    assert [state.is_disrupted for state in in_steps.state.unfinished] == [False] * 4
+    cluster.runs_on()
+    assert (in_steps.status.phase, in_steps.status.restarts) == ("Running", 0)
