@@ -21,6 +21,7 @@ from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, Pod
 from tfjob_controller.api.gang import BOUND, REQUESTED, WAITING, NodePlacement, Preemption, must_leave
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete
 from tfjob_controller.trainer.actions.planner import plan_actions
+from tfjob_controller.trainer.plan.model import WORKER_ROLE
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.state.pods import is_finished, is_owned_by
 from tfjob_controller.trainer.state.replica_state import job_outcome
@@ -228,9 +229,9 @@ class LaggingCluster:
     def suspend(self, wanted: bool) -> None:
         self.truth.change(suspend=wanted)
 
-    def resize(self, workers: int) -> None:
-        """Changes the number of a TFJob's workers."""
-        self.truth.change(worker_replicas=workers)
+    def resize(self, count: int) -> None:
+        """Changes the number of a TFJob's workers, or of a TrainJob's nodes."""
+        self.truth.change(**{"worker_replicas" if self.truth.plan.scaling.role == WORKER_ROLE else "num_nodes": count})
 
     def advance(self) -> None:
         self.truth.advance(1)

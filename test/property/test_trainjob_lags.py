@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers.examples import examples
@@ -26,6 +26,10 @@ QUIET: tuple[Step, ...] = (
 )
 TOGGLES: tuple[Step, ...] = (("suspend", True), ("suspend", False))
 PREEMPTIONS: tuple[Step, ...] = (("is_preempted",), ("gang_scheduler",), ("fails_over", 1))
+RESIZES: tuple[Step, ...] = (*(("resize", nodes) for nodes in (2, 3, 4)), ("gang_scheduler",))
+ELASTIC: dict[str, Any] = {"command": ["torchrun", "x"], "elasticPolicy": {"minNodes": 2, "maxNodes": 6}}
+# Twice a controller dies before it writes the status.
+FORGOTTEN: list[Step] = [("suspend", True), ("dies", 1), ("suspend", False), ("dies", 1), ("all_act",), ("all_act",)]
 KILLS: tuple[Step, ...] = tuple(("is_killed", node) for node in NODES)
 # 143: no handler of SIGTERM; 1: torchrun; 0: a program that ends in order.
 exit_codes = st.sampled_from([143, 1, 0])
@@ -67,6 +71,7 @@ def ready(cluster: LaggingCluster) -> int:
 
 
 @given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes, gang=gangs)
+@example(history=FORGOTTEN, stops_with=1, gang=None)
 @settings(max_examples=examples(200))
 def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(
     history: list[Step], stops_with: int, gang: object
@@ -83,10 +88,22 @@ def test_being_preempted_is_no_failure_whoever_sees_it_when(
     history: list[Step], stops_with: int, elastic: bool
 ) -> None:
     """The pods may be seen to end before their Job is seen to be deleted."""
-    more = {"command": ["torchrun", "x"], "elasticPolicy": {"minNodes": 2, "maxNodes": 6}} if elastic else {}
-    cluster = after(history, stops_with, {"enabled": True}, maxRestarts=0, **more)
+    cluster = after(history, stops_with, {"enabled": True}, maxRestarts=0, **(ELASTIC if elastic else {}))
     status = cluster.truth.job.status
     assert (status.phase, ready(cluster), status.restarts) == ("Running", 2, 0), status.reason
+
+
+@given(history=histories(*QUIET, *RESIZES), stops_with=exit_codes, gang=gangs)
+@example(history=[("resize", 3), ("all_act",), ("dies", 2), ("resize", 4)], stops_with=1, gang=None)
+@settings(max_examples=examples(200))
+def test_nodes_that_a_resize_removes_are_no_disruption_whoever_sees_it_when(
+    history: list[Step], stops_with: int, gang: object
+) -> None:
+    cluster = LaggingCluster(train_world(gangs=GANGS, gang=gang, nodes=4, **ELASTIC), stops_with)
+    cluster.runs_on()
+    lives(cluster, history)
+    status = cluster.truth.job.status
+    assert (status.phase, status.restarts, status.disruptions) == ("Running", 0, 0), status.reason
 
 
 @given(history=histories(*QUIET, *KILLS), stops_with=exit_codes, gang=gangs)

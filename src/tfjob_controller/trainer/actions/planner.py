@@ -4,7 +4,8 @@ Contract with the reconciler:
 
 - The end of a job leads to actions only once it is written to `status`: the job is cleaned up after that, so a crash in
   between loses nothing. While an end is due but not written, there are no actions. Likewise a child Job that must be
-  recreated is deleted only after its failure is counted in the status.
+  recreated is deleted only after its failure is counted in the status, and an elastic Job is resized only after the
+  status has its new size: another process could not tell whose doing the end of a pod is.
 - All actions of a result are independent of each other and may be sent concurrently, in any order.
 - Actions are idempotent: the same input gives the same result until the caches show the effect.
 - A child that must be recreated is deleted first, and created by a later sync once the cache shows that it is deleted.
@@ -82,7 +83,7 @@ from tfjob_controller.trainer.scaling.autoscaler import (
     must_have_autoscaler,
 )
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState, job_outcome
 from tfjob_controller.trainer.state.restarts import (
@@ -175,7 +176,12 @@ def _without_stale(job_state: JobState) -> list[ReplicaState]:
 
 
 def _replaced_deletes(job_state: JobState) -> Iterator[Delete]:
-    """Yields the deletions of suspended Jobs that are replaced, in the foreground: their pods must be gone first."""
+    """Yields the deletions of suspended Jobs that are replaced, in the foreground: their pods must be gone first.
+
+    The Jobs of a set are deleted once the status does not have them any more. Otherwise a user seems to delete them.
+    """
+    if had_all_jobs(job_state.plan, job_state.status):
+        return
     for job in jobs_to_replace(_without_stale(job_state)):
         yield build_delete(JOBS, job, foreground=True, resumes=True)
 
@@ -362,9 +368,11 @@ def _must_wait(job_state: JobState) -> bool:
 def _resizes(job_state: JobState) -> Iterator[Patch]:
     """Yields the patch of `parallelism` and `completions` of an elastic Job, which batch/v1 allows only together.
 
-    A gang grows as far as it has nodes for all lower indexes.
-    Once a replica has succeeded, the others will soon, and no replica is added that would find no peers.
+    A gang grows as far as it has nodes for all lower indexes. Once a replica has succeeded, the others will soon, and
+    no replica is added that would find no peers.
     """
+    if not _is_size_recorded(job_state):
+        return
     current = _without_stale(job_state)
     for role in job_state.step.plan.replicas.roles:
         states = [state for state in current if state.replica.role is role]
@@ -376,11 +384,23 @@ def _resizes(job_state: JobState) -> Iterator[Patch]:
             yield Patch(JOBS, role.job_name, {"spec": {"parallelism": count, "completions": count}})
 
 
+def _is_size_recorded(job_state: JobState) -> bool:
+    """Reports whether the status has the number of replicas that an elastic job should have; it is resized after that.
+
+    The condition Resizing tells pods that a resize has removed from those that others have deleted.
+    """
+    scaling = job_state.status.scaling
+    elastic = [role for role in job_state.plan.replicas.roles if role.is_elastic]
+    return all(scaling is not None and scaling.workers == role.replicas for role in elastic)
+
+
 def _gang_patches(job_state: JobState) -> Iterator[Patch]:
     """Yields the patch that makes the Gang request what the job needs, if it does not."""
     plan, gang, admission = job_state.step.plan, job_state.step.observed.gang, job_state.admission
     terms = plan.scheduling.gang
     if terms is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
+        return
+    if not _is_size_recorded(job_state):
         return
     body = gang_spec_patch(gang, desired_gang_spec(plan, terms, admission), terms) or {}
     saved = job_state.status.checkpoint.time if job_state.status.checkpoint is not None else None
