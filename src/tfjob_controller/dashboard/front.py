@@ -31,6 +31,7 @@ import structlog
 from tfjob_controller.dashboard.shares import Shares
 from tfjob_controller.httpserver.app import RequestRate
 from tfjob_controller.httpserver.handshakes import Handshakes
+from tfjob_controller.httpserver.tls import Decryption, accept_tls
 from tfjob_controller.httpserver.turns import AddressRates
 
 log = structlog.get_logger(__name__)
@@ -86,6 +87,7 @@ class Connections:
         self._tls = tls
         self._rates = None if rate is None else AddressRates(rate)
         self._handshakes = Handshakes(HANDSHAKES, STRANGERS)
+        self.decryption = Decryption()
         self._strangers: Shares[FrontConnection] = Shares(STRANGERS_EACH, STRANGERS)
         self._known: Shares[FrontConnection] = Shares(known_each, KNOWN)
         # By address and port, as uvicorn tells them to the application.
@@ -154,11 +156,12 @@ class FrontConnection(asyncio.Protocol):
         self._opening = self._loop.create_task(self._open(client, tls))
 
     async def _open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
-        seconds, last_seconds = (None, None) if tls is None else (HANDSHAKE_SECONDS, ANSWER_SECONDS)
+        address, decryption = address_of(self.peer[0]), self._connections.decryption
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: self, client, ssl=tls, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=last_seconds
-            )
+            if tls is None:
+                await self._loop.connect_accepted_socket(lambda: self, client)
+            else:
+                await accept_tls(self, client, tls, address, decryption, HANDSHAKE_SECONDS)
         except (OSError, asyncio.CancelledError):
             self._connections.remove(self)
             client.close()

@@ -24,21 +24,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import structlog
 
 from tfjob_controller.httpserver.app import TEXT, App, Limits, PeerCheck, Request
 from tfjob_controller.httpserver.handshakes import Handshakes
 from tfjob_controller.httpserver.requestreader import RequestReader
+from tfjob_controller.httpserver.tls import Decryption, accept_tls
 from tfjob_controller.httpserver.turns import Turns
 
 log = structlog.get_logger(__name__)
 
 _COPIED_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
-# What TLS keeps encrypted of a connection that is not read. The default is 256 KiB, and 512 connections may wait.
-_TLS_BYTES = 16 * 1024
 
 _REASONS = {
     200: b"OK",
@@ -67,6 +66,7 @@ class HttpConnections:
         self.check_peer = check_peer
         self.turns = Turns(limits.rate)
         self._handshakes = Handshakes(limits.handshakes, limits.connections)
+        self.decryption = Decryption()
         self.read_buffer = memoryview(bytearray(_READ_BYTES))
         """What one connection has just read; each parses it before another one reads."""
         self.is_stopping = False
@@ -151,12 +151,6 @@ class HttpConnections:
         return False
 
 
-class _TlsTransport(Protocol):
-    """The transports of asyncio and uvloop have this method in TLS mode only."""
-
-    def set_read_buffer_limits(self, high: int | None = None) -> None: ...
-
-
 class HttpConnection(asyncio.BufferedProtocol):
     """One connection; it implements asyncio's BufferedProtocol."""
 
@@ -178,12 +172,17 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Begins to serve a socket, with a handshake in TLS mode."""
-        seconds = None if tls is None else self._limits.handshake_seconds
         client.setblocking(False)
-        opening = self._loop.connect_accepted_socket(lambda: self, client, ssl=tls, ssl_handshake_timeout=seconds)
-        self._opening = self._loop.create_task(opening)
+        self._opening = self._loop.create_task(self._open(client, tls))
         # Not a part of the task, which may be cancelled before its first step.
         self._opening.add_done_callback(lambda task: self._end_opening(task, client))
+
+    async def _open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+        if tls is None:
+            await self._loop.connect_accepted_socket(lambda: self, client)
+        else:
+            seconds = self._limits.handshake_seconds
+            await accept_tls(self, client, tls, self._address, self._connections.decryption, seconds)
 
     def _end_opening(self, task: asyncio.Task[Any], client: socket.socket) -> None:
         if task.cancelled() or task.exception() is not None:
@@ -195,10 +194,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if transport.get_extra_info("sslcontext") is not None:
-            cast("_TlsTransport", transport).set_read_buffer_limits(high=_TLS_BYTES)
-            if self._connections.check_peer is not None:
-                self._refusal = self._connections.check_peer(transport.get_extra_info("peercert") or {})
+        if transport.get_extra_info("sslcontext") is not None and self._connections.check_peer is not None:
+            self._refusal = self._connections.check_peer(transport.get_extra_info("peercert") or {})
         self._opening = None
         self.deadline = self._loop.time() + self._limits.idle_seconds
 
