@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.dashboard.shares import tenant_of
 
 ResultT = TypeVar("ResultT")
 
@@ -21,7 +22,9 @@ class BusyError(ClientError):
 class PersonTurns:
     """Runs calls in `threads` threads: of a person at most `each` at a time, and `waiting` wait for them.
 
-    People get threads in turn, whatever the number of their calls; a person's calls keep their order. Thread-safe.
+    The service accounts of a namespace, of which its users have as many as they like, count as one person here. The
+    next call is that of whoever has the fewest running ones, then of whoever has waited the longest; a person's calls
+    keep their order. Thread-safe.
     """
 
     def __init__(self, name: str, *, threads: int, each: int, waiting: int) -> None:
@@ -30,6 +33,7 @@ class PersonTurns:
         self._max_waiting = waiting
         self._lock = threading.Lock()
         self._free = threads
+        # By tenant.
         self._running: Counter[str] = Counter()
         # By person; whoever had a turn last is at the end.
         self._waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
@@ -52,19 +56,20 @@ class PersonTurns:
         return future
 
     def _start_next(self) -> None:
-        """Gives free threads to whoever has waited longest. The lock is held."""
-        while (
-            self._free
-            and (person := next((each for each in self._waiting if self._running[each] < self._each), None)) is not None
-        ):
+        """Gives free threads to those who are next. The lock is held."""
+        while self._free and (person := self._next()) is not None:
             waiting = self._waiting.pop(person)
             future, call = waiting.popleft()
             if waiting:
                 self._waiting[person] = waiting
             if future.set_running_or_notify_cancel():
                 self._free -= 1
-                self._running[person] += 1
+                self._running[tenant_of(person)] += 1
                 self._pool.submit(self._run, person, future, call)
+
+    def _next(self) -> str | None:
+        person = min(self._waiting, key=lambda each: self._running[tenant_of(each)], default=None)
+        return person if person is not None and self._running[tenant_of(person)] < self._each else None
 
     def _run(self, person: str, future: Future[Any], call: Callable[[], Any]) -> None:
         try:
@@ -79,7 +84,8 @@ class PersonTurns:
     def _end(self, person: str) -> None:
         with self._lock:
             self._free += 1
-            self._running[person] -= 1
-            if not self._running[person]:
-                del self._running[person]
+            tenant = tenant_of(person)
+            self._running[tenant] -= 1
+            if not self._running[tenant]:
+                del self._running[tenant]
             self._start_next()

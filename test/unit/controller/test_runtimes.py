@@ -155,7 +155,7 @@ def test_with_a_runtime_the_framework_is_the_runtimes_or_else_as_without(
         pytest.param(
             {"templates": {"node": {"spec": {"containers": []}}}},
             {},
-            "ClusterTrainingRuntime mine: spec.templates.node: needs a container named node",
+            "ClusterTrainingRuntime mine: spec.templates: must have a container named node",
             id="a-spoiled-runtime",
         ),
         pytest.param({}, {"nodes": None}, "spec.numNodes: is required", id="nobody-says-how-many"),

@@ -57,3 +57,19 @@ def test_an_error_is_the_callers_and_frees_the_thread() -> None:
     with pytest.raises(ValueError, match="mine"):
         turns.submit("a", fail).result(60)
     assert turns.submit("a", lambda: 1).result(60) == 1
+
+
+def test_the_accounts_of_a_namespace_have_the_threads_of_one_person() -> None:
+    turns, go, running = PersonTurns("test", threads=4, each=2, waiting=1), threading.Event(), list[str]()
+
+    def call(person: str) -> None:
+        running.append(person)
+        go.wait(60)
+
+    accounts = [f"system:serviceaccount:theirs:{number}" for number in range(8)]
+    calls = [turns.submit(account, partial(call, account)) for account in accounts]
+    assert turns.submit("alice", lambda: 7).result(60) == 7
+    assert set(running) <= set(accounts[:2])
+    go.set()
+    wait(calls, 60)
+    assert sorted(running) == accounts

@@ -69,7 +69,7 @@ def load_yaml(data: bytes) -> Any:
     except RecursionError:
         raise yaml.YAMLError("too many levels of nesting") from None
     except (ArithmeticError, AttributeError, LookupError):
-        # PyYAML does not check values that have a tag, such as `!!bool x`, nor numbers of base 60.
+        # PyYAML does not check values that have a tag, such as `!!bool x`.
         raise yaml.YAMLError("a value is not of its type") from None
 
 
