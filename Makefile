@@ -199,7 +199,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 	@$(PY) -m tfjob_controller simulate --grid --plots=build/simulate $(SIMULATE)
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs bench-scale bench-dashboard bench-checkpoint
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -214,17 +214,6 @@ bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 wait
 	@$(PY) -m bench.placement
 bench-gang: $(READY) ## Gangs against kube-scheduler's own and none; BENCH_PARTS=rest,churn and SHAPES=20x50 run less
 	@$(PY) -m bench.gang
-bench-simulate: $(READY) ## Simulated jobs: 1,000 on 64 nodes, 10,000 on 1,000 nodes
-	@$(PY) -m bench.simulate
-bench-logs: $(READY) ## CPU for following the logs of 100 jobs
-	@$(PY) -m bench.logs
-	@$(PY) -m bench.logscontroller
-bench-scale: $(READY) ## 1,000 jobs of 10 on 5,000 nodes; the cost of a job beside 5,000 finished ones. SCALE_JOBS=100 for less
-	@$(PY) -m bench.scale
-bench-dashboard: $(READY) ## The dashboard with 1,000 jobs and 10,000 pods in a real browser
-	@$(PY) -m bench.dashboard
-bench-checkpoint: $(READY) ## Checkpoints to and from a local S3 server against bare s3fs; BENCH_MEGABYTES=2048 and BENCH_FILES=10000 for more
-	@$(PY) -m bench.checkpoint
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

@@ -8,8 +8,6 @@ decisions, so that the round trip is measured: HTTP, JSON, the verb.
 - `filter_waiting_p99`: a member without a node, so that each of the nodes is rejected with a message.
 - `filter_binding_p99`: like the first, while gangs of ten arrive and are bound. Each Binding is a real request to a
   server in another process, which responds after a millisecond.
-- `filter_hostile_p99`: another tenant's pod without a gang, while the worst Gangs that the CRD accepts are written
-  (bench.worstgangs), with the gang scheduler's own placements for 200 nodes.
 
 The baseline is the same request to a server that reads it and responds with fixed bytes: a round trip on the same
 machine at the same time, without HTTP, JSON and verb.
@@ -34,7 +32,6 @@ from typing import Any, cast
 
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.server import kubeconfig
-from bench.worstgangs import HostileScheduler, filter_body
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.server import new_server
@@ -59,8 +56,6 @@ GANGS_PER_SECOND = 30
 GANGS_A_ROUND = size(200, tiny=3)
 REACH_MS = 2.0
 _TIMEOUT_SECONDS = 60.0
-# Pause between the calls of the hostile case.
-_PAUSE_SECONDS = 0.003
 # More connections than the binder has threads.
 POOL_SIZE = 32
 # Approximate time of an API server for a Binding.
@@ -257,16 +252,6 @@ def serve(api_port: int) -> None:
     threading.Event().wait()
 
 
-def serve_hostile() -> None:
-    """Prints a port and serves until killed, while the worst Gangs are written."""
-    scheduler = HostileScheduler()
-    server = new_server(Loopback(), scheduler.verbs, RealClock())
-    server.start()
-    scheduler.start()
-    print(server.port, flush=True)
-    threading.Event().wait()
-
-
 def park(port: int) -> list[Connection]:
     """Filters and binds all members but the last; returns the connections, which wait for a response."""
     filtering = Connection(port)
@@ -279,15 +264,14 @@ def park(port: int) -> list[Connection]:
     return parked
 
 
-def milliseconds(port: int, request: bytes, pause_seconds: float = 0.0) -> list[float]:
-    """Returns the duration of each of many calls, with a pause after each."""
+def milliseconds(port: int, request: bytes) -> list[float]:
+    """Returns the duration of each of many calls."""
     connection = Connection(port)
     taken = []
     for _ in range(WARM_UP + CALLS):
         begin = time.perf_counter()
         connection.call(request)
         taken.append((time.perf_counter() - begin) * 1000.0)
-        time.sleep(pause_seconds)
     connection.close()
     return taken[WARM_UP:]
 
@@ -373,10 +357,6 @@ def one_round(port: int, bare_port: int, number: int, found: Found) -> None:
         bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
     found.add("filter_binding_p99", p99(taken), p99(bare))
     found.gangs_bound += sum(bound)
-    with program("hostile") as hostile:
-        # With pauses, the calls cover all activities of the gang scheduler.
-        taken = milliseconds(int(_line_of(hostile)), post("/filter", filter_body()), _PAUSE_SECONDS)
-    found.add("filter_hostile_p99", p99(taken), p99(milliseconds(bare_port, placed, _PAUSE_SECONDS)))
 
 
 def measure() -> Found:
@@ -419,8 +399,6 @@ def run(arguments: list[str]) -> int:
             serve(int(api_port))
         case ["bare", length]:
             asyncio.run(serve_bare(int(length)))
-        case ["hostile"]:
-            serve_hostile()
         case ["gangs", port, first]:
             create_gangs(int(port), int(first))
         case _:

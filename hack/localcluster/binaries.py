@@ -66,7 +66,6 @@ def _volcano(name: str) -> Program:
 _ETCD = "go.etcd.io/etcd/server/v3"
 _CONTROLLER_TOOLS = "sigs.k8s.io/controller-tools"
 _HELM = "helm.sh/helm/v4"
-_KWOK = "sigs.k8s.io/kwok"
 _PROMETHEUS = "github.com/prometheus/prometheus"
 _RUNC = "github.com/opencontainers/runc"
 
@@ -95,7 +94,6 @@ PROGRAMS = {
         Program("controller-gen", "gangcrds", f"{_CONTROLLER_TOOLS}/cmd/controller-gen", _CONTROLLER_TOOLS),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
         Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),
-        Program("kwok", "kwok", f"{_KWOK}/cmd/kwok", _KWOK),
         Program("kueue", "kueue", f"{KUEUE}/cmd/kueue", KUEUE),
         # Of its service discoveries only that of Kubernetes, without the clients of all clouds.
         Program(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +17,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.logserver import certificate
-
 _LINE_SECONDS = 1.0
 _MOST_KNOWN = 1000
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """Creates a self-signed certificate for 127.0.0.1 and returns the paths of certificate and key."""
+    pair = folder / "cert.pem", folder / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    names = ["-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, *names, "-out", str(pair[0]), "-keyout", str(pair[1])], check=True, capture_output=True)
+    return pair
 
 
 class PodLogs:
@@ -31,7 +50,7 @@ class PodLogs:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate(folder))
+        context.load_cert_chain(*_certificate(folder))
         self._server = _Server(("127.0.0.1", 0), self._handler())
         # The first read on the connection's own thread performs the handshake.
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)

@@ -90,10 +90,7 @@ TARGETS = (
     Target("chaos-gang", "test/integration/test_gang_chaos.py", '"-m", "chaos"]', "chaos"),
     Target("record-lives", module="recordlives", why="it would write recordings; unit tests read those that there are"),
     Target("simulate", "test/unit/simulator/test_command.py", '"--grid"', "tfjob_controller simulate --grid"),
-    *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang", "simulate", "logs")),
-    _bench("scale"),
-    _bench("dashboard"),
-    _bench("checkpoint"),
+    *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang")),
     Target("soak", "test/integration/test_soak.py", '"-m", "soak"]', "soak"),
     Target("cluster-up", _LOCAL, "commands(PAGE)", "localcluster up"),
     Target(

@@ -52,41 +52,14 @@ FIGURES = {
         "filter_p99": True,
         "filter_waiting_p99": True,
         "filter_binding_p99": True,
-        "filter_hostile_p99": True,
     },
     "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
-    "simulate": {
-        "simulate_1000_on_64": False,
-        "simulate_default_1000_on_64": False,
-        "simulate_10000_on_1000": False,
-    },
-    "dashboard": {
-        "dashboard_first_paint": False,
-        "dashboard_change_seen": False,
-        "dashboard_change_seen_100": False,
-        "dashboard_rss": False,
-    },
-    "checkpoint": {f"checkpoint_{what}_{kind}": True for kind in ("large", "small") for what in ("upload", "restore")},
-    "logs": {"logs_followed_cpu": False, "logs_silent_cpu": False},
-    "logscontroller": {"logs_controller_cpu": False},
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
     "cache": {
         "rss_per_cached_pod": True,
         "start_to_ready": False,
         "start_reads": False,
         "start_writes": False,
-    },
-    "scale": {
-        "scale_seconds": False,
-        "scale_cpu": False,
-        "scale_rss": False,
-        "scale_requests": False,
-        "scale_event_to_write_p99": False,
-        "scale_figures_to_write_p99": False,
-        "kept_cpu_1000": True,
-        "kept_requests_1000": True,
-        "kept_cpu_5000": True,
-        "kept_requests_5000": True,
     },
     "sync": {"sync_unchanged": False, "sync_unchanged_requests": False, "first_sync": False},
     "create": {
@@ -131,9 +104,7 @@ def check(figures: list[dict[str, Any]], expected: dict[str, bool]) -> None:
         assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
 
 
-@pytest.mark.parametrize(
-    "name", ["watch", "filter", "placement", "simulate", "checkpoint", pytest.param("logs", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("name", ["watch", "filter", "placement"])
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
 
@@ -148,25 +119,6 @@ def test_every_part_of_bench_gang_has_its_figures_here() -> None:
 @pytest.mark.parametrize("names", GANG_FIGURES)
 def test_a_bench_with_control_planes_of_its_own_says_its_figures(names: str) -> None:
     check(lines_of("gang", None, BENCH_PARTS=names, SHAPES=""), GANG_FIGURES[names])
-
-
-@pytest.mark.long
-@pytest.mark.cluster
-def test_the_bench_of_the_dashboard_says_its_figures(spare_control_plane: Cluster) -> None:
-    check(lines_of("dashboard", spare_control_plane.kubeconfig), FIGURES["dashboard"])
-
-
-@pytest.mark.long
-@pytest.mark.cluster
-def test_the_bench_of_many_jobs_says_its_figures() -> None:
-    check(lines_of("scale", None), FIGURES["scale"])
-
-
-@pytest.mark.long
-@pytest.mark.cluster
-def test_the_bench_of_followed_logs_in_a_cluster_says_its_figure() -> None:
-    """In one of its own: it waits until its pods are gone, and other benches leave much to be collected."""
-    check(lines_of("logscontroller", None), FIGURES["logscontroller"])
 
 
 @pytest.mark.long
