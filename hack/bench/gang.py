@@ -1,14 +1,13 @@
 """`make bench-gang`: gangs, compared with kube-scheduler without gangs and with its own (alpha) gangs.
 
-Its parts, each described in its module; `BENCH_PARTS=rest,churn` runs some of them, `SHAPES=20x50` some shapes:
+Its parts, each described in its module; `BENCH_PARTS=writes,churn` runs some of them, `SHAPES=20x50` some shapes:
 
 - shapes (bench.gangshapes): how fast gangs start;
 - writes (bench.gangwrites): requests for a gang;
-- rest (bench.gangrest): gangs that wait;
 - churn (bench.gangchurn): gangs that are created and deleted;
 - memory (bench.gangmemory): a large cluster.
 
-Each part has its own control planes, since native gangs need feature gates and an idle one is the baseline. A cluster
+Each part has its own control planes, since native gangs need feature gates. A cluster
 that KUBECONFIG names is not used.
 """
 
@@ -22,7 +21,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from bench.gangchurn import report_churn
 from bench.gangmemory import report_memory
 from bench.gangplane import Planes
-from bench.gangrest import report_rest
 from bench.gangshapes import SHAPES, report_shapes
 from bench.gangwrites import report_writes
 from bench.report import progress
@@ -49,7 +47,6 @@ def parts(shapes: list[str]) -> Mapping[str, Part]:
     return {
         "shapes": lambda planes: report_shapes(planes, shapes),
         "writes": report_writes,
-        "rest": report_rest,
         "churn": report_churn,
         "memory": report_memory,
     }

@@ -10,16 +10,17 @@ last pod is bound, and is then deleted with its pods.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bench.gangdriver import Driver
 from bench.gangplane import Plane, Planes, gang_scheduler
-from bench.gangrest import NODE
 from bench.gangworkload import NATIVE, OURS, Contender, Order, Shape, clean, new_namespace, remove
 from bench.report import ROUNDS, Reach, progress, report, size
 
 SHAPE = Shape(size(12, tiny=3), size(8, tiny=2))
+NODE: Mapping[str, str] = {"cpu": "4", "memory": "16Gi", "pods": "110"}
 NODES = size(4, tiny=1)
 RUN_SECONDS = 1.0
 LIMIT_SECONDS = 120.0

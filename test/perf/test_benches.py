@@ -25,16 +25,11 @@ _OF_SEVERAL_GANGS = (
 
 # By the parts of the bench that say them.
 GANG_FIGURES = {
-    "shapes,rest,churn": {
+    "shapes,churn": {
         **{f"{figure}_{shape}": True for shape in ("100x10", "20x50") for figure in _OF_SEVERAL_GANGS},
         **{f"{figure}_{shape}": True for shape in ("1x1000", "1x1000_on_1000") for figure in _OF_EVERY_SHAPE},
         "gangs_bound_mean": True,
         "gangs_bound_stock_mean": True,
-        "rest_gangs_bound": False,
-        "rest_gangs_partial": False,
-        "rest_cpu_programs": False,
-        "rest_cpu_all": True,
-        "rest_cpu_added": False,
         "churn_placed": False,
         "churn_makespan": True,
     },
