@@ -22,9 +22,9 @@ import urllib3
 from attack.connections import PODS as ADDRESSES
 from attack.dashboard import browser
 from attack.stage import LONG
+from chaos.jobs.manifests import TRAINJOBS
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
-from soak.plan import TRAINJOBS
 
 _PODS = "/api/v1/namespaces/{}/pods?labelSelector=train_job_name%3D" + LONG
 _TOKEN = "/api/v1/namespaces/{}/serviceaccounts/default/token"  # noqa: S105 -- a path

@@ -15,8 +15,9 @@ from typing import Any
 
 import urllib3
 
+from chaos.jobs.manifests import TFJOBS, TRAINJOBS, manifest, path_of
+from chaos.jobs.plan import TFJOB, TRAINJOB, JobPlan, Part
 from localcluster.api import Api, RefusedError, Watch
-from soak.plan import ENDS, TFJOBS, TRAINJOBS, JobPlan, body_of
 
 RUN_SECONDS = 2.0
 _CHILDREN = "/apis/batch/v1/namespaces/{}/jobs"
@@ -51,7 +52,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        return "gang" if self.plan.is_gang else "tfjob" if self.plan.path == TFJOBS else "trainjob"
+        return "gang" if self.plan.is_gang else self.plan.kind.lower()
 
     @property
     def started(self) -> float | None:
@@ -61,9 +62,18 @@ class Job:
         return max(known) if len(known) == len(parts) else None
 
 
+def small_job(number: int) -> JobPlan:
+    """Returns the plan of a job."""
+    name, spec = f"small-{number}", {"ttlSecondsAfterFinished": _TTL_SECONDS}
+    if number % 3 == 2:
+        return JobPlan(name, TRAINJOB, "", [Part("node", 2, RUN_SECONDS)], framework="torch", cpu="1", spec=spec)
+    parts = [Part("MASTER", 1, RUN_SECONDS), Part("WORKER", 2, RUN_SECONDS)]
+    return JobPlan(name, TFJOB, "", parts, is_gang=number % 3 == 1, cpu="1", spec=spec)
+
+
 def expected_pods(plan: JobPlan) -> int:
-    """Returns how many pods the job has, with the chief of a TFJob."""
-    return plan.replicas + (1 if plan.path == TFJOBS else 0)
+    """Returns how many pods the job has."""
+    return sum(part.count for part in plan.parts)
 
 
 @dataclass(slots=True)
@@ -109,19 +119,7 @@ class Victim:
 
     def submit(self, number: int) -> None:
         """Creates the next job."""
-        kind = number % 3
-        plan = JobPlan(
-            name=f"small-{number}",
-            path=TRAINJOBS if kind == 2 else TFJOBS,
-            scenario=ENDS,
-            framework="torch",
-            replicas=2,
-            has_server=False,
-            is_gang=kind == 1,
-            run_seconds=RUN_SECONDS,
-            after_seconds=0.0,
-            pause_seconds=0.0,
-        )
+        plan = small_job(number)
         bare_name, pods = f"bare-{number}", expected_pods(plan)
         with self._lock:
             self.bare[bare_name] = BareJob(time.monotonic(), pods)
@@ -129,7 +127,7 @@ class Victim:
         job = Job(plan, time.monotonic())
         with self._lock:
             self.jobs[plan.name] = job
-        if self._create(plan.path, body_of(plan, _TTL_SECONDS)):
+        if self._create(path_of(plan, self._namespace), manifest(plan)):
             job.created = time.monotonic() - job.begin
 
     def _create(self, path: str, body: Object) -> bool:

@@ -1,8 +1,8 @@
 """`make soak`: creates and deletes jobs for an hour, and checks that controller and gang scheduler do not grow.
 
 It has a control plane of its own with fake nodes; the controller, the gang scheduler and its kube-scheduler are
-processes with default flags. TFJobs and TrainJobs are created one after another, some of them gangs; some fail, are
-restarted, suspended, resumed, resized or deleted. All are deleted soon after their end, so that the number of objects
+processes with default flags. The jobs of `make chaos` (chaos.jobs.plan) are created one after another, and their users
+suspend, resume, resize and delete some of them. All are deleted soon after their end, so that the number of objects
 stays constant. The usage of both programs is recorded every 10 s. Each figure is a slope per hour (soak.slope) after
 the first fifth, in which jobs are created four times as often to fill bounded memories (events, capacity changes).
 Progress goes to standard error; standard output gets a JSON line for each figure. Exit code 1 if something grows, or a
@@ -10,15 +10,15 @@ job did not end as expected. SIGINT ends it early, with the figures so far.
 
 SOAK_MINUTES    minutes in which jobs are created, 60
 SOAK_EVERY      seconds from one job to the next, 4
-SOAK_RUN        longest run of a pod in seconds, 20
 SOAK_TTL        ttlSecondsAfterFinished of the jobs, 20
-SOAK_PATIENCE   seconds after which a job that still exists counts as wrong, 600
+SOAK_PATIENCE   seconds after the last job in which all must have ended and be deleted, 600
 SOAK_SEED       seed of the jobs; by default random
 SOAK_SAMPLES    file for all samples, build/soak/samples.jsonl
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,12 @@ import msgspec
 import urllib3
 
 from bench import usage
+from chaos.jobs.manifests import TFJOBS, TRAINJOBS
+from chaos.jobs.plan import JobPlan, job_plan
+from chaos.jobs.users import Users
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
 from soak.figures import WARM_UP_SHARE, figures, rest_figure
-from soak.owner import Owner
-from soak.plan import JobPlan, job_plan
 from soak.samples import Sample, sample
 from soak.stage import NAMESPACE, Stage, keep_logs, open_stage
 
@@ -48,8 +49,11 @@ _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 30.0
 _SAMPLE_SECONDS = 10.0
 _LEAST_SAMPLES = 20
-# Children of jobs, which must be deleted after their jobs.
+# How many of a hundred jobs have which action of their users.
+ACTIONS: Mapping[str, int] = {"job suspended": 12, "job deleted in the background": 12, "job scaled": 8}
+# Jobs and their children, all of which must be deleted.
 _LEFT = (
+    *(TFJOBS, TRAINJOBS),
     *("/api/v1/namespaces/{}/pods", "/api/v1/namespaces/{}/services", "/apis/batch/v1/namespaces/{}/jobs"),
     "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs",
     *("/api/v1/namespaces/{}/secrets", "/api/v1/namespaces/{}/configmaps"),
@@ -61,7 +65,6 @@ _ROOT_CONFIG_MAP = "kube-root-ca.crt"
 class Settings:
     seconds: float
     every_seconds: float
-    run_seconds: float
     ttl_seconds: int
     patience_seconds: float
     seed: int
@@ -74,7 +77,6 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
     return Settings(
         seconds=60.0 * _number(environ, "SOAK_MINUTES", 60.0),
         every_seconds=_number(environ, "SOAK_EVERY", 4.0),
-        run_seconds=_number(environ, "SOAK_RUN", 20.0),
         ttl_seconds=int(_number(environ, "SOAK_TTL", 20.0)),
         patience_seconds=_number(environ, "SOAK_PATIENCE", 600.0),
         seed=int(_number(environ, "SOAK_SEED", 0.0)) if seed else random.SystemRandom().randrange(10**6),
@@ -99,12 +101,19 @@ def rest_seconds(at: float, settings: Settings) -> float:
     return settings.every_seconds / (WARM_UP_SPEED if is_warming_up else 1.0)
 
 
+def soak_plan(number: int, settings: Settings) -> JobPlan:
+    """Returns a job, which is deleted soon after its end."""
+    plan = job_plan(number, settings.seed)
+    return replace(plan, spec={**plan.spec, "ttlSecondsAfterFinished": settings.ttl_seconds})
+
+
 class Soak:
     """One run on a stage."""
 
-    def __init__(self, stage: Stage, owner: Owner, settings: Settings, is_stopped: threading.Event) -> None:
+    def __init__(self, stage: Stage, settings: Settings, is_stopped: threading.Event) -> None:
         self._stage = stage
-        self._owner = owner
+        self._jobs = stage.jobs
+        self._users = Users(stage.jobs)
         self._settings = settings
         self._is_stopped = is_stopped
         self._rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
@@ -113,7 +122,6 @@ class Soak:
         self._next_at = 0.0
         self._samples: list[Sample] = []
         self._shown_at = 0.0
-        self._shown_problems = 0
 
     def play(self) -> list[dict[str, Any]]:
         """Runs until the time is up or `is_stopped` is set, and returns the figures."""
@@ -137,16 +145,27 @@ class Soak:
         while self._seconds < self._settings.seconds and not self._is_stopped.wait(_POLL_SECONDS):
             if self._seconds >= self._next_at:
                 self._next_at += rest_seconds(self._next_at, self._settings)
-                self._submit(job_plan(self._submitted, self._rng, self._settings.run_seconds))
-            self._owner.work()
+                self._submit(soak_plan(self._submitted, self._settings))
             self._show()
 
     def _submit(self, plan: JobPlan) -> None:
         self._submitted += 1
         try:
-            self._owner.submit(plan)
+            self._jobs.submit(plan)
         except (RefusedError, urllib3.exceptions.HTTPError) as error:
             progress(f"{plan.name} could not be created: {error}")
+        self._act()
+
+    def _act(self) -> None:
+        """Performs an action on a job for some of those that are created."""
+        lot = self._rng.uniform(0, 100)
+        for kind, share in ACTIONS.items():
+            lot -= share
+            if lot < 0:
+                # There may be no job that it applies to.
+                with contextlib.suppress(RefusedError, LocalClusterError, urllib3.exceptions.HTTPError):
+                    self._users.actions[kind](self._rng.random())
+                return
 
     def _keep_sampling(self) -> None:
         step = min(_SAMPLE_SECONDS, self._settings.seconds / _LEAST_SAMPLES)
@@ -165,10 +184,7 @@ class Soak:
     def _show(self) -> None:
         if self._seconds - self._shown_at >= _SHOW_SECONDS:
             self._shown_at = self._seconds
-            status = f"{self._owner.completed.total()} of {self._submitted} jobs completed, {self._owner.wrong} wrong"
-            for problem in self._owner.problems[self._shown_problems :]:
-                progress(problem)
-            self._shown_problems = len(self._owner.problems)
+            status = f"{self._jobs.completed} of {self._submitted} jobs completed, {len(self._jobs.wrong)} wrong"
             used = self._samples[-1].figures if self._samples else {}
             usages = ", ".join(f"{name} {value:.4g}" for name, value in used.items())
             progress(f"{self._seconds / 60:5.1f} min  {status}; {usages}")
@@ -177,8 +193,7 @@ class Soak:
         """Waits until all jobs and their children are deleted; returns the number of those left, by kind."""
         progress("no more jobs: waiting until all are deleted")
         deadline = time.monotonic() + self._settings.patience_seconds
-        while (self._owner.existing or self._left()) and time.monotonic() < deadline:
-            self._owner.work()
+        while (self._jobs.unfinished or self._left()) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS * 5)
         return self._left()
 
@@ -190,17 +205,15 @@ class Soak:
         return {kind: count for kind, count in found.items() if count}
 
     def _jobs_figure(self, minutes: float, left: dict[str, int]) -> dict[str, Any]:
-        owner = self._owner
-        for problem in owner.problems[self._shown_problems :]:
-            progress(problem)
+        wrong = self._jobs.unfinished | self._jobs.wrong
+        for name, status in wrong.items():
+            progress(f"{name}: {status}")
         return {
             "name": "soak_jobs",
-            "value": owner.completed.total(),
+            "value": self._jobs.completed,
             "unit": "jobs",
-            "wrong": owner.wrong,
-            "unseen": owner.unseen,
+            "wrong": len(wrong),
             "left": left,
-            "by_scenario": dict(sorted(owner.completed.items())),
             "minutes": round(minutes, 1),
             "cpu_seconds": {name: usage.cpu_seconds(each.program.pid) for name, each in self._stage.programs.items()},
             "peak_rss_mb": {
@@ -209,7 +222,7 @@ class Soak:
             },
             "load": round(sum(each.load for each in self._samples) / max(1, len(self._samples)), 1),
             "seed": self._settings.seed,
-            "ok": owner.wrong == 0 and not left and owner.completed.total() == self._submitted > 0,
+            "ok": not wrong and not left and self._jobs.completed == self._submitted > 0,
         }
 
 
@@ -221,16 +234,11 @@ def progress(text: str) -> None:
 def run(settings: Settings) -> int:
     """Performs a run and returns the exit code. Raises LocalClusterError."""
     is_stopped = threading.Event()
-    owner = Owner(NAMESPACE, settings.ttl_seconds, settings.patience_seconds)
-    with open_stage(owner.behaviour, progress) as stage:
+    with open_stage(progress) as stage:
         # From here on, a signal ends the run with the figures so far.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: is_stopped.set())
-        owner.start(stage.api)
-        try:
-            found = Soak(stage, owner, settings, is_stopped).play()
-        finally:
-            owner.stop()
+        found = Soak(stage, settings, is_stopped).play()
         for figure in found:
             print(json.dumps(figure), flush=True)
         is_ok = all(figure.get("ok", True) for figure in found)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.jobs.podoutcomes import PodOutcomes
+from chaos.jobs.submitted import SubmittedJobs
 from localcluster import ports, stack
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
@@ -30,7 +32,7 @@ from soak.samples import Watched
 
 NAMESPACE = "soak"
 NODES = tuple(f"node-{number}" for number in range(4))
-NODE: Mapping[str, str] = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
+NODE: Mapping[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
 # With the default of an hour, Events would be most of what etcd holds.
 _OPTIONS = Options(apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
 _STOP_SECONDS = 30.0
@@ -40,24 +42,30 @@ _STOP_SECONDS = 30.0
 class Stage:
     api: Api
     plane: ControlPlane
+    jobs: SubmittedJobs
     programs: Mapping[str, Watched]
 
 
 @contextlib.contextmanager
-def open_stage(behaviour: Behaviour, report: Report) -> Iterator[Stage]:
+def open_stage(report: Report) -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError."""
     with stack.throwaway("soak", _OPTIONS, report) as plane, contextlib.ExitStack() as open_:
         api = Api.from_kubeconfig(plane.kubeconfig)
         install_crds(api)
         api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        jobs = SubmittedJobs(api, NAMESPACE)
         logs_folder = Path(open_.enter_context(tempfile.TemporaryDirectory()))
         logs = open_.enter_context(PodLogs(logs_folder))
         kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
-        kubelet = FakeKubelet(kubelet_api, nodes=NODES, resources=NODE, behaviour=_logging(behaviour, logs))
+        kubelet = FakeKubelet(
+            kubelet_api, nodes=NODES, resources=NODE, behaviour=_logging(PodOutcomes(jobs.plan_of), logs)
+        )
         open_.enter_context(kubelet)
         _serve_logs_of_nodes(api, logs)
         programs = (open_.enter_context(_extender(plane)), open_.enter_context(_controller(plane)))
-        yield Stage(api, plane, {each.name: each for each in programs})
+        jobs.start()
+        open_.callback(jobs.stop)
+        yield Stage(api, plane, jobs, {each.name: each for each in programs})
 
 
 def keep_logs(stage: Stage) -> Path:

@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
     "SOAK_MINUTES": "0.1",
     "SOAK_EVERY": "1.5",
-    "SOAK_RUN": "1",
     "SOAK_TTL": "1",
     "SOAK_PATIENCE": "120",
     "SOAK_SEED": "2",

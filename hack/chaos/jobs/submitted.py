@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import urllib3
@@ -41,9 +41,11 @@ REQUEST_ERRORS = (RefusedError, urllib3.exceptions.HTTPError, OSError)
 
 @dataclass(slots=True)
 class _JobRecord:
-    """The state of one job that its last version does not contain."""
+    """One job, and the actions of its user."""
 
     plan: JobPlan
+    status: Object = field(default_factory=dict)
+    """That of the last version of the job that the watch has delivered."""
     is_ended: bool = False
     is_deleted: bool = False
     deletion: str = ""
@@ -126,11 +128,10 @@ class SubmittedJobs:
         """The status of each job whose result is not the expected one, by name."""
         found = {}
         for record in self._all():
-            status = (self.get(record.plan.name) or {}).get("status") or {}
             # The state of a TFJob is Succeeded or Failed, that of a TrainJob SUCCESS or FAILED.
-            state = str(status.get("state")).upper().replace("SUCCEEDED", "SUCCESS")
-            if record.is_ended and status and state != record.plan.expects:
-                found[record.plan.name] = f"{state}, not {record.plan.expects}: {status.get('reason')}"
+            state = str(record.status.get("state")).upper().replace("SUCCEEDED", "SUCCESS")
+            if record.is_ended and state != record.plan.expects:
+                found[record.plan.name] = f"{state}, not {record.plan.expects}: {record.status.get('reason')}"
         return found
 
     def suspend(self, name: str, *, value: bool) -> None:
@@ -174,7 +175,9 @@ class SubmittedJobs:
             return
         job = self.get(name)
         record.is_deleted = job is None
-        record.is_ended = record.is_ended or ((job or {}).get("status") or {}).get("phase") in _ENDED
+        if job is not None:
+            record.status = job.get("status") or {}
+        record.is_ended = record.is_ended or record.status.get("phase") in _ENDED
         if record.is_deleted and record.has_orphans:
             self.later(0.0, lambda: self._delete_orphans(record))
 
@@ -196,6 +199,6 @@ class SubmittedJobs:
             return list(self._records.values())
 
     def _status_text(self, record: _JobRecord) -> str:
-        status = (self.get(record.plan.name) or {}).get("status") or {}
+        status = record.status
         parts = [status.get("phase"), status.get("state"), status.get("reason"), record.deletion and "to be deleted"]
         return ", ".join(part for part in parts if part) or "no status"

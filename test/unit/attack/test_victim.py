@@ -5,23 +5,11 @@ from __future__ import annotations
 import pytest
 
 from attack.victim import Job
-from soak.plan import ENDS, TFJOBS, JobPlan
+from chaos.jobs.plan import TFJOB, JobPlan
 
 
 def job(*, is_gang: bool, **times: float) -> Job:
-    plan = JobPlan(
-        name="small-0",
-        path=TFJOBS,
-        scenario=ENDS,
-        framework="torch",
-        replicas=2,
-        has_server=False,
-        is_gang=is_gang,
-        run_seconds=1.0,
-        after_seconds=0.0,
-        pause_seconds=0.0,
-    )
-    return Job(plan, 0.0, **times)
+    return Job(JobPlan("small-0", TFJOB, "", [], is_gang=is_gang), 0.0, **times)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.__main__ import rest_seconds, settings_of
+from soak.__main__ import rest_seconds, settings_of, soak_plan
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -26,6 +26,11 @@ def test_an_invalid_number_is_rejected_with_the_name_of_its_variable(text: str) 
 def test_jobs_are_created_four_times_as_often_in_the_first_fifth(at: float, rest: float) -> None:
     """This fills bounded memories before they are measured."""
     assert rest_seconds(at, settings_of({"SOAK_EVERY": "4"})) == rest
+
+
+def test_every_job_is_deleted_soon_after_its_end() -> None:
+    settings = settings_of({"SOAK_SEED": "4", "SOAK_TTL": "7"})
+    assert {soak_plan(number, settings).spec["ttlSecondsAfterFinished"] for number in range(100)} == {7}
 
 
 def test_the_makefile_runs_the_soak() -> None:
