@@ -202,7 +202,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 .PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
-bench-cache: $(READY) ## Memory per cached pod, time to start
+bench-cache: $(READY) ## Memory per cached pod
 	@$(PY) -m bench.cache
 bench-sync: $(READY) ## Sync of an unchanged job
 	@$(PY) -m bench.sync

@@ -1,4 +1,4 @@
-"""`make bench-cache`: memory of a cached pod, and the time to fill the caches at the start.
+"""`make bench-cache`: memory of a cached pod.
 
 Each measurement of memory runs in its own process, so that none finds the memory of another. `bench.server` serves the
 pods as a streaming list over HTTP: realistic ones of 7.6 KB, running, with managedFields. A real API server would
@@ -6,7 +6,6 @@ deliver the same objects, but 20,000 of them and their statuses would have to be
 
 - `rss_per_cached_pod`: growth of the resident set by an informer with two indexes and a handler, per pod. The baseline
   is the size of the JSON.
-- `start_to_ready`, `start_reads`, `start_writes`: see bench.start.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from pathlib import Path
 
 from bench import server
 from bench.report import ROUNDS, Reach, progress, report, size
-from bench.stage import stage
-from bench.start import report_start
 from bench.usage import resident_bytes
 from bench.watch import Counter, informer_of_pods
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -75,8 +72,6 @@ def main() -> int:
         memory = [bytes_per_pod(kubeconfig) for _ in range(ROUNDS)]
     most = Reach(max_value=10 * 1024)
     ok = report("rss_per_cached_pod", "bytes", memory, baselines=[json_bytes], reach=most, pods=POD_COUNT)
-    with stage() as ready:
-        ok &= report_start(ready)
     return 0 if ok else 1
 
 
