@@ -6,7 +6,7 @@ operator, to tell what the API server and the Job controller need. Threads: one 
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import threading
 import time
 from collections.abc import Mapping
@@ -17,7 +17,8 @@ import urllib3
 
 from chaos.jobs.manifests import TFJOBS, TRAINJOBS, manifest, path_of
 from chaos.jobs.plan import TFJOB, TRAINJOB, JobPlan, Part
-from localcluster.api import Api, RefusedError, Watch
+from localcluster.api import Api, RefusedError
+from localcluster.follower import Existing, Follower
 
 RUN_SECONDS = 2.0
 _CHILDREN = "/apis/batch/v1/namespaces/{}/jobs"
@@ -28,7 +29,6 @@ _JOB_NAME = "batch.kubernetes.io/job-name"
 _LABELS = ("tf_job_name", "train_job_name")
 _ADMITTED = ("Admitted", "Bound", "Released")
 _ENDS: Mapping[str, str] = {"Succeeded": "succeeded", "Complete": "succeeded", "Failed": "failed"}
-_RETRY_SECONDS = 0.2
 _TTL_SECONDS = 600
 
 Object = dict[str, Any]
@@ -96,21 +96,18 @@ class Victim:
         self._api = api
         self._namespace = namespace
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._watches: dict[str, Watch] = {}
-        paths = (TFJOBS, TRAINJOBS, _CHILDREN, _PODS, _GANGS)
-        self._threads = [threading.Thread(target=self._follow, args=(path,), daemon=True) for path in paths]
+        self._followers = [
+            Follower(api, path.format(namespace), Existing(functools.partial(self._see, path)))
+            for path in (TFJOBS, TRAINJOBS, _CHILDREN, _PODS, _GANGS)
+        ]
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        for follower in self._followers:
+            follower.start()
 
     def stop(self) -> None:
-        self._stopping.set()
-        for watch in list(self._watches.values()):
-            watch.close()
-        for thread in self._threads:
-            thread.join(5.0)
+        for follower in self._followers:
+            follower.stop()
 
     @property
     def is_done(self) -> bool:
@@ -137,17 +134,6 @@ class Victim:
             self.refused.append(f"{body['metadata']['name']}: {error}")
             return False
         return True
-
-    def _follow(self, path: str) -> None:
-        while not self._stopping.is_set():
-            with contextlib.suppress(urllib3.exceptions.HTTPError, RefusedError, OSError, ValueError):
-                watch = self._watches[path] = self._api.watch(path.format(self._namespace))
-                for kind, obj in watch:
-                    if self._stopping.is_set():
-                        return
-                    if kind in ("ADDED", "MODIFIED"):
-                        self._see(path, obj)
-            self._stopping.wait(_RETRY_SECONDS)
 
     def _see(self, path: str, obj: Object) -> None:
         with self._lock:

@@ -8,18 +8,16 @@ monotonic clock, the pod's gang (its label `gang`), and its name.
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import urllib3
-
-from bench.report import progress
-from localcluster.api import Api
+from localcluster.api import Api, Object
+from localcluster.follower import Existing, Follower
 
 _PATH = "/api/v1/namespaces/{}/pods"
 _BOUND = {"fieldSelector": "spec.nodeName!="}
@@ -57,50 +55,27 @@ class BoundPods:
 
 
 class Printer:
-    """Prints each pod once, and records the version from which a watch can resume."""
+    """Prints each pod once."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
-        self._version = ""
 
-    @property
-    def query(self) -> dict[str, str]:
-        """The query of the next watch, which omits what was already delivered."""
-        resumed = {"resourceVersion": self._version, "sendInitialEvents": "false"} if self._version else {}
-        return {**_BOUND, **resumed}
-
-    def take(self, kind: str, pod: dict[str, Any]) -> None:
-        """Processes an event. Raises RuntimeError for an error from the server."""
-        now = time.monotonic()
-        if kind == "ERROR":
-            raise RuntimeError(f"the watch of pods: {pod}")
-        metadata = pod["metadata"]
-        # The first list is not ordered by version, so its bookmark gives the version.
-        self._version = metadata["resourceVersion"] if kind == "BOOKMARK" or self._version else ""
-        if kind in ("ADDED", "MODIFIED") and metadata["name"] not in self._seen:
+    def take(self, pod: Object) -> None:
+        now, metadata = time.monotonic(), pod["metadata"]
+        if metadata["name"] not in self._seen:
             self._seen.add(metadata["name"])
             print(f"{now} {metadata['labels']['gang']} {metadata['name']}", flush=True)
 
 
-def watch(api: Api, namespace: str) -> None:
-    """Prints until killed. A watch that the server ends, because it is too slow, is resumed.
-
-    Raises urllib3's HTTPError when the server has stopped.
-    """
-    printer, path = Printer(), _PATH.format(namespace)
-    opened = api.watch(path, printer.query)
-    print(flush=True)
-    while True:
-        with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
-            for kind, pod in opened:
-                printer.take(kind, pod)
-        progress(f"the watch of pods in {namespace} ended and continues")
-        opened = api.watch(path, printer.query)
-
-
 def main() -> None:
+    """Prints until killed."""
     kubeconfig, namespace = sys.argv[1:]
-    watch(Api.from_kubeconfig(kubeconfig), namespace)
+    api, path = Api.from_kubeconfig(kubeconfig), _PATH.format(namespace)
+    follower = Follower(api, path, Existing(Printer().take), _BOUND)
+    follower.start()
+    follower.is_listed.wait()
+    print(flush=True)
+    threading.Event().wait()
 
 
 if __name__ == "__main__":

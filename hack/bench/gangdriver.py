@@ -15,11 +15,13 @@ import urllib3
 
 from bench.boundpods import Bound, BoundPods
 from bench.gangplane import THREADS, Plane
-from bench.report import progress
-from localcluster.api import Api, RefusedError, Watch
+from localcluster.api import RefusedError
+from localcluster.follower import Existing, Follower
 
 LIMIT_SECONDS = 180.0
 PODS = "/api/v1/namespaces/{}/pods"
+
+_LIST_SECONDS = 60.0
 
 Object = dict[str, Any]
 
@@ -52,41 +54,6 @@ def round_of(begin: float, created: Mapping[str, float], bound: Mapping[str, Map
     latencies = [found[-1] - created.get(gang, begin) for gang, found in times.items()]
     spreads = [found[-1] - found[0] for found in times.values()]
     return Round(max(found[-1] for found in times.values()) - begin, statistics.median(latencies), spreads)
-
-
-class Follower:
-    """A watch on its own thread; `take` gets each object that is added or changed.
-
-    A watch that the server ends starts again with the existing objects.
-    """
-
-    def __init__(self, api: Api, path: str, take: Callable[[Object], None]) -> None:
-        self._api = api
-        self._path = path
-        self._take = take
-        self._has_ended = threading.Event()
-        self._watch = self._open()
-        self._thread = threading.Thread(target=self._run, name=f"bench-{path.rpartition('/')[2]}", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._has_ended.set()
-        self._watch.close()
-        self._thread.join(5.0)
-
-    def _run(self) -> None:
-        while True:
-            with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
-                for kind, obj in self._watch:
-                    if kind in ("ADDED", "MODIFIED"):
-                        self._take(obj)
-            if self._has_ended.is_set():
-                return
-            progress(f"the watch of {self._path} ended and was opened again")
-            self._watch = self._open()
-
-    def _open(self) -> Watch:
-        return self._api.watch(self._path)
 
 
 class Driver:
@@ -134,7 +101,10 @@ class Driver:
 
     def follow(self, path: str, take: Callable[[Object], None]) -> None:
         """Watches a path until the driver ends."""
-        self._followers.callback(Follower(self.api, path, take).close)
+        follower = Follower(self.api, path, Existing(take))
+        self._followers.callback(follower.stop)
+        follower.start()
+        follower.is_listed.wait(_LIST_SECONDS)
 
     def create_all(self, path: str, bodies: Sequence[Object]) -> None:
         """Creates all objects and waits for the responses. Raises RefusedError, and urllib3's HTTPError."""

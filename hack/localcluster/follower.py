@@ -7,6 +7,8 @@ again, and the reader is notified of the begin and the end of the list. Objects 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import urllib3
@@ -31,16 +33,33 @@ class Reader(Protocol):
         """The list ends; `bookmark` has its resourceVersion."""
 
 
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A reader that passes on each object when it is listed, added or changed."""
+
+    handle: Callable[[Object], None]
+
+    def list_begins(self) -> None: ...
+
+    def take(self, change: str, obj: Object) -> None:
+        if change != "DELETED":
+            self.handle(obj)
+
+    def list_ends(self, bookmark: Object) -> None: ...
+
+
 class Follower:
     """Follows a path in one thread until `stop`. `is_listed` is set once the reader has received the first list."""
 
-    def __init__(self, api: Api, path: str, reader: Reader) -> None:
+    def __init__(self, api: Api, path: str, reader: Reader, query: Mapping[str, str] | None = None) -> None:
+        """`query` selects some of the objects."""
         self.is_listed = threading.Event()
         self.gaps = 0
         self.problem = ""
         self._api = api
         self._path = path
         self._reader = reader
+        self._query = dict(query or {})
         self._open: Watch | None = None
         # The version from which a watch resumes; empty: a list comes first.
         self._version = ""
@@ -81,10 +100,10 @@ class Follower:
     def begin(self) -> dict[str, str]:
         """Called when a watch begins; returns further parameters of its query."""
         if self._version:
-            return {"resourceVersion": self._version, "sendInitialEvents": "false"}
+            return {**self._query, "resourceVersion": self._version, "sendInitialEvents": "false"}
         self._is_listing = True
         self._reader.list_begins()
-        return {}
+        return self._query
 
     def take(self, change: str, obj: Object) -> None:
         """Processes one event of the watch other than ERROR."""
