@@ -17,7 +17,7 @@ ATTACK_SIZE     share of the attackers, 1; 0.05 for a small run
 
 from __future__ import annotations
 
-import json
+import functools
 import os
 import statistics
 import sys
@@ -37,7 +37,6 @@ from attack.stage import (
     OTHER,
     TENANTS,
     Stage,
-    keep_logs,
     open_stage,
     port_of,
     token_of,
@@ -46,8 +45,9 @@ from attack.stage import (
 from attack.tenant import Amounts
 from attack.victim import Job, Victim
 from bench.usage import cpu_seconds
+from chaos import command
+from chaos.command import progress
 from localcluster.api import Api
-from localcluster.errors import LocalClusterError
 from localcluster.ourprogram import METRICS, PROBES
 from localcluster.programs import APISERVER
 
@@ -98,24 +98,14 @@ class Settings:
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
     """Returns the settings of the environment. Raises ValueError that names the variable."""
+    number = functools.partial(command.number, environ, may_be_zero=False)
     return Settings(
-        seconds=_number(environ, "ATTACK_SECONDS", 600.0),
-        every_seconds=_number(environ, "ATTACK_EVERY", 10.0),
-        start_seconds=_number(environ, "ATTACK_START", 5.0),
-        probe_seconds=_number(environ, "ATTACK_PROBE", 1.0),
-        size=_number(environ, "ATTACK_SIZE", 1.0),
+        seconds=number("ATTACK_SECONDS", 600.0),
+        every_seconds=number("ATTACK_EVERY", 10.0),
+        start_seconds=number("ATTACK_START", 5.0),
+        probe_seconds=number("ATTACK_PROBE", 1.0),
+        size=number("ATTACK_SIZE", 1.0),
     )
-
-
-def _number(environ: Mapping[str, str], name: str, default: float) -> float:
-    text = environ.get(name) or str(default)
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name}={text}: must be a number above 0")
-    return value
 
 
 def play(stage: Stage, settings: Settings) -> dict[str, Any]:
@@ -255,29 +245,18 @@ def _times(name: str, times: Sequence[float]) -> dict[str, Any]:
     return {name: {"p50": round(statistics.median(times), 2), "max": round(max(times), 2)}} if times else {}
 
 
-def progress(text: str) -> None:
-    """Prints a line to standard error."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def main() -> int:
-    """Runs the command and returns its exit code."""
-    try:
-        if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
-        settings = settings_of(os.environ)
-        with open_stage(settings.nodes, progress) as stage:
-            figures = play(stage, settings)
-            for words in figures["broken"]:
-                progress(f"broken: {words}")
-            if figures["broken"]:
-                progress(f"logs of the programs: {keep_logs(stage)}")
-    except (LocalClusterError, ValueError) as error:
-        progress(f"attack: {error}")
-        return 2
-    print(json.dumps(figures), flush=True)
-    return 1 if figures["broken"] else 0
+def run() -> bool:
+    """Runs the command; returns whether all limits were kept."""
+    settings = settings_of(os.environ)
+    with open_stage(settings.nodes, progress) as stage:
+        figures = play(stage, settings)
+        for words in figures["broken"]:
+            progress(f"broken: {words}")
+        if figures["broken"]:
+            progress(f"logs of the programs: {command.keep_logs(stage.plane.logs, 'attack')}")
+    command.show_result(figures)
+    return not figures["broken"]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("attack", __doc__, run))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import shutil
 import socket
 import subprocess
 import sys
@@ -141,11 +140,6 @@ def tokens_of_account(api: Api, namespace: str, count: int) -> list[str]:
     api.create(accounts, {"metadata": {"name": "tenant"}})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     return [str(api.create(f"{accounts}/tenant/token", request)["status"]["token"]) for _ in range(count)]
-
-
-def keep_logs(stage: Stage) -> Path:
-    """Copies the logs, which are otherwise deleted with the stage."""
-    return shutil.copytree(stage.plane.logs, Path(tempfile.mkdtemp(prefix="attack-")) / "logs")
 
 
 def _behaviour(pod: Object, attempt: int) -> Outcome:

@@ -16,7 +16,6 @@ CHAOS_PATIENCE  seconds without progress after which the run ends, 120
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import sys
@@ -27,13 +26,14 @@ from typing import Any
 
 import urllib3
 
+from chaos import command
+from chaos.command import progress
 from chaos.faults import Faults
 from chaos.owner import URGENT, Owners, pod
 from chaos.plan import FAULTS, GangPlan, gang_plan
 from chaos.requests import RequestFaults
-from chaos.stage import NAMESPACE, Stage, StageOptions, keep_logs, open_stage
+from chaos.stage import NAMESPACE, Stage, StageOptions, open_stage
 from localcluster.api import Api, RefusedError
-from localcluster.errors import LocalClusterError
 from localcluster.gangscheduler import NAME
 
 _POLL_SECONDS = 0.05
@@ -66,25 +66,23 @@ class Settings:
     kinds: tuple[str, ...]
     patience_seconds: float
 
+    @property
+    def variables(self) -> str:
+        """The variables that repeat the run, for the command line of make."""
+        values = {"SEED": self.seed, "GANGS": self.gangs, "AT_ONCE": self.at_once, "FAULTS": self.fault_seconds}
+        return command.variables({f"CHAOS_{name}": value for name, value in values.items()}, self.kinds)
+
 
 def settings_of(environ: dict[str, str]) -> Settings:
     """Returns the settings of the environment. Raises ValueError if one is invalid."""
-    seed = environ.get("CHAOS_SEED", "")
     return Settings(
         gangs=int(environ.get("CHAOS_GANGS", "1000")),
-        seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
+        seed=command.seed(environ, "CHAOS_SEED"),
         at_once=int(environ.get("CHAOS_AT_ONCE", "32")),
-        fault_seconds=float(environ.get("CHAOS_FAULTS", "1.5")),
-        kinds=_kinds(environ.get("CHAOS_KINDS", "")),
-        patience_seconds=float(environ.get("CHAOS_PATIENCE", "120")),
+        fault_seconds=command.number(environ, "CHAOS_FAULTS", 1.5),
+        kinds=command.kinds(environ, FAULTS),
+        patience_seconds=command.number(environ, "CHAOS_PATIENCE", 120),
     )
-
-
-def _kinds(text: str) -> tuple[str, ...]:
-    kinds = tuple(part.strip() for part in text.split(",") if part.strip())
-    if unknown := set(kinds) - FAULTS.keys():
-        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; known are {', '.join(FAULTS)}")
-    return kinds
 
 
 class Run:
@@ -205,37 +203,19 @@ def _admit_a_pod(api: Api, namespace: str) -> None:
             time.sleep(_TRY_SECONDS)
 
 
-def _variables_of(settings: Settings) -> str:
-    """Returns the variables that repeat the run, for the command line of make."""
-    variables = f"CHAOS_SEED={settings.seed} CHAOS_GANGS={settings.gangs} CHAOS_AT_ONCE={settings.at_once}"
-    kinds = f' CHAOS_KINDS="{",".join(settings.kinds)}"' if settings.kinds else ""
-    return f"{variables} CHAOS_FAULTS={settings.fault_seconds:g}{kinds}"
-
-
-def progress(text: str) -> None:
-    """Prints a line to standard error."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def main() -> int:
-    """Runs the command and returns its exit code."""
-    try:
-        if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
-        settings = settings_of(dict(os.environ))
-        progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
-        with open_stage(RequestFaults(settings.seed), progress, _OPTIONS) as stage:
-            result = Run(stage, settings).play()
-            is_ok = not (result["violations"] or result["unfinished"])
-            if not is_ok:
-                progress(f"logs of the programs: {keep_logs(stage)}")
-                progress(f"repeat with: make chaos-gang {_variables_of(settings)}")
-    except (LocalClusterError, ValueError) as error:
-        progress(f"chaos: {error}")
-        return 2
-    print(json.dumps(result), flush=True)
-    return 0 if is_ok else 1
+def run() -> bool:
+    """Runs the command; returns whether all is well."""
+    settings = settings_of(dict(os.environ))
+    progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
+    with open_stage(RequestFaults(settings.seed), progress, _OPTIONS) as stage:
+        result = Run(stage, settings).play()
+        is_ok = not (result["violations"] or result["unfinished"])
+        if not is_ok:
+            progress(f"logs of the programs: {command.keep_logs(stage.logs, 'chaos')}")
+            progress(f"repeat with: make chaos-gang {settings.variables}")
+    command.show_result(result)
+    return is_ok
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("chaos", __doc__, run))

@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -206,11 +205,6 @@ def _report_outage(auditors: Sequence[subprocess.Popen[str]]) -> None:
 def _kill_all(auditors: Sequence[subprocess.Popen[str]]) -> None:
     for auditor in auditors:
         auditor.kill()
-
-
-def keep_logs(stage: Stage) -> Path:
-    """Copies the logs, which are otherwise deleted with the stage."""
-    return shutil.copytree(stage.logs, Path(tempfile.mkdtemp(prefix="chaos-")) / "logs")
 
 
 def wait(condition: Callable[[], bool], message: str) -> None:

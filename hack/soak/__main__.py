@@ -19,7 +19,6 @@ SOAK_SAMPLES    file for all samples, build/soak/samples.jsonl
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -35,6 +34,8 @@ import msgspec
 import urllib3
 
 from bench import usage
+from chaos import command
+from chaos.command import progress
 from chaos.jobs.manifests import TFJOBS, TRAINJOBS
 from chaos.jobs.plan import JobPlan, job_plan
 from chaos.jobs.users import Users
@@ -42,7 +43,7 @@ from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
 from soak.figures import WARM_UP_SHARE, figures, rest_figure
 from soak.samples import Sample, sample
-from soak.stage import NAMESPACE, Stage, keep_logs, open_stage
+from soak.stage import NAMESPACE, Stage, open_stage
 
 WARM_UP_SPEED = 4.0
 _POLL_SECONDS = 0.1
@@ -73,26 +74,14 @@ class Settings:
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
     """Returns the settings of the environment. Raises ValueError that names the variable."""
-    seed = environ.get("SOAK_SEED", "")
     return Settings(
-        seconds=60.0 * _number(environ, "SOAK_MINUTES", 60.0),
-        every_seconds=_number(environ, "SOAK_EVERY", 4.0),
-        ttl_seconds=int(_number(environ, "SOAK_TTL", 20.0)),
-        patience_seconds=_number(environ, "SOAK_PATIENCE", 600.0),
-        seed=int(_number(environ, "SOAK_SEED", 0.0)) if seed else random.SystemRandom().randrange(10**6),
+        seconds=60.0 * command.number(environ, "SOAK_MINUTES", 60.0),
+        every_seconds=command.number(environ, "SOAK_EVERY", 4.0),
+        ttl_seconds=int(command.number(environ, "SOAK_TTL", 20.0)),
+        patience_seconds=command.number(environ, "SOAK_PATIENCE", 600.0),
+        seed=command.seed(environ, "SOAK_SEED"),
         samples=Path(environ.get("SOAK_SAMPLES") or "build/soak/samples.jsonl"),
     )
-
-
-def _number(environ: Mapping[str, str], name: str, default: float) -> float:
-    text = environ.get(name) or str(default)
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{name}={text}: must be a number, 0 or more")
-    return value
 
 
 def rest_seconds(at: float, settings: Settings) -> float:
@@ -226,41 +215,22 @@ class Soak:
         }
 
 
-def progress(text: str) -> None:
-    """Prints a line to standard error."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def run(settings: Settings) -> int:
-    """Performs a run and returns the exit code. Raises LocalClusterError."""
-    is_stopped = threading.Event()
+def run() -> bool:
+    """Runs the command; returns whether all is well."""
+    settings, is_stopped = settings_of(os.environ), threading.Event()
+    progress(f"{settings.seconds / 60:g} minutes, a job each {settings.every_seconds:g} s, SOAK_SEED={settings.seed}")
     with open_stage(progress) as stage:
         # From here on, a signal ends the run with the figures so far.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: is_stopped.set())
         found = Soak(stage, settings, is_stopped).play()
         for figure in found:
-            print(json.dumps(figure), flush=True)
+            command.show_result(figure)
         is_ok = all(figure.get("ok", True) for figure in found)
         if not is_ok:
-            progress(f"logs of the programs: {keep_logs(stage)}")
-    return 0 if is_ok else 1
-
-
-def main() -> int:
-    """Runs the command and returns its exit code."""
-    try:
-        if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
-        settings = settings_of(os.environ)
-        progress(
-            f"{settings.seconds / 60:g} minutes, a job each {settings.every_seconds:g} s, SOAK_SEED={settings.seed}"
-        )
-        return run(settings)
-    except (LocalClusterError, ValueError) as error:
-        progress(f"soak: {error}")
-        return 2
+            progress(f"logs of the programs: {command.keep_logs(stage.plane.logs, 'soak')}")
+    return is_ok
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("soak", __doc__, run))

@@ -1,13 +1,11 @@
 """The test environment: a control plane with fake nodes, and both programs as processes with default flags.
 
-The logs of pods have lines with metrics (soak.podlogs), so that logs are followed too. Everything ends with the block;
-`keep_logs` keeps the logs of the programs after a failed run.
+The logs of pods have lines with metrics (soak.podlogs), so that logs are followed too. Everything ends with the block.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -66,11 +64,6 @@ def open_stage(report: Report) -> Iterator[Stage]:
         jobs.start()
         open_.callback(jobs.stop)
         yield Stage(api, plane, jobs, {each.name: each for each in programs})
-
-
-def keep_logs(stage: Stage) -> Path:
-    """Copies the logs, which are otherwise deleted with the stage."""
-    return shutil.copytree(stage.plane.logs, Path(tempfile.mkdtemp(prefix="soak-")) / "logs")
 
 
 def _logging(behaviour: Behaviour, logs: PodLogs) -> Behaviour:

@@ -18,7 +18,6 @@ CHAOS_PATIENCE  seconds without progress after which a job counts as stuck, 300
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -33,7 +32,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaos.__main__ import progress
+from chaos import command
 from chaos.checkpoints.auditor import Auditor
 from chaos.checkpoints.bucket import BUCKET
 from chaos.checkpoints.clocks import SkewedStory, skewed_jobs
@@ -43,9 +42,9 @@ from chaos.checkpoints.reports import ReportServer
 from chaos.checkpoints.settings import JobPlan, Settings, job_plans, settings_of
 from chaos.checkpoints.stage import Stage, open_stage
 from chaos.checkpoints.stories import Story, Tally
+from chaos.command import progress
 from chaos.jobs.machines import Clocks
 from demo.kubectl import KubectlError
-from localcluster.errors import LocalClusterError
 
 _SHOW_SECONDS = 10.0
 _SKEWED_KEEP = 2
@@ -215,31 +214,23 @@ def _restore_began(pod: Mapping[str, Any]) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def main() -> int:
-    """Runs the command and returns its exit code."""
-    folder = Path(tempfile.mkdtemp(prefix="chaos-checkpoint-"))
+def play() -> bool:
+    """Runs the command; returns whether there were no violations."""
     # Everything that was started is ended, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
-        settings = settings_of(os.environ)
-        progress(f"repeat with: make chaos-checkpoint {settings.variables}")
-        with open_stage(progress) as stage:
-            result = run(settings, stage, folder)
-            if result["violations"]:
-                kept = Path(tempfile.mkdtemp(prefix="chaos-logs-"))
-                shutil.copytree(stage.folder / "logs", kept / "logs", dirs_exist_ok=True)
-                progress(f"logs of the programs: {kept}")
-                progress(f"repeat with: make chaos-checkpoint {settings.variables}")
-    except (LocalClusterError, KubectlError, ValueError) as error:
-        progress(f"chaos: {error}")
-        return 2
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(result), flush=True)
-    return 1 if result["violations"] else 0
+    settings = settings_of(os.environ)
+    progress(f"repeat with: make chaos-checkpoint {settings.variables}")
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-checkpoint-", ignore_cleanup_errors=True) as folder,
+        open_stage(progress) as stage,
+    ):
+        result = run(settings, stage, Path(folder))
+        if result["violations"]:
+            progress(f"logs of the programs: {command.keep_logs(stage.folder / 'logs', 'chaos-logs')}")
+            progress(f"repeat with: make chaos-checkpoint {settings.variables}")
+    command.show_result(result)
+    return not result["violations"]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("chaos", __doc__, play, KubectlError))

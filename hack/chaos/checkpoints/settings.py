@@ -6,6 +6,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from chaos import command
+
 # Relative frequency of each kind of kill.
 PROGRAM, SIDECAR, HALF_UPLOAD = "program killed", "sidecar killed", "upload killed halfway"
 POD, POD_AT_ONCE, NODE = "pod deleted", "pod deleted at once", "node killed"
@@ -42,11 +44,8 @@ class Settings:
     @property
     def variables(self) -> str:
         """The variables that repeat the run, for the command line of make."""
-        kinds = f' CHAOS_KINDS="{",".join(self.kinds)}"' if self.kinds else ""
-        return (
-            f"CHAOS_SEED={self.seed} CHAOS_JOBS={self.jobs} CHAOS_KILLS={self.kills} "
-            f"CHAOS_PARALLEL={self.parallel}{kinds}"
-        )
+        values = {"SEED": self.seed, "JOBS": self.jobs, "KILLS": self.kills, "PARALLEL": self.parallel}
+        return command.variables({f"CHAOS_{name}": value for name, value in values.items()}, self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +75,14 @@ class JobPlan:
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
     """Returns the settings. Raises ValueError for an invalid number or an unknown kind of kill."""
-    seed = environ.get("CHAOS_SEED", "")
-    kinds = tuple(part.strip() for part in environ.get("CHAOS_KINDS", "").split(",") if part.strip())
-    if unknown := set(kinds) - KILLS.keys():
-        raise ValueError(f"unknown kinds of kills: {', '.join(sorted(unknown))}; known are {', '.join(KILLS)}")
     settings = Settings(
         jobs=int(environ.get("CHAOS_JOBS", "50")),
         kills=int(environ.get("CHAOS_KILLS", "200")),
-        seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
+        seed=command.seed(environ, "CHAOS_SEED"),
         parallel=int(environ.get("CHAOS_PARALLEL", "8")),
-        kinds=kinds,
-        patience_seconds=float(environ.get("CHAOS_PATIENCE", "300")),
-        minutes=float(environ.get("CHAOS_MINUTES", "0")),
+        kinds=command.kinds(environ, KILLS, "kills"),
+        patience_seconds=command.number(environ, "CHAOS_PATIENCE", 300),
+        minutes=command.number(environ, "CHAOS_MINUTES", 0),
     )
     if min(settings.jobs, settings.parallel) < 1 or settings.kills < 0:
         raise ValueError("there must be at least one job, and no negative number of kills")

@@ -16,17 +16,16 @@ CHAOS_PATIENCE  seconds without progress after which the run ends, 180
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
-import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from chaos.__main__ import progress
+from chaos import command
+from chaos.command import progress
 from chaos.jobs.faults import Faults
 from chaos.jobs.leaks import Count, counts_at_rest, leaked
 from chaos.jobs.machines import Disk
@@ -34,7 +33,6 @@ from chaos.jobs.plan import job_plan, warm_up_plans
 from chaos.jobs.settings import Settings, settings_of
 from chaos.jobs.stage import JobStage, open_job_stage
 from chaos.jobs.submitted import REQUEST_ERRORS
-from localcluster.errors import LocalClusterError
 
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 10.0
@@ -169,30 +167,22 @@ def _role(is_leader: bool) -> str:
     return "leader" if is_leader else "standby"
 
 
-def main() -> int:
-    """Runs the command and returns its exit code."""
-    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    try:
-        if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
-        settings = settings_of(os.environ)
-        progress(f"repeat with: make chaos {settings.variables}")
+def run() -> bool:
+    """Runs the command; returns whether all is well."""
+    settings = settings_of(os.environ)
+    progress(f"repeat with: make chaos {settings.variables}")
+    with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         # This must precede all threads: only threads that start later share the new mount namespace.
-        disk = Disk(folder / "disk")
+        disk = Disk(Path(folder) / "disk")
         with open_job_stage(settings.seed, disk, progress) as stage:
             result = Run(stage, settings).play()
             is_ok = not (result["violations"] or any(result[name] for name in REQUIRED_ZERO))
             if not is_ok:
                 progress(f"logs of the programs: {stage.keep_logs(Path(tempfile.mkdtemp(prefix='chaos-logs-')))}")
                 progress(f"repeat with: make chaos {settings.variables}")
-    except (LocalClusterError, ValueError) as error:
-        progress(f"chaos: {error}")
-        return 2
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(result), flush=True)
-    return 0 if is_ok else 1
+    command.show_result(result)
+    return is_ok
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("chaos", __doc__, run))

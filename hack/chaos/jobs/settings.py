@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from chaos import command
 from chaos.jobs.faultplan import FAULTS
 
 
@@ -24,9 +24,8 @@ class Settings:
     @property
     def variables(self) -> str:
         """The variables that repeat the run, for the command line of make."""
-        variables = f"CHAOS_SEED={self.seed} CHAOS_FAULTS={self.faults} CHAOS_JOBS={self.jobs}"
-        kinds = f' CHAOS_KINDS="{",".join(self.kinds)}"' if self.kinds else ""
-        return f"{variables} CHAOS_MEAN={self.mean_seconds:g}{kinds}"
+        values = {"SEED": self.seed, "FAULTS": self.faults, "JOBS": self.jobs, "MEAN": self.mean_seconds}
+        return command.variables({f"CHAOS_{name}": value for name, value in values.items()}, self.kinds)
 
 
 def settings_of(environ: Mapping[str, str], table: Mapping[str, int] = FAULTS) -> Settings:
@@ -34,21 +33,12 @@ def settings_of(environ: Mapping[str, str], table: Mapping[str, int] = FAULTS) -
 
     Raises ValueError for an invalid number or an unknown kind of fault.
     """
-    seed = environ.get("CHAOS_SEED", "")
     return Settings(
         faults=int(environ.get("CHAOS_FAULTS", "1000")),
         jobs=int(environ.get("CHAOS_JOBS", "150")),
-        seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
-        mean_seconds=float(environ.get("CHAOS_MEAN", "0.5")),
-        kinds=kinds_of(environ.get("CHAOS_KINDS", ""), table),
-        rest_seconds=float(environ.get("CHAOS_REST", "5")),
-        patience_seconds=float(environ.get("CHAOS_PATIENCE", "180")),
+        seed=command.seed(environ, "CHAOS_SEED"),
+        mean_seconds=command.number(environ, "CHAOS_MEAN", 0.5),
+        kinds=command.kinds(environ, table),
+        rest_seconds=command.number(environ, "CHAOS_REST", 5),
+        patience_seconds=command.number(environ, "CHAOS_PATIENCE", 180),
     )
-
-
-def kinds_of(text: str, table: Mapping[str, int]) -> tuple[str, ...]:
-    """Returns kinds of faults from a comma-separated list. Raises ValueError for one that is not in the table."""
-    kinds = tuple(part.strip() for part in text.split(",") if part.strip())
-    if unknown := set(kinds) - table.keys():
-        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; known are {', '.join(table)}")
-    return kinds

@@ -18,7 +18,6 @@ NAME            name of the stack, chaosnodes
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import secrets
@@ -32,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.__main__ import progress
+from chaos.command import progress, show_result
 from chaos.jobs.controllers import leader_of
 from chaos.jobs.settings import Settings, settings_of
 from chaos.jobs.stage import AUDITOR, open_controller
@@ -178,7 +177,7 @@ def main() -> int:
             shutil.rmtree(scratch, ignore_errors=True)
         else:
             progress(f"history and logs of the controllers: {scratch}")
-    print(json.dumps(result), flush=True)
+    show_result(result)
     return 0 if is_ok else 1
 
 
