@@ -16,9 +16,11 @@ CHAOS_PATIENCE  seconds without progress after which the run ends, 120
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -27,11 +29,13 @@ from typing import Any
 import urllib3
 
 from chaos import command
+from chaos.capacity import CapacityFaults
 from chaos.command import progress
-from chaos.faults import Faults
+from chaos.faults import Action, Faults, Injections
+from chaos.kills import Kills
 from chaos.owner import URGENT, Owners, pod
-from chaos.plan import FAULTS, GangPlan, gang_plan
-from chaos.requests import RequestFaults
+from chaos.plan import FAULTS, GangPlan, fault, gang_plan
+from chaos.requests import REQUEST_FAULTS, RequestFaults
 from chaos.stage import NAMESPACE, Stage, StageOptions, open_stage
 from localcluster.api import Api, RefusedError
 from localcluster.gangscheduler import NAME
@@ -97,7 +101,7 @@ class Run:
         self._plans: list[tuple[Owners, GangPlan]] = [
             (other if number % 3 == 0 else flood, plan) for number, plan in enumerate(plans)
         ]
-        self._faults = Faults(stage, flood, rng, settings.fault_seconds, settings.kinds)
+        self._faults = _faults(stage, flood, rng, settings)
         self._begin = time.monotonic()
         self._shown_at = 0.0
 
@@ -164,7 +168,7 @@ class Run:
         return {
             "gangs": len(self._plans),
             "pods": self._counts["pods"],
-            "faults": sum(self._faults.counts.values()),
+            "faults": self._faults.done,
             "violations": report.pop("violations"),
             "seed": self._settings.seed,
             "seconds": round(time.monotonic() - self._begin, 1),
@@ -178,6 +182,22 @@ class Run:
             "owners": dict(self._counts),
             "auditor": {**report, "races": len(report["races"])},
         }
+
+
+def _faults(stage: Stage, owners: Owners, rng: random.Random, settings: Settings) -> Faults:
+    def cut(_: float) -> None:
+        stage.proxy.cut_all()
+        stage.report_outage()
+
+    stopping, capacity = threading.Event(), CapacityFaults(stage, owners)
+    actions: dict[str, Action] = {
+        **capacity.actions,
+        **Kills(stage, stopping).actions,
+        **{kind: functools.partial(stage.requests.turn_on, kind) for kind in REQUEST_FAULTS},
+        "connections cut": cut,
+    }
+    ends = (stage.requests.turn_off, capacity.restore)
+    return Faults(Injections(lambda _: fault(rng, settings.fault_seconds, settings.kinds), actions, ends), stopping)
 
 
 def _prepare(api: Api) -> None:

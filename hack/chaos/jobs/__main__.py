@@ -26,7 +26,7 @@ from typing import Any
 
 from chaos import command
 from chaos.command import progress
-from chaos.jobs.faults import Faults
+from chaos.jobs.faults import job_faults
 from chaos.jobs.leaks import Count, counts_at_rest, leaked
 from chaos.jobs.machines import Disk
 from chaos.jobs.plan import job_plan, warm_up_plans
@@ -58,7 +58,7 @@ class Run:
         self._jobs = stage.jobs
         self._settings = settings
         rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
-        self._faults = Faults(stage, rng, settings.faults, settings.mean_seconds, settings.kinds)
+        self._faults = job_faults(stage, rng, settings)
         self._submitted = 0
         self._begin = time.monotonic()
         self._shown_at = 0.0
