@@ -21,9 +21,9 @@ import urllib3
 
 from chaos.mirror import GANGS, PODS, PREFIX, Mirror, Object
 from chaos.plan import GangPlan
-from chaos.timer import Timer
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
+from localcluster.timer import Timer
 
 # The PriorityClass of the pods of gangs with a priority.
 URGENT = "chaos-urgent"

@@ -19,11 +19,9 @@ Threads: one for the watch, one for timers, and `workers` for requests. All end 
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -32,8 +30,10 @@ from typing import Any, Self
 import urllib3
 
 from localcluster import podstatus
-from localcluster.api import STRATEGIC_MERGE_PATCH, Api, RefusedError, Watch
+from localcluster.api import STRATEGIC_MERGE_PATCH, Api, RefusedError
+from localcluster.follower import Follower
 from localcluster.podstatus import TERMINATED_BY_SIGTERM, Outcome
+from localcluster.timer import Timer
 
 RUN_SECONDS = "fake-kubelet/run-seconds"
 EXIT_CODE = "fake-kubelet/exit-code"
@@ -96,18 +96,14 @@ class FakeKubelet:
         workers: int = 8,
     ) -> None:
         self._api = api
-        self._path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+        path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+        self._follower = Follower(api, path, self, {"fieldSelector": "spec.nodeName!=", "timeoutSeconds": "300"})
+        self._timer = Timer("fake-kubelet-timer")
         self._nodes = tuple(nodes)
         self._resources = resources
         self._behaviour = behaviour
         self._stopping = threading.Event()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="fake-kubelet-worker")
-        self._open: Watch | None = None
-        self._watcher = threading.Thread(target=self._watch, name="fake-kubelet-watch", daemon=True)
-        self._timer = threading.Thread(target=self._keep_time, name="fake-kubelet-timer", daemon=True)
-        self._due = threading.Condition()
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
         self._addresses = itertools.count(1)
         # Pods that are or were served, by UID, and those that are being deleted.
         self._started: set[str] = set()
@@ -126,40 +122,29 @@ class FakeKubelet:
         """Creates the nodes and starts. Raises RefusedError."""
         for node in self._nodes:
             make_node(self._api, node, self._resources)
-        self._watcher.start()
+        self._follower.start()
         self._timer.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Ends all threads. The nodes stay, since others may use them."""
         self._stopping.set()
-        with self._due:
-            self._due.notify_all()
-        if self._open is not None:
-            self._open.close()
-        self._watcher.join(timeout_seconds)
-        self._timer.join(timeout_seconds)
+        self._follower.stop()
+        self._timer.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _watch(self) -> None:
-        query = {"fieldSelector": "spec.nodeName!=", "timeoutSeconds": "300"}
-        while not self._stopping.is_set():
-            try:
-                for kind, pod in self._open_watch(query):
-                    if kind in ("ADDED", "MODIFIED"):
-                        self._look(pod)
-                    elif kind == "DELETED":
-                        self._forget(pod["metadata"]["uid"])
-            except (urllib3.exceptions.HTTPError, RefusedError, ValueError, OSError) as error:
-                log.debug("fake kubelet: the watch broke: %s", error)
-                self._stopping.wait(_RETRY_SECONDS)
+    # The methods of `localcluster.follower.Reader`.
 
-    def _open_watch(self, query: Mapping[str, str]) -> Watch:
-        """Opens a watch that `stop` can close, even if `stop` is called while the watch is being opened."""
-        watch = self._api.watch(self._path, query)
-        self._open = watch
-        if self._stopping.is_set():
-            watch.close()
-        return watch
+    def list_begins(self) -> None:
+        """Pods that were deleted during a gap are not forgotten, which costs only memory."""
+
+    def take(self, change: str, pod: Object) -> None:
+        if change == "DELETED":
+            self._started.discard(pod["metadata"]["uid"])
+            self._ending.discard(pod["metadata"]["uid"])
+        else:
+            self._look(pod)
+
+    def list_ends(self, bookmark: Object) -> None: ...
 
     def _look(self, pod: Object) -> None:
         """Decides on a pod in the watch's thread; the workers send the requests."""
@@ -174,10 +159,6 @@ class FakeKubelet:
             self._started.add(uid)
             self._submit(self._run, pod, 0, None)
 
-    def _forget(self, uid: str) -> None:
-        self._started.discard(uid)
-        self._ending.discard(uid)
-
     def _run(self, pod: Object, attempt: int, last: Outcome | None) -> None:
         # Only pods with init containers can end in one of them.
         first = self._behaviour(pod, attempt) if pod["spec"].get("initContainers") else None
@@ -190,7 +171,7 @@ class FakeKubelet:
         outcome = first or self._behaviour(pod, attempt)
         if outcome.after_seconds is not None:
             pod = {**pod, "status": status}
-            self._after(outcome.after_seconds, lambda: self._submit(self._end, pod, attempt, outcome))
+            self._timer.later(outcome.after_seconds, lambda: self._submit(self._end, pod, attempt, outcome))
 
     def _end(self, pod: Object, attempt: int, outcome: Outcome) -> None:
         if pod["metadata"]["uid"] in self._ending:
@@ -247,19 +228,6 @@ class FakeKubelet:
             task(*arguments)
         except Exception:
             log.exception("fake kubelet: a pod could not be served")
-
-    def _after(self, seconds: float, action: Callable[[], None]) -> None:
-        with self._due:
-            heapq.heappush(self._heap, (time.monotonic() + seconds, next(self._order), action))
-            self._due.notify_all()
-
-    def _keep_time(self) -> None:
-        with self._due:
-            while not self._stopping.is_set():
-                now = time.monotonic()
-                while self._heap and self._heap[0][0] <= now:
-                    heapq.heappop(self._heap)[2]()
-                self._due.wait(self._heap[0][0] - now if self._heap else None)
 
 
 def _is_restarted(pod: Object, outcome: Outcome) -> bool:

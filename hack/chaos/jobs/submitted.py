@@ -19,9 +19,9 @@ import urllib3
 from chaos.jobs.manifests import TFJOBS, TRAINJOBS, manifest, path_of
 from chaos.jobs.plan import TFJOB, JobPlan
 from chaos.mirror import Mirror
-from chaos.timer import Timer
 from localcluster.api import Api, RefusedError
 from localcluster.gangscheduler import NAME
+from localcluster.timer import Timer
 
 Object = dict[str, Any]
 

@@ -1,11 +1,11 @@
-"""Tests of chaos.timer: delayed actions."""
+"""Tests of localcluster.timer: delayed actions."""
 
 from __future__ import annotations
 
 import threading
 
-from chaos.timer import Timer
 from helpers.poll import eventually
+from localcluster.timer import Timer
 
 
 def test_actions_run_in_the_order_of_their_due_times() -> None:
