@@ -127,6 +127,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._is_write_paused = False
         # The client sends no more: it has sent its close alert, or has closed its side of the socket.
         self._is_ended = False
+        self._is_socket_ended = False
         self._linger: asyncio.TimerHandle | None = None
 
     # Called by the event loop
@@ -147,7 +148,7 @@ class _Wire(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         if self.is_closing:
             return False
-        self._is_ended = True
+        self._is_ended = self._is_socket_ended = True
         self._decryption.wait(self._address, self)
         return True
 
@@ -269,13 +270,16 @@ class _Wire(asyncio.BufferedProtocol):
             self.raw.write(self._outgoing.read())
 
     def close(self) -> None:
-        """Sends the close alert after all that is written, and closes the socket a little later."""
+        """Sends the close alert after all that is written, and closes the socket once the client sends no more."""
         if self.is_closing:
             return
         # The client's alert has not come, and nobody waits for it.
         with contextlib.suppress(ssl.SSLError):
             self.ssl_object.unwrap()
         self.flush()
+        if self._is_socket_ended:
+            self.raw.close()
+            return
         loop = asyncio.get_running_loop()
         self._linger = loop.call_later(_LINGER_SECONDS, self.raw.abort)
         self.raw.write_eof()

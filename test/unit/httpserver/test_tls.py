@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from helpers.certificates import self_signed
+from tfjob_controller.httpserver import tls
 from tfjob_controller.httpserver.tls import Decryption, accept_tls
 
 HERE = "127.0.0.1"
@@ -179,7 +180,11 @@ def test_what_comes_while_the_application_pauses_is_kept_and_the_rest_not_read(c
     run(test, context)
 
 
-def test_a_client_that_ends_its_side_is_read_to_the_end_and_closed(context: ssl.SSLContext) -> None:
+def test_a_client_that_ends_its_side_is_read_to_the_end_and_closed_at_once(
+    context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "_LINGER_SECONDS", 10 * TIMEOUT_SECONDS)
+
     async def test(connected: Connected) -> None:
         client, received = await connected("127.0.0.2")
         client.tls.write(b"last")
