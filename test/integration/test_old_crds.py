@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from helpers.badmanifests import BAD_MANIFESTS
 from helpers.badtrainmanifests import BAD_RUNTIMES, BAD_TRAINJOBS
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.kubectl import CRDS
 from helpers.manifests import container, master, pod_template, tfjob, workers
+from helpers.opencrds import install_open_crds
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
 from helpers.refusals import Bad
@@ -35,7 +34,6 @@ pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 
 NAMESPACE = "default"
-_CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CHANGED = tfjob(master(template=pod_template(container(image="localhost/another"))), workers(1))["spec"]
 
 
@@ -79,29 +77,12 @@ KINDS = [
 ]
 
 
-def lax(crd: Object) -> Object:
-    """Returns a CRD without a schema, as upstream's was, and without the scale subresource, which reads a field."""
-    (version,) = crd["spec"]["versions"]
-    version["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version.get("subresources", {}).pop("scale", None)
-    return crd
-
-
 @pytest.fixture
 def proxy(own_control_plane: Cluster) -> Iterator[FaultProxy]:
-    """In front of a control plane whose CRDs let anything in. It must be one of its own: a CRD is everybody's."""
-    for file in CRDS.glob("kubeflow.org_*.yaml"):
-        crd = lax(yaml.safe_load(file.read_text()))
-        path = f"{_CRD_PATH}/{crd['metadata']['name']}"
-        own_control_plane.api.apply(path, crd)
-        eventually(lambda path=path: is_established(own_control_plane, path), PATIENCE_SECONDS)  # type: ignore[misc] # bound now
+    """In front of a control plane whose CRDs let anything in."""
+    install_open_crds(own_control_plane)
     with FaultProxy(own_control_plane.own.server) as proxy:
         yield proxy
-
-
-def is_established(cluster: Cluster, path: str) -> bool:
-    conditions = cluster.api.get(path).get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 def test_what_an_old_crd_lets_through_is_refused_once_with_a_reason(
