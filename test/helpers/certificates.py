@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -16,3 +17,10 @@ def self_signed(folder: Path, name: str = "me") -> tuple[Path, Path]:
     names = ["-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
     return certificate, key
+
+
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Returns the settings of a server that shows the certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context

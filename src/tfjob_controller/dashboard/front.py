@@ -31,7 +31,7 @@ import structlog
 from tfjob_controller.dashboard.shares import Shares
 from tfjob_controller.httpserver.app import RequestRate
 from tfjob_controller.httpserver.handshakes import Handshakes
-from tfjob_controller.httpserver.tls import Decryption, accept_tls
+from tfjob_controller.httpserver.tls import Decryption, accept
 from tfjob_controller.httpserver.turns import AddressRates
 
 log = structlog.get_logger(__name__)
@@ -158,10 +158,7 @@ class FrontConnection(asyncio.Protocol):
     async def _open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         address, decryption = address_of(self.peer[0]), self._connections.decryption
         try:
-            if tls is None:
-                await self._loop.connect_accepted_socket(lambda: self, client)
-            else:
-                await accept_tls(self, client, tls, address, decryption, HANDSHAKE_SECONDS)
+            await accept(self, client, tls, address, decryption, HANDSHAKE_SECONDS)
         except (OSError, asyncio.CancelledError):
             self._connections.remove(self)
             client.close()

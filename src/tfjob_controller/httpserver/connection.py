@@ -31,7 +31,7 @@ import structlog
 from tfjob_controller.httpserver.app import TEXT, App, Limits, PeerCheck, Request
 from tfjob_controller.httpserver.handshakes import Handshakes
 from tfjob_controller.httpserver.requestreader import RequestReader
-from tfjob_controller.httpserver.tls import Decryption, accept_tls
+from tfjob_controller.httpserver.tls import Decryption, accept
 from tfjob_controller.httpserver.turns import Turns
 
 log = structlog.get_logger(__name__)
@@ -173,16 +173,10 @@ class HttpConnection(asyncio.BufferedProtocol):
     def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Begins to serve a socket, with a handshake in TLS mode."""
         client.setblocking(False)
-        self._opening = self._loop.create_task(self._open(client, tls))
+        seconds, decryption = self._limits.handshake_seconds, self._connections.decryption
+        self._opening = self._loop.create_task(accept(self, client, tls, self._address, decryption, seconds))
         # Not a part of the task, which may be cancelled before its first step.
         self._opening.add_done_callback(lambda task: self._end_opening(task, client))
-
-    async def _open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
-        if tls is None:
-            await self._loop.connect_accepted_socket(lambda: self, client)
-        else:
-            seconds = self._limits.handshake_seconds
-            await accept_tls(self, client, tls, self._address, self._connections.decryption, seconds)
 
     def _end_opening(self, task: asyncio.Task[Any], client: socket.socket) -> None:
         if task.cancelled() or task.exception() is not None:

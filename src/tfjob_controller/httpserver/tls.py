@@ -79,20 +79,23 @@ class Decryption:
         return wire
 
 
-async def accept_tls(
+async def accept(
     protocol: asyncio.BaseProtocol,
     client: socket.socket,
-    context: ssl.SSLContext,
+    context: ssl.SSLContext | None,
     address: str,
     decryption: Decryption,
     handshake_seconds: float,
 ) -> None:
-    """Serves an accepted socket; returns after the handshake, when `protocol` has its transport.
+    """Serves an accepted socket, with TLS if there is a context; returns when `protocol` has its transport.
 
     Raises OSError, of which TimeoutError and ssl.SSLError are kinds, if there is no handshake; the socket is closed
     then, as it is if this is cancelled.
     """
     loop = asyncio.get_running_loop()
+    if context is None:
+        await loop.connect_accepted_socket(lambda: protocol, client)
+        return
     wire = _Wire(protocol, context, address, decryption)
     await loop.connect_accepted_socket(lambda: wire, client)
     try:
@@ -302,14 +305,9 @@ class TlsTransport(asyncio.Transport):
         wire = self._wire
         if name == "sslcontext":
             return wire.context
-        if name == "ssl_object":
-            return wire.ssl_object
         if name == "peercert":
             return wire.ssl_object.getpeercert()
         return wire.raw.get_extra_info(name, default)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._wire.protocol
 
     def is_closing(self) -> bool:
         return self._wire.is_closing

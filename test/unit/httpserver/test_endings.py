@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from helpers.certificates import self_signed
+from helpers.certificates import self_signed, server_context
 from helpers.poll import eventually
 from tfjob_controller.dashboard import front
 from tfjob_controller.httpserver.app import TEXT, Limits, Reply, Request
@@ -87,8 +87,7 @@ def tls(
     if request.param == "plain":
         return None, None
     certificate, key = self_signed(tmp_path_factory.mktemp("certificate"))
-    context, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=str(certificate))
-    context.load_cert_chain(certificate, key)
+    context, trust = server_context(certificate, key), ssl.create_default_context(cafile=str(certificate))
     trust.maximum_version = ssl.TLSVersion.TLSv1_2 if request.param == "TLS 1.2" else ssl.TLSVersion.TLSv1_3
     return context, trust
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from helpers.certificates import self_signed
+from helpers import certificates
 from tfjob_controller.dashboard import front
 from tfjob_controller.httpserver.app import Limits, Reply, Request, RequestRate
 from tfjob_controller.httpserver.connection import HttpConnections
@@ -27,9 +27,7 @@ TIMEOUT_SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def server_context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*self_signed(tmp_path_factory.mktemp("certificate")))
-    return context
+    return certificates.server_context(*certificates.self_signed(tmp_path_factory.mktemp("certificate")))
 
 
 @functools.cache

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from helpers.certificates import self_signed
+from helpers.certificates import self_signed, server_context
 from tfjob_controller.httpserver import tls
-from tfjob_controller.httpserver.tls import Decryption, accept_tls
+from tfjob_controller.httpserver.tls import Decryption, accept
 
 HERE = "127.0.0.1"
 TIMEOUT_SECONDS = 30.0
@@ -21,9 +21,7 @@ TIMEOUT_SECONDS = 30.0
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*self_signed(tmp_path_factory.mktemp("certificate")))
-    return context
+    return server_context(*self_signed(tmp_path_factory.mktemp("certificate")))
 
 
 class Client:
@@ -102,7 +100,7 @@ async def server(context: ssl.SSLContext):  # type: ignore[no-untyped-def]
             sock.setblocking(False)
             accepted, _ = await loop.sock_accept(listener)
             received, client = Received(), Client(sock)
-            accepting = accept_tls(received, accepted, context, address, decryption, TIMEOUT_SECONDS)
+            accepting = accept(received, accepted, context, address, decryption, TIMEOUT_SECONDS)
             await asyncio.gather(accepting, client.handshake())
             return client, received
 
@@ -223,7 +221,7 @@ def test_a_client_that_does_not_speak_tls_is_told_so_and_closed(context: ssl.SSL
             accepted.setblocking(False)
             plain.send(b"GET / HTTP/1.1\r\n\r\n")
             with pytest.raises(ssl.SSLError, match="HTTP_REQUEST"):
-                await accept_tls(Received(), accepted, context, "127.0.0.2", Decryption(), TIMEOUT_SECONDS)
+                await accept(Received(), accepted, context, "127.0.0.2", Decryption(), TIMEOUT_SECONDS)
             assert (await loop.sock_recv(plain, 100))[:1] in (b"\x15", b"")
 
     run(test, context)
@@ -235,7 +233,7 @@ def test_a_silent_client_is_given_up(context: ssl.SSLContext) -> None:
             accepted, _ = listener.accept()
             accepted.setblocking(False)
             with pytest.raises(TimeoutError):
-                await accept_tls(Received(), accepted, context, "127.0.0.2", Decryption(), 0.01)
+                await accept(Received(), accepted, context, "127.0.0.2", Decryption(), 0.01)
             silent.settimeout(TIMEOUT_SECONDS)
             with contextlib.suppress(ConnectionResetError):
                 assert await asyncio.to_thread(silent.recv, 1) == b""

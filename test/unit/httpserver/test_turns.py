@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.certificates import self_signed
+from helpers.certificates import self_signed, server_context
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.httpserver.app import TEXT, Limits, Reply, Request, RequestRate
 from tfjob_controller.httpserver.requestreader import RequestReader
@@ -68,8 +68,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def serving(rate: RequestRate | None = None, certificate: tuple[Path, Path] | None = None) -> Iterator[Service]:
     trust, settings = None, None
     if certificate is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
+        context = server_context(*certificate)
         settings = lambda: context  # noqa: E731 -- it is an argument
         trust = ssl.create_default_context(cafile=str(certificate[0]))
         trust.check_hostname = False
