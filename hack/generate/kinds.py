@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from generate.crd import CustomKind
+from generate.kubernetestypes import QUANTITY
 from generate.podtemplate import pod_template_schema
 from generate.rules import CHECKPOINT_RULES, GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, keyed
@@ -75,7 +76,7 @@ TFJOB = CustomKind(
 _QUANTITY = {
     "type": "string",
     "maxLength": 64,
-    "pattern": r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
+    "pattern": f"^{QUANTITY}$",
 }
 _COUNT_BY_MEMBER = {
     "maxProperties": MAX_KINDS,

@@ -26,16 +26,20 @@ ROOTS = ("PodTemplateSpec", "MetricSpec")
 _LEFT_OUT = ("ephemeralContainers", "managedFields")
 _PATH = Path(__file__).with_suffix(".yaml")
 
-# The fields of each type. The type of a field is a scalar of `_SCALARS`, Quantity, the name of another type, a list
-# such as "[Volume]" or a map such as "{Quantity}". The name of a required field ends in "*".
+# The fields of each type. The type of a field is one of `SCALARS`, the name of another type, a list such as
+# "[Volume]" or a map such as "{Quantity}". The name of a required field ends in "*".
 Types = Mapping[str, Mapping[str, str]]
 
-_SCALARS: Mapping[str, Schema] = {
+# The text form of resource.Quantity, without its sign.
+QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
+
+SCALARS: Mapping[str, Schema] = {
     "string": {"type": "string"},
     "boolean": {"type": "boolean"},
     "int32": {"type": "integer", "format": "int32"},
     "int64": {"type": "integer", "format": "int64"},
     "IntOrString": INT_OR_STRING,
+    "Quantity": INT_OR_STRING | {"pattern": f"^[+-]?{QUANTITY}$", "maxLength": 64},
     "Time": {"type": "string", "format": "date-time"},
 }
 
@@ -45,11 +49,6 @@ def recorded() -> Types:
     """Returns the recorded types."""
     types: Types = yaml.safe_load(_PATH.read_text(encoding="utf-8"))
     return types
-
-
-def scalar(name: str) -> Schema | None:
-    """Returns the schema of a scalar type; None if the name is that of another type."""
-    return _SCALARS.get(name)
 
 
 def types_in(documents: Iterable[Mapping[str, Any]]) -> Types:
@@ -63,7 +62,7 @@ def types_in(documents: Iterable[Mapping[str, Any]]) -> Types:
         kind = waiting.pop()
         if kind not in types:
             types[kind] = _fields(schemas[kind])
-            waiting += [name for name in map(_inner, types[kind].values()) if name in schemas and not _is_known(name)]
+            waiting += [name for name in map(_inner, types[kind].values()) if name in schemas and name not in SCALARS]
     return dict(sorted(types.items()))
 
 
@@ -89,10 +88,6 @@ def _kind(reference: str) -> str:
 
 def _inner(type_name: str) -> str:
     return type_name.strip("[]{}")
-
-
-def _is_known(name: str) -> bool:
-    return name in _SCALARS or name == "Quantity"
 
 
 def _documents(text: str) -> Iterator[Mapping[str, Any]]:

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from generate.kubernetestypes import recorded, scalar
-from generate.schema import INT_OR_STRING, Schema
+from generate.kubernetestypes import SCALARS, recorded
+from generate.schema import Schema
 
 MAX_CONTAINERS = 64
-MAX_QUANTITY = 64
 
 # Additions to the schemas of fields, by type and field.
 Changes = Mapping[tuple[str, str], Schema]
+_NONE: Changes = {}
 
-# The text form of resource.Quantity.
-_QUANTITY: Schema = INT_OR_STRING | {
-    "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
-    "maxLength": MAX_QUANTITY,
-}
 _IN_TEMPLATES: Changes = {
     ("PodTemplateSpec", "metadata"): {"description": "Labels and annotations of the pods."},
     ("PodTemplateSpec", "spec"): {"description": "The pods' spec. `kubectl explain pod.spec` describes its fields."},
@@ -30,17 +25,13 @@ _IN_TEMPLATES: Changes = {
 }
 
 
-def pod_template_schema(changes: Changes | None = None) -> Schema:
+def pod_template_schema(changes: Changes = _NONE) -> Schema:
     """Returns the schema of a PodTemplateSpec, whose spec may lack containers."""
-    return kubernetes_schema("PodTemplateSpec", {**_IN_TEMPLATES, **(changes or {})})
+    return kubernetes_schema("PodTemplateSpec", {**_IN_TEMPLATES, **changes})
 
 
-def kubernetes_schema(kind: str, changes: Changes | None = None) -> Schema:
+def kubernetes_schema(kind: str, changes: Changes = _NONE) -> Schema:
     """Returns the schema of a type of Kubernetes' API with all types below it."""
-    return _object(kind, changes or {})
-
-
-def _object(kind: str, changes: Changes) -> Schema:
     properties: dict[str, Schema] = {}
     required = []
     for name, of in recorded()[kind].items():
@@ -59,6 +50,4 @@ def _type(of: str, changes: Changes) -> Schema:
         return {"type": "array", "items": _type(of[1:-1], changes)}
     if of.startswith("{"):
         return {"type": "object", "additionalProperties": _type(of[1:-1], changes)}
-    if of == "Quantity":
-        return dict(_QUANTITY)
-    return dict(scalar(of) or _object(of, changes))
+    return dict(SCALARS[of]) if of in SCALARS else kubernetes_schema(of, changes)
