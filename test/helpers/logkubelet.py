@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from helpers.certificates import server_context
 from helpers.cluster import make_node
 from helpers.httpserver import Answer, HttpServer, Request
 from localcluster.api import Api
@@ -23,8 +23,7 @@ class Kubelet:
         self.chunks: Iterator[bytes] | Callable[[], Iterator[bytes]] | None = None
         self.logs: dict[str, str] = {}
         self.every_log = ""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*pair)
+        context = server_context(*pair)
         self.server = HttpServer(self._answer, context)
         self._api = api
 

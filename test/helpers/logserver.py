@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import yaml
 
+from helpers.certificates import server_context
 from tfjob_controller.kube.config.kubeconfig import Config, load_config
 
 WAIT_SECONDS = 60.0
@@ -72,8 +73,7 @@ class LogServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._context: ssl.SSLContext | None = None
         if pair is not None:
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(*pair)
+            self._context = server_context(*pair)
             if is_mutual:
                 self._context.load_verify_locations(pair[0])
                 self._context.verify_mode = ssl.CERT_REQUIRED

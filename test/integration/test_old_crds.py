@@ -80,7 +80,7 @@ KINDS = [
 @pytest.fixture
 def proxy(own_control_plane: Cluster) -> Iterator[FaultProxy]:
     """In front of a control plane whose CRDs let anything in."""
-    install_open_crds(own_control_plane)
+    install_open_crds(own_control_plane.api)
     with FaultProxy(own_control_plane.own.server) as proxy:
         yield proxy
 

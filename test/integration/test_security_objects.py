@@ -20,7 +20,6 @@ from helpers.opencrds import install_open_crds
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
-from localcluster.crds import install_crds
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube import nesting
 
@@ -72,9 +71,8 @@ def test_objects_nested_too_deep_or_huge_stop_nobody_else(
     own_control_plane: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All in one test: a control plane of its own costs seconds."""
-    install_crds(own_control_plane.api)
     # Those of this tree prune what is nested deeper than fields of pods are.
-    install_open_crds(own_control_plane)
+    install_open_crds(own_control_plane.api)
     jobs, train = Jobs(own_control_plane.api, NAMESPACE), Jobs(own_control_plane.api, NAMESPACE, TRAINJOBS)
     run = plugin.runner(capfd, own_control_plane.kubeconfig, NAMESPACE)
     submit_all(jobs, train)

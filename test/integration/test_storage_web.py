@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from helpers.certificates import self_signed
+from helpers.certificates import self_signed, server_context
 from helpers.fileserver import Fault, FileServer
 from helpers.httpserver import Answer, HttpServer
 from helpers.storagecommand import MARKER, Running, await_part, content_of, initialize, run_afresh
@@ -200,8 +199,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def redirecting(to: str, pair: tuple[Path, Path]) -> HttpServer:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*pair)
+    context = server_context(*pair)
     return HttpServer(lambda _: Answer(302, b"", {"Location": to}), context)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.certificates import self_signed
+from helpers.certificates import self_signed, server_context
 from helpers.connectproxy import ConnectProxy
 from helpers.httpserver import Answer, HttpServer, Request
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -31,8 +31,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def server(pair: tuple[Path, Path]) -> Iterator[HttpServer]:
     """It talks only to clients with that certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*pair)
+    context = server_context(*pair)
     context.load_verify_locations(pair[0])
     context.verify_mode = ssl.CERT_REQUIRED
     with HttpServer(ok, context) as started:
