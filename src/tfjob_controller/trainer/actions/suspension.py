@@ -23,7 +23,7 @@ from tfjob_controller.trainer.podgroup.podgroup import has_pod_group
 from tfjob_controller.trainer.scaling.autoscaler import has_autoscaler
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
-from tfjob_controller.trainer.state.pods import is_finished, was_started
+from tfjob_controller.trainer.state.pods import has_unstarted_container, is_finished, was_started
 from tfjob_controller.trainer.state.replica_state import ReplicaState, has_ended_well, job_outcome
 from tfjob_controller.util.timestamps import parse_time_or_none, seconds_until
 
@@ -157,9 +157,10 @@ def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:
 
 
 def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime) -> bool:
-    """Reports whether nothing is left to suspend or delete, and all stopped pods are deleted or being deleted.
+    """Reports whether nothing is left to suspend or delete, and no container can start any more.
 
-    The Job controller must have confirmed each suspension: while its cache is behind, it may still start a pod.
+    The Job controller must have confirmed each suspension: while its cache is behind, it may still start a pod. A pod
+    that is being deleted may still run its programs to their end, but its kubelet must not be starting it.
     """
     if jobs_to_suspend(plan, observed, states, now) or any(_is_ending(state, now) for state in states):
         return False
@@ -167,12 +168,33 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
         return False
     if must_suspend_gang(observed) or has_pod_group(observed) or has_autoscaler(observed):
         return False
-    if plan.policy.clean_pod_policy == CLEAN_NONE:
-        return True
     keeps_finished = plan.policy.clean_pod_policy != CLEAN_ALL
-    return all(
-        pod.metadata.deletion_timestamp is not None or (keeps_finished and is_finished(pod)) for pod in _pods(observed)
-    )
+    return all(_is_stopped(pod, now) or (keeps_finished and is_finished(pod)) for pod in _stopped_pods(plan, observed))
+
+
+def seconds_until_stopped(plan: Plan, observed: ObservedState, now: datetime) -> float | None:
+    """Returns when the first pod that is being deleted can start no container any more; None if none can."""
+    ends = (pod.metadata.deletion_timestamp for pod in _stopped_pods(plan, observed) if not _is_stopped(pod, now))
+    return min((seconds_until(end, 0, now) for end in ends if end is not None), default=None)
+
+
+def _stopped_pods(plan: Plan, observed: ObservedState) -> Iterator[Pod]:
+    """Yields the pods that the end of the job stops: those of suspended Jobs if the policy keeps what runs."""
+    if plan.policy.clean_pod_policy != CLEAN_NONE:
+        yield from _pods(observed)
+        return
+    for name, job in observed.jobs.items():
+        if job.spec.suspend:
+            yield from observed.pods.get(name, ())
+
+
+def _is_stopped(pod: Pod, now: datetime) -> bool:
+    """Reports whether the pod is being deleted and starts no container any more.
+
+    A kubelet that is starting a pod finds its deletion only afterwards. When the grace period is over, all is killed.
+    """
+    deleted = pod.metadata.deletion_timestamp
+    return deleted is not None and (not has_unstarted_container(pod) or seconds_until(deleted, 0, now) <= 0)
 
 
 def _pods(observed: ObservedState) -> Iterator[Pod]:

@@ -278,6 +278,13 @@ def was_started(pod: Pod, name: str = CONTAINER_NAME) -> bool:
     return container.state.waiting is None or container.last_state.terminated is not None
 
 
+def has_unstarted_container(pod: Pod) -> bool:
+    """Reports whether the pod has not ended, and one of its containers has never run."""
+    waiting = [each for each in pod.status.container_statuses if each.state.waiting is not None]
+    has_not_run = any(each.last_state.terminated is None for each in waiting)
+    return not is_finished(pod) and (has_not_run or not pod.status.container_statuses)
+
+
 def all_containers_ended(pod: Pod) -> bool:
     """Reports whether no container of the pod runs now. The Job controller may not have counted it yet."""
     statuses = pod.status.container_statuses

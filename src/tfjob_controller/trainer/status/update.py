@@ -17,7 +17,12 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.actions.suspension import SUSPENDED_AFTER_SECONDS, is_cleaned_up, ttl_seconds_left
+from tfjob_controller.trainer.actions.suspension import (
+    SUSPENDED_AFTER_SECONDS,
+    is_cleaned_up,
+    seconds_until_stopped,
+    ttl_seconds_left,
+)
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gang.waiting import GangWait, preemptor_of
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
@@ -178,7 +183,11 @@ def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
     set_reverted(next_conditions, reverted)
     status = _with_checkpoint(job_state, replace(old, conditions=next_conditions.all()))
     events = (*reverted_event(old, status), *checkpoint_events(old, status))
-    wake_after_seconds = _seconds_until_removal(job_state.replica_states, job_state.now)
+    moments = (
+        _seconds_until_removal(job_state.replica_states, job_state.now),
+        seconds_until_stopped(job_state.plan, job_state.observed, job_state.now),
+    )
+    wake_after_seconds = min((each for each in moments if each is not None), default=None)
     if status == old:
         return StatusResult(old, wake_after_seconds=wake_after_seconds)
     return StatusResult(status, events, wake_after_seconds)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import LOST_SECONDS, World, running, running_world, waiting, world
+from helpers.clusterinmemory import GRACE_SECONDS, LOST_SECONDS, World, running, running_world, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition
 from tfjob_controller.kube.meta import ObjectMeta
@@ -425,6 +425,35 @@ def test_policy_none_stops_a_pod_whose_program_has_not_started(status: dict[str,
     assert cluster.job.status.phase == "Done"
     assert [name for name, job in cluster.jobs.items() if job.spec.suspend] == [cluster.name("worker-1")]
     assert [len(cluster.pods[cluster.name(each)]) for each in ("worker-0", "worker-1")] == [1, 0]
+
+
+@pytest.mark.parametrize("policy", ["Running", "None", "All"])
+def test_a_job_is_not_over_while_a_kubelet_may_be_starting_a_pod(policy: str) -> None:
+    cluster = world(master(), workers(2), cleanPodPolicy=policy)
+    cluster.stops_slowly = cluster.lingers = True
+    cluster.settle()
+    cluster.hangs("worker-0")
+    cluster.runs("worker-1")
+    cluster.runs("master-0")
+    cluster.exits("master-0", 3)
+    result = cluster.settle()
+    assert (cluster.job.status.phase, cluster.job.status.state) == ("CleanUp", "Failed")
+    assert result.wake_after_seconds == GRACE_SECONDS
+    cluster.runs("worker-0")
+    cluster.settle()
+    assert cluster.job.status.phase == "Failed"
+
+
+def test_a_pod_that_a_lost_kubelet_was_starting_holds_the_end_up_for_its_grace_period() -> None:
+    cluster = world(master(), workers(1))
+    cluster.stops_slowly = True
+    cluster.settle()
+    cluster.hangs("worker-0")
+    cluster.exits("master-0", 3)
+    cluster.settle()
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert cluster.job.status.phase == "Failed"
 
 
 def test_policy_none_stops_a_pod_that_a_release_before_has_left_without_a_started_program() -> None:
