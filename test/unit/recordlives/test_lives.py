@@ -1,9 +1,12 @@
-"""What all recordings keep to, by the containers that run, whatever phases say."""
+"""What all recordings keep to, by the containers that run, whatever phases say.
+
+A rule is checked on each different story: what it reads of a replica or of a job, in order. Many recordings, of other
+versions of Kubernetes or with other policies, tell the same one; the name of a test is that of the first.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -17,6 +20,18 @@ from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 LIVES = tuple(recorded_lives())
+
+# What happened to the pods of a replica or of a job: a pod's number, or nothing, and a word.
+Story = tuple[tuple[str, str], ...]
+
+
+def different(stories: Callable[[Life], Iterable[Story]]) -> pytest.MarkDecorator:
+    """Returns the parameters of a test: each story once, under the name of the first recording that tells it."""
+    first: dict[Story, str] = {}
+    for life in LIVES:
+        for story in stories(life):
+            first.setdefault(story, life.name)
+    return pytest.mark.parametrize("story", [pytest.param(story, id=name) for story, name in first.items()])
 
 
 def pods_at(life: Life) -> Iterator[tuple[Moment, dict[str, Pod]]]:
@@ -44,67 +59,86 @@ def exits(pod: Pod) -> Iterator[tuple[str, int]]:
             yield each.name, ended.exit_code
 
 
-def has_a_success(life: Life) -> bool:
-    """The Job controller replaces elastic nodes, and goes by phases, which sidecars decide as well."""
+def starts_and_successes(life: Life) -> Iterator[Story]:
+    """Yields when the program of each replica ran, and when it succeeded.
+
+    A parameter server runs until the job ends, and replicas that restart together begin again with another Job. The Job
+    controller replaces elastic nodes, and goes by phases, which sidecars decide as well.
+    """
     if life.inputs["role"] == "elastic-node" and life.inputs["composition"].startswith("sidecar"):
-        return False
-    ends = (main_container(each.obj).state.terminated for each in life.moments if isinstance(each.obj, Pod))
-    return any(each is not None and each.exit_code == 0 for each in ends)
-
-
-@pytest.mark.parametrize("life", [*filter(has_a_success, LIVES)], ids=lambda life: life.name)
-def test_what_has_succeeded_never_runs_again(life: Life) -> None:
-    """A parameter server runs until the job ends, and replicas that restart together begin again with another Job."""
-    owner_of, succeeded = owners(life), dict[str, str]()
+        return
+    owner_of, stories = owners(life), dict[str, dict[tuple[str, str], None]]()
     for moment, pods in pods_at(life):
         pod = pods.get(moment.name)
         if pod is None or moment.replica.startswith("ps-"):
             continue
-        main = main_container(pod)
+        main, number = main_container(pod), moment.name.rpartition(".")[2]
         is_together = moment.replica.startswith(("node", "launcher"))
-        key = owner_of[moment.name] + moment.replica if is_together else moment.replica
-        first = succeeded.get(key)
-        assert first is None or main.state.running is None, f"{moment.seconds}: {moment.name} runs after {first}"
+        story = stories.setdefault(owner_of[moment.name] + moment.replica if is_together else moment.replica, {})
+        if main.state.running is not None:
+            story.pop((number, "runs"), None)
+            story[number, "runs"] = None
         if pod.metadata.deletion_timestamp is None and (main.name, 0) in exits(pod):
-            succeeded[key] = moment.name
+            story.setdefault((number, "succeeds"))
+    yield from map(tuple, stories.values())
 
 
-@pytest.mark.parametrize(
-    "life", [life for life in LIVES if life.phase in ("Done", "Failed")], ids=lambda life: life.name
-)
-def test_no_pod_is_created_after_the_end_of_the_job(life: Life) -> None:
-    """The last end by itself that counts for the phase of the job ends it; sidecars and deleted pods count for none."""
+@different(starts_and_successes)
+def test_what_has_succeeded_never_runs_again(story: Story) -> None:
+    words = [word for _, word in story]
+    assert "succeeds" not in words or "runs" not in words[words.index("succeeds") :]
+
+
+def creations_and_ends(life: Life) -> Iterator[Story]:
+    """Yields when pods of a finished job were created, and what ended by itself and counts for the job's phase.
+
+    Sidecars and pods that are being deleted count for none.
+    """
+    if life.phase not in ("Done", "Failed"):
+        return
     is_tfjob = life.inputs["role"] in ("chief", "worker", "ps")
-    ended_at, created_at = dict[tuple[str, int], float](), dict[str, float]()
+    seen, story = set[tuple[str, int]](), list[tuple[str, str]]()
+
+    def add(what: tuple[str, int], word: str) -> None:
+        if what not in seen:
+            story.append(("", word))
+        seen.add(what)
+
     for moment, pods in pods_at(life):
-        created_at.setdefault(moment.name, moment.seconds)
+        add((moment.name, 0), "created")
         if moment.name not in pods or (life.phase == "Done" and is_tfjob and moment.replica != "master-0"):
             continue
         codes = [code for _, code in exits(pods[moment.name])]
         if any(codes) if life.phase == "Failed" else 0 in codes:
-            ended_at.setdefault((moment.name, len(codes)), moment.seconds)
-    late = {name for name, seconds in created_at.items() if seconds > max(ended_at.values(), default=0.0)}
-    assert not late
+            add((moment.name, len(codes)), "ends")
+    yield tuple(story)
 
 
-def has_a_second_pod(life: Life) -> bool:
-    names = {(each.replica, each.name) for each in life.moments if each.kind == "pod"}
-    return max(Counter(replica for replica, _ in names).values(), default=0) > 1
-
-
-@pytest.mark.parametrize("life", [*filter(has_a_second_pod, LIVES)], ids=lambda life: life.name)
-def test_one_pod_of_a_replica_runs_at_a_time(life: Life) -> None:
-    """A pod on a lost node counts as ended some time after its grace period."""
-    for moment, pods in pods_at(life):
-        running = [
-            name
-            for name, pod in pods.items()
-            if name.rpartition(".")[0] == moment.replica and may_run(pod, moment.seconds - LOST_AFTER_SECONDS)
-        ]
-        assert len(running) <= 1, f"{moment.seconds}: {running}"
+@different(creations_and_ends)
+def test_no_pod_is_created_after_the_end_of_the_job(story: Story) -> None:
+    assert story[-1] == ("", "ends")
 
 
 def may_run(pod: Pod, lost_before: float) -> bool:
     is_lost = (pod.metadata.deletion_timestamp or "9") < format_time(CREATED + timedelta(seconds=lost_before))
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return not is_finished(pod) and not is_lost and any(each.state.running is not None for each in statuses)
+
+
+def pods_that_run(life: Life) -> Iterator[Story]:
+    """Yields which pods of each replica ran together."""
+    stories: dict[str, dict[tuple[str, str], None]] = {}
+    for moment, pods in pods_at(life):
+        running = [
+            name.rpartition(".")[2]
+            for name, pod in pods.items()
+            if name.rpartition(".")[0] == moment.replica and may_run(pod, moment.seconds - LOST_AFTER_SECONDS)
+        ]
+        stories.setdefault(moment.replica, {}).setdefault((" ".join(running), "run"))
+    yield from map(tuple, stories.values())
+
+
+@different(pods_that_run)
+def test_one_pod_of_a_replica_runs_at_a_time(story: Story) -> None:
+    """A pod on a lost node counts as ended some time after its grace period."""
+    assert [running for running, _ in story if " " in running] == []
