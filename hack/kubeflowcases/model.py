@@ -127,6 +127,11 @@ class Case:
     job_name: str = ""
     is_pure: bool = False
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a case without steps, and for a text that is no sentence."""
+        if not self.steps or any(not text.endswith(".") for text in (self.promise, self.differs or ".")):
+            raise ValueError(f"{self.name}: it has steps, and its texts are sentences")
+
     @property
     def passes(self) -> bool:
         return not self.differs

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubeflowcases.model import Case, Change, Contains, Fails, Has, NotStored, look_up, mismatches
+from kubeflowcases.model import Case, Change, Contains, End, Fails, Has, NotStored, look_up, mismatches
 
+END = End()
 POD: dict[str, Any] = {
     "metadata": {"labels": {"a.b/c": "x"}},
     "spec": {
@@ -56,6 +57,12 @@ def test_zero_and_false_are_values_and_not_absent() -> None:
 def test_a_part_of_a_text_may_be_expected() -> None:
     assert mismatches({"a": "some words"}, {"a": Contains("words")}) == []
     assert mismatches({"a": "some"}, {"a": Contains("words")}) != []
+
+
+@pytest.mark.parametrize(("promise", "differs", "steps"), [("A.", "", ()), ("A", "", (END,)), ("A.", "B", (END,))])
+def test_a_case_has_steps_and_its_texts_are_sentences(promise: str, differs: str, steps: tuple[End, ...]) -> None:
+    with pytest.raises(ValueError, match="its texts are sentences"):
+        Case("name", "place", promise, {}, {}, steps, differs)
 
 
 def test_a_case_passes_unless_it_says_how_it_differs() -> None:
