@@ -8,9 +8,10 @@ between its transport and uvicorn's protocol, and follows each request with a pa
        HANDSHAKE_SECONDS         HEAD_SECONDS      REQUEST_SECONDS                ANSWER_SECONDS to read
 
 The next request must not begin before the last one is answered (no browser pipelines), so that no read makes many
-requests. New connections of an address have a rate, and handshakes of all addresses together have another one
-(`Handshakes`). Connections without a session share places by the client's address, those with one by the person
-(`shares`): strangers displace strangers, the address with the most first, and nobody who has logged in.
+requests. Each request waits for its turn (`RequestTurns`). New connections of an address have a rate, and handshakes of
+all addresses together have another one (`Handshakes`). Connections without a session share places and turns by the
+client's address, those with one by the person (`shares`): strangers displace strangers, the address with the most
+first, and nobody who has logged in.
 
 Everything runs in the event loop's thread.
 """
@@ -28,7 +29,8 @@ from typing import Any, cast
 import httptools
 import structlog
 
-from tfjob_controller.dashboard.shares import Shares
+from tfjob_controller.dashboard.requestturns import RequestTurns
+from tfjob_controller.dashboard.shares import Shares, tenant_of
 from tfjob_controller.httpserver.app import RequestRate
 from tfjob_controller.httpserver.handshakes import Handshakes
 from tfjob_controller.httpserver.tls import Decryption, accept
@@ -55,7 +57,9 @@ HANDSHAKE_SECONDS, HEAD_SECONDS, REQUEST_SECONDS, ANSWER_SECONDS = 5.0, 10.0, 30
 _BUFFER_BYTES = 64 * 1024
 # As asyncio waits when no descriptor is left.
 _ACCEPT_RETRY_SECONDS = 1.0
-_CHEAP_AT_ONCE = 64
+# Connections that are accepted in a turn of the event loop: one that is opened takes as long as eight that are refused
+# or wait.
+_AT_ONCE, _OPENED = 64, 8
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -90,6 +94,7 @@ class Connections:
         self.decryption = Decryption()
         self._strangers: Shares[FrontConnection] = Shares(STRANGERS_EACH, STRANGERS)
         self._known: Shares[FrontConnection] = Shares(known_each, KNOWN)
+        self.turns_of_strangers, self.turns_of_known = RequestTurns(), RequestTurns()
         # By address and port, as uvicorn tells them to the application.
         self._by_client: dict[tuple[str, int], FrontConnection] = {}
 
@@ -147,6 +152,10 @@ class FrontConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._person = ""
+        self._turns = connections.turns_of_strangers
+        # The beginning of a request that waits for its turn.
+        self._held = b""
+        self._awaits_turn = False
         self._is_over = False
         self._is_in_head = False
         self._is_answering = False
@@ -169,14 +178,24 @@ class FrontConnection(asyncio.Protocol):
             self._person = person
             self._connections.know(self, person)
 
+    def take_turn(self) -> None:
+        """Passes on the request that waited; called by `RequestTurns`."""
+        data, self._held, self._awaits_turn = self._held, b"", False
+        if self._transport is not None and not self._is_over:
+            # First, since uvicorn may pause it.
+            self._transport.resume_reading()
+            self._inner.data_received(data)
+
     def answered(self) -> None:
         """The response to the last request is written."""
         self._is_answering = False
+        self._turns.end(self)
         self._set_deadline(ANSWER_SECONDS)
 
     def abort(self) -> None:
         """Closes the connection at once."""
         self._is_over = True
+        self._turns.end(self)
         self._connections.remove(self)
         if self._transport is not None:
             self._transport.abort()
@@ -196,6 +215,7 @@ class FrontConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
         self._set_deadline(None)
+        self._turns.end(self)
         self._connections.remove(self)
         self._inner.connection_lost(exc)
 
@@ -216,7 +236,19 @@ class FrontConnection(asyncio.Protocol):
         if self._read_bytes > (HEAD_BYTES if self._is_in_head else HEAD_BYTES + CHUNK_BYTES):
             self._refuse()
             return
-        self._inner.data_received(data)
+        if self._awaits_turn and not self._is_over:
+            self._hold(data)
+        else:
+            self._inner.data_received(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keeps the beginning of a request until its turn; nothing more is read."""
+        is_first, self._held = not self._held, self._held + data
+        if is_first and self._transport is not None:
+            self._transport.pause_reading()
+            connections = self._connections
+            self._turns = connections.turns_of_known if self._person else connections.turns_of_strangers
+            self._turns.wait(tenant_of(self._person) or address_of(self.peer[0]), self)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()
@@ -234,7 +266,7 @@ class FrontConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._is_answering:
             raise _LimitError
-        self._is_in_head = True
+        self._is_in_head = self._awaits_turn = True
         self._head_bytes = self._read_bytes = self._fields = 0
         self._set_deadline(REQUEST_SECONDS)
 
@@ -320,7 +352,7 @@ async def accepting(listener: socket.socket, connections: Connections) -> AsyncI
 async def _accept(listener: socket.socket, connections: Connections) -> None:
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
-    cheap = 0
+    work = 0
     while True:
         try:
             client, peer = await loop.sock_accept(listener)
@@ -328,8 +360,8 @@ async def _accept(listener: socket.socket, connections: Connections) -> None:
             log.warning("cannot accept a connection", error=str(error))
             await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
             continue
-        cheap = 0 if connections.accept(client, peer) else cheap + 1
-        # `sock_accept` does not wait while the kernel's queue has connections. Those that are refused or wait cost
-        # little.
-        if cheap % _CHEAP_AT_ONCE == 0:
+        work += _OPENED if connections.accept(client, peer) else 1
+        # `sock_accept` does not wait while the kernel's queue has connections.
+        if work >= _AT_ONCE:
+            work = 0
             await asyncio.sleep(0)
