@@ -94,7 +94,10 @@ class Guard:
     def _answer(self, scope: Scope) -> Response | None:
         """The response that ends the request here; None to let it pass."""
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
-        host = headers.get("host", "").lower()
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
+            return _refusal(400, "A request has one Host field.")
+        host = hosts[0].lower()
         if host not in self._hosts:
             return _refusal(421, "This dashboard is not served under the host name of this request.")
         length = headers.get("content-length", "0")

@@ -26,6 +26,7 @@ _LENGTH_DIGITS = 18
 
 _TOO_LARGE = (431, b"the request has too many or too long header fields, or too many chunks\n")
 _INVALID = (400, b"this is not HTTP/1.1\n")
+_HOSTS = (400, b"a request has only one Host field\n")
 # The status and the text of a response that ends the connection.
 Refusal = tuple[int, bytes]
 
@@ -47,6 +48,7 @@ class _Reading:
     head_bytes: int = 0
     """Bytes of its target and fields."""
     fields: int = 0
+    hosts: int = 0
     chunks: int = 0
     body: bytearray = field(default_factory=bytearray)
     received: int = 0
@@ -105,7 +107,7 @@ class RequestReader:
             # The request is answered in HTTP/1.1; what follows it is another protocol.
             self.is_ended = True
         except httptools.HttpParserCallbackError:
-            return _TOO_LARGE
+            return _TOO_LARGE if self._request.hosts < 2 else _HOSTS
         except httptools.HttpParserError:
             return _INVALID
         return None
@@ -128,6 +130,11 @@ class RequestReader:
         name = name.lower()
         if name == b"accept":
             self._request.accept = value
+        elif name == b"host":
+            # A proxy may choose another one of several. A trailer has none.
+            self._request.hosts += self._request.is_in_head
+            if self._request.hosts > 1:
+                raise _LimitError
         elif name == b"authorization":
             self._request.authorization = value
         elif name == b"content-length" and value.isdigit() and len(value) <= _LENGTH_DIGITS:

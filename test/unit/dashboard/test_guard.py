@@ -75,6 +75,14 @@ def test_a_host_name_that_is_not_the_dashboards_is_refused(site: Site) -> None:
         assert (answer.status_code, "host name" in answer.text) == (421, True), host
 
 
+def test_a_request_with_two_host_fields_is_refused(site: Site) -> None:
+    own = site.browser.base_url.netloc
+    request = site.browser.build_request("GET", "/jobs")
+    others = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
+    request.headers = type(request.headers)([*others, *[(b"host", own)] * 2])
+    assert site.browser.send(request).status_code == 400
+
+
 def test_a_page_without_a_session_leads_to_the_login(site: Site) -> None:
     answer = site.stranger.get("/jobs")
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")

@@ -159,6 +159,7 @@ def test_the_last_answer_says_so_and_the_connection_ends(sent: bytes) -> None:
     [
         pytest.param(b"\x16\x03\x01 hello\r\n\r\n", 400, id="no HTTP"),
         pytest.param(post("/a", b"", "Content-Length: 7"), 400, id="two lengths"),
+        pytest.param(post("/a", b"", "Host: one", "host: two"), 400, id="two hosts"),
         pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (LIMITS.head_bytes + 1), 431, id="an endless head"),
     ],
 )
