@@ -175,7 +175,9 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
 def seconds_until_stopped(plan: Plan, observed: ObservedState, now: datetime) -> float | None:
     """Returns when the first pod that is being deleted can start no container any more; None if none can."""
     ends = (pod.metadata.deletion_timestamp for pod in _stopped_pods(plan, observed) if not _is_stopped(pod, now))
-    return min((seconds_until(end, 0, now) for end in ends if end is not None), default=None)
+    # One second is added, since timestamps have whole seconds.
+    seconds = replica_state.LOST_AFTER_SECONDS + 1
+    return min((seconds_until(end, seconds, now) for end in ends if end is not None), default=None)
 
 
 def _stopped_pods(plan: Plan, observed: ObservedState) -> Iterator[Pod]:
@@ -191,10 +193,12 @@ def _stopped_pods(plan: Plan, observed: ObservedState) -> Iterator[Pod]:
 def _is_stopped(pod: Pod, now: datetime) -> bool:
     """Reports whether the pod is being deleted and starts no container any more.
 
-    A kubelet that is starting a pod finds its deletion only afterwards. When the grace period is over, all is killed.
+    A kubelet that is starting a pod finds its deletion only afterwards, even if the grace period is over by then. A pod
+    that is lost starts nothing.
     """
-    deleted = pod.metadata.deletion_timestamp
-    return deleted is not None and (not has_unstarted_container(pod) or seconds_until(deleted, 0, now) <= 0)
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    return not has_unstarted_container(pod) or replica_state.is_lost(pod, replica_state.lost_before(now))
 
 
 def _pods(observed: ObservedState) -> Iterator[Pod]:
