@@ -26,6 +26,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, cast
 
+from tfjob_controller.httpserver.turns import TurnQueue
+
 # About 180 records of one byte, or 150 updates of keys, which take some milliseconds.
 _READ_BYTES = 4096
 _RECORD_BYTES = 16 * 1024
@@ -37,22 +39,18 @@ class Decryption:
     """The connections of one server that have bytes to decrypt."""
 
     def __init__(self) -> None:
-        # By address, the one that has waited the longest first; of each, the oldest connection first.
-        self._waiting: dict[str, dict[_Wire, None]] = {}
+        self._waiting = TurnQueue()
         self._is_scheduled = False
         self.read_buffer = memoryview(bytearray(_READ_BYTES))
 
     def wait(self, address: str, wire: _Wire) -> None:
         """Calls `take_turn` of the connection in a later turn of the event loop."""
-        self._waiting.setdefault(address, {})[wire] = None
+        self._waiting.add(address, wire)
         self._schedule()
 
     def leave(self, address: str, wire: _Wire) -> None:
         """Forgets a connection that may be waiting."""
-        of_address = self._waiting.get(address, {})
-        of_address.pop(wire, None)
-        if not of_address:
-            self._waiting.pop(address, None)
+        self._waiting.remove(address, wire)
 
     def _schedule(self) -> None:
         if self._waiting and not self._is_scheduled:
@@ -64,19 +62,9 @@ class Decryption:
         ends_at = time.monotonic() + _TURN_SECONDS
         try:
             while self._waiting and time.monotonic() < ends_at:
-                self._pop().take_turn()
+                self._waiting.pop(next(iter(self._waiting))).take_turn()
         finally:
             self._schedule()
-
-    def _pop(self) -> _Wire:
-        address = next(iter(self._waiting))
-        of_address = self._waiting.pop(address)
-        wire = next(iter(of_address))
-        del of_address[wire]
-        if of_address:
-            # The last in the order.
-            self._waiting[address] = of_address
-        return wire
 
 
 async def accept(

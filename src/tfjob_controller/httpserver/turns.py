@@ -16,6 +16,7 @@ at which a bucket is full again is all that is known of it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Protocol
 
 from tfjob_controller.httpserver.app import RequestRate
@@ -30,6 +31,39 @@ class TurnTaker(Protocol):
     """A connection that waits for its turn."""
 
     def take_turn(self) -> None: ...
+
+
+class TurnQueue:
+    """What waits, by client: the client that has waited the longest comes first, and of each what it sent first."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[TurnTaker, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the clients in their order."""
+        return iter(self._waiting)
+
+    def add(self, client: str, taker: TurnTaker) -> None:
+        self._waiting.setdefault(client, {})[taker] = None
+
+    def remove(self, client: str, taker: TurnTaker) -> None:
+        """Forgets what may be waiting."""
+        of_client = self._waiting.get(client, {})
+        of_client.pop(taker, None)
+        if not of_client:
+            self._waiting.pop(client, None)
+
+    def pop(self, client: str) -> TurnTaker:
+        """Removes and returns what comes next of a client that waits; the client is the last in the order then."""
+        of_client = self._waiting.pop(client)
+        taker = next(iter(of_client))
+        del of_client[taker]
+        if of_client:
+            self._waiting[client] = of_client
+        return taker
 
 
 class AddressRates:
