@@ -273,16 +273,17 @@ def _true_condition(pod: Pod, condition_type: str) -> Condition | None:
 def was_started(pod: Pod, name: str = CONTAINER_NAME) -> bool:
     """Reports whether the training container has ever run, so that it has a log."""
     container = training_container(pod, name)
-    if container is None:
-        return False
-    return container.state.waiting is None or container.last_state.terminated is not None
+    return container is not None and _has_run(container)
 
 
 def has_unstarted_container(pod: Pod) -> bool:
     """Reports whether the pod has not ended, and one of its containers has never run."""
-    waiting = [each for each in pod.status.container_statuses if each.state.waiting is not None]
-    has_not_run = any(each.last_state.terminated is None for each in waiting)
-    return not is_finished(pod) and (has_not_run or not pod.status.container_statuses)
+    statuses = pod.status.container_statuses
+    return not is_finished(pod) and not (statuses and all(map(_has_run, statuses)))
+
+
+def _has_run(status: ContainerStatus) -> bool:
+    return status.state.waiting is None or status.last_state.terminated is not None
 
 
 def all_containers_ended(pod: Pod) -> bool:
