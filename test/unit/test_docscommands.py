@@ -33,20 +33,10 @@ from tfjob_controller.cli import build_parser
 ALL = [each for page in pages() for each in commands(page)]
 HERE = [each for each in ALL if claim_on(each) is None]
 HERE_BY_PROGRAM = {each.text.split()[0]: each for each in HERE}
+OF_MAKE = [each for page in pages() for each in (*commands(page), *inline_commands(page)) if target_of(each)]
 # The recipe of a target is the same wherever a page names it, and with any variables.
-MAKE = {
-    target_of(each): each
-    for page in pages()
-    for each in (*commands(page), *inline_commands(page))
-    if target_of(each) and "…" not in target_of(each)
-}
-VARIABLES = {
-    name: each
-    for page in pages()
-    for each in (*commands(page), *inline_commands(page))
-    if target_of(each)
-    for name in re.findall(r"\b([A-Z_]+)=", each.text.partition("#")[0])
-}
+MAKE = {target_of(each): each for each in OF_MAKE if "…" not in target_of(each)}
+VARIABLES = {name: each for each in OF_MAKE for name in re.findall(r"\b([A-Z_]+)=", each.text.partition("#")[0])}
 OURS = {
     each.text: each for page in pages() for each in inline_commands(page) if each.text.startswith("tfjob-controller ")
 }
@@ -66,9 +56,9 @@ def place(command: Command) -> str:
 
 @pytest.mark.parametrize("program", HERE_BY_PROGRAM)
 def test_what_no_other_test_runs_can_be_run_by_the_common_one(program: str) -> None:
-    place = HERE_BY_PROGRAM[program].place
     assert program in PROVIDED, (
-        f"{place}: name a test in test/helpers/docselsewhere.py, or say there why none can run it"
+        f"{HERE_BY_PROGRAM[program].place}: "
+        "name a test in test/helpers/docselsewhere.py, or say there why none can run it"
     )
 
 
