@@ -92,7 +92,13 @@ def wanted(folder: Path, name: str, *, is_from_start: bool = False) -> Wanted:
 
 
 def uploader(
-    store: CheckpointStore, folder: Path, reports: list[UploadReport], *, keep: int = 3, clock: Clock | None = None
+    store: CheckpointStore,
+    folder: Path,
+    reports: list[UploadReport],
+    *,
+    keep: int = 3,
+    parallel: int = 2,
+    clock: Clock | None = None,
 ) -> Uploader:
     clock = clock or RealClock()
     return Uploader(
@@ -101,7 +107,7 @@ def uploader(
         path=str(folder),
         keep=keep,
         node=0,
-        parallel=2,
+        parallel=parallel,
         retries=1,
         bandwidth=Bandwidth(0, clock),
         clock=clock,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from helpers.cluster import Cluster
@@ -161,29 +163,34 @@ def test_reservations_outlive_the_gang_scheduler(gang_cluster: Cluster) -> None:
         assert owner.status("first")["phase"] == "Admitted"
 
 
-def test_a_gang_waits_for_a_quota_of_its_namespace_until_that_allows_it(owner: Owner, gang_scheduling: Cluster) -> None:
+@pytest.fixture
+def tight_quota(gang_cluster: Cluster) -> Iterator[str]:
+    """The path of a quota of two pods, which is in force; before the gang scheduler starts, so that it knows it."""
     path = "/api/v1/namespaces/gangs/resourcequotas"
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "tight"},
-        "spec": {"hard": {"pods": "2"}},
-    }
-    gang_scheduling.api.create(path, quota)
+    spec = {"hard": {"pods": "2"}}
+    gang_cluster.api.create(
+        path, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"}, "spec": spec}
+    )
     try:
         # The API server enforces what kube-controller-manager has taken over into the status, and so does this one.
-        eventually(lambda: gang_scheduling.api.get(f"{path}/tight")["status"].get("hard"), 30)
-        owner.submit("wide", worker=3)
-        waiting = owner.await_phase("wide", "Waiting")
-        assert waiting["message"] == "waits for quota: 3 \u00d7 pods, 2 left"
-        gang_scheduling.api.patch(f"{path}/tight", {"spec": {"hard": {"pods": "3"}}})
-        owner.await_phase("wide", "Admitted")
-        owner.make_pods("wide")
-        owner.await_phase("wide", "Bound")
-        owner.submit("next", worker=1)
-        assert owner.await_phase("next", "Waiting")["message"] == "waits for quota: 1 \u00d7 pods, 0 left"
+        eventually(lambda: gang_cluster.api.get(f"{path}/tight")["status"].get("hard"), 30)
+        yield f"{path}/tight"
     finally:
-        gang_scheduling.api.delete(f"{path}/tight")
+        gang_cluster.api.delete(f"{path}/tight")
+
+
+def test_a_gang_waits_for_a_quota_of_its_namespace_until_that_allows_it(
+    tight_quota: str, gang_cluster: Cluster, owner: Owner
+) -> None:
+    owner.submit("wide", worker=3)
+    waiting = owner.await_phase("wide", "Waiting")
+    assert waiting["message"] == "waits for quota: 3 \u00d7 pods, 2 left"
+    gang_cluster.api.patch(tight_quota, {"spec": {"hard": {"pods": "3"}}})
+    owner.await_phase("wide", "Admitted")
+    owner.make_pods("wide")
+    owner.await_phase("wide", "Bound")
+    owner.submit("next", worker=1)
+    assert owner.await_phase("next", "Waiting")["message"] == "waits for quota: 1 \u00d7 pods, 0 left"
 
 
 def test_in_fair_order_the_namespace_that_has_less_comes_before_older_gangs(gang_cluster: Cluster) -> None:

@@ -226,7 +226,8 @@ def test_the_gang_scheduler_asks_only_for_nodes_of_gangs(site: Site) -> None:
     for namespace in (SYSTEM, "kube-system"):
         assert_refused(user, NO_NODES_FOR_SYSTEM, "POST", REQUESTS.format(namespace), request_of("large"))
     foreign = request_of("large")
-    foreign["metadata"] |= {"labels": {}, "name": "foreign"}
+    # Without its owner, which is not there: the garbage collector would delete it.
+    foreign["metadata"] |= {"labels": {}, "name": "foreign", "ownerReferences": []}
     site.admin.create(path, foreign)
     assert_refused(user, ONLY_WITH_LABEL, "DELETE", f"{path}/foreign")
 
