@@ -19,6 +19,8 @@ from audit.jobs.facts import (
     true_types,
 )
 from audit.jobs.history import History, Object, ObjectRecord
+from audit.jobs.plans import is_elastic
+from tfjob_controller.api.gang import index_of, kind_of
 
 _FIXED_AT_THE_END = (
     "phase",
@@ -110,13 +112,21 @@ def _changes(before: Object, after: Object, skew_seconds: float) -> Iterator[str
     for name in ("restarts", "disruptions", "observedGeneration"):
         if int(new.get(name, 0)) < int(old.get(name, 0)):
             yield f"{name} decreased: {old.get(name)} -> {new.get(name, 0)}"
-    yield from _lost_successes(old, new)
+    yield from _lost_successes(before, after)
     yield from _backward_times(before, after, skew_seconds)
 
 
-def _lost_successes(old: Object, new: Object) -> Iterator[str]:
-    """Yields replicas that are no longer listed as succeeded, unless `restarts` shows that all were restarted."""
+def _lost_successes(before: Object, after: Object) -> Iterator[str]:
+    """Yields replicas that are no longer listed as succeeded.
+
+    Allowed are those of a job whose `restarts` show that all were restarted, and nodes that an elastic job, by the same
+    status, does not have any more.
+    """
+    old, new = status_of(before), status_of(after)
     lost = set(old.get("succeededIndexes") or ()) - set(new.get("succeededIndexes") or ())
+    if is_elastic(after):
+        counts = {each["name"]: each.get("replicas", 0) for each in new.get("jobsStatus") or ()}
+        lost = {each for each in lost if (index_of(each) or 0) < counts.get(kind_of(each), 0)}
     if lost and new.get("restarts", 0) <= old.get("restarts", 0):
         yield f"no longer lists {', '.join(sorted(lost))} as succeeded"
 

@@ -45,6 +45,17 @@ def elastic_ends(*, restarts: int = 2, end: int = 2) -> Story:
     return story
 
 
+def elastic_shrinks(*, nodes: int = 1) -> Story:
+    """The last node of an elastic job has succeeded when the job is resized to this many nodes."""
+    story = indexed_running()
+    elastic = {"numNodes": nodes, "elasticPolicy": {"minNodes": 1, "maxNodes": 4}}
+    story.exits("pod-node-1", 0)
+    story.job(phase="Running", state="RUNNING", succeededIndexes=["node-1"], spec=elastic)
+    counts = [{"name": "node", "replicas": nodes}]
+    story.job(phase="Running", state="RUNNING", succeededIndexes=[], jobsStatus=counts)
+    return story
+
+
 def deleted_with_all_children() -> Story:
     story = running()
     story.delete(TFJOBS, "job")
@@ -562,6 +573,7 @@ VALID: dict[str, Callable[[], Story]] = {
     "a worker that had succeeded when its pod was deleted": lambda: succeeds_during_deletion("2026-01-01T00:00:09Z"),
     "an Indexed Job that completes": indexed_job_completes,
     "an elastic job that ends with fewer nodes than were requested last": elastic_ends,
+    "an elastic job that is shrunk, and lists a node no more that had succeeded": elastic_shrinks,
     "an Indexed Job that is recreated after a failure": indexed_job_is_restarted,
     "a job that exceeds its deadline": deadline_exceeded,
     "an invalid job": invalid,
@@ -1028,6 +1040,11 @@ VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
         "wrong_states",
         "counts 2 restarts, but its pods account for 1",
         after(all_nodes_restarted, status_changes(phase="Running", state="RUNNING", restarts=2)),
+    ),
+    "a node that an elastic job still has and does not list any more as succeeded": (
+        "wrong_states",
+        "no longer lists node-1 as succeeded",
+        lambda: elastic_shrinks(nodes=2),
     ),
     "a restart of an elastic job's node that is counted twice": (
         "wrong_states",
