@@ -55,6 +55,7 @@ MARKUP = (
 )
 CONTROLS = "\x1b[31m\x1b]8;;javascript:alert(6)\x07link\x1b]8;;\x07\x9b31m\x07\x00\u202e\u2066\u2028\u2029\x85"
 HOSTILE = f"{MARKUP}{CONTROLS}\r\n\nevent: jobs\ndata: <b data-hostile>\n\n{MARKUP}"
+UNPRINTABLE = set("\x00\x07\x1b\x9b\x85\u202e\u2066\u2028\u2029")
 FOREIGN_MARKUP = "[data-hostile], main img, iframe, object, embed, base, script:not([src]), [onfocus], [onerror]"
 MEGABYTE = 1_000_000
 # The contract's limit for the whole server.
@@ -122,7 +123,7 @@ def expect_text(page: Page, selector: str) -> None:
     """The element shows the hostile text as text, without what is not printable in it."""
     expect(page.locator(selector).first).to_contain_text("<b data-hostile>1</b>")
     shown = page.locator("main").inner_text()
-    assert not set(shown) & set("\x00\x07\x1b\x9b\x85\u202e\u2066\u2028\u2029")
+    assert not set(shown) & UNPRINTABLE
     expect_no_markup(page)
 
 
@@ -164,11 +165,14 @@ def test_no_text_of_a_gang_or_a_node_becomes_markup(guest: Visitor, hostile: Sce
     expect(page.locator(".who")).to_contain_text("<b data-hostile>1</b>")
 
 
-def test_a_clone_of_a_hostile_job_is_text_in_fields(guest: Visitor, hostile: Scene) -> None:
+def test_a_clone_of_a_hostile_job_is_escaped_yaml_and_a_problem(guest: Visitor, hostile: Scene) -> None:
     page, origin = guest.page, origin_of(guest.page.url)
     for kind, name in (("tfjob", TFJOB_NAME), ("trainjob", TRAINJOB_NAME)):
         page.goto(f"{origin}/new?from={kind}/{hostile.namespace}/{name}")
-        expect(page.get_by_label("Image", exact=True)).to_have_value(re.compile("data-hostile"))
+        expect(page.locator("#problem-image")).to_contain_text("has control characters")
+        shown = page.get_by_label("Manifest", exact=True).input_value()
+        assert "data-hostile" in shown
+        assert not set(shown) & UNPRINTABLE
         expect_no_markup(page)
         page.get_by_role("button", name="Check", exact=True).click()
         expect(page.locator('[aria-invalid="true"]').first).to_be_visible()

@@ -7,14 +7,18 @@ workers), and a change applies to each MASTER and WORKER whose value was the sam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind
+from tfjob_controller.util.text import CONTROL_CHARACTERS
 
 Manifest: TypeAlias = dict[str, Any]
 GPU = "nvidia.com/gpu"
+# Tab and line feed are text.
+UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{CONTROL_CHARACTERS}]")
 KINDS: Mapping[str, JobKind] = {each.resource.kind: each for each in (TFJOB, TRAINJOB)}
 _CONTAINER = "tensorflow"
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
@@ -274,7 +278,7 @@ def _string(parent: Mapping[str, Any], key: str, field: str) -> str:
     found = parent.get(key)
     if found is not None and not isinstance(found, str):
         raise FormError(field, f"{field.capitalize()}: {key} must be a string; put it into quotes in the YAML.")
-    return found or ""
+    return _printable(found or "", key, field)
 
 
 def _number(parent: Mapping[str, Any], key: str, field: str) -> int | None:
@@ -295,7 +299,14 @@ def _words(parent: Mapping[str, Any], key: str) -> tuple[str, ...]:
     found = parent.get(key) or []
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise FormError("command", "Command: must be a list of strings; put each word into quotes in the YAML.")
-    return tuple(found)
+    return tuple(_printable(word, key, "command") for word in found)
+
+
+def _printable(text: str, key: str, field: str) -> str:
+    """The text; the field would show another one than it has if it had such characters."""
+    if UNPRINTABLE.search(text):
+        raise FormError(field, f"{field.capitalize()}: {key} has control characters; remove them from the YAML.")
+    return text
 
 
 def _gpus(parent: Mapping[str, Any], key: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.jobform import KINDS, FormError, JobForm, Manifest, plain_copy
+from tfjob_controller.dashboard.jobform import KINDS, UNPRINTABLE, FormError, JobForm, Manifest, plain_copy
 from tfjob_controller.kube.config.plainconfig import load_yaml
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.yamlengine import safe_dumper
@@ -36,7 +36,6 @@ _MAX_TEXT = {"name": 253, "namespace": 63, "image": 1000, "command": 50_000, "fr
 _MAX_NODES = {"TFJob": 1000, "TrainJob": 5000}
 _MAX_GPUS = 1024
 _GANGS = {"": None, "yes": True, "no": False}
-_NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # The names by which messages of the API server and of this operator call the fields. The first in the text counts.
 _NAMED = (
     ("namespace", r"metadata\.namespace|\bnamespaces?\b"),
@@ -105,7 +104,7 @@ def _value(name: str, text: str, kind: str) -> Any:
     """The value of a field. Raises ValueError with what is wrong and the remedy."""
     if len(text) > (limit := _MAX_TEXT.get(name, 20)):
         raise ValueError(f"has more than {limit} characters; shorten it.")
-    if _NOT_TEXT.search(text):
+    if UNPRINTABLE.search(text):
         raise ValueError("has control characters; remove them.")
     if name == "gang":
         if text not in _GANGS:
@@ -157,7 +156,13 @@ def manifest_of(text: str) -> Manifest:
 
 
 def yaml_of(manifest: Manifest) -> str:
-    return str(yaml.dump(manifest, Dumper=safe_dumper(), sort_keys=False, allow_unicode=True, width=100))
+    """The manifest as YAML. If it has characters that would change how the text is shown, all but ASCII is escaped."""
+    text = _dumped(manifest, allow_unicode=True)
+    return _dumped(manifest, allow_unicode=False) if UNPRINTABLE.search(text) else text
+
+
+def _dumped(manifest: Manifest, *, allow_unicode: bool) -> str:
+    return str(yaml.dump(manifest, Dumper=safe_dumper(), sort_keys=False, allow_unicode=allow_unicode, width=100))
 
 
 def problems_of(error: ApiError | ClientError, words: str) -> Problems:

@@ -173,6 +173,7 @@ def _accept(listener: socket.socket, connections: HttpConnections, tls: TlsSetti
             client, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
+        # Also in IPv6 each address counts on its own: the pods of a node, whose clients these are, share a /64.
         if connections.open(client, address[0], None if tls is None else tls()):
             return
 

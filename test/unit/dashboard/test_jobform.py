@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tfjob_controller.client.builders import tfjob, trainjob
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.jobform import GPU, FormError, JobForm, cloned, new_manifest
+from tfjob_controller.dashboard.jobform import GPU, UNPRINTABLE, FormError, JobForm, cloned, new_manifest
 from tfjob_controller.dashboard.jobtexts import (
     MAX_YAML,
     TextError,
@@ -28,7 +28,7 @@ from tfjob_controller.kube.errors import ApiError
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
 HOSTILE = "<script>'\"`"
 printable = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), max_size=20)
-words = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=12), max_size=4)
+words = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=12), max_size=4)
 
 
 def numbers(least: int = 1) -> st.SearchStrategy[int]:
@@ -167,6 +167,7 @@ GOOD = texts_of(JobForm("TrainJob", "a", image="y", nodes=2))
         ("namespace", "a" * 64),
         ("image", "a" * 1001),
         ("image", "a b"),
+        ("image", "a\u202eb"),
         ("command", "a" * 50_001),
         ("command", "echo 'a"),
         ("framework", "a\nb"),
@@ -215,6 +216,8 @@ def test_all_bad_fields_are_named_at_once() -> None:
             yaml_of(new_manifest("TFJob") | {"spec": {"replicaSpecs": {}, "x": 1}}).replace("Specs: {}", "Specs: [1]"),
         ),
         ("command", yaml_of(new_manifest("TrainJob") | {"spec": {"trainer": {"command": [1]}}})),
+        ("image", yaml_of(new_manifest("TrainJob") | {"spec": {"trainer": {"image": "a\x1b[2Jb"}}})),
+        ("command", yaml_of(new_manifest("TrainJob") | {"spec": {"trainer": {"command": ["a\u202eb"]}}})),
     ],
 )
 def test_a_yaml_that_the_form_cannot_show_is_refused_in_one_sentence(field: str, text: str) -> None:
@@ -222,6 +225,15 @@ def test_a_yaml_that_the_form_cannot_show_is_refused_in_one_sentence(field: str,
         JobForm.from_manifest(manifest_of(text))
     assert caught.value.field == field
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["a\u202eb", "a\u2066b", "a\x9bb", "a\x1bb", "a\u2028b"])
+def test_yaml_shows_characters_that_would_change_its_look_as_escapes(text: str) -> None:
+    manifest = new_manifest("TrainJob") | {"spec": {"trainer": {"args": [text, "\u00fc"]}}}
+    shown = yaml_of(manifest)
+    assert not UNPRINTABLE.search(shown)
+    assert manifest_of(shown) == manifest
+    assert "\u00fc" in yaml_of(manifest | {"spec": {"trainer": {"args": ["\u00fc"]}}})
 
 
 def test_merge_keys_are_refused_and_numbers_of_base_60_are_text() -> None:

@@ -120,7 +120,10 @@ async def _original(request: Request) -> Snapshot | None:
 
 def _first_state(request: Request, user: User, original: Snapshot | None) -> _State:
     manifest = _first_manifest(request, user) if original is None else _manifest_of_clone(original)
-    return _State(texts_of(JobForm.from_manifest(manifest)), yaml_of(manifest))
+    try:
+        return _State(texts_of(JobForm.from_manifest(manifest)), yaml_of(manifest))
+    except FormError as error:
+        return _State(dict.fromkeys(FIELDS, ""), yaml_of(manifest), _problem(error))
 
 
 def _manifest_of_clone(original: Snapshot) -> Manifest:
