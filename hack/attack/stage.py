@@ -3,7 +3,8 @@ and the dashboard.
 
 Both programs use leader election with default times, and have their shipped memory limits and the rights and priority
 of a service account at the API server. The extender serves TLS, since only then can a tenant reach its port. The
-hostile namespace has the quota that docs/security.md requires: half of the cluster.
+hostile namespace has the quota that docs/security.md requires: half of the cluster. The API server serves the requests of
+each tenant by turns with one seat, as docs/security.md recommends.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ CLIENT_NAME = "system:kube-scheduler"
 _ROLES = HACK.parent / "manifests" / "base" / "rbac" / "user-roles.yaml"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
+# Of 240 seats the level of a tenant, with one of about 250 shares, has one.
+_SEATS = ("--max-requests-inflight=160", "--max-mutating-requests-inflight=80")
 _STOP_SECONDS = 30.0
 
 Object = dict[str, Any]
@@ -106,7 +110,7 @@ def port_of(url: str) -> int:
 def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError."""
     users = (CONTROLLER_USER, EXTENDER_USER, *TENANTS.values())
-    flags = ("--event-ttl=5m",)
+    flags = ("--event-ttl=5m", *_SEATS)
     options = Options(users=users, apiserver_flags=flags, unsafe_no_fsync=True, service_account_admission=True)
     nodes = tuple(f"node-{number:03d}" for number in range(node_count))
     with (
@@ -161,6 +165,7 @@ def _prepare(api: Api, node_count: int) -> None:
         api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     for name, user in TENANTS.items():
         api.create(f"{_RBAC}/namespaces/{name}/rolebindings", _binding("RoleBinding", user, "edit"))
+        _limit_requests(api, f"tenant-{name}", user)
     hard = {"requests.cpu": str(node_count * CPUS // 2), "pods": str(node_count * 50)}
     quota = {"metadata": {"name": "half"}, "spec": {"hard": hard}}
     api.create(f"/api/v1/namespaces/{HOSTILE}/resourcequotas", quota)
@@ -169,6 +174,23 @@ def _prepare(api: Api, node_count: int) -> None:
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": [URGENT]}
     none = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [scope]}}
     api.create(f"/api/v1/namespaces/{HOSTILE}/resourcequotas", {"metadata": {"name": "none-urgent"}, "spec": none})
+
+
+def _limit_requests(api: Api, name: str, user: User) -> None:
+    """Creates the priority level of a tenant and its FlowSchema, which are those of docs/security.md."""
+    queued = {"type": "Queue", "queuing": {"queues": 16, "handSize": 4, "queueLengthLimit": 50}}
+    limited = {"nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": queued}
+    level = {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited}}
+    subject = {"kind": "User", "user": {"name": user.name}}
+    resources = {"apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "verbs": ["create", "update", "patch"]}
+    schema = {
+        "priorityLevelConfiguration": {"name": name},
+        "matchingPrecedence": 1000,
+        "distinguisherMethod": {"type": "ByNamespace"},
+        "rules": [{"subjects": [subject], "resourceRules": [resources]}],
+    }
+    api.create(f"{_FLOWS}/prioritylevelconfigurations", level)
+    api.create(f"{_FLOWS}/flowschemas", {"metadata": {"name": name}, "spec": schema})
 
 
 def _binding(kind: str, user: User, role: str) -> Object:
