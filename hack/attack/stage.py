@@ -3,8 +3,8 @@ and the dashboard.
 
 Both programs use leader election with default times, and have their shipped memory limits and the rights and priority
 of a service account at the API server. The extender serves TLS, since only then can a tenant reach its port. The
-hostile namespace has the quota that docs/security.md requires: half of the cluster. The API server serves the requests of
-each tenant by turns with one seat, as docs/security.md recommends.
+hostile namespace has the quota that docs/security.md requires: half of the cluster. The API server processes one write
+of each tenant at a time, as docs/security.md recommends.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _ROLES = HACK.parent / "manifests" / "base" / "rbac" / "user-roles.yaml"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
-# Of 240 seats the level of a tenant, with one of about 250 shares, has one.
-_SEATS = ("--max-requests-inflight=160", "--max-mutating-requests-inflight=80")
+# Of 240 requests at a time the level of a tenant, with one of about 250 shares, has one.
+_IN_FLIGHT = ("--max-requests-inflight=160", "--max-mutating-requests-inflight=80")
 _STOP_SECONDS = 30.0
 
 Object = dict[str, Any]
@@ -110,7 +110,7 @@ def port_of(url: str) -> int:
 def open_stage(node_count: int, report: Report) -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError."""
     users = (CONTROLLER_USER, EXTENDER_USER, *TENANTS.values())
-    flags = ("--event-ttl=5m", *_SEATS)
+    flags = ("--event-ttl=5m", *_IN_FLIGHT)
     options = Options(users=users, apiserver_flags=flags, unsafe_no_fsync=True, service_account_admission=True)
     nodes = tuple(f"node-{number:03d}" for number in range(node_count))
     with (
