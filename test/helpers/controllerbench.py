@@ -24,7 +24,7 @@ from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import key_of, version_of
-from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.util.timestamps import format_time
 
 NAMESPACE = "team"

@@ -26,7 +26,7 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 )
 from tfjob_controller.controller.kubeflowtrainer import kubeflow_work
 from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.kubeflowtrainer import KubeflowRecipe, build_kubeflow_plan
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state.observed import TrainingJob

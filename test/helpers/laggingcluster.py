@@ -21,8 +21,8 @@ from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, Pod
 from tfjob_controller.api.gang import BOUND, REQUESTED, WAITING, NodePlacement, Preemption, must_leave
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete
 from tfjob_controller.trainer.actions.planner import plan_actions
+from tfjob_controller.trainer.evaluation.jobstate import JobState, evaluate
 from tfjob_controller.trainer.plan.model import WORKER_ROLE
-from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.state.pods import is_finished, is_owned_by
 from tfjob_controller.trainer.state.replica_state import job_outcome
 from tfjob_controller.trainer.status.update import next_status

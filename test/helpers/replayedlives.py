@@ -27,7 +27,7 @@ from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.actions.model import Actions
 from tfjob_controller.trainer.actions.planner import plan_actions
-from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.evaluation.jobstate import JobState
 from tfjob_controller.trainer.status.update import next_status
 
 # Pods are recorded at most so long before their Job, which arrives by another watch.

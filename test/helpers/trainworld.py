@@ -25,8 +25,8 @@ from tfjob_controller.controller.adapters import trainjob_work
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
-from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT
+from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER

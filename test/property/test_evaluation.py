@@ -18,8 +18,8 @@ from helpers.examples import examples
 from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Actions
 from tfjob_controller.trainer.actions.planner import plan_actions
+from tfjob_controller.trainer.evaluation.jobstate import JobState
 from tfjob_controller.trainer.gang.admission import is_misplaced
-from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP
 from tfjob_controller.trainer.state.replica_state import SUCCEEDED
 from tfjob_controller.trainer.status.update import StatusResult, next_status

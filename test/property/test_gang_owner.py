@@ -24,7 +24,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.trainer.actions.model import Actions, Delete
 from tfjob_controller.trainer.gang.admission import is_placed
-from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, job_outcome
 from tfjob_controller.trainer.status.update import next_status

@@ -16,8 +16,8 @@ from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_sp
 from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
-from tfjob_controller.trainer.gang.terms import ALWAYS, NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import INDEX_REFERENCE
+from tfjob_controller.trainer.plan.gangterms import ALWAYS, NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 

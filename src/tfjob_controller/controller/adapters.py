@@ -30,8 +30,8 @@ from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Object, Resource, key_of
-from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import new_runtime_id, runtime_id_of
+from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem, name_problem
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan

@@ -43,6 +43,7 @@ from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube.kept import controlled_by, kept_decoder, within_name
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.gang.admission import NODE_LABEL
+from tfjob_controller.trainer.gang.podgroup import GROUP_LABEL
 from tfjob_controller.trainer.naming import (
     JOB_TYPE,
     KUBEFLOW,
@@ -54,7 +55,6 @@ from tfjob_controller.trainer.naming import (
     TF_JOB_NAME,
     TRAIN_JOB_NAME,
 )
-from tfjob_controller.trainer.podgroup.podgroup import GROUP_LABEL
 from tfjob_controller.trainer.scaling.autoscaler import METRICS_HASH
 
 ObjectT = TypeVar("ObjectT", BatchJob, Pod)

@@ -45,8 +45,8 @@ from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import runtime_id_of
+from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.kubeflowtrainer import KubeflowRecipe, build_kubeflow_plan
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer

@@ -1,8 +1,8 @@
 """Reads the newest warning about pods and child Jobs that do not start, from their Events.
 
-Theory of operation. A sync asks about the objects whose status gives no reason (`trainer.state.silence`), which are
-few. Events are not watched: a cluster has more of them than of anything else. Each request is a list of the Events of
-one object, for which the API server reads those of the whole namespace, so requests are rare:
+Theory of operation. A sync asks about the objects whose status gives no reason (`trainer.evaluation.silence`), and
+these are few. Events are not watched: a cluster has more of them than of anything else. Each request is a list of the
+Events of one object, for which the API server reads those of the whole namespace, so requests are rare:
 
 - about the first `MAX_ASKED` objects of a job, each at most once in `PERIOD_SECONDS`;
 - within a budget of each namespace and one of the process, and at most `_MAX_CONCURRENT` at the same time. A sync never
@@ -36,9 +36,9 @@ from tfjob_controller.kube.events.recorder import EVENTS
 from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.state.pods import shortened
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.fairness import FairCache
+from tfjob_controller.util.text import shortened
 
 log = structlog.get_logger(__name__)
 

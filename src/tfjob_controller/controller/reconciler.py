@@ -69,11 +69,11 @@ from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.actions.model import Actions, build_delete
 from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
 from tfjob_controller.trainer.actions.reverted import ChangeTracker, reverted_message
-from tfjob_controller.trainer.actions.suspension import is_active
+from tfjob_controller.trainer.evaluation.cleanup import is_active
+from tfjob_controller.trainer.evaluation.jobstate import JobState, evaluate
+from tfjob_controller.trainer.evaluation.silence import explained, unexplained
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob, is_finished
-from tfjob_controller.trainer.state.silence import explained, unexplained
 from tfjob_controller.trainer.status.update import (
     StatusResult,
     finished_status,

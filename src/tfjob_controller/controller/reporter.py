@@ -26,9 +26,9 @@ from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.actions.model import Create, Delete
+from tfjob_controller.trainer.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.trainer.state import observed
 from tfjob_controller.trainer.state.observed import PlainTrainingJob, TrainingJob
-from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult, is_minor
 from tfjob_controller.util.timestamps import parse_time
 

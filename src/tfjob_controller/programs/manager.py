@@ -67,7 +67,7 @@ from tfjob_controller.programs.reconcilers import (
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.trainer.gang import terms
+from tfjob_controller.trainer.plan import gangterms as terms
 from tfjob_controller.trainer.state.observed import TrainingJob, is_finished
 from tfjob_controller.trainer.status.checkpoints import unsaved_since
 from tfjob_controller.trainer.status.kubeflowtrainer import recorded_status

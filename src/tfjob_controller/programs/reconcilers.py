@@ -26,8 +26,8 @@ from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.trainer.gang.terms import OFF, GangPolicy
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
+from tfjob_controller.trainer.plan.gangterms import OFF, GangPolicy
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.util.clock import Clock
 

@@ -1,5 +1,5 @@
 """What a job means: its plan, its state at one moment, the writes that follow, and the status that is reported.
 
 All of it is pure: no I/O, no clock but arguments. This package may import `api`, `kube`'s object types and `util`.
-Start reading with `state/evaluation.py`, then `actions/planner.py` and `status/update.py`.
+Start reading with `evaluation/jobstate.py`, then `actions/planner.py` and `status/update.py`.
 """

@@ -16,7 +16,16 @@ CONTROL_CHARACTERS = "\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 # Matches a text without any control character, line breaks included.
 PRINTABLE_PATTERN = f"^[^\x00-\x1f{CONTROL_CHARACTERS}]*$"
 
+# What an event or a condition has of a message of another program; that of a scheduler may be longer.
+MAX_WORDS = 1000
+
 
 def escape(character: str) -> str:
     r"""The character as an escape such as `\x1b` or `\u202e`, which has no effect on a terminal."""
     return character.encode("unicode_escape").decode()
+
+
+def shortened(text: str) -> str:
+    """Returns the text on one line of at most `MAX_WORDS` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"

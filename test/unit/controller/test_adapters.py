@@ -29,9 +29,9 @@ from tfjob_controller.controller.adapters import (
 )
 from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.trainer.evaluation.jobstate import evaluate
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import UnplannableError
-from tfjob_controller.trainer.state.evaluation import evaluate
 from tfjob_controller.trainer.state.observed import ReportedStep, SavedCheckpoint
 from tfjob_controller.trainer.status.trainjob import to_wire
 from tfjob_controller.trainer.status.update import next_status, waiting_status

@@ -10,7 +10,7 @@ from helpers.controllerbench import GANG_PATH, JOB_PATH, TFJOB_PATH, ControllerB
 from helpers.manifests import master, workers
 from tfjob_controller.controller.adapters import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import RequeueAfter, Retry, TerminalFailure
-from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions.model import Create, Delete
+from tfjob_controller.trainer.events import StatusEvent
 from tfjob_controller.trainer.state.observed import PlainTrainingJob
-from tfjob_controller.trainer.status.summary import StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult
 
 JOB = BatchJob(ObjectMeta(name="train", namespace="team", uid="u1", resource_version="7"))

@@ -15,7 +15,7 @@ from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan
 
 PLAN = plan_of(master(), parameter_servers(1))

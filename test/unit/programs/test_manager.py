@@ -18,7 +18,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.options import RunOptions, resolve
 from tfjob_controller.programs.manager import Manager, workers_of_namespace
 from tfjob_controller.programs.reconcilers import gang_policy
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tfjob_controller.dashboard.users import User
 from tfjob_controller.gangscheduler.provisioning.provisioner import request_informer
 from tfjob_controller.gangscheduler.state.informers import SchedulerCaches
 from tfjob_controller.kube.cache.informer import InformerGroup
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.util.clock import RealClock
 
 CLOCK = RealClock()

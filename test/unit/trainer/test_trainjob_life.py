@@ -24,8 +24,8 @@ from helpers.trainworld import (
 from tfjob_controller.api.common.core import PODS, Condition, ContainerState, Running, Terminated
 from tfjob_controller.api.gang import BOUND, WAITING
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.actions.suspension import is_active
-from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.evaluation.cleanup import is_active
+from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
 from tfjob_controller.trainer.state.pods import GIVEN_UP_SECONDS
 from tfjob_controller.trainer.state.replica_state import DEFAULT_GRACE_SECONDS, REPORT_SECONDS

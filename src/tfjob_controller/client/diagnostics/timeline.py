@@ -22,8 +22,8 @@ from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, 
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 from tfjob_controller.trainer.naming import replica_id_of
-from tfjob_controller.trainer.state.pods import shortened
 from tfjob_controller.trainer.status.checkpoints import named, restored_words, size_text
+from tfjob_controller.util.text import shortened
 
 CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
 # Events that repeat what the status of the pod says, with the same time.

@@ -31,6 +31,7 @@ from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.gang.admission import MemberAssignment, apply_assignment, apply_to_set, set_labels
+from tfjob_controller.trainer.gang.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.trainer.naming import (
     INDEX_VARIABLE,
     REPLICA_RESTARTS,
@@ -39,7 +40,6 @@ from tfjob_controller.trainer.naming import (
     replica_type_labels,
 )
 from tfjob_controller.trainer.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
-from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.trainer.state.pods import RETRYABLE_EXIT_CODES
 
 Body = dict[str, Any]

@@ -51,15 +51,14 @@ from tfjob_controller.trainer.actions.model import (
     combined,
     merge,
 )
-from tfjob_controller.trainer.actions.suspension import (
+from tfjob_controller.trainer.actions.suspension import is_set_stopping, jobs_to_replace, jobs_to_stop
+from tfjob_controller.trainer.evaluation.cleanup import (
     active_jobs,
     finished_pods_to_delete,
     is_active,
-    is_set_stopping,
-    jobs_to_replace,
-    jobs_to_stop,
     jobs_to_suspend,
 )
+from tfjob_controller.trainer.evaluation.jobstate import JobState, had_all_jobs
 from tfjob_controller.trainer.gang.admission import (
     GangAdmission,
     build_gang,
@@ -69,13 +68,13 @@ from tfjob_controller.trainer.gang.admission import (
     must_suspend_gang,
     plan_for_admitted,
 )
-from tfjob_controller.trainer.plan.model import Plan, Replica, Role
-from tfjob_controller.trainer.podgroup.podgroup import (
+from tfjob_controller.trainer.gang.podgroup import (
     build_pod_group,
     has_pod_group,
     must_delete_pod_group,
     pod_group_patch,
 )
+from tfjob_controller.trainer.plan.model import Plan, Replica, Role
 from tfjob_controller.trainer.scaling.autoscaler import (
     autoscaler_patch,
     build_autoscaler,
@@ -83,7 +82,6 @@ from tfjob_controller.trainer.scaling.autoscaler import (
     must_have_autoscaler,
 )
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState, job_outcome
 from tfjob_controller.trainer.state.restarts import (
@@ -95,7 +93,7 @@ from tfjob_controller.trainer.state.restarts import (
     seconds_until_restart,
     surplus_failed_pods,
 )
-from tfjob_controller.trainer.status.counts import unrecorded_successes
+from tfjob_controller.trainer.state.successes import unrecorded_successes
 
 # Ends a Job that has run for a second. A suspended Job of an elastic role would keep the finalizer of a failed pod that
 # it has not replaced yet, and the pod and its namespace could not be deleted (job_controller.go:canRemoveFinalizer).

@@ -60,8 +60,8 @@ from tfjob_controller.api.provisioningrequest import CLASS_ANNOTATION, CONSUME_A
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
-from tfjob_controller.trainer.gang.terms import GangTerms
 from tfjob_controller.trainer.naming import replica_id
+from tfjob_controller.trainer.plan.gangterms import GangTerms
 from tfjob_controller.trainer.plan.model import Plan, environment_of
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState

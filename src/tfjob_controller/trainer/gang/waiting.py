@@ -28,9 +28,9 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gang.admission import GangAdmission
-from tfjob_controller.trainer.gang.terms import GangTerms, PodGroupTerms
+from tfjob_controller.trainer.gang.podgroup import min_counts
+from tfjob_controller.trainer.plan.gangterms import GangTerms, PodGroupTerms
 from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.podgroup.podgroup import min_counts
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import Completion, Step
 from tfjob_controller.trainer.state.observed import ObservedState

@@ -59,7 +59,6 @@ from tfjob_controller.trainer.frameworks.torchtune import (
     tune_command,
     tune_problems,
 )
-from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.naming import (
     INDEX_REFERENCE,
     MAX_LABEL,
@@ -68,6 +67,14 @@ from tfjob_controller.trainer.naming import (
     job_labels,
     replica_id,
     runtime_id_of,
+)
+from tfjob_controller.trainer.plan.gangterms import (
+    NO_GANGS,
+    GangPolicy,
+    GangTerms,
+    member_problem,
+    scheduled_by,
+    terms_of,
 )
 from tfjob_controller.trainer.plan.model import (
     GeneratedSecret,
@@ -82,7 +89,7 @@ from tfjob_controller.trainer.plan.model import (
     RunPolicy,
     UnplannableError,
 )
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.trainer.podtemplate.kubeflowtrainer import (
     JOBSET_NAME,
     initialized,

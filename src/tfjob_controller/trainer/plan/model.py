@@ -23,7 +23,7 @@ from tfjob_controller.api.tfjob.progress import ProgressPattern
 from tfjob_controller.api.tfjob.types import BY_RESTART, CONTAINER_NAME, WORKER
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.environment import tf_config_environment
-from tfjob_controller.trainer.gang.terms import OFF, GangTerms, PodGroupTerms
+from tfjob_controller.trainer.plan.gangterms import OFF, GangTerms, PodGroupTerms
 
 # The role of workers, which is also the name of their members in a gang.
 WORKER_ROLE = WORKER.lower()
@@ -196,7 +196,7 @@ class ScalingPolicy:
     resize: str = ""
     # The minimum and maximum of workers; None without autoscaling.
     worker_bounds: tuple[int, int] | None = None
-    # What happens with the gang scheduler's resize requests: see `gang.terms.GangPolicy`.
+    # What happens with the gang scheduler's resize requests: see `plan.gangterms.GangPolicy`.
     autoscaling: str = OFF
     # The field that has the number of workers, for messages.
     workers_field: str = ""

@@ -45,7 +45,8 @@ from tfjob_controller.api.tfjob.types import (
 )
 from tfjob_controller.api.tfjob.validation import has_training_image
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.gang.terms import (
+from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
+from tfjob_controller.trainer.plan.gangterms import (
     NO_GANGS,
     OFF,
     GangPolicy,
@@ -54,7 +55,6 @@ from tfjob_controller.trainer.gang.terms import (
     scheduled_by,
     terms_of,
 )
-from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
 from tfjob_controller.trainer.plan.model import (
     WORKER_ROLE,
     JobIdentity,

@@ -36,15 +36,6 @@ from tfjob_controller.api.trainjob.types import (
 from tfjob_controller.api.trainjob.validation import validate_overrides
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
-from tfjob_controller.trainer.gang.terms import (
-    NO_GANGS,
-    OFF,
-    GangPolicy,
-    GangTerms,
-    member_problem,
-    scheduled_by,
-    terms_of,
-)
 from tfjob_controller.trainer.naming import (
     INDEX_REFERENCE,
     TRAIN_JOB_NAME,
@@ -54,6 +45,15 @@ from tfjob_controller.trainer.naming import (
     job_labels,
     replica_id,
     runtime_id_of,
+)
+from tfjob_controller.trainer.plan.gangterms import (
+    NO_GANGS,
+    OFF,
+    GangPolicy,
+    GangTerms,
+    member_problem,
+    scheduled_by,
+    terms_of,
 )
 from tfjob_controller.trainer.plan.model import (
     GeneratedSecret,
@@ -68,7 +68,7 @@ from tfjob_controller.trainer.plan.model import (
     ScalingPolicy,
     UnplannableError,
 )
-from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL
+from tfjob_controller.trainer.plan.podgroupbackends import QUEUE_LABEL
 from tfjob_controller.trainer.podtemplate.checkpoint import (
     RESTORER,
     SAVER,
@@ -93,7 +93,7 @@ from tfjob_controller.trainer.podtemplate.trainjob import (
     with_workspace,
     workspace_problem,
 )
-from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.util.text import shortened
 
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER, RESTORER, SAVER))
 # Spec: TrainJob, section 3.

@@ -21,12 +21,12 @@ from tfjob_controller.api.trainjob.types import (
     DATASET_INITIALIZER,
     MODEL_EXPORTER,
     MODEL_INITIALIZER,
+    NODE,
     ContainerOverride,
     PodSpecOverride,
     Trainer,
     TrainJobSpec,
 )
-from tfjob_controller.trainer.frameworks.base import NODE
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,
     container_of,

@@ -21,8 +21,8 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.trainer.gang.admission import is_placed, is_run_as_gang, wanted_role_members
+from tfjob_controller.trainer.gang.podgroup import plan_for_pod_group
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
-from tfjob_controller.trainer.podgroup.podgroup import plan_for_pod_group
 from tfjob_controller.trainer.scaling.progress import with_shares
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.restarts import set_restarts

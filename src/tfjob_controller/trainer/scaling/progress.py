@@ -19,8 +19,9 @@ from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, StepShares
 from tfjob_controller.trainer.state.observed import ObservedState, Reading
-from tfjob_controller.trainer.state.pods import all_containers_ended, shortened, training_container, was_started
+from tfjob_controller.trainer.state.pods import all_containers_ended, training_container, was_started
 from tfjob_controller.trainer.state.restarts import fold_counts
+from tfjob_controller.util.text import shortened
 
 # The length of an invalid report in messages.
 _MAX_SHOWN = 60

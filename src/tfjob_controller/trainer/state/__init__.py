@@ -1,5 +1,5 @@
-"""What a job is at one moment: its replicas, the step that is due, its gang, its children of earlier attempts, its end.
+"""What the replicas of a job are at one moment, by their Jobs and pods: running, ended, lost, to be restarted.
 
-`evaluate` determines all of this once per sync; `plan_actions` and `next_status` only read the result. This package may
-import plans and the API's types; it writes nothing and reads no clock. Start reading with `evaluation.py`.
+This package may import plans and the API's types; it writes nothing and reads no clock. Start reading with
+`replica_state.py`, then `restarts.py` and `completion.py`.
 """

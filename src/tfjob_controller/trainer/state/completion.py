@@ -36,13 +36,13 @@ from tfjob_controller.trainer.state.observed import ObservedState, Obstacle
 from tfjob_controller.trainer.state.pods import (
     how_it_ended,
     running_since,
-    shortened,
     training_container,
     why_ended_by_kubelet,
     why_never_started,
 )
 from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, ReplicaState
 from tfjob_controller.trainer.state.restarts import replica_restarts
+from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
 

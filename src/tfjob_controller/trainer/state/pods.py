@@ -25,6 +25,7 @@ from tfjob_controller.api.common.core import JOBS, Condition, ContainerStatus, P
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, ON_FAILURE
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.naming import POD_JOB_NAME
+from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 SUCCEEDED = "Succeeded"
@@ -51,9 +52,8 @@ _STATUS_UNKNOWN = "ContainerStatusUnknown"
 _LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
 # What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
 _REJECTED = "Pod was rejected: "
-# A termination message may have 4 KiB, and a scheduler's message more. Events and conditions have this much of them.
-MAX_WORDS = 1000
-# They also name the replica, its exit code and the number of restarts.
+# A termination message may have 4 KiB. Events and conditions have this much of it, and also name the replica, its exit
+# code and the number of restarts.
 _MAX_LAST_WORDS = 800
 # The reason of a job should be readable at a glance: `kubectl get -o wide` shows it in a column.
 MAX_REASON = 400
@@ -345,12 +345,6 @@ def _why_unscheduled(conditions: Iterable[Condition]) -> str:
 
 def _words(reason: str, message: str) -> str:
     return shortened(f"{reason}: {message}" if message else reason)
-
-
-def shortened(text: str) -> str:
-    """Returns the text on one line of at most `MAX_WORDS` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
 
 
 def as_reason(text: str) -> str:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.trainer.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
-from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 # A node's clock may be ahead. A later time is not believed, since every checkpoint after it would seem to be older.

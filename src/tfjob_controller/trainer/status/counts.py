@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
 from tfjob_controller.api.gang import index_of, kind_of
+from tfjob_controller.trainer.evaluation.jobstate import JobState
 from tfjob_controller.trainer.naming import replica_type_labels, selector_string
 from tfjob_controller.trainer.plan.model import Plan, Role
 from tfjob_controller.trainer.scaling.progress import next_progress
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import is_end_counted
+from tfjob_controller.trainer.state.successes import has_run_and_succeeded
 from tfjob_controller.util.timestamps import format_time
 
 
@@ -126,7 +127,7 @@ def _succeeded(plan: Plan, old: tuple[str, ...], states: Sequence[ReplicaState])
     again = {state.replica.id for state in states if not plan.policy.suspend and _runs_again(state, states)}
     if again:
         old = tuple(id_ for id_ in old if id_ not in again)
-    new = {state.replica.id for state in states if _has_succeeded(state)}.difference(old, again)
+    new = {state.replica.id for state in states if has_run_and_succeeded(state)}.difference(old, again)
     return tuple(sorted(new.union(old), key=_natural)) if new else old
 
 
@@ -135,16 +136,6 @@ def _runs_again(state: ReplicaState, states: Sequence[ReplicaState]) -> bool:
     if not role.restarts_together or state.job is None or not state.job.spec.suspend:
         return False
     return any(each.replica.role is role and each.state != replica_state.SUCCEEDED for each in states)
-
-
-def _has_succeeded(state: ReplicaState) -> bool:
-    return state.state == replica_state.SUCCEEDED and not replica_state.never_existed(state)
-
-
-def unrecorded_successes(states: Sequence[ReplicaState], status: TrainingStatus) -> Sequence[ReplicaState]:
-    """Returns the replicas whose success the status does not have yet."""
-    known = frozenset(status.succeeded_indexes)
-    return [state for state in states if _has_succeeded(state) and state.replica.id not in known]
 
 
 def _natural(replica_id: str) -> tuple[str, int, str]:

@@ -7,13 +7,14 @@ updated in place. Events of a status are emitted once it is written. `controller
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.evaluation.jobstate import JobState
+from tfjob_controller.trainer.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import (
@@ -25,7 +26,6 @@ from tfjob_controller.trainer.state.completion import (
     first_failure,
     missing_replicas,
 )
-from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
@@ -34,7 +34,7 @@ from tfjob_controller.trainer.state.observed import (
     PHASE_RUNNING,
     Obstacle,
 )
-from tfjob_controller.trainer.state.pods import as_reason, has_unfinished_sidecar, shortened
+from tfjob_controller.trainer.state.pods import as_reason, has_unfinished_sidecar
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import (
     backoff_seconds,
@@ -43,6 +43,7 @@ from tfjob_controller.trainer.state.restarts import (
     replica_restarts,
     restarted_states,
 )
+from tfjob_controller.util.text import shortened
 
 # The summary of a job that does not run yet, as kubectl calls such pods. While all replicas of a job are restarted, its
 # phase stays Running and its summary is Pending.
@@ -259,19 +260,6 @@ def _end_told(reason: str, replica_id: str) -> str:
     ended, _, then = reason.rpartition("; ")
     is_told = ended.startswith(f"{replica_id}: ") and then.startswith((_IN_PLACE, _AGAIN))
     return ended.removeprefix(f"{replica_id}: ") if is_told else ""
-
-
-NORMAL = "Normal"
-WARNING = "Warning"
-
-
-@dataclass(frozen=True, slots=True)
-class StatusEvent:
-    """One event on the job: type `Normal` or `Warning`, a reason from reasons.py, and a sentence."""
-
-    type: str
-    reason: str
-    note: str
 
 
 # The number of replicas that a message names.

@@ -17,16 +17,18 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.actions.suspension import (
+from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.evaluation.cleanup import (
     SUSPENDED_AFTER_SECONDS,
     is_cleaned_up,
     seconds_until_stopped,
     ttl_seconds_left,
 )
-from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.evaluation.jobstate import JobState
+from tfjob_controller.trainer.evaluation.silence import seconds_until_unexplained
+from tfjob_controller.trainer.events import WARNING, StatusEvent
 from tfjob_controller.trainer.gang.waiting import GangWait, preemptor_of
 from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
-from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.checkpoints import (
     restored_in,
@@ -41,7 +43,6 @@ from tfjob_controller.trainer.state.completion import (
     seconds_until_deadline,
     seconds_until_join_timeout,
 )
-from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.observed import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
@@ -59,13 +60,12 @@ from tfjob_controller.trainer.state.restarts import (
     seconds_until_replica_restart,
     seconds_until_restart,
 )
-from tfjob_controller.trainer.state.silence import seconds_until_unexplained
+from tfjob_controller.trainer.state.successes import unrecorded_successes
 from tfjob_controller.trainer.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
-from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
+from tfjob_controller.trainer.status.counts import with_counts, with_restart
+from tfjob_controller.trainer.status.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.status.summary import (
     PENDING,
-    WARNING,
-    StatusEvent,
     active_status,
     ended_status,
     join_ids,

@@ -29,7 +29,12 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Patch
 from tfjob_controller.trainer.actions.planner import stop_all
-from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import (
+    ALWAYS,
+    OFF,
+    ON_REQUEST,
+    GangPolicy,
+)
 from tfjob_controller.trainer.plan.tfjob import gang_problem
 from tfjob_controller.util.timestamps import format_time
 

@@ -10,9 +10,15 @@ from helpers.trainworld import admit, train_plan, train_world, true_conditions
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, NodePlacement
 from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON, RECOMMEND, GangPolicy
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
-from tfjob_controller.trainer.podgroup.podgroup import build_pod_group
+from tfjob_controller.trainer.gang.podgroup import build_pod_group
+from tfjob_controller.trainer.plan.gangterms import (
+    ALWAYS,
+    OFF,
+    ON,
+    RECOMMEND,
+    GangPolicy,
+)
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.trainer.status.update import StatusResult
 
 POLICY = GangPolicy(ALWAYS, "gang-scheduler", autoscaling=ON)

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.laggingcluster import LaggingCluster
 from helpers.trainworld import CLAIM, IN_STEPS, ends, runtime_spec, train_world
-from tfjob_controller.trainer.gang.terms import ALWAYS, ON, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import ALWAYS, ON, GangPolicy
 
 NODES = ("node-0", "node-1", "node-2")
 POLICY = GangPolicy(ALWAYS, "gang-scheduler", autoscaling=ON)

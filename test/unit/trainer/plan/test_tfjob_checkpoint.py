@@ -9,7 +9,7 @@ import pytest
 from helpers.clusterinmemory import plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.gang.terms import GangPolicy
+from tfjob_controller.trainer.plan.gangterms import GangPolicy
 from tfjob_controller.trainer.plan.model import Plan
 
 Object = dict[str, Any]

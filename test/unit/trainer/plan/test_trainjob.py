@@ -19,8 +19,13 @@ from tfjob_controller.api.trainjob.types import JobsStatus, TrainJobStatus
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.frameworks import environment, mpi
 from tfjob_controller.trainer.frameworks.base import Setting
-from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.naming import INDEX_REFERENCE, INDEX_VARIABLE
+from tfjob_controller.trainer.plan.gangterms import (
+    ALWAYS,
+    OFF,
+    ON_REQUEST,
+    GangPolicy,
+)
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.trainjob import build_train_plan
 from tfjob_controller.trainer.podtemplate.trainjob import NO_WORKSPACE

@@ -10,7 +10,12 @@ from helpers.clusterinmemory import World
 from helpers.trainworld import ends, running_train_world, train_plan
 from tfjob_controller.api.common.core import HorizontalPodAutoscaler
 from tfjob_controller.api.trainjob.types import ElasticPolicy
-from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import (
+    ALWAYS,
+    OFF,
+    ON,
+    GangPolicy,
+)
 from tfjob_controller.trainer.scaling.autoscaler import METRICS_HASH, build_autoscaler
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS
 

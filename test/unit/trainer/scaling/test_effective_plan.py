@@ -24,7 +24,7 @@ from tfjob_controller.api.gang import (
     wanted_members,
 )
 from tfjob_controller.trainer.actions.model import Actions, Delete
-from tfjob_controller.trainer.gang.terms import ON, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import ON, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE
 
 MOST = 6

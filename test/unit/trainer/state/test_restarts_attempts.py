@@ -14,8 +14,8 @@ from helpers.clusterinmemory import LOST_SECONDS, World, running_world, world
 from helpers.manifests import master, parameter_servers, workers
 from helpers.trainworld import ends, running_train_world, world_in_steps
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
-from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT
+from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.pods import is_finished

@@ -12,7 +12,7 @@ from helpers.gangs import member_ids
 from helpers.manifests import master, parameter_servers, workers
 from helpers.trainworld import running_train_world, world_in_steps
 from tfjob_controller.api.gang import ADMITTED, NodePlacement
-from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.replica_state import PATIENCE_SECONDS
 from tfjob_controller.util.timestamps import format_time
 

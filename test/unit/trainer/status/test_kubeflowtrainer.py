@@ -22,8 +22,13 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
-from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
+from tfjob_controller.trainer.plan.gangterms import (
+    ALWAYS,
+    OFF,
+    ON_REQUEST,
+    GangPolicy,
+)
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS, MAX_ATTEMPTS
 from tfjob_controller.trainer.state.observed import is_finished
 from tfjob_controller.trainer.status.kubeflowtrainer import record_of, recorded_status, upstream_status

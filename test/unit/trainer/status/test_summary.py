@@ -6,7 +6,7 @@ import pytest
 
 from helpers.clusterinmemory import World, running_world
 from helpers.trainworld import ends, running_train_world
-from tfjob_controller.trainer.state.pods import MAX_WORDS
+from tfjob_controller.util.text import MAX_WORDS
 
 
 def notes(cluster: World) -> list[tuple[str, str]]:

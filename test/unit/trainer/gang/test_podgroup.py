@@ -12,8 +12,8 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from helpers.trainworld import ends, jobs, train_world, world_in_steps
 from tfjob_controller.api.common.core import Condition, Pod, PodGroup, PodStatus
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.gang.terms import ALWAYS, ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.podgroup.backends import BACKENDS
+from tfjob_controller.trainer.plan.gangterms import ALWAYS, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 
 NAME = "example-job-a6no"
 INITIALIZERS = ["dataset-initializer-0", "model-initializer-0"]

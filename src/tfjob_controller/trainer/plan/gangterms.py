@@ -10,7 +10,7 @@ import msgspec
 
 from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member, bounds_problem
-from tfjob_controller.trainer.podgroup.backends import Backend
+from tfjob_controller.trainer.plan.podgroupbackends import Backend
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"
 # How resize requests of the gang scheduler are handled; see also OFF.

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.common.core import Pod
-from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.evaluation.jobstate import JobState
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP
 from tfjob_controller.trainer.state.pods import (
     PENDING,

@@ -24,13 +24,13 @@ from tfjob_controller.api.gang import BOUND, Gang
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
-from tfjob_controller.trainer.gang.terms import OFF, ON
+from tfjob_controller.trainer.evaluation.jobstate import JobState
+from tfjob_controller.trainer.events import NORMAL, WARNING, StatusEvent
+from tfjob_controller.trainer.plan.gangterms import OFF, ON
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Role
 from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.restarts import next_attempt
-from tfjob_controller.trainer.status.summary import NORMAL, WARNING, StatusEvent
 
 _NO_REASON = "the gang scheduler requests it"
 

@@ -24,9 +24,9 @@ from tfjob_controller.api.common.core import PodGroup
 from tfjob_controller.api.common.podrequests import amounts_of
 from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import Member
-from tfjob_controller.trainer.gang.terms import GangTerms, PodGroupTerms
+from tfjob_controller.trainer.plan.gangterms import GangTerms, PodGroupTerms
 from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.podgroup.backends import Body, PodGroupRequest, add_metadata
+from tfjob_controller.trainer.plan.podgroupbackends import Body, PodGroupRequest, add_metadata
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import Step
 from tfjob_controller.trainer.state.observed import ObservedState

@@ -17,8 +17,14 @@ from tfjob_controller.api.common.core import (
     Running,
     Terminated,
 )
+from tfjob_controller.trainer.evaluation.silence import (
+    NOT_STARTED,
+    PERIOD_SECONDS,
+    SILENT_SECONDS,
+    explained,
+    unexplained,
+)
 from tfjob_controller.trainer.state.replica_state import PATIENCE_SECONDS
-from tfjob_controller.trainer.state.silence import NOT_STARTED, PERIOD_SECONDS, SILENT_SECONDS, explained, unexplained
 from tfjob_controller.util.timestamps import format_time
 
 WARNING = 'FailedMount: MountVolume.SetUp failed for volume "s" : secret "keys" not found'

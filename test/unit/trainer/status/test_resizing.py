@@ -11,9 +11,15 @@ from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
-from tfjob_controller.trainer.gang.terms import OFF, ON, ON_REQUEST, RECOMMEND, GangPolicy
+from tfjob_controller.trainer.events import StatusEvent
+from tfjob_controller.trainer.plan.gangterms import (
+    OFF,
+    ON,
+    ON_REQUEST,
+    RECOMMEND,
+    GangPolicy,
+)
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE
-from tfjob_controller.trainer.status.summary import StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult
 
 WHY = "capacity for default/b, waiting 31 s"
