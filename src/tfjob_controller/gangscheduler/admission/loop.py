@@ -34,6 +34,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -74,6 +75,22 @@ _MIN_PAUSE_SECONDS = 0.02
 _MAX_PAUSE_SECONDS = 0.2
 # Upper limit of a sleep, so that a missed wake-up only delays a gang.
 _MAX_SLEEP_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class _Record:
+    """What the loop remembers of one gang. It is forgotten with the Gang."""
+
+    uid: str
+    failures: int = 0
+    # Attempts since the gang was bound that ended without any pod.
+    empty_attempts: set[int] = field(default_factory=set)
+    # The last attempt of which Permit knows the pods that existed when this process first saw it.
+    noted_attempt: int | None = None
+    # Monotonic seconds at which a bound gang was first seen without an unfinished pod; None while it has one.
+    idle_since: float | None = None
+    # By uid, the node that a pod was last woken for.
+    woken: dict[str, str] = field(default_factory=dict)
 
 
 class AdmissionLoop:
@@ -130,19 +147,12 @@ class AdmissionLoop:
         )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's thread uses the following fields.
-        self._uids: dict[str, str] = {}
+        self._records: dict[str, _Record] = {}
+        # When gangs are processed next, in monotonic seconds.
         self._due: dict[str, float] = {}
-        self._idle_since: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
-        # Attempts since the gang was bound that ended without any pod.
-        self._empty_attempts: dict[str, set[int]] = {}
-        # The last attempt of each gang of which Permit knows the pods that existed when this process first saw it.
-        self._noted_attempts: dict[str, int] = {}
         # Placed gangs with members that need another node and fit on none: every pass processes them.
         self._unplaceable: set[str] = set()
-        # By gang and uid, the node that a pod was last woken for; and pods, with their nodes and gangs, to wake after a
-        # pass.
-        self._woken: dict[str, dict[str, str]] = {}
+        # Pods to wake after a pass, with their nodes and gangs.
         self._pods_to_wake: list[tuple[ScheduledPod, str, str]] = []
         # Evictions to submit after a pass.
         self._evictions: list[Eviction] = []
@@ -279,15 +289,15 @@ class AdmissionLoop:
             self._forget(key)
         if gang is None:
             return ()
-        self._uids[key] = gang.metadata.uid
+        record = self._records.setdefault(key, _Record(gang.metadata.uid))
         all_pods = self._state.gang_pods.of(key)
         pods = pods_by_member(gang, all_pods)
         if self._state.is_attempt_rejected(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
-            return (self._requeue(key, gang, pods, now),)
+            return (self._requeue(record, gang, pods, now),)
         self._preemption.update(gang, now)
         if must_leave(gang) and lifecycle.is_wanted(gang):
             return self._leave(gang, pods, now)
-        idle = self._idle_seconds(key, gang, pods)
+        idle = self._idle_seconds(record, gang, pods)
         has_succeeded = self._reservations.has_succeeded(gang)
         status = lifecycle.observed_status(gang, pods, idle, now, any_succeeded=has_succeeded)
         if status is not None and status.phase == BOUND:
@@ -299,7 +309,7 @@ class AdmissionLoop:
         if gang_state is GangState.PLACED:
             gang = self._state.observed_requests.apply(key, gang)
             self._resizing.update(gang, pods, all_pods, has_succeeded, now)
-            return self._place(key, gang, pods)
+            return self._place(record, gang, pods)
         self._reservations.unreserve(key)
         if gang_state is GangState.QUEUED:
             self._add_to_queue(key, lifecycle.with_attempt_of_pods(gang, all_pods))
@@ -325,7 +335,8 @@ class AdmissionLoop:
 
     def _is_recreated(self, key: str, gang: Gang) -> bool:
         """Reports whether the Gang was deleted and recreated, which the watch may not have shown."""
-        return self._uids.get(key, gang.metadata.uid) != gang.metadata.uid
+        record = self._records.get(key)
+        return record is not None and record.uid != gang.metadata.uid
 
     def _must_end(self, key: str, gang: Gang | None) -> bool:
         """Reports whether the gang's placement must end for a reason other than a rejected attempt."""
@@ -339,14 +350,15 @@ class AdmissionLoop:
             self._wake(key, self._clock.monotonic() + remaining)
         self._queue.add(self._state.observed_requests.apply(key, gang))
 
-    def _place(self, key: str, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[StatusUpdate]:
+    def _place(self, record: _Record, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[StatusUpdate]:
         """Update a placed gang's reservations and reassign members; returns an update if the placement changes."""
+        key = key_of(seen)
         gang = self._reservations.with_reassignments(
             lifecycle.with_observed_nodes(lifecycle.without_removed_members(seen), pods)
         )
         if not self._reservations.reserve(gang, pods):
             self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
-        self._note_existing_pods(key, gang.status, pods)
+        self._note_existing_pods(record, gang.status, pods)
         rejected = self._state.rejected_nodes.by_member(key)
         found, is_any_unplaceable = self._reservations.reassign(gang, pods, rejected, seen.metadata.resource_version)
         if is_any_unplaceable:
@@ -354,42 +366,29 @@ class AdmissionLoop:
         status = lifecycle.reassigned_status(gang, found)
         before = placed_nodes(seen.status)
         if status.placement == seen.status.placement:
-            self._pods_to_wake += self._pods_to_retry(key, before, pods)
+            self._pods_to_wake += [(pod, node, key) for pod, node in _pods_to_retry(record, before, pods)]
             return ()
         # Once the status is written, the gang is processed again, and its pods are woken.
         is_reassigned = any(before.get(member) != node for member, node in placed_nodes(status).items())
         return (StatusUpdate(seen, status, StatusChange.REASSIGNED if is_reassigned else StatusChange.RESIZED),)
 
-    def _pods_to_retry(
-        self, key: str, nodes: Mapping[str, str], pods: Mapping[str, ScheduledPod]
-    ) -> list[tuple[ScheduledPod, str, str]]:
-        """Returns, with node and gang, the pods that kube-scheduler rejected and that were not woken for their node."""
-        rejected = [
-            (pod, node, key)
-            for member, node in nodes.items()
-            if (pod := pods.get(member)) is not None and lifecycle.is_unschedulable(pod)
-        ]
-        woken = self._woken.pop(key, {})
-        if rejected:
-            self._woken[key] = {pod.metadata.uid: node for pod, node, _ in rejected}
-        return [each for each in rejected if woken.get(each[0].metadata.uid) != each[1]]
-
-    def _note_existing_pods(self, key: str, status: GangStatus, pods: Mapping[str, ScheduledPod]) -> None:
+    def _note_existing_pods(self, record: _Record, status: GangStatus, pods: Mapping[str, ScheduledPod]) -> None:
         """Report the pods that exist when an attempt is processed first. The informer's handler reports later ones."""
-        if status.phase == ADMITTED and self._noted_attempts.get(key) != status.attempt:
-            self._noted_attempts[key] = status.attempt
+        if status.phase == ADMITTED and record.noted_attempt != status.attempt:
+            record.noted_attempt = status.attempt
             for pod in pods.values():
                 self._state.note_created(pod, self._permit.note_progress)
 
-    def _idle_seconds(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
+    def _idle_seconds(self, record: _Record, gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
         """Seconds for which a bound gang has had no unfinished pod."""
         if gang.status.phase != BOUND or any(lifecycle.is_unfinished(pod) for pod in pods.values()):
-            self._idle_since.pop(key, None)
+            record.idle_since = None
             return 0.0
         now = self._clock.monotonic()
-        since = self._idle_since.setdefault(key, now)
-        self._wake(key, since + lifecycle.replacement_seconds(gang, pods))
-        return now - since
+        if record.idle_since is None:
+            record.idle_since = now
+        self._wake(key_of(gang), record.idle_since + lifecycle.replacement_seconds(gang, pods))
+        return now - record.idle_since
 
     def _forget(self, key: str) -> None:
         self._reservations.unreserve(key)
@@ -397,23 +396,18 @@ class AdmissionLoop:
         self._preemption.forget(key)
         self._state.forget(key)
         self._queue.forget(key)
-        for moments in (self._due, self._idle_since):
-            moments.pop(key, None)
-        self._woken.pop(key, None)
-        self._failures.pop(key, None)
-        self._empty_attempts.pop(key, None)
-        self._noted_attempts.pop(key, None)
-        self._uids.pop(key, None)
+        self._due.pop(key, None)
+        self._records.pop(key, None)
 
-    def _requeue(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> StatusUpdate:
+    def _requeue(self, record: _Record, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> StatusUpdate:
         """Return the gang to the queue, with exponential backoff."""
-        failures = self._failures.get(key, 0) + 1
-        cap = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2.0 ** min(failures, 16))
+        cap = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2.0 ** min(record.failures + 1, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
-        empty_attempts = self._empty_attempts.setdefault(key, set())
-        if not self._permit.has_progress(key):
-            empty_attempts.add(gang.status.attempt)
-        status = lifecycle.requeued_status(gang, bound, self._rng.uniform(cap / 2, cap), len(empty_attempts), now)
+        if not self._permit.has_progress(key_of(gang)):
+            record.empty_attempts.add(gang.status.attempt)
+        status = lifecycle.requeued_status(
+            gang, bound, self._rng.uniform(cap / 2, cap), len(record.empty_attempts), now
+        )
         return StatusUpdate(gang, status, StatusChange.REQUEUED)
 
     # Outcomes
@@ -438,11 +432,12 @@ class AdmissionLoop:
     def _note_written(self, update: StatusUpdate) -> None:
         key = key_of(update.gang)
         self._queue.note_written(key)
-        if update.change == StatusChange.BOUND:
-            self._failures.pop(key, None)
-            self._empty_attempts.pop(key, None)
-        if update.change == StatusChange.REQUEUED:
-            self._failures[key] = self._failures.get(key, 0) + 1
+        record = self._records.get(key)
+        if record is not None and update.change == StatusChange.BOUND:
+            record.failures = 0
+            record.empty_attempts.clear()
+        if record is not None and update.change == StatusChange.REQUEUED:
+            record.failures += 1
         self._state.enqueue(key)
 
     def _note_failed(self, update: StatusUpdate, error: ApiError) -> None:
@@ -461,3 +456,16 @@ class AdmissionLoop:
 def pause_seconds(computed_seconds: float) -> float:
     """Returns how long the loop pauses after a pass that computed for so long."""
     return min(max(_MIN_PAUSE_SECONDS, _PAUSE_FACTOR * computed_seconds), _MAX_PAUSE_SECONDS)
+
+
+def _pods_to_retry(
+    record: _Record, nodes: Mapping[str, str], pods: Mapping[str, ScheduledPod]
+) -> list[tuple[ScheduledPod, str]]:
+    """Returns, with their nodes, the pods that kube-scheduler rejected and that were not woken for their node."""
+    rejected = [
+        (pod, node)
+        for member, node in nodes.items()
+        if (pod := pods.get(member)) is not None and lifecycle.is_unschedulable(pod)
+    ]
+    woken, record.woken = record.woken, {pod.metadata.uid: node for pod, node in rejected}
+    return [(pod, node) for pod, node in rejected if woken.get(pod.metadata.uid) != node]
