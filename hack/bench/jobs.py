@@ -8,11 +8,11 @@ import msgspec
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.kinds.tfjob.plan import build_plan
+from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
 from tfjob_controller.trainer.actions.children import build_job, build_service
 from tfjob_controller.trainer.frameworks.environment import TORCH as TORCH
 from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.plan.tfjob import build_plan
-from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 
 Object = dict[str, Any]
 

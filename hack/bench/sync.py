@@ -27,11 +27,11 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJOBS as TFJOBS_RESOURCE
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.controller.adapters import TFJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.outcome import DONE
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.writer import Fanout
+from tfjob_controller.kinds.tfjob.kind import TFJobAdapter, TFJobCaches
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.events.recorder import EventRecorder
@@ -59,8 +59,9 @@ def bench(stage: Stage) -> Iterator[Bench]:
     """Yields a reconciler whose caches are filled."""
     clock = RealClock()
     transport = Transport(load_config(str(stage.kubeconfig)), qps=0)
-    caches = ControllerCaches(transport, NAMESPACE, clock)
-    store, metrics = caches.tfjobs.store, Metrics("bench")
+    jobs = TFJobCaches(transport, NAMESPACE, clock)
+    caches = ControllerCaches(transport, NAMESPACE, clock, [jobs])
+    store, metrics = jobs.jobs.store, Metrics("bench")
     kind = TFJobAdapter(store, ControllerConfig(), metrics.jobs, random.Random(), restart_rules=True)  # noqa: S311 -- names
     client = ResourceClient(transport, TFJOBS_RESOURCE, decode_tfjob)
     recorder = EventRecorder(transport, clock, "bench", "bench")

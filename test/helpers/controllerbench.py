@@ -14,12 +14,12 @@ from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
-from tfjob_controller.controller.adapters import TFJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.controller.writer import Fanout
+from tfjob_controller.kinds.tfjob.kind import TFJobAdapter, TFJobCaches
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
@@ -112,6 +112,7 @@ class ControllerBench:
         self.clock = FakeClock()
         of_backend = gangs.backend.resource if gangs.backend is not None else None
         self.caches = ControllerCaches(self.api, "", self.clock, pod_groups=of_backend)
+        self.tfjobs = TFJobCaches(self.api, "", self.clock)
         self.recorder = Recorded(self.api)
         self.counted = Counted()
         self.fanout = Fanout(helpers)
@@ -128,7 +129,7 @@ class ControllerBench:
 
     def new_reconciler(self) -> Reconciler[TFJob]:
         """Returns the reconciler of a restarted process, without any state of the first one."""
-        store = self.caches.tfjobs.store
+        store = self.tfjobs.jobs.store
         kind = TFJobAdapter(
             store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True, gangs=self.gangs
         )
@@ -233,7 +234,7 @@ class ControllerBench:
 
     def _watcher(self, name: str) -> Watcher:
         informers: dict[str, Informer[Any]] = {
-            "tfjobs": self.caches.tfjobs,
+            "tfjobs": self.tfjobs.jobs,
             "jobs": self.caches.jobs,
             "services": self.caches.services,
             "pods": self.caches.pods,

@@ -28,8 +28,8 @@ from kubeflowcases.model import (
 )
 from localcluster.api import RefusedError
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
+from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
 from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.plan.kubeflowtrainer import build_kubeflow_plan
 from tfjob_controller.trainer.plan.model import UnplannableError
 
 Object = dict[str, Any]
@@ -150,9 +150,7 @@ class CaseRun:
         """Changes the runtime, and waits until the controller has cached it: a change of the job may arrive earlier."""
         name = _runtime_name(self.case)
         version = self.cluster.api.patch(f"{self.runtimes}/{name}", {"spec": step.spec})["metadata"]["resourceVersion"]
-        caches = self.cluster.manager.caches.kubeflow
-        assert caches is not None
-        runtimes = caches.namespaced.store
+        runtimes = self.cluster.manager.jobs["kubeflow-trainjob"].all[1].store
 
         def is_cached() -> bool:
             found = runtimes.get(f"{self.cluster.namespace}/{name}")

@@ -13,12 +13,13 @@ from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.decode import decode_trainjob
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
-from tfjob_controller.controller.adapters import TrainJobAdapter
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.writer import Fanout, ResponseCache
+from tfjob_controller.kinds.trainjob.caches import TrainJobCaches
+from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.state.observed import CheckpointLine
@@ -81,9 +82,8 @@ class TrainBench:
         self.api = MemoryApi()
         self.clock = FakeClock()
         self.caches = ControllerCaches(self.api, "", self.clock)
+        self.trainjobs = TrainJobCaches(self.api, "", self.clock)
         self.counted, self.logs, self.told = Counted(), Logs(), Told()
-        assert self.caches.trainjobs is not None
-        self.trainjobs = self.caches.trainjobs
         self.logs.is_read = True
         self.is_busy = False
         self.reconciler = self.new_reconciler()

@@ -79,9 +79,7 @@ def cluster_runtime(api: Api, **spec: Any) -> Iterator[str]:
 
 def await_cached(trial: Trial, runtime_name: str) -> None:
     """Waits until the controller has cached the runtime, since a job that names it earlier has to wait for it."""
-    caches = trial.playground.manager.caches.trainjobs
-    assert caches is not None
-    informer = caches.all[2]
+    informer = trial.playground.manager.jobs["trainjob"].all[2]
     eventually(lambda: informer.store.get(runtime_name) is not None, PATIENCE_SECONDS, PERIOD_SECONDS)
 
 

@@ -201,7 +201,7 @@ def test_a_crd_that_is_taken_away_takes_its_jobs_along_and_new_ones_work_when_it
         fleet.submit(0)
         fleet.await_ends()
         own.api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tfjobs.kubeflow.org")
-        eventually(lambda: not controller.caches.tfjobs.store.list(), 30)
+        eventually(lambda: not controller.jobs["tfjob"].jobs.store.list(), 30)
         install_crds(own.api)
         again = Fleet(fleet.jobs)
         for number in range(1, 4):

@@ -16,7 +16,7 @@ from helpers.rights import rights_of
 from localcluster.gangscheduler import ENVIRONMENT, HTTP_TIMEOUT, NAME, configuration
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
-from tfjob_controller.programs.reconcilers import gang_policy
+from tfjob_controller.programs.manager import gang_policy
 
 pytestmark = pytest.mark.cluster
 

@@ -188,11 +188,11 @@ def test_an_instance_that_waits_to_lead_keeps_no_list_of_jobs_that_come_and_go_a
     with running_controller(control_plane.kubeconfig, namespace, **options) as standby:
         for number in range(5):
             jobs.submit(tfjob(master(), name=f"job-{number}"))
-            eventually(lambda: len(standby.caches.tfjobs.store) == 1, 20)
+            eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 1, 20)
             jobs.delete(f"job-{number}")
-            eventually(lambda: len(standby.caches.tfjobs.store) == 0, 20)
+            eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 0, 20)
         jobs.submit(tfjob(master(), name="stays"))
-        eventually(lambda: len(standby.caches.tfjobs.store) == 1, 20)
+        eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 1, 20)
         assert page(standby.servers[0].port, "/debug/queue")["queued"] == 0
         assert "\ntfjob_jobs{" not in exposition(standby.servers[0].port)
         api.patch(f"{leases}/tfjob-controller", {"spec": {"holderIdentity": ""}})

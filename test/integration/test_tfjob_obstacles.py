@@ -257,7 +257,7 @@ def test_a_namespace_that_goes_takes_its_jobs_along_and_the_controller_stays_wel
     jobs.await_phase("Running", timeout=PATIENCE_SECONDS)
     api.delete(f"/api/v1/namespaces/{namespace}")
     eventually(lambda: api.find(f"/api/v1/namespaces/{namespace}") is None, PATIENCE_SECONDS, 0.2)
-    eventually(lambda: controller.caches.tfjobs.store.list() == [], PATIENCE_SECONDS)
+    eventually(lambda: controller.jobs["tfjob"].jobs.store.list() == [], PATIENCE_SECONDS)
     assert controller.problems() == []
 
 

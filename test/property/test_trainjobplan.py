@@ -15,11 +15,11 @@ from helpers.examples import examples
 from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_spec, train_plan
 from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
+from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
 from tfjob_controller.trainer.naming import INDEX_REFERENCE
 from tfjob_controller.trainer.plan.gangterms import ALWAYS, NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
-from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 # What a node calls itself, by framework.

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from helpers.docs import DOCS
-from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.trainer.state.replica_state import NO_POD_AFTER_SECONDS
 
 SOURCE = DOCS.parent / "src" / "tfjob_controller"

@@ -131,7 +131,7 @@ def _referenced(requester: Requester, namespace: str, ref: RuntimeRef) -> _Runti
 
 def _check_workspace(job: TrainJob, runtime: _Runtime | None) -> None:
     if runtime is not None and runtime.spec.workspace is None and _exports(job):
-        from tfjob_controller.trainer.podtemplate.trainjob import NO_WORKSPACE
+        from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
 
         raise ClientError(NO_WORKSPACE)
 

@@ -21,18 +21,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Generic
+from typing import Any, Generic
 
 import structlog
 
 from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.api.kubeflowtrainer.runtime import KubeflowRuntime
-from tfjob_controller.api.kubeflowtrainer.types import NAMESPACED_RUNTIME as KUBEFLOW_NAMESPACED_RUNTIME
-from tfjob_controller.api.kubeflowtrainer.types import KubeflowTrainJob
-from tfjob_controller.api.trainjob.runtime import TrainingRuntime
-from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
@@ -265,69 +259,33 @@ def autoscaler_matters(old: HorizontalPodAutoscaler, new: HorizontalPodAutoscale
     return old.spec != new.spec or old.metadata.labels != new.metadata.labels or identity_matters(old, new)
 
 
-class RuntimeHandler:
-    """Queues the jobs that reference a new or changed runtime and have not started. Others keep their runtime."""
+class RuntimeHandler(Generic[ObjectT]):
+    """Queues the jobs that wait for a new or changed runtime. Jobs that have started keep theirs.
 
-    def __init__(
-        self, queue: RateLimitingQueue[str], jobs: Store[TrainJob], kind: str, triggers: TriggerLog = NO_TRIGGER_LOG
-    ) -> None:
-        self._queue = queue
-        self._triggers = triggers
-        self._jobs = jobs
-        self._kind = kind
-
-    def on_add(self, obj: TrainingRuntime, is_initial: bool) -> None:
-        if is_initial:
-            return
-        for job in self._jobs.list():
-            if job.status.start_time is None and self._is_named(job, obj):
-                self._triggers.record(key_of(job), ADDED, obj)
-                self._queue.add(key_of(job))
-
-    def _is_named(self, job: TrainJob, runtime: TrainingRuntime) -> bool:
-        ref = job.spec.runtime_ref
-        if ref is None or ref.kind != self._kind or ref.name != runtime.metadata.name:
-            return False
-        return runtime.metadata.namespace in ("", job.metadata.namespace)
-
-    def on_update(self, old: TrainingRuntime, new: TrainingRuntime) -> None:
-        if old is not new:
-            self.on_add(new, is_initial=False)
-
-    def on_delete(self, obj: TrainingRuntime, final: bool) -> None:
-        """Does nothing: a job that has started keeps its runtime."""
-
-
-class KubeflowRuntimeHandler:
-    """The same for TrainJobs of Kubeflow Trainer. `status_of` returns the recorded status of a job."""
+    `waits_for` tells whether a job refers to the runtime and has not started.
+    """
 
     def __init__(
         self,
         queue: RateLimitingQueue[str],
-        jobs: Store[KubeflowTrainJob],
-        status_of: Callable[[KubeflowTrainJob], TrainingStatus],
+        jobs: Store[ObjectT],
+        waits_for: Callable[[ObjectT, Any], bool],
         triggers: TriggerLog = NO_TRIGGER_LOG,
     ) -> None:
         self._queue = queue
         self._jobs = jobs
-        self._status_of = status_of
+        self._waits_for = waits_for
         self._triggers = triggers
 
-    def on_add(self, obj: KubeflowRuntime, is_initial: bool) -> None:
+    def on_add(self, obj: Object, is_initial: bool) -> None:
         for job in () if is_initial else self._jobs.list():
-            if _names(job, obj) and self._status_of(job).start_time is None:
+            if self._waits_for(job, obj):
                 self._triggers.record(key_of(job), ADDED, obj)
                 self._queue.add(key_of(job))
 
-    def on_update(self, old: KubeflowRuntime, new: KubeflowRuntime) -> None:
+    def on_update(self, old: Object, new: Object) -> None:
         if old is not new:
             self.on_add(new, is_initial=False)
 
-    def on_delete(self, obj: KubeflowRuntime, final: bool) -> None:
+    def on_delete(self, obj: Object, final: bool) -> None:
         """Does nothing: a job that has started keeps its runtime."""
-
-
-def _names(job: KubeflowTrainJob, runtime: KubeflowRuntime) -> bool:
-    ref, namespace = job.spec.runtime_ref, runtime.metadata.namespace
-    is_namespaced = ref.kind == KUBEFLOW_NAMESPACED_RUNTIME
-    return ref.name == runtime.metadata.name and namespace == (job.metadata.namespace if is_namespaced else "")

@@ -45,7 +45,7 @@ from typing import Any, Generic
 import structlog
 
 from tfjob_controller.api.common.core import JOBS, Scale
-from tfjob_controller.controller.adapters import KindAdapter
+from tfjob_controller.controller.kind import KindAdapter
 from tfjob_controller.controller.outcome import (
     DONE,
     NOT_FOUND,

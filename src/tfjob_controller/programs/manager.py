@@ -19,30 +19,23 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
 
-from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
-from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.controller.adapters import trainjob_work
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import TriggerLog
-from tfjob_controller.controller.kubeflowtrainer import kubeflow_work
-from tfjob_controller.controller.logs.follower import LogFollower
-from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.controller.podevents import PodEvents
-from tfjob_controller.controller.reconciler import Reconciler
-from tfjob_controller.controller.workers import Workers
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.httpserver.server import ListenError
+from tfjob_controller.kinds.kindcontroller import Kind, KindController, Shared
+from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
@@ -57,22 +50,10 @@ from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
-from tfjob_controller.programs.reconcilers import (
-    Shared,
-    gang_policy,
-    kubeflow_trainjob_reconciler,
-    tfjob_reconciler,
-    trainjob_reconciler,
-)
 from tfjob_controller.telemetry import logging
-from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.plan import gangterms as terms
-from tfjob_controller.trainer.state.observed import TrainingJob, is_finished
-from tfjob_controller.trainer.status.checkpoints import unsaved_since
-from tfjob_controller.trainer.status.kubeflowtrainer import recorded_status
-from tfjob_controller.trainer.status.reported import reported_metrics
-from tfjob_controller.trainer.status.trainjob import from_wire
+from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.fairness import most_of_namespace
@@ -83,10 +64,9 @@ log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 NAME = "tfjob-controller"
-CONTROLLER, TRAIN_CONTROLLER, KUBEFLOW_CONTROLLER = "tfjob", "trainjob", "kubeflow-trainjob"
 DEBUG = "debug"
-# Jobs of both groups may have the same name.
-_KUBEFLOW_KIND = f"{KUBEFLOW_TRAINJOBS.kind}.{KUBEFLOW_TRAINJOBS.group}"
+# The default schedulerName of gangs' pods, as in manifests/base/extender.
+GANG_SCHEDULER = "gang-scheduler"
 
 # Kubernetes gives 30 s by default, but a rollout should not take that long.
 STOP_SECONDS = 9.0
@@ -170,40 +150,39 @@ class Manager:
             observer=self.metrics.requests,
             verbose=options.log_level == DEBUG,
         )
-        self._queue = self._new_queue(CONTROLLER)
-        self._train_queue = self._new_queue(TRAIN_CONTROLLER)
-        self._kubeflow_queue = self._new_queue(KUBEFLOW_CONTROLLER) if options.kubeflow_trainer_api else None
-        self._triggers = {
-            name: TriggerLog(enabled=options.log_level == DEBUG)
-            for name in (CONTROLLER, TRAIN_CONTROLLER, KUBEFLOW_CONTROLLER)
-        }
-        self._gangs = gang_policy(options)
+        gangs = gang_policy(options)
+        kinds = [kind for kind in KINDS if kind.is_enabled(options)]
+        self.jobs = {kind.name: kind.new_caches(self.transport, options.namespace, self._clock) for kind in kinds}
         self.caches = ControllerCaches(
             self.transport,
             options.namespace,
             self._clock,
-            gangs=options.gang_scheduling != terms.OFF and self._gangs.backend is None,
-            pod_groups=self._gangs.backend.resource if self._gangs.backend is not None else None,
-            trainjobs=options.trainjobs,
-            kubeflow_trainer=options.kubeflow_trainer_api,
+            list(self.jobs.values()),
+            gangs=options.gang_scheduling != terms.OFF and gangs.backend is None,
+            autoscalers=options.trainjobs,
+            pod_groups=gangs.backend.resource if gangs.backend is not None else None,
         )
         self._fanout = Fanout(options.concurrent_writes)
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
         self._elector = self._new_elector(config.namespace) if options.leader_elect else None
-        self._logs = ProgressReader(
-            self.transport, self.caches.tfjobs.store, self.caches.pods.store, self._queue.add, self._clock
+        self._shared = Shared(
+            requester=self.transport,
+            connector=Connector(config, self._clock, observer=self.metrics.requests),
+            caches=self.caches,
+            config=controller_config,
+            metrics=self.metrics,
+            recorder=self._recorder,
+            fanout=self._fanout,
+            clock=self._clock,
+            gangs=gangs,
+            events=PodEvents(self.transport, self._clock),
         )
-        connector = Connector(config, self._clock, observer=self.metrics.requests)
-        # One for each kind, since jobs of both kinds may have the same key.
-        self._tfjob_follower = LogFollower(connector, self._queue.add, self._clock)
-        self._follower = LogFollower(connector, self._train_queue.add, self._clock)
+        self._kinds = [self._new_kind(kind) for kind in kinds]
         self._progress = self._new_progress_serving(config.namespace) if options.progress_server else None
-        self._workers: list[Workers] = []
-        self._reconcilers: list[Reconciler[Any]] = []
-        self.metrics.collect_jobs(self._jobs_led)
-        self.metrics.collect_trainjobs(self._trainjobs_led)
-        self.metrics.collect_training(self._training)
-        self.metrics.collect_checkpoints(self._checkpoints)
+        self.metrics.collect_jobs(lambda: self._led(lambda kind: kind.works() if kind.kind.is_tfjob else ()))
+        self.metrics.collect_trainjobs(lambda: self._led(lambda kind: () if kind.kind.is_tfjob else kind.works()))
+        self.metrics.collect_training(lambda: self._led(KindController.training))
+        self.metrics.collect_checkpoints(lambda: self._led(KindController.checkpoints))
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
         self.servers = servers(options, self.problems, self.metrics.exposition, self._pages(), self._clock)
@@ -233,27 +212,26 @@ class Manager:
         log.info("API server found", version=f"{version[0]}.{version[1]}")
         if self._progress is not None and not self._start_progress(self._progress):
             return
-        self._workers = [*self._new_workers(restart_rules=version >= RESTART_RULES_SINCE)]
+        address = self._progress.address if self._progress is not None else None
+        shared = replace(self._shared, restart_rules=version >= RESTART_RULES_SINCE, progress_server=address)
+        for kind in self._kinds:
+            kind.build(shared, self._options.workers)
         self._starting = ""
         self._recorder.start()
         self.caches.informers.start()
         if self._wait_until_ready():
             # The queues are fed only now: while another instance leads, no worker here takes keys, and the keys of
             # created and deleted jobs would accumulate.
-            self.caches.feed(self._queue, self._triggers[CONTROLLER])
-            self.caches.feed_trainjobs(self._train_queue, self._triggers[TRAIN_CONTROLLER])
-            if self._kubeflow_queue is not None:
-                self.caches.feed_kubeflow_trainjobs(self._kubeflow_queue, self._triggers[KUBEFLOW_CONTROLLER])
+            for kind in self._kinds:
+                kind.feed(self.caches)
             # Otherwise each full garbage collection visits all cached objects, while no sync can run: 50 ms at 100,000
             # objects.
             gc.collect()
             gc.freeze()
-            for workers in self._workers:
-                workers.start()
-            self._logs.start()
-            self._tfjob_follower.start()
-            self._follower.start()
-            log.info("workers started", jobs=len(self.caches.tfjobs.store), workers=self._options.workers)
+            for kind in self._kinds:
+                kind.start()
+            count = sum(len(caches.jobs.store) for caches in self.jobs.values())
+            log.info("workers started", jobs=count, workers=self._options.workers)
 
     def _start_progress(self, progress: ProgressServing) -> bool:
         """Returns False if `stop` is set before there is a certificate."""
@@ -288,6 +266,10 @@ class Manager:
                 return False
         return True
 
+    def _new_kind(self, kind: Kind) -> KindController:
+        triggers = TriggerLog(enabled=self._options.log_level == DEBUG)
+        return KindController(kind, self.jobs[kind.name], self._shared, self._new_queue(kind.name), triggers)
+
     def _new_queue(self, name: str) -> RateLimitingQueue[str]:
         limiter = RateLimiter(
             _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, lambda: TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
@@ -300,43 +282,6 @@ class Manager:
             metrics=self.metrics.queues,
             group_of=namespace_of,
             most_of_group=workers_of_namespace(self._options),
-        )
-
-    def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
-        """Yields the workers of each kind."""
-        shared = Shared(
-            self.transport,
-            self.caches,
-            self._controller_config,
-            self.metrics,
-            self._recorder,
-            self._fanout,
-            self._clock,
-            self._gangs,
-            restart_rules,
-            PodEvents(self.transport, self._clock),
-            self._progress.address if self._progress is not None else None,
-        )
-        yield self._workers_for(
-            tfjob_reconciler(shared, self._queue, self._logs, self._tfjob_follower), CONTROLLER, self._queue
-        )
-        if self.caches.trainjobs is not None:
-            reconciler = trainjob_reconciler(shared, self.caches.trainjobs, self._train_queue, self._follower)
-            yield self._workers_for(reconciler, TRAIN_CONTROLLER, self._train_queue)
-        if self.caches.kubeflow is not None and self._kubeflow_queue is not None:
-            kubeflow = kubeflow_trainjob_reconciler(shared, self.caches.kubeflow, self._kubeflow_queue)
-            yield self._workers_for(kubeflow, KUBEFLOW_CONTROLLER, self._kubeflow_queue)
-
-    def _workers_for(self, reconciler: Reconciler[Any], name: str, queue: RateLimitingQueue[str]) -> Workers:
-        self._reconcilers.append(reconciler)
-        return Workers(
-            name,
-            queue,
-            reconciler.sync,
-            count=self._options.workers,
-            clock=self._clock,
-            observer=self.metrics.syncs,
-            triggers=self._triggers[name],
         )
 
     def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
@@ -389,17 +334,14 @@ class Manager:
         return ended
 
     def _stop_parts(self) -> bool:
-        self._queue.shut_down()
-        self._train_queue.shut_down()
-        if self._kubeflow_queue is not None:
-            self._kubeflow_queue.shut_down()
+        for kind in self._kinds:
+            kind.queue.shut_down()
         end = self._clock.monotonic() + _WORKERS_SECONDS
         # All workers are stopped, also if some of them do not end in time.
-        stopped = [workers.stop(max(0.0, end - self._clock.monotonic())) for workers in self._workers]
+        stopped = [kind.stop_workers(max(0.0, end - self._clock.monotonic())) for kind in self._kinds]
         ended = all(stopped)
-        self._logs.stop(_PART_SECONDS)
-        self._tfjob_follower.stop(_PART_SECONDS)
-        self._follower.stop(_PART_SECONDS)
+        for kind in self._kinds:
+            kind.stop_readers(_PART_SECONDS)
         self._fanout.stop()
         self.caches.informers.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
@@ -421,76 +363,24 @@ class Manager:
 
     def _pages(self) -> dict[str, Callable[[], Any]]:
         return {
-            "queue": self._queue.statistics,
-            "trainjobs": self._train_queue.statistics,
-            **({"kubeflow-trainjobs": self._kubeflow_queue.statistics} if self._kubeflow_queue is not None else {}),
-            "tfjob-logs": self._tfjob_follower.statistics,
-            "logs": self._follower.statistics,
+            **{name: page for kind in self._kinds for name, page in kind.pages().items()},
             "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
             "requests": self.transport.statistics,
-            "syncs": lambda: {"jobs_remembered": sum(reconciler.tracked_jobs for reconciler in self._reconcilers)},
+            "syncs": lambda: {"jobs_remembered": sum(kind.tracked_jobs for kind in self._kinds)},
         }
 
-    def _jobs_led(self) -> Sequence[TFJob]:
-        """Returns no jobs while another instance leads: sums over all instances should count each job once."""
-        return self.caches.tfjobs.store.list() if self._leading.is_set() else ()
-
-    def _trainjobs_led(self) -> Sequence[TrainingJob]:
-        """Returns the TrainJobs of both API groups."""
-        if not self._leading.is_set():
-            return ()
-        own, kubeflow = self.caches.trainjobs, self.caches.kubeflow
-        return [
-            *(trainjob_work(job) for job in (own.jobs.store.list() if own is not None else ())),
-            *(kubeflow_work(job) for job in (kubeflow.jobs.store.list() if kubeflow is not None else ())),
-        ]
-
-    def _training(self) -> Iterator[TrainingOfJob]:
-        """Yields the metrics of running TrainJobs of both API groups."""
-        if not self._leading.is_set():
-            return
-        own, kubeflow = self.caches.trainjobs, self.caches.kubeflow
-        for job in own.jobs.store.list() if own is not None else ():
-            values = {each.name: each.value for each in job.status.metrics} | _progress_of(job.status.trainer_status)
-            if values and job.status.completion_time is None:
-                yield TRAINJOBS.kind, job.metadata.namespace, job.metadata.name, values
-        for other in kubeflow.jobs.store.list() if kubeflow is not None else ():
-            reported = other.status.trainer_status
-            if reported is not None and not is_finished(recorded_status(other)):
-                values = {name: each.value for name, each in reported_metrics(reported).items()}
-                yield _KUBEFLOW_KIND, other.metadata.namespace, other.metadata.name, values | _progress_of(reported)
-
-    def _checkpoints(self) -> Iterator[CheckpointOfJob]:
-        """Yields since when the training of running jobs with checkpoints is not saved."""
-        if not self._leading.is_set():
-            return
-        own = self.caches.trainjobs
-        jobs = [
-            *(
-                (TFJOBS.kind, job.metadata, job.status)
-                for job in self.caches.tfjobs.store.list()
-                if job.spec.checkpoint
-            ),
-            *(
-                (TRAINJOBS.kind, job.metadata, from_wire(job.status))
-                for job in (own.jobs.store.list() if own is not None else ())
-                if job.spec.checkpoint is not None
-            ),
-        ]
-        for kind, meta, status in jobs:
-            since = unsaved_since(status)
-            if since is not None:
-                yield kind, meta.namespace, meta.name, since
+    def _led(self, of_kind: Callable[[KindController], Iterable[_T]]) -> Iterator[_T]:
+        """Yields nothing while another instance leads: sums over all instances should count each job once."""
+        if self._leading.is_set():
+            for kind in self._kinds:
+                yield from of_kind(kind)
 
     def _restarts(self) -> dict[str, int]:
         return {
             **self.caches.informers.restarts(),
-            **{name: count for workers in self._workers for name, count in workers.restarts().items()},
+            **{name: count for kind in self._kinds for name, count in kind.restarts().items()},
             "events": self._recorder.statistics().restarts,
-            "logs": self._logs.restarts,
-            "tfjob-logs-follow": self._tfjob_follower.restarts,
-            "logs-follow": self._follower.restarts,
             **(self._progress.restarts() if self._progress is not None else {}),
         }
 
@@ -503,8 +393,17 @@ def workers_of_namespace(options: RunOptions) -> int | None:
     return None if options.namespace else most_of_namespace(options.workers)
 
 
-def _progress_of(report: TrainerStatus | None) -> dict[str, str]:
-    """The progress that a program reported, as a metric."""
-    if report is None or report.progress_percentage is None:
-        return {}
-    return {"progress_percentage": str(report.progress_percentage)}
+def gang_policy(options: RunOptions) -> terms.GangPolicy:
+    """Returns the gang policy of the flags.
+
+    It has no backend if no job is a gang; then none of its kinds is watched.
+    """
+    backend = BACKENDS.get(options.gang_backend) if options.gang_scheduling != terms.OFF else None
+    own_name = backend.scheduler_name if backend is not None else GANG_SCHEDULER
+    return terms.GangPolicy(
+        options.gang_scheduling,
+        options.gang_scheduler_name or own_name,
+        options.gang_mode == "affinity",
+        options.autoscaling,
+        backend,
+    )

@@ -9,8 +9,8 @@ import pytest
 
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.client import Client, ClientError, trainjob
+from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.trainer.podtemplate.trainjob import NO_WORKSPACE
 
 MISSING = ApiError(404, "NotFound", 'clustertrainingruntimes.kubeflow.org "mine" not found')
 NO_SUCH_KIND = ApiError(404, "", "404 page not found")

@@ -13,14 +13,15 @@ from helpers.answering import Answering
 from helpers.poll import eventually
 from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, Pod, PodMeta, PodStatus
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.api.tfjob.types import TFJob, TFJobSpec
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, TFJobSpec
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import HIGH
+from tfjob_controller.kinds.tfjob.kind import TFJobCaches
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.util.clock import RealClock
 
-KINDS = 10
+KINDS = 6
 
 
 class _Lines:
@@ -90,11 +91,16 @@ def queue() -> Iterator[RateLimitingQueue[str]]:
 
 
 @pytest.fixture
-def running(queue: RateLimitingQueue[str]) -> Iterator[ControllerCaches]:
+def tfjobs() -> TFJobCaches:
+    return TFJobCaches(Streams(), "", RealClock())
+
+
+@pytest.fixture
+def running(queue: RateLimitingQueue[str], tfjobs: TFJobCaches) -> Iterator[ControllerCaches]:
     """Caches that feed the queue, and hear nothing from a server."""
     streams = Streams()
     caches = ControllerCaches(streams, "", RealClock())
-    caches.feed(queue)
+    caches.feed(TFJOBS, tfjobs.jobs.store, queue)
     caches.informers.start()
     # Their streams end only together.
     eventually(lambda: streams.opened == KINDS)
@@ -121,10 +127,10 @@ def running(queue: RateLimitingQueue[str]) -> Iterator[ControllerCaches]:
     ],
 )
 def test_what_turns_a_job_makes_it_urgent(
-    running: ControllerCaches, queue: RateLimitingQueue[str], kind: str, old: Any, new: Any
+    running: ControllerCaches, tfjobs: TFJobCaches, queue: RateLimitingQueue[str], kind: str, old: Any, new: Any
 ) -> None:
     train = ObjectMeta(name="train", namespace="team", uid="u1", resource_version="1")
-    running.tfjobs.store.upsert(TFJob(train, TFJobSpec(runtime_id="ab12")))
+    tfjobs.jobs.store.upsert(TFJob(train, TFJobSpec(runtime_id="ab12")))
     store = getattr(running, kind).store
     store.upsert(old)
     store.upsert(new)

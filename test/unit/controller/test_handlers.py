@@ -14,7 +14,6 @@ from tfjob_controller.api.common.core import BatchJob, JobStatus, Pod, PodAnnota
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, TFJobSpec
-from tfjob_controller.controller.adapters import tfjob_by_runtime_id
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
     BY_RUNTIME,
@@ -29,6 +28,7 @@ from tfjob_controller.controller.handlers import (
     pod_matters,
     state_matters,
 )
+from tfjob_controller.kinds.tfjob.kind import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue

@@ -8,8 +8,8 @@ import pytest
 
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, parameter_servers, workers
-from tfjob_controller.controller.adapters import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Retry, TerminalFailure
+from tfjob_controller.kinds.tfjob.kind import TFJOB_DEBOUNCE_SECONDS
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from helpers.controllerbench import (
     ControllerBench,
 )
 from helpers.manifests import master, tfjob, workers
-from tfjob_controller.controller.adapters import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.reconciler import YIELD_SECONDS
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
+from tfjob_controller.kinds.tfjob.kind import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.trainer.evaluation.silence import SILENT_SECONDS
 from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
 

@@ -6,9 +6,8 @@ import pytest
 
 from helpers.trainbench import RUNTIME_PATH, TrainBench
 from helpers.trainmanifests import runtime
-from tfjob_controller.controller.adapters import TRAINJOB_DEBOUNCE_SECONDS
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.controller.outcome import Done, RequeueAfter, TerminalFailure
-from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def test_metrics_are_written_once_in_their_time_however_often_they_change(bench:
         bench.logs.metrics = {"step": str(step)}
         bench.sync()
     assert len(writes(bench)) == before
-    bench.clock.advance(TRAINJOB_DEBOUNCE_SECONDS)
+    bench.clock.advance(METRICS_DEBOUNCE_SECONDS)
     bench.sync()
     assert len(writes(bench)) == before + 1
     assert bench.status["metrics"][0]["value"] == "9"

@@ -16,8 +16,7 @@ from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.options import RunOptions, resolve
-from tfjob_controller.programs.manager import Manager, workers_of_namespace
-from tfjob_controller.programs.reconcilers import gang_policy
+from tfjob_controller.programs.manager import Manager, gang_policy, workers_of_namespace
 from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 
 

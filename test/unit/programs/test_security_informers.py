@@ -26,6 +26,7 @@ from tfjob_controller.dashboard.feeds import JobFeed, JobWatch, Notifier, Watche
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.gangscheduler.provisioning.provisioner import request_informer
 from tfjob_controller.gangscheduler.state.informers import SchedulerCaches
+from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.cache.informer import InformerGroup
 from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.util.clock import RealClock
@@ -112,7 +113,8 @@ class _Group:
 def controller(backend: str) -> Callable[[OneKind], Running]:
     def make(requester: OneKind) -> Running:
         groups = BACKENDS[backend].resource
-        caches = ControllerCaches(requester, "", CLOCK, kubeflow_trainer=True, pod_groups=groups)
+        kinds = [kind.new_caches(requester, "", CLOCK) for kind in KINDS]
+        caches = ControllerCaches(requester, "", CLOCK, kinds, pod_groups=groups)
         return _Group(caches.informers, caches)
 
     return make
@@ -230,10 +232,12 @@ def test_no_other_module_makes_informers() -> None:
     makers = {str(path.relative_to(root)) for path in root.rglob("*.py") if "Informer(" in path.read_text("utf-8")}
     assert makers == {
         "controller/caches.py",
-        "controller/kubeflowtrainer.py",
         "dashboard/feeds.py",
         "gangscheduler/provisioning/provisioner.py",
         "gangscheduler/state/informers.py",
+        "kinds/kubeflowtrainer/caches.py",
+        "kinds/tfjob/kind.py",
+        "kinds/trainjob/caches.py",
         "kube/cache/informer.py",
     }
 

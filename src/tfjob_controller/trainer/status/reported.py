@@ -47,6 +47,13 @@ def reported_metrics(report: TrainerStatus) -> dict[str, Metric]:
     return found
 
 
+def progress_of(report: TrainerStatus | None) -> dict[str, str]:
+    """The progress that a program reported, as a metric."""
+    if report is None or report.progress_percentage is None:
+        return {}
+    return {"progress_percentage": str(report.progress_percentage)}
+
+
 def step_of(value: str) -> int | None:
     """The training step that the value of a metric says; None if it is no number of steps."""
     try:

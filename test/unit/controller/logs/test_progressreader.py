@@ -22,7 +22,6 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.controller.adapters import tfjob_by_runtime_id
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.logs.progressreader import (
     MAX_POLLS_OF_NAMESPACE,
@@ -30,6 +29,7 @@ from tfjob_controller.controller.logs.progressreader import (
     RETENTION_SECONDS,
     ProgressReader,
 )
+from tfjob_controller.kinds.tfjob.kind import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.trainer.state.observed import Reading

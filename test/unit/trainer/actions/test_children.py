@@ -12,9 +12,9 @@ from helpers.clusterinmemory import decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.trainworld import runtime_spec, train_plan
 from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
 from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.plan.tfjob import build_plan
 
 LABELS = {
     "kubeflow.org": "",

@@ -27,6 +27,7 @@ from tfjob_controller.api.gang import (
     NodePlacement,
     Preemption,
 )
+from tfjob_controller.kinds.tfjob.plan import gang_problem
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Patch
 from tfjob_controller.trainer.actions.planner import stop_all
 from tfjob_controller.trainer.plan.gangterms import (
@@ -35,7 +36,6 @@ from tfjob_controller.trainer.plan.gangterms import (
     ON_REQUEST,
     GangPolicy,
 )
-from tfjob_controller.trainer.plan.tfjob import gang_problem
 from tfjob_controller.util.timestamps import format_time
 
 REQUESTED = GangPolicy(ON_REQUEST, "gang-scheduler")

@@ -9,7 +9,7 @@ import pytest
 from helpers.clusterinmemory import decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
-from tfjob_controller.trainer.plan.tfjob import build_plan
+from tfjob_controller.kinds.tfjob.plan import build_plan
 
 
 def test_the_tutorials_job_has_four_replicas_the_chief_first() -> None:

@@ -14,6 +14,7 @@ from tfjob_controller.api.common.checkpointstatus import RestoredCheckpoint, Ski
 from tfjob_controller.api.common.core import ContainerState, Running, Terminated
 from tfjob_controller.api.trainjob.types import TrainJobStatus
 from tfjob_controller.controller.reporter import observe_status
+from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
 from tfjob_controller.storage.checkpoints import commands
 from tfjob_controller.storage.checkpoints.manifest import CheckpointFile, CheckpointManifest
 from tfjob_controller.storage.checkpoints.restorer import Restored, Skipped
@@ -21,7 +22,6 @@ from tfjob_controller.trainer.evaluation.jobstate import evaluate
 from tfjob_controller.trainer.podtemplate.checkpoint import GRACE_SECONDS
 from tfjob_controller.trainer.state.checkpoints import restored_in
 from tfjob_controller.trainer.state.observed import ReportedStep
-from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.trainer.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
 

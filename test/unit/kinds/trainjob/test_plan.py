@@ -16,6 +16,8 @@ from helpers.trainmanifests import override, role_template
 from helpers.trainworld import CLAIM, IN_STEPS, recipe, runtime_spec, train_plan
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
 from tfjob_controller.api.trainjob.types import JobsStatus, TrainJobStatus
+from tfjob_controller.kinds.trainjob.plan import build_train_plan
+from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.frameworks import environment, mpi
 from tfjob_controller.trainer.frameworks.base import Setting
@@ -27,8 +29,6 @@ from tfjob_controller.trainer.plan.gangterms import (
     GangPolicy,
 )
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.plan.trainjob import build_train_plan
-from tfjob_controller.trainer.podtemplate.trainjob import NO_WORKSPACE
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
 SHARED = runtime_spec(workspace=CLAIM)

@@ -1,4 +1,4 @@
-"""The rules of trainer/podtemplate/trainjob.py: where datasets and models are, and who fetches and exports them."""
+"""The rules of kinds/trainjob/podtemplate.py: where datasets and models are, and who fetches and exports them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 from helpers.trainmanifests import role_template, trainjob
 from helpers.trainworld import CLAIM, IN_STEPS, decoded_train, runtime_spec
-from tfjob_controller.trainer.podtemplate.merge import container_of
-from tfjob_controller.trainer.podtemplate.trainjob import (
+from tfjob_controller.kinds.trainjob.podtemplate import (
     NO_WORKSPACE,
     JobWorkspace,
     job_workspace,
@@ -18,6 +17,7 @@ from tfjob_controller.trainer.podtemplate.trainjob import (
     with_workspace,
     workspace_problem,
 )
+from tfjob_controller.trainer.podtemplate.merge import container_of
 
 SHARED = runtime_spec(workspace=CLAIM)
 DATASET = {"datasetConfig": {"storageUri": "s3://data/set"}}

@@ -34,6 +34,16 @@ from tfjob_controller.api.trainjob.types import (
     TrainJob,
 )
 from tfjob_controller.api.trainjob.validation import validate_overrides
+from tfjob_controller.kinds.trainjob.podtemplate import (
+    JobWorkspace,
+    job_workspace,
+    node_resources,
+    storage_template,
+    trainer_template,
+    with_init_containers,
+    with_workspace,
+    workspace_problem,
+)
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
 from tfjob_controller.trainer.naming import (
@@ -83,16 +93,6 @@ from tfjob_controller.trainer.podtemplate.progressreport import (
     with_progress_report,
 )
 from tfjob_controller.trainer.podtemplate.storage import StorageContainer
-from tfjob_controller.trainer.podtemplate.trainjob import (
-    JobWorkspace,
-    job_workspace,
-    node_resources,
-    storage_template,
-    trainer_template,
-    with_init_containers,
-    with_workspace,
-    workspace_problem,
-)
 from tfjob_controller.util.text import shortened
 
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER, RESTORER, SAVER))

@@ -1,4 +1,4 @@
-"""The rules of controller/runtimes.py: which runtime and which framework a job uses."""
+"""The rules of kinds/trainjob/runtimes.py: which runtime and which framework a job uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from helpers.trainmanifests import Manifest, role_template, runtime, trainjob
 from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob
-from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS, ResolvedRuntime, RuntimeResolver
+from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.kinds.trainjob.runtimes import ResolvedRuntime, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
 from tfjob_controller.trainer.plan.model import UnplannableError

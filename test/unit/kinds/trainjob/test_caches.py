@@ -1,8 +1,9 @@
-"""The rules of controller/caches.py: whom a runtime that comes is news for."""
+"""The rules of kinds/trainjob/caches.py: which jobs a new runtime queues."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TrainJob, TrainJobStatus
 from tfjob_controller.controller.handlers import RuntimeHandler
+from tfjob_controller.kinds.trainjob.caches import waits_for
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
@@ -46,11 +48,11 @@ def queued(queue: Queue) -> set[str]:
     return found
 
 
-def handler(queue: Queue, kind: str, *jobs: TrainJob) -> RuntimeHandler:
+def handler(queue: Queue, kind: str, *jobs: TrainJob) -> RuntimeHandler[TrainJob]:
     store: Store[TrainJob] = Store()
     for each in jobs:
         store.upsert(each)
-    return RuntimeHandler(queue, store, kind)
+    return RuntimeHandler(queue, store, partial(waits_for, kind))
 
 
 def test_jobs_that_name_a_new_runtime_and_have_not_started_are_looked_at_again(queue: Queue) -> None:

@@ -44,6 +44,7 @@ from tfjob_controller.api.tfjob.types import (
     TFJobSpec,
 )
 from tfjob_controller.api.tfjob.validation import has_training_image
+from tfjob_controller.kinds.tfjob.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
 from tfjob_controller.trainer.plan.gangterms import (
@@ -76,7 +77,6 @@ from tfjob_controller.trainer.podtemplate.checkpoint import (
     with_checkpoints,
 )
 from tfjob_controller.trainer.podtemplate.merge import name_problems, spec_of, with_spec
-from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
 
 
 def build_plan(

@@ -15,20 +15,19 @@ from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import BatchJob
 from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, RECORD_ANNOTATION, KubeflowTrainJob
-from tfjob_controller.controller.adapters import TRAINJOB_DEBOUNCE_SECONDS
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.handlers import KubeflowRuntimeHandler
-from tfjob_controller.controller.kubeflowtrainer import KubeflowTrainJobAdapter, by_runtime_id
+from tfjob_controller.controller.handlers import RuntimeHandler
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.controller.outcome import Done, Outcome, RequeueAfter, TerminalFailure
 from tfjob_controller.controller.reconciler import Reconciler
-from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.controller.writer import Fanout
+from tfjob_controller.kinds.kubeflowtrainer.caches import KubeflowTrainerCaches, by_runtime_id, waits_for
+from tfjob_controller.kinds.kubeflowtrainer.kind import KubeflowTrainJobAdapter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.trainer.naming import runtime_id_of
-from tfjob_controller.trainer.status.kubeflowtrainer import recorded_status
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs"
 RUNTIME_PATH = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
@@ -39,9 +38,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.api, self.clock, self.counted = MemoryApi(), FakeClock(), Counted()
-        self.caches = ControllerCaches(self.api, "", self.clock, kubeflow_trainer=True)
-        assert self.caches.kubeflow is not None
-        self.kubeflow = self.caches.kubeflow
+        self.caches = ControllerCaches(self.api, "", self.clock)
+        self.kubeflow = KubeflowTrainerCaches(self.api, "", self.clock)
         self.events: list[tuple[str, str, str]] = []
         self.api.watch("trainjobs", self._see_job)
         self.api.watch("clustertrainingruntimes", self._see_runtime)
@@ -139,8 +137,8 @@ def test_a_status_that_was_not_written_after_its_record_is_written_later(bench: 
     bench.api.change(f"{PATH}/example", {"status": None})
     assert not bench.job.get("status")
     sent = len(bench.sent)
-    assert bench.sync() == RequeueAfter(TRAINJOB_DEBOUNCE_SECONDS)
-    bench.clock.advance(TRAINJOB_DEBOUNCE_SECONDS)
+    assert bench.sync() == RequeueAfter(METRICS_DEBOUNCE_SECONDS)
+    bench.clock.advance(METRICS_DEBOUNCE_SECONDS)
     bench.sync()
     assert bench.sent[sent:] == [("PATCH", "status")]
 
@@ -215,7 +213,7 @@ def test_jobs_that_have_not_started_are_queued_when_their_runtime_appears(bench:
     bench.sync()
     for name, spec in (("waits", {}), ("of-other", {"runtime": "other"}), ("of-kind", {"kind": "TrainingRuntime"})):
         bench.submit(name=name, **spec)
-    handler = KubeflowRuntimeHandler(queue, bench.kubeflow.jobs.store, recorded_status)
+    handler = RuntimeHandler(queue, bench.kubeflow.jobs.store, waits_for)
     (runtime,) = bench.kubeflow.cluster.store.list()
     handler.on_add(runtime, is_initial=True)
     assert len(queue) == 0

@@ -1,11 +1,11 @@
-"""The adapter of TrainJobs of Kubeflow Trainer's own API group, with their caches.
+"""The adapter of TrainJobs of Kubeflow Trainer's own API group, and how the program runs them.
 
 Threads: any; workers share one adapter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -14,10 +14,8 @@ import msgspec
 
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
+from tfjob_controller.api.decode import decode_kubeflow_trainjob
 from tfjob_controller.api.kubeflowtrainer.runtime import (
-    KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
-    KUBEFLOW_TRAINING_RUNTIMES,
     KubeflowRuntime,
 )
 from tfjob_controller.api.kubeflowtrainer.types import (
@@ -28,67 +26,26 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJob,
 )
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
-from tfjob_controller.controller.adapters import TRAINJOB_DEBOUNCE_SECONDS
-from tfjob_controller.controller.handlers import (
-    BY_RUNTIME,
-    NO_TRIGGER_LOG,
-    JobHandler,
-    KubeflowRuntimeHandler,
-    TriggerLog,
-    runtime_key,
-)
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.controller.reporter import JobObserver, observe_status
-from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
-from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
+from tfjob_controller.kinds.kubeflowtrainer.caches import KubeflowTrainerCaches
+from tfjob_controller.kinds.kubeflowtrainer.plan import KubeflowRecipe, build_kubeflow_plan
+from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.kubeflowtrainer import KubeflowRecipe, build_kubeflow_plan
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
-from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
-from tfjob_controller.trainer.status.kubeflowtrainer import record_of, recorded_status, upstream_status
+from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob, is_finished
+from tfjob_controller.trainer.status.reported import progress_of, reported_metrics
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import seconds_until
 
 
-def by_runtime_id(job: KubeflowTrainJob) -> Iterable[str]:
-    """Index function."""
-    return (runtime_key(job.metadata.namespace, runtime_id_of(job.metadata.uid)),)
-
-
 def kubeflow_work(job: KubeflowTrainJob) -> TrainingJob:
     return PlainTrainingJob(job.metadata, recorded_status(job))
-
-
-class KubeflowTrainerCaches:
-    """Informers of TrainJobs and their runtimes. `namespace` "" means all namespaces."""
-
-    def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
-        common: dict[str, Any] = {"namespace": namespace, "clock": clock}
-        self.jobs: Informer[KubeflowTrainJob] = Informer(
-            requester, KUBEFLOW_TRAINJOBS, decode_kubeflow_trainjob, indexers={BY_RUNTIME: by_runtime_id}, **common
-        )
-        self.namespaced: Informer[KubeflowRuntime] = Informer(
-            requester, KUBEFLOW_TRAINING_RUNTIMES, decode_kubeflow_runtime, **common
-        )
-        self.cluster: Informer[KubeflowRuntime] = Informer(
-            requester, KUBEFLOW_CLUSTER_TRAINING_RUNTIMES, decode_kubeflow_runtime, clock=clock
-        )
-
-    @property
-    def all(self) -> Sequence[Informer[Any]]:
-        return (self.jobs, self.namespaced, self.cluster)
-
-    def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
-        """Queues jobs, also when a runtime that they wait for appears."""
-        self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not recorded_status(job).phase, triggers=triggers))
-        for informer in (self.namespaced, self.cluster):
-            informer.add_handler(KubeflowRuntimeHandler(queue, self.jobs.store, recorded_status, triggers))
 
 
 class KubeflowTrainJobAdapter:
@@ -122,7 +79,7 @@ class KubeflowTrainJobAdapter:
 
     @property
     def status_debounce_seconds(self) -> float:
-        return TRAINJOB_DEBOUNCE_SECONDS
+        return METRICS_DEBOUNCE_SECONDS
 
     @property
     def is_deleted_when_expired(self) -> bool:
@@ -215,3 +172,40 @@ def _seconds_to_wait(job: KubeflowTrainJob, now: datetime) -> float:
         return RUNTIME_TIMEOUT_SECONDS
     since = job.metadata.creation_timestamp
     return max(0.0, seconds_until(since, RUNTIME_TIMEOUT_SECONDS, now)) if since else 0.0
+
+
+def _adapter(shared: Shared, caches: KubeflowTrainerCaches, readers: LogReaders) -> KubeflowTrainJobAdapter:
+    return KubeflowTrainJobAdapter(
+        caches.namespaced.store,
+        caches.cluster.store,
+        shared.config,
+        shared.metrics.trainjobs,
+        shared.clock,
+        restart_rules=shared.restart_rules,
+        gangs=shared.gangs,
+        progress_server=shared.progress_server,
+    )
+
+
+def _figures_of(job: KubeflowTrainJob) -> Mapping[str, str]:
+    """Returns the last values of a running job's metrics."""
+    report = job.status.trainer_status
+    if report is None or is_finished(recorded_status(job)):
+        return {}
+    return {name: each.value for name, each in reported_metrics(report).items()} | progress_of(report)
+
+
+KIND = Kind(
+    name="kubeflow-trainjob",
+    resource=KUBEFLOW_TRAINJOBS,
+    # Jobs of both groups may have the same name.
+    label=f"{KUBEFLOW_TRAINJOBS.kind}.{KUBEFLOW_TRAINJOBS.group}",
+    decode=decode_kubeflow_trainjob,
+    queue_page="kubeflow-trainjobs",
+    is_scaled=False,
+    is_enabled=lambda options: options.kubeflow_trainer_api,
+    new_caches=KubeflowTrainerCaches,
+    new_adapter=_adapter,
+    work_of=kubeflow_work,
+    figures_of=_figures_of,
+)

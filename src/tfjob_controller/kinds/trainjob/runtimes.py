@@ -18,6 +18,7 @@ from tfjob_controller.api.trainjob.defaults import framework_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.types import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.api.trainjob.validation import elastic_problem, validate_runtime, validate_with_runtime
+from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
@@ -25,8 +26,6 @@ from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
 from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.util.timestamps import seconds_until
 
-# How long after its creation a job waits for its runtime.
-RUNTIME_TIMEOUT_SECONDS = 15.0
 # Neither a failed job nor its runtimeRef can be changed.
 _RESUBMIT = "then delete the job and submit it again"
 

@@ -49,6 +49,15 @@ from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, Kubef
 from tfjob_controller.api.kubeflowtrainer.validation import JOBS_FIELD, ancestor_of, validate_with_runtime
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, ON_FAILURE
+from tfjob_controller.kinds.kubeflowtrainer.podtemplate import (
+    JOBSET_NAME,
+    initialized,
+    jobset_labels,
+    labeled,
+    patched,
+    trained,
+    with_resources,
+)
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks import mpi
 from tfjob_controller.trainer.frameworks.base import DEFAULT_PORT, Framework, Setting
@@ -90,15 +99,6 @@ from tfjob_controller.trainer.plan.model import (
     UnplannableError,
 )
 from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
-from tfjob_controller.trainer.podtemplate.kubeflowtrainer import (
-    JOBSET_NAME,
-    initialized,
-    jobset_labels,
-    labeled,
-    patched,
-    trained,
-    with_resources,
-)
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,
     container_of,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from helpers.manifests import container, pod_template
-from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, default_server_template
+from tfjob_controller.kinds.tfjob.parameterserver import SCRIPT, default_server_template
 
 RESTRICTED = {
     "allowPrivilegeEscalation": False,

@@ -1,18 +1,16 @@
-"""The rules of controller/adapters.py: TrainJob as a kind that the reconciler can sync."""
+"""The rules of kinds/trainjob/kind.py: TrainJob as a kind that the reconciler can sync."""
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import START, World, decoded
+from helpers.clusterinmemory import START, World
 from helpers.controllerbench import Counted
 from helpers.fakeclock import FakeClock
-from helpers.manifests import container, master, tfjob, workers
 from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, sidecar, train_world
@@ -20,20 +18,16 @@ from tfjob_controller.api.common.core import ContainerState, Running, Terminated
 from tfjob_controller.api.common.managedby import MANAGED_HERE
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
-from tfjob_controller.controller.adapters import (
-    TRAINJOB_DEBOUNCE_SECONDS,
-    TFJobAdapter,
-    TrainJobAdapter,
-    trainjob_by_runtime_id,
-    trainjob_work,
-)
-from tfjob_controller.controller.runtimes import RuntimeResolver
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
+from tfjob_controller.kinds.trainjob.caches import trainjob_by_runtime_id
+from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter, trainjob_work
+from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
+from tfjob_controller.kinds.trainjob.status import to_wire
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.evaluation.jobstate import evaluate
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.trainer.state.observed import ReportedStep, SavedCheckpoint
-from tfjob_controller.trainer.status.trainjob import to_wire
 from tfjob_controller.trainer.status.update import next_status, waiting_status
 
 
@@ -61,7 +55,7 @@ def test_it_is_known_by_the_id_that_follows_from_its_uid() -> None:
     assert trainjob_by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
     assert kind_with().identity_patch(job) is None
     assert kind_with().resource is TRAINJOBS
-    assert kind_with().status_debounce_seconds == TRAINJOB_DEBOUNCE_SECONDS
+    assert kind_with().status_debounce_seconds == METRICS_DEBOUNCE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -95,23 +89,6 @@ def test_a_job_whose_runtime_is_not_there_has_no_plan_yet() -> None:
     with pytest.raises(UnplannableError, match="there is no TrainingRuntime mine"):
         kind_with().plan(job)
     assert [each.id for each in kind_with().plan(decoded_train(trainjob(nodes=1))).replicas.all] == ["node-0"]
-
-
-@pytest.mark.parametrize(
-    ("pod_spec", "field"),
-    [
-        ({"containers": [container(), {"name": "checkpoint-restore", "image": "i"}]}, "containers[1]"),
-        ({"containers": [container()], "volumes": [{"name": "checkpoints", "hostPath": {"path": "/"}}]}, "volumes[0]"),
-    ],
-)
-def test_a_tfjob_whose_template_has_the_name_of_an_added_part_has_no_plan(pod_spec: Any, field: str) -> None:
-    template = {"spec": pod_spec}
-    job = decoded(tfjob(master(), workers(1, template=template), checkpoint={"storageUri": "s3://a"}, RuntimeId="a6no"))
-    kind = TFJobAdapter(Store(), CONFIG, Counted(), random.Random(1), restart_rules=True)
-    with pytest.raises(UnplannableError) as refused:
-        kind.plan(job)
-    assert str(refused.value).startswith(f"spec.replicaSpecs[1].template.spec.{field}.name: checkpoint")
-    assert kind.plan(replace(job, status=replace(job.status, phase="Running"))).replicas.all
 
 
 # Its log

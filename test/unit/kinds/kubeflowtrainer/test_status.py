@@ -22,6 +22,7 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
+from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
 from tfjob_controller.trainer.plan.gangterms import (
     ALWAYS,
     OFF,
@@ -31,7 +32,6 @@ from tfjob_controller.trainer.plan.gangterms import (
 from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.trainer.state.completion import GRACE_SECONDS, MAX_ATTEMPTS
 from tfjob_controller.trainer.state.observed import is_finished
-from tfjob_controller.trainer.status.kubeflowtrainer import record_of, recorded_status, upstream_status
 from tfjob_controller.trainer.status.update import invalid_status
 from tfjob_controller.util.timestamps import format_time
 

@@ -1,0 +1,207 @@
+"""One kind of job in a running controller: its caches, queue, logs and workers. The program loops over all of them.
+
+Threads: the program's main thread makes, starts and stops it; its parts have threads of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tfjob_controller.api.common.core import Scale
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.controller.caches import ControllerCaches
+from tfjob_controller.controller.handlers import TriggerLog
+from tfjob_controller.controller.kind import KindAdapter, KindCaches
+from tfjob_controller.controller.logs.follower import LogFollower
+from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.podevents import PodEvents
+from tfjob_controller.controller.reconciler import Reconciler
+from tfjob_controller.controller.reporter import JobEventRecorder
+from tfjob_controller.controller.workers import Workers
+from tfjob_controller.controller.writer import Fanout
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.http.responsestream import Connector
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.options import RunOptions
+from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
+from tfjob_controller.telemetry.metrics import Metrics
+from tfjob_controller.trainer.plan.gangterms import GangPolicy
+from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
+from tfjob_controller.trainer.state.observed import TrainingJob
+from tfjob_controller.trainer.status.checkpoints import unsaved_since
+from tfjob_controller.util.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The parts that all kinds share.
+
+    `restart_rules` (see `trainer.actions.children`) and `progress_server` are known once the API server's version is.
+    """
+
+    requester: Requester
+    connector: Connector
+    caches: ControllerCaches
+    config: ControllerConfig
+    metrics: Metrics
+    recorder: JobEventRecorder
+    fanout: Fanout
+    clock: Clock
+    gangs: GangPolicy
+    events: PodEvents
+    restart_rules: bool = False
+    progress_server: ProgressServer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogReaders:
+    """What reads the logs of a kind's jobs, a thread each: metrics and checkpoints, and the progress of workers."""
+
+    follower: LogFollower | None = None
+    progress: ProgressReader | None = None
+
+    def __iter__(self) -> Iterator[LogFollower | ProgressReader]:
+        return (reader for reader in (self.progress, self.follower) if reader is not None)
+
+
+class NewAdapter(Protocol):
+    """Makes the adapter of a kind, whose caches have the type that the kind makes."""
+
+    def __call__(self, shared: Shared, caches: Any, readers: LogReaders) -> KindAdapter[Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of job: how the program names it, and what it is made of. Functions of a job take one of this kind."""
+
+    name: str
+    """In the names of threads and in metrics of queues."""
+    resource: Resource
+    label: str
+    """In metrics of single jobs."""
+    decode: Callable[[bytes], Any]
+    queue_page: str
+    """The name of its debug page; `logs_page` is that of its logs."""
+    logs_page: str = ""
+    is_tfjob: bool = False
+    """Whether its jobs are counted in the metrics of TFJobs, instead of those of TrainJobs."""
+    is_scaled: bool = True
+    """Whether it has the scale subresource."""
+    is_enabled: Callable[[RunOptions], bool]
+    new_caches: Callable[[Requester, str, Clock], KindCaches]
+    new_adapter: NewAdapter
+    new_log_readers: Callable[[Shared, Any, Callable[[str], object]], LogReaders] = lambda shared, caches, enqueue: (
+        LogReaders()
+    )
+    work_of: Callable[[Any], TrainingJob]
+    figures_of: Callable[[Any], Mapping[str, str]] = lambda job: {}
+    """The last values of a running job's metrics."""
+    has_checkpoint: Callable[[Any], bool] = lambda job: False
+    """Whether the job saves checkpoints here."""
+
+
+class KindController:
+    """See the module."""
+
+    def __init__(
+        self, kind: Kind, caches: KindCaches, shared: Shared, queue: RateLimitingQueue[str], triggers: TriggerLog
+    ) -> None:
+        self.kind = kind
+        self.queue = queue
+        self._caches = caches
+        self._triggers = triggers
+        self._readers = kind.new_log_readers(shared, caches, queue.add)
+        self._reconciler: Reconciler[Any] | None = None
+        self._workers: Workers | None = None
+
+    # Life
+
+    def build(self, shared: Shared, worker_count: int) -> None:
+        """Makes reconciler and workers, once all that `shared` has is known."""
+        kind, requester = self.kind, shared.requester
+        progress = self._readers.progress
+        self._reconciler = Reconciler(
+            kind.new_adapter(shared, self._caches, self._readers),
+            ResourceClient(requester, kind.resource, kind.decode),
+            self._caches.jobs.store,
+            shared.caches.snapshots(progress.readings_of if progress is not None else None),
+            shared.caches.writer(shared.fanout),
+            shared.recorder,
+            shared.clock,
+            is_busy=lambda: len(self.queue) > 0,
+            warnings_of=shared.events.warnings_of,
+            scales=ResourceClient(requester, kind.resource, decoder_for(Scale)) if kind.is_scaled else None,
+        )
+        self._workers = Workers(
+            kind.name,
+            self.queue,
+            self._reconciler.sync,
+            count=worker_count,
+            clock=shared.clock,
+            observer=shared.metrics.syncs,
+            triggers=self._triggers,
+        )
+
+    def feed(self, children: ControllerCaches) -> None:
+        """Makes every relevant change of jobs and children queue the key of a job."""
+        self._caches.feed(self.queue, self._triggers)
+        children.feed(self.kind.resource, self._caches.jobs.store, self.queue, self._triggers)
+
+    def start(self) -> None:
+        """Starts workers and readers of logs."""
+        if self._workers is not None:
+            self._workers.start()
+        for reader in self._readers:
+            reader.start()
+
+    def stop_workers(self, timeout_seconds: float) -> bool:
+        """Finishes syncs in progress; False if one still runs after `timeout_seconds`."""
+        return self._workers is None or self._workers.stop(timeout_seconds)
+
+    def stop_readers(self, timeout_seconds: float) -> None:
+        for reader in self._readers:
+            reader.stop(timeout_seconds)
+
+    # What it shows
+
+    @property
+    def tracked_jobs(self) -> int:
+        return self._reconciler.tracked_jobs if self._reconciler is not None else 0
+
+    def pages(self) -> dict[str, Callable[[], Any]]:
+        """Returns its debug pages by name."""
+        follower = self._readers.follower
+        return {
+            self.kind.queue_page: self.queue.statistics,
+            **({self.kind.logs_page: follower.statistics} if follower is not None else {}),
+        }
+
+    def restarts(self) -> dict[str, int]:
+        """Returns how often each of its threads was restarted."""
+        follower, progress = self._readers.follower, self._readers.progress
+        return {
+            **(self._workers.restarts() if self._workers is not None else {}),
+            **({"logs": progress.restarts} if progress is not None else {}),
+            **({f"{self.kind.logs_page}-follow": follower.restarts} if follower is not None else {}),
+        }
+
+    def works(self) -> Iterable[TrainingJob]:
+        """Returns the jobs, without what differs between kinds."""
+        return [self.kind.work_of(job) for job in self._caches.jobs.store.list()]
+
+    def training(self) -> Iterator[TrainingOfJob]:
+        """Yields the metrics of running jobs."""
+        for job in self._caches.jobs.store.list():
+            if values := self.kind.figures_of(job):
+                yield self.kind.label, job.metadata.namespace, job.metadata.name, values
+
+    def checkpoints(self) -> Iterator[CheckpointOfJob]:
+        """Yields since when the training of running jobs with checkpoints is not saved."""
+        for job in self._caches.jobs.store.list():
+            if self.kind.has_checkpoint(job) and (since := unsaved_since(self.kind.work_of(job).status)) is not None:
+                yield self.kind.resource.kind, job.metadata.namespace, job.metadata.name, since

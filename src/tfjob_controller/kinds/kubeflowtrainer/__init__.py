@@ -1,0 +1,1 @@
+"""Kubeflow Trainer's own TrainJobs (trainer.kubeflow.org). Start reading with `kind.py`."""

@@ -1,0 +1,197 @@
+"""The adapter of TFJobs, and how the program runs them.
+
+Threads: any; workers share one adapter.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from tfjob_controller.api.common.managedby import is_managed_here
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.api.tfjob.validation import validate, validate_change
+from tfjob_controller.controller.handlers import BY_RUNTIME, NO_TRIGGER_LOG, JobHandler, TriggerLog, runtime_key
+from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
+from tfjob_controller.controller.logs.follower import LogFollower
+from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.reporter import JobObserver, observe_status
+from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
+from tfjob_controller.kinds.tfjob.plan import build_plan, gang_problem, name_problem
+from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.codec import status_patch
+from tfjob_controller.kube.meta import Resource, key_of
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.trainer.naming import new_runtime_id
+from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.plan.model import Plan, UnplannableError
+from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob
+from tfjob_controller.util.clock import Clock
+
+# Long enough for a burst of replicas to become ready, short enough for a user who watches the job.
+TFJOB_DEBOUNCE_SECONDS = 2.0
+
+
+def tfjob_by_runtime_id(job: TFJob) -> Iterable[str]:
+    """Index function: the RuntimeId, once there is one."""
+    return (runtime_key(job.metadata.namespace, job.spec.runtime_id),) if job.spec.runtime_id else ()
+
+
+class TFJobCaches:
+    """The informer of TFJobs. `namespace` "" means all namespaces."""
+
+    def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
+        self.jobs: Informer[TFJob] = Informer(
+            requester,
+            TFJOBS,
+            decode_tfjob,
+            indexers={BY_RUNTIME: tfjob_by_runtime_id},
+            namespace=namespace,
+            clock=clock,
+        )
+
+    @property
+    def all(self) -> Sequence[Informer[Any]]:
+        return (self.jobs,)
+
+    def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
+        self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, triggers=triggers))
+
+
+class TFJobAdapter:
+    """See `KindAdapter`."""
+
+    def __init__(
+        self,
+        store: Store[TFJob],
+        config: ControllerConfig,
+        observer: JobObserver,
+        rng: random.Random,
+        *,
+        restart_rules: bool,
+        gangs: GangPolicy = NO_GANGS,
+        follower: CheckpointFollower | None = None,
+    ) -> None:
+        """Without a `follower`, statuses do not show checkpoints."""
+        self._store = store
+        self._follower = follower
+        self._config = config
+        self._observer = observer
+        self._rng = rng
+        self._restart_rules = restart_rules
+        self._gangs = gangs
+
+    @property
+    def resource(self) -> Resource:
+        return TFJOBS
+
+    @property
+    def status_debounce_seconds(self) -> float:
+        return TFJOB_DEBOUNCE_SECONDS
+
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        return True
+
+    def is_managed(self, job: TFJob) -> bool:
+        return is_managed_here(job.spec.managed_by)
+
+    def work_of(self, job: TFJob) -> TrainingJob:
+        return job
+
+    def problem(self, job: TFJob, before: TFJob | None, *, has_children: bool = False) -> str | None:
+        return (
+            validate(job)
+            or (validate_change(before.spec, job.spec) if before is not None else None)
+            or gang_problem(job.spec, self._gangs)
+        )
+
+    def identity_patch(self, job: TFJob) -> Mapping[str, Any] | None:
+        if job.spec.runtime_id:
+            return None
+        taken = _TakenIds(self._store, job.metadata.namespace)
+        return {"spec": {"RuntimeId": new_runtime_id(taken, self._rng)}}
+
+    def plan(self, job: TFJob) -> Plan:
+        plan = build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
+        if not job.status.phase and (problem := name_problem(job.spec, plan)) is not None:
+            raise UnplannableError(problem)
+        return plan
+
+    def follow_logs(self, job: TFJob, plan: Plan, observed: ObservedState) -> ObservedState:
+        if job.spec.checkpoint is None or self._follower is None:
+            return observed
+        return follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
+
+    def record_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        return None
+
+    def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        if status is job.status:
+            return None
+        change = status_patch(job.status, status, job.metadata.resource_version)
+        if not job.status.phase and change["status"]:
+            # The default is omitted in JSON, but upstream's clients expect the field.
+            change["status"]["controlPaused"] = status.control_paused
+        return change if change["status"] else None
+
+    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
+        observe_status(self._observer, before, status, now)
+
+    def forget(self, key: str) -> None:
+        if self._follower is not None:
+            self._follower.forget_key(key)
+
+
+class _TakenIds:
+    """The RuntimeIds that are in use in one namespace."""
+
+    def __init__(self, store: Store[TFJob], namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+
+    def __contains__(self, runtime_id: object) -> bool:
+        return bool(self._store.by_index(BY_RUNTIME, runtime_key(self._namespace, str(runtime_id))))
+
+
+def _log_readers(shared: Shared, caches: TFJobCaches, enqueue: Callable[[str], object]) -> LogReaders:
+    pods = shared.caches.pods.store
+    follower = LogFollower(shared.connector, enqueue, shared.clock)
+    progress = ProgressReader(shared.requester, caches.jobs.store, pods, enqueue, shared.clock)
+    return LogReaders(follower, progress)
+
+
+def _adapter(shared: Shared, caches: TFJobCaches, readers: LogReaders) -> TFJobAdapter:
+    return TFJobAdapter(
+        caches.jobs.store,
+        shared.config,
+        shared.metrics.jobs,
+        random.Random(),  # noqa: S311 -- RuntimeIds are names, not secrets
+        restart_rules=shared.restart_rules,
+        gangs=shared.gangs,
+        follower=readers.follower,
+    )
+
+
+KIND = Kind(
+    name="tfjob",
+    resource=TFJOBS,
+    label=TFJOBS.kind,
+    decode=decode_tfjob,
+    queue_page="queue",
+    logs_page="tfjob-logs",
+    is_tfjob=True,
+    is_enabled=lambda options: True,
+    new_caches=TFJobCaches,
+    new_adapter=_adapter,
+    new_log_readers=_log_readers,
+    work_of=lambda job: job,
+    has_checkpoint=lambda job: job.spec.checkpoint is not None,
+)

@@ -1,0 +1,1 @@
+"""TrainJobs (kubeflow.org/v2alpha1) and their runtimes. Start reading with `kind.py`."""

@@ -1,0 +1,207 @@
+"""The adapter of TrainJobs, which also resolves their runtimes, and how the program runs them.
+
+Threads: any; workers share one adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, cast
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.managedby import is_managed_here
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.decode import decode_trainjob
+from tfjob_controller.api.trainjob.defaults import metric_names_of
+from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
+from tfjob_controller.api.trainjob.validation import validate, validate_change
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
+from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
+from tfjob_controller.controller.logs.follower import LogFollower
+from tfjob_controller.controller.logs.metricparser import MetricValue
+from tfjob_controller.controller.reporter import JobObserver, observe_status
+from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
+from tfjob_controller.kinds.trainjob.caches import TrainJobCaches
+from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
+from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
+from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
+from tfjob_controller.kube.codec import status_patch
+from tfjob_controller.kube.meta import Resource, key_of
+from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
+from tfjob_controller.trainer.state.indexedjobs import pods_of
+from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, ReportedStep, TrainingJob
+from tfjob_controller.trainer.state.pods import all_containers_ended, newest, was_started
+from tfjob_controller.trainer.status.reported import STEP, metrics_and_progress, progress_of, step_of
+from tfjob_controller.util.clock import Clock
+
+
+def trainjob_work(job: TrainJob) -> TrainingJob:
+    return PlainTrainingJob(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
+
+
+class MetricsFollower(CheckpointFollower, Protocol):
+    """`controller.logs.follower.LogFollower`: reads the metrics in the logs of jobs, too."""
+
+    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None: ...
+
+    def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]: ...
+
+    def has_read_all(self, job_uid: str) -> bool: ...
+
+
+class TrainJobAdapter:
+    """See `KindAdapter`."""
+
+    def __init__(
+        self,
+        runtimes: RuntimeResolver,
+        config: ControllerConfig,
+        observer: JobObserver,
+        follower: MetricsFollower,
+        clock: Clock,
+        *,
+        restart_rules: bool,
+        gangs: GangPolicy = NO_GANGS,
+        progress_server: ProgressServer | None = None,
+    ) -> None:
+        self._progress_server = progress_server
+        self._runtimes = runtimes
+        self._config = config
+        self._observer = observer
+        self._follower = follower
+        self._clock = clock
+        self._restart_rules = restart_rules
+        self._gangs = gangs
+
+    @property
+    def resource(self) -> Resource:
+        return TRAINJOBS
+
+    @property
+    def status_debounce_seconds(self) -> float:
+        return METRICS_DEBOUNCE_SECONDS
+
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        return True
+
+    def is_managed(self, job: TrainJob) -> bool:
+        return is_managed_here(job.spec.managed_by)
+
+    def work_of(self, job: TrainJob) -> TrainingJob:
+        return trainjob_work(job)
+
+    def problem(self, job: TrainJob, before: TrainJob | None, *, has_children: bool = False) -> str | None:
+        return validate(job) or (validate_change(before, job, has_children) if before is not None else None)
+
+    def identity_patch(self, job: TrainJob) -> Mapping[str, Any] | None:
+        return None
+
+    def plan(self, job: TrainJob) -> Plan:
+        found = self._runtimes.resolve(job, self._clock.now())
+        return build_train_plan(
+            Recipe(
+                job,
+                found.framework,
+                found.spec,
+                self._config,
+                self._gangs,
+                self._restart_rules,
+                self._progress_server,
+            )
+        )
+
+    def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
+        """Follows the chief's log. A job does not end before the log of its ended chief is read."""
+        if job.spec.checkpoint is not None:
+            observed = follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
+            observed = observed.with_reported_steps(self._reported_steps(job))
+        pod = newest(pods_of(plan.replicas.chief, observed))
+        names = metric_names_of(job.spec)
+        if pod is None or not names or not was_started(pod, plan.replicas.chief.role.container):
+            return observed
+        uid = job.metadata.uid
+        self._follower.follow(key_of(job), uid, pod, plan.replicas.chief.role.container, names)
+        if not all_containers_ended(pod) or self._follower.has_read_all(uid):
+            return observed
+        return observed.with_unread()
+
+    def _reported_steps(self, job: TrainJob) -> Sequence[ReportedStep]:
+        """Returns the last training steps that are known: the recorded one, and the one that was read since."""
+        recorded = [(each.value, each.log_time) for each in job.status.metrics if each.name == STEP]
+        read = self._follower.metrics_of(job.metadata.uid).get(STEP)
+        known = [*recorded, (read.value, read.log_time)] if read is not None else recorded
+        return [ReportedStep(step, time) for text, time in known if (step := step_of(text)) is not None]
+
+    def record_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        return None
+
+    def status_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        wire = self._with_metrics(job, to_wire(status, job.status))
+        if wire == job.status:
+            return None
+        change = status_patch(job.status, wire, job.metadata.resource_version)
+        return change if change["status"] else None
+
+    def _with_metrics(self, job: TrainJob, status: TrainJobStatus) -> TrainJobStatus:
+        runtime = status.runtime or self._runtimes.name_for(job)
+        measured = self._follower.metrics_of(job.metadata.uid)
+        if not measured and status.trainer_status is None:
+            return replace(status, runtime=runtime)
+        logged = {each.name: each for each in status.metrics}
+        logged |= {name: Metric(name, each.value, each.log_time) for name, each in measured.items()}
+        metrics, progress = metrics_and_progress(metric_names_of(job.spec), logged, status.trainer_status)
+        return replace(status, runtime=runtime, metrics=metrics, progress=progress)
+
+    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
+        observe_status(self._observer, before, status, now)
+
+    def forget(self, key: str) -> None:
+        self._follower.forget_key(key)
+
+
+def _log_readers(shared: Shared, caches: TrainJobCaches, enqueue: Callable[[str], object]) -> LogReaders:
+    return LogReaders(LogFollower(shared.connector, enqueue, shared.clock))
+
+
+def _adapter(shared: Shared, caches: TrainJobCaches, readers: LogReaders) -> TrainJobAdapter:
+    return TrainJobAdapter(
+        caches.runtimes,
+        shared.config,
+        shared.metrics.trainjobs,
+        cast("MetricsFollower", readers.follower),
+        shared.clock,
+        restart_rules=shared.restart_rules,
+        gangs=shared.gangs,
+        progress_server=shared.progress_server,
+    )
+
+
+def _figures_of(job: TrainJob) -> Mapping[str, str]:
+    """Returns the last values of a running job's metrics."""
+    if job.status.completion_time is not None:
+        return {}
+    return {each.name: each.value for each in job.status.metrics} | progress_of(job.status.trainer_status)
+
+
+KIND = Kind(
+    name="trainjob",
+    resource=TRAINJOBS,
+    label=TRAINJOBS.kind,
+    decode=decode_trainjob,
+    queue_page="trainjobs",
+    logs_page="logs",
+    is_enabled=lambda options: options.trainjobs,
+    new_caches=TrainJobCaches,
+    new_adapter=_adapter,
+    new_log_readers=_log_readers,
+    work_of=trainjob_work,
+    figures_of=_figures_of,
+    has_checkpoint=lambda job: job.spec.checkpoint is not None,
+)
