@@ -90,6 +90,8 @@ class Kind:
     logs_page: str = ""
     is_tfjob: bool = False
     """Whether its jobs are counted in the metrics of TFJobs, instead of those of TrainJobs."""
+    takes_reports: bool = False
+    """Whether its programs report to the progress server."""
     is_scaled: bool = True
     """Whether it has the scale subresource."""
     is_enabled: Callable[[RunOptions], bool]

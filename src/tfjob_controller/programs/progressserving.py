@@ -8,14 +8,13 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
-from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.progressserver.authorization import JobsOfPods, TokenReviewer
 from tfjob_controller.controller.progressserver.certificates import ServingCertificate
 from tfjob_controller.controller.progressserver.reports import Reports
 from tfjob_controller.controller.progressserver.server import ProgressHttpServer
 from tfjob_controller.httpserver.server import ListenAddress
+from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
@@ -29,7 +28,7 @@ _DEFAULT_URL = "https://tfjob-controller-progress.{}.svc:10443"
 # Another replica may have renewed the certificate, or somebody may have deleted the Secret.
 _CHECK_SECONDS = 600.0
 
-_KINDS = {(kind.api_version, kind.kind): kind for kind in (TRAINJOBS, KUBEFLOW_TRAINJOBS)}
+_KINDS = {(kind.resource.api_version, kind.resource.kind): kind.resource for kind in KINDS if kind.takes_reports}
 
 
 class ProgressServing:

@@ -203,6 +203,7 @@ KIND = Kind(
     decode=decode_kubeflow_trainjob,
     queue_page="kubeflow-trainjobs",
     is_scaled=False,
+    takes_reports=True,
     is_enabled=lambda options: options.kubeflow_trainer_api,
     new_caches=KubeflowTrainerCaches,
     new_adapter=_adapter,

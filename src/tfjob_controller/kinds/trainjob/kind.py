@@ -197,6 +197,7 @@ KIND = Kind(
     decode=decode_trainjob,
     queue_page="trainjobs",
     logs_page="logs",
+    takes_reports=True,
     is_enabled=lambda options: options.trainjobs,
     new_caches=TrainJobCaches,
     new_adapter=_adapter,

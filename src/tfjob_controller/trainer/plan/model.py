@@ -1,10 +1,10 @@
 """What a job consists of: roles, and a child Job and a Service for each of their replicas.
 
-Theory of operation. Each kind of job is compiled into a `Plan` once per generation: a TFJob by `tfjob`, a TrainJob by
-`trainjob`, one of Kubeflow Trainer's own API by `kubeflowtrainer`. The rest of `trainer` knows only plans, the observed
-state and statuses: the children are built from the plan, the difference between plan and cluster gives the writes, and
-the states of the plan's replicas give the next status. All of it is pure: no I/O, no clock but arguments, and nothing
-is mutated. Any thread may call it, and results may be cached by `(uid, generation)`.
+Theory of operation. Each kind of job is compiled into a `Plan` once per generation, by `plan` in its folder of `kinds`.
+The rest of `trainer` knows only plans, the observed state and statuses: the children are built from the plan, the
+difference between plan and cluster gives the writes, and the states of the plan's replicas give the next status. All
+of it is pure: no I/O, no clock but arguments, and nothing is mutated. Any thread may call it, and results may be cached
+by `(uid, generation)`.
 
 A plan has one part per concern: whose children they are (`identity`), the rules of the run (`policy`), `replicas`,
 `scheduling`, `scaling`, what pods mount (`mounts`), and how completed steps are counted (`progress`).
