@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 NODE_COUNT = 2
 # A file that gets one JSON line per run with the counts and the failures (hack/testtotals.py reads them).
 TOTALS = "TEST_TOTALS"
+_SLOWEST = 10
 
 # How long an example takes says more of what else this machine does; pytest-timeout has an eye on the whole test.
 for _name, _count in PROFILES.items():
@@ -198,7 +199,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if TOTALS in os.environ:
         failures = [each.nodeid for kind in ("failed", "error") for each in reporter.stats.get(kind, ())]
         with Path(os.environ[TOTALS]).open("a") as file:
-            file.write(json.dumps({**counts, "failures": failures}) + "\n")
+            file.write(json.dumps({**counts, "failures": failures, "slowest": _slowest(reporter)}) + "\n")
     if counts["skipped"] and _is_ci() and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     session.config.stash[_PASSED] = session.exitstatus == pytest.ExitCode.OK
@@ -219,6 +220,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
             terminalreporter.line(f"{count} x {reason}", yellow=True)
     if exitstatus and _shared_folder().exists():
         terminalreporter.line(f"the control plane's logs: {_shared_folder() / 'logs'}")
+
+
+def _slowest(reporter: pytest.TerminalReporter) -> list[tuple[float, str]]:
+    """Returns the seconds and names of the tests that took longest, with their setup and teardown."""
+    seconds: dict[str, float] = {}
+    for reports in reporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid] = seconds.get(report.nodeid, 0.0) + report.duration
+    return sorted(((round(each, 1), name) for name, each in seconds.items()), reverse=True)[:_SLOWEST]
 
 
 def _reasons(skipped: list[pytest.TestReport]) -> dict[str, int]:
