@@ -639,7 +639,8 @@ def test_a_job_in_steps_is_suspended_in_each_of_them() -> None:
         cluster.settle()
         assert all(cluster.jobs[cluster.name(each)].spec.suspend for each in step)
         cluster.change(suspend=False)
-        cluster.settle()
+        started_again(cluster)
+        assert not any(cluster.jobs[cluster.name(each)].spec.suspend for each in step)
         ends(cluster, *step)
         cluster.settle()
     assert end_of(cluster)[1] == "SUCCESS"

@@ -177,10 +177,12 @@ def _replaced_deletes(job_state: JobState) -> Iterator[Delete]:
     """Yields the deletions of suspended Jobs that are replaced, in the foreground: their pods must be gone first.
 
     The Jobs of a set are deleted once the status does not have them any more. Otherwise a user seems to delete them.
+    Those of initializers and exporters belong to no set.
     """
+    states = _without_stale(job_state)
     if had_all_jobs(job_state.plan, job_state.status):
-        return
-    for job in jobs_to_replace(_without_stale(job_state)):
+        states = [state for state in states if not state.replica.role.restarts_together]
+    for job in jobs_to_replace(states):
         yield build_delete(JOBS, job, foreground=True, resumes=True)
 
 
