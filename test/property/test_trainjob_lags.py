@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers.examples import examples
 from helpers.laggingcluster import LaggingCluster
-from helpers.trainworld import generations, train_world
+from helpers.trainworld import generations, train_world, world_in_steps
 from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 
 # A method of the cluster and its arguments.
@@ -17,6 +17,8 @@ Step = tuple[Any, ...]
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
 NODES = ("node-0", "node-1")
+INITIALIZERS = ("dataset-initializer-0", "model-initializer-0")
+EXPORTER = "model-exporter-0"
 QUIET: tuple[Step, ...] = (
     *(("sync",), ("sync",), ("jobs_seen",), ("pods_seen",), ("advance",)),
     *((name, node) for name in ("job_controller", "kubelet") for node in NODES),
@@ -138,3 +140,20 @@ def test_no_node_goes_on_beside_one_that_was_stopped(history: list[Step], stops_
     before = pods_of(cluster)
     lives(cluster, history)
     assert before & pods_of(cluster) in (set(), before)
+
+
+@given(history=histories(*QUIET, *TOGGLES, ("job_controller", EXPORTER), ("kubelet", EXPORTER)), stops_with=exit_codes)
+@example(history=[("suspend", True), ("all_act",), ("sync",), ("all_act",), ("all_act",), ("jobs_seen",)], stops_with=1)
+@settings(max_examples=examples(200))
+def test_a_model_is_exported_although_its_job_is_suspended_meanwhile(history: list[Step], stops_with: int) -> None:
+    cluster = LaggingCluster(world_in_steps(), stops_with)
+    cluster.runs_on()
+    for replicas in (INITIALIZERS, NODES):
+        for replica in replicas:
+            cluster.succeeds(replica)
+        cluster.runs_on()
+    lives(cluster, history)
+    cluster.succeeds(EXPORTER)
+    cluster.runs_on()
+    status = cluster.truth.job.status
+    assert (status.phase, status.restarts) == ("Done", 0), status.reason
