@@ -1,7 +1,7 @@
 """Attacks of a tenant with the role `edit` in one namespace: writes of all kinds at once, without a break.
 
-A thread for each kind writes for an eleventh of the time at most (at first for half of it), so that the API server,
-which is not the target, serves others. A write that the server refuses (quota, conflict) is counted and not repeated.
+The API server processes one write of the tenant at a time (attack.stage), and a thread for each kind rests as long as
+its write took. A write that the server refuses (quota, conflict, too many) is counted and not repeated.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ class Amounts:
     cpus: int = 800
 
 
-# Minimum seconds between two writes of a kind. The pause after a write is a multiple of its duration: a
-# create of 1.2 MB of `{}` costs kube-apiserver seconds of CPU, and kube-apiserver is not the target.
-_REST_SHARE = 10.0
+# Minimum seconds between two writes of a kind.
 _BOMB_SECONDS, _LARGEST_SECONDS = 2.0, 0.5
 _GANG_SECONDS, _GANG_JOB_SECONDS = 0.25, 2.0
 _FIRST_JOB_SECONDS, _JOB_SECONDS = 0.1, 0.4
@@ -104,14 +102,10 @@ class Tenant:
             thread.join(10.0)
 
     def _keep(self, steps: Iterator[float]) -> None:
-        """Repeats steps. Each step writes and yields the pause after it, which is longer if the server is slow.
-
-        It is not much longer until one write of each kind has been accepted: a first one may fail on a busy machine.
-        """
+        """Repeats steps. Each step writes and yields the pause after it, which is longer if the server is slow."""
         begin = time.monotonic()
         for seconds in steps:
-            share = _REST_SHARE if self._is_complete.is_set() else 1.0
-            if self._over.wait(max(seconds, share * (time.monotonic() - begin))):
+            if self._over.wait(max(seconds, time.monotonic() - begin)):
                 return
             begin = time.monotonic()
 
