@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.api.tfjob.types import decode_tfjob
+from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
 from tfjob_controller.trainer.actions.children import build_job, build_service

@@ -24,9 +24,8 @@ from bench.stage import Stage, namespace, rest, stage, unique, wait
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJOBS as TFJOBS_RESOURCE
-from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.tfjob.types import TFJob, decode_tfjob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.outcome import DONE
 from tfjob_controller.controller.reconciler import Reconciler

@@ -12,8 +12,7 @@ from helpers.manifests import tfjob
 from helpers.memoryapi import MemoryApi, Object, Watcher
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, decode_tfjob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.reconciler import Reconciler

@@ -17,12 +17,12 @@ from helpers.clusterinmemory import START, World
 from helpers.kubeflowmanifests import Manifest, kubeflow_runtime, kubeflow_trainjob
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
-from tfjob_controller.api.kubeflowtrainer.runtime import KubeflowRuntime
+from tfjob_controller.api.kubeflowtrainer.runtime import KubeflowRuntime, decode_kubeflow_runtime
 from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJob,
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
+    decode_kubeflow_trainjob,
 )
 from tfjob_controller.kinds.kubeflowtrainer.kind import kubeflow_work
 from tfjob_controller.kinds.kubeflowtrainer.plan import KubeflowRecipe, build_kubeflow_plan

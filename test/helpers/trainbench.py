@@ -11,8 +11,7 @@ from helpers.memoryapi import MemoryApi, Object
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import Pod
-from tfjob_controller.api.decode import decode_trainjob
-from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob, decode_trainjob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome

@@ -17,7 +17,7 @@ from helpers.poll import eventually
 from helpers.serverwords import comparable, problems_of_change, problems_of_creation
 from helpers.specchanges import CHANGES, Change
 from localcluster.api import Api, RefusedError
-from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.tfjob.validation import WORKERS_OUTSIDE, validate
 
 pytestmark = pytest.mark.cluster

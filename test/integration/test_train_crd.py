@@ -18,7 +18,8 @@ from helpers.serverwords import comparable, problems_of_change, problems_of_crea
 from helpers.trainchanges import TRAIN_CHANGES, TrainChange
 from helpers.trainmanifests import override, role_template, runtime, trainjob
 from localcluster.api import Api, RefusedError
-from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
+from tfjob_controller.api.trainjob.runtime import decode_training_runtime
+from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime
 
 pytestmark = pytest.mark.cluster

@@ -23,8 +23,10 @@ from tfjob_controller.api.common.cluster import decode_node
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.quantity import MAX_QUANTITY, milli_of
 from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
-from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.gang import decode_gang
+from tfjob_controller.api.tfjob.types import decode_tfjob
+from tfjob_controller.api.trainjob.runtime import decode_training_runtime
+from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.controller.decoders import decode_job, decode_pod, decode_pod_group
 from tfjob_controller.kube import codec, nesting
 from tfjob_controller.kube.cache.watchdecoder import (

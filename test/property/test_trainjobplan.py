@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from helpers.anytrainspec import runtime_specs, train_specs
 from helpers.examples import examples
 from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_spec, train_plan
-from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
+from tfjob_controller.api.trainjob.runtime import decode_training_runtime
+from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
 from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from helpers.anyspec import anything
 from helpers.anytrainspec import runtime_specs, train_specs
 from helpers.examples import examples
-from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob import defaults as defaults
+from tfjob_controller.api.trainjob.runtime import decode_training_runtime
+from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_change, validate_runtime, validate_with_runtime
 
 

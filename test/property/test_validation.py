@@ -12,9 +12,8 @@ from helpers.examples import examples
 from helpers.manifests import master, parameter_servers, tfjob, workers
 from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar, HostVolume
-from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.defaults import chief_of, replicas_of
-from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MAX_REPLICAS, TFJob
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MAX_REPLICAS, TFJob, decode_tfjob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kube.meta import ObjectMeta

@@ -9,6 +9,7 @@ means absent in spec and status, but templates stay exactly as they are.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,14 +17,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfjob_controller.api.common.sizes import has_large_status, is_large, large_parts, size_problem
-from tfjob_controller.api.kubeflowtrainer.runtime import KubeflowRuntime
-from tfjob_controller.api.kubeflowtrainer.types import KubeflowTrainJob
-from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.api.trainjob.runtime import TrainingRuntime
-from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.kube import nesting
 
-_KindT = TypeVar("_KindT", TFJob, TrainJob, TrainingRuntime, KubeflowTrainJob, KubeflowRuntime)
+# A kind with the fields `metadata`, `spec` and `status`, and `invalid`: what is wrong with the object.
+_KindT = TypeVar("_KindT", bound=msgspec.Struct)
+_invalid_of = operator.attrgetter("invalid")
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -59,8 +57,8 @@ _TEMPLATES = ("template", "templates")
 _TOO_DEEP = f"nested more than {nesting.MAX_LEVELS} levels deep"
 
 
-def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
-    """A decoder that raises msgspec.DecodeError only for data that is no Kubernetes object at all."""
+def decoder_of(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
+    """A decoder of a kind of jobs or runtimes: it raises msgspec.DecodeError only for what is no Kubernetes object."""
     whole = msgspec.json.Decoder(kind)
 
     def decode(raw: bytes | msgspec.Raw) -> _KindT:
@@ -79,18 +77,9 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
         except msgspec.ValidationError:
             return _decode_in_parts(kind, data)
         # The field has a wire name, so an object could set it.
-        return msgspec.structs.replace(found, invalid="") if found.invalid else found
+        return msgspec.structs.replace(found, invalid="") if _invalid_of(found) else found
 
     return decode
-
-
-decode_tfjob = _decoder(TFJob)
-decode_trainjob = _decoder(TrainJob)
-# For both kinds of runtimes.
-decode_training_runtime = _decoder(TrainingRuntime)
-# The same kinds of the group trainer.kubeflow.org.
-decode_kubeflow_trainjob = _decoder(KubeflowTrainJob)
-decode_kubeflow_runtime = _decoder(KubeflowRuntime)
 
 
 def _decode_identity(kind: type[_KindT], data: bytes, invalid: str) -> _KindT:

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tfjob_controller.api.common.status import JobCondition
-from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
-from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, decode_tfjob
+from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob, decode_trainjob
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta, Resource

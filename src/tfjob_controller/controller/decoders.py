@@ -37,10 +37,7 @@ from tfjob_controller.api.gang import (
     Gang,
     gang_decoder,
 )
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
-from tfjob_controller.api.tfjob.types import TFJOBS
-from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.kube.kept import controlled_by, kept_decoder, within_name
+from tfjob_controller.kube.kept import controlled_below, controlled_by, kept_decoder, within_name
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.gang.admission import NODE_LABEL
 from tfjob_controller.trainer.gang.podgroup import GROUP_LABEL
@@ -94,7 +91,8 @@ _GROUP_RESOURCES, _GROUP_RESOURCES_BYTES = 64, 4096
 # The longest name in the API, and that of a pod set or the type of a condition.
 _GROUP_TEXT, _ENTRY_TEXT = 253, 63
 
-_JOBS_CHILDREN = controlled_by((TFJOBS, TRAINJOBS, KUBEFLOW_TRAINJOBS))
+# The kinds of jobs are not known here. Anybody may name one of them as a controller, so this bounds as much.
+_JOBS_CHILDREN = controlled_below("kubeflow.org")
 
 decode_service = kept_decoder(Service, LABELS, owns=_JOBS_CHILDREN)
 decode_config_map = kept_decoder(ConfigMap, LABELS, owns=_JOBS_CHILDREN)

@@ -60,6 +60,16 @@ def controlled_by(kinds: Collection[Resource], *, or_by_none: bool = False) -> O
     return owns
 
 
+def controlled_below(domain: str) -> Owns:
+    """Returns whether a controller is of a kind whose API group is this domain or one below it."""
+
+    def owns(owner: OwnerReference | None) -> bool:
+        group = owner.api_version.partition("/")[0] if owner is not None else ""
+        return group == domain or group.endswith(f".{domain}")
+
+    return owns
+
+
 def within_name(text: str) -> str:
     """The text, or the beginning of one that is longer than any name and so names nothing."""
     return text[: _MAX_NAME + 1]

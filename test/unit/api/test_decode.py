@@ -14,9 +14,9 @@ from helpers.manifests import master, tfjob, workers
 from helpers.trainmanifests import role_template, runtime, trainjob
 from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES, MAX_STATUS_VALUES
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
-from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, TrainJobStatus
+from tfjob_controller.api.tfjob.types import decode_tfjob
+from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, decode_training_runtime
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, TrainJobStatus, decode_trainjob
 from tfjob_controller.kube.meta import key_of
 
 

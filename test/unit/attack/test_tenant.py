@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from attack.tenant import BOMB_VALUES, LARGEST_TEXT, LARGEST_VALUES, large_job, worst_gang
-from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.gang import MAX_ENTRIES, MAX_KINDS, MAX_TERMS, decode_gang
-from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.tfjob.types import TFJob, decode_tfjob
 
 
 def as_stored(body: dict[str, Any]) -> bytes:

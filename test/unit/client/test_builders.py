@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.tfjob.validation import validate
+from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate as validate_trainjob
 from tfjob_controller.client import ClientError, tfjob, trainjob
 

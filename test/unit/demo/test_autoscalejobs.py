@@ -27,7 +27,7 @@ from demo.autoscalejobs import (
     table,
 )
 from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES
-from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.tfjob.validation import validate
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
+from tfjob_controller.api.tfjob.types import decode_tfjob
+from tfjob_controller.api.trainjob.runtime import decode_training_runtime
+from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.nesting import MAX_LEVELS, is_too_deep, truncate

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.kubeflowtrainer.types import API_GROUP, CLUSTER_RUNTIME, NAMESPACED_RUNTIME
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -214,3 +215,7 @@ class KubeflowRuntime(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     metadata: ObjectMeta
     spec: KubeflowRuntimeSpec = KubeflowRuntimeSpec()
     invalid: str = msgspec.field(name="_invalid", default="")
+
+
+# For both kinds of runtimes.
+decode_kubeflow_runtime = decoder_of(KubeflowRuntime)

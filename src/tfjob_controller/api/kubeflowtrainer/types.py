@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
+from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 API_GROUP = "trainer.kubeflow.org"
@@ -179,3 +180,6 @@ class KubeflowTrainJob(msgspec.Struct, frozen=True, rename="camel", omit_default
     spec: KubeflowTrainJobSpec = KubeflowTrainJobSpec()
     status: KubeflowTrainJobStatus = KubeflowTrainJobStatus()
     invalid: str = msgspec.field(name="_invalid", default="")
+
+
+decode_kubeflow_trainjob = decoder_of(KubeflowTrainJob)

@@ -15,6 +15,7 @@ from tfjob_controller.api.common.managedby import ManagedBy
 from tfjob_controller.api.common.schema import INT32_MAX, describe
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.common.storage import Checkpoint
+from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -326,3 +327,6 @@ class TFJob(_Value, frozen=True):
     @property
     def ttl_seconds_after_finished(self) -> int | None:
         return self.spec.ttl_seconds_after_finished
+
+
+decode_tfjob = decoder_of(TFJob)

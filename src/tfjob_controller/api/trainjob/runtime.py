@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tfjob_controller.api.common.schema import A_FRAMEWORK, A_NAME, describe
+from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.trainjob.types import API_GROUP, CLUSTER_RUNTIME, MAX_NODES, NAMESPACED_RUNTIME
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -83,3 +84,7 @@ class TrainingRuntime(_Value, frozen=True):
     metadata: ObjectMeta
     spec: Annotated[RuntimeSpec, describe("What the jobs of this runtime share.")] = RuntimeSpec()
     invalid: str = msgspec.field(name="_invalid", default="")
+
+
+# For both kinds of runtimes.
+decode_training_runtime = decoder_of(TrainingRuntime)

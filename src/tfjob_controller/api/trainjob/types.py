@@ -23,6 +23,7 @@ from tfjob_controller.api.common.schema import (
 from tfjob_controller.api.common.status import Disruptions, JobCondition, LastCheckpoint, RestartCounts, Summary
 from tfjob_controller.api.common.storage import MAX_ENV, Checkpoint, DatasetConfig, ModelConfig
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
+from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -475,3 +476,6 @@ class TrainJob(_Value, frozen=True):
         TrainJobStatus()
     )
     invalid: str = msgspec.field(name="_invalid", default="")
+
+
+decode_trainjob = decoder_of(TrainJob)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
 from tfjob_controller.api.kubeflowtrainer.runtime import (
     KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
     KUBEFLOW_TRAINING_RUNTIMES,
     KubeflowRuntime,
+    decode_kubeflow_runtime,
 )
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, NAMESPACED_RUNTIME, KubeflowTrainJob
+from tfjob_controller.api.kubeflowtrainer.types import (
+    KUBEFLOW_TRAINJOBS,
+    NAMESPACED_RUNTIME,
+    KubeflowTrainJob,
+    decode_kubeflow_trainjob,
+)
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
     NO_TRIGGER_LOG,

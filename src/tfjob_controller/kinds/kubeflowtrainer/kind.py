@@ -14,7 +14,6 @@ import msgspec
 
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_kubeflow_trainjob
 from tfjob_controller.api.kubeflowtrainer.runtime import (
     KubeflowRuntime,
 )
@@ -24,6 +23,7 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     NAMESPACED_RUNTIME,
     RECORD_ANNOTATION,
     KubeflowTrainJob,
+    decode_kubeflow_trainjob,
 )
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, RUNTIME_TIMEOUT_SECONDS

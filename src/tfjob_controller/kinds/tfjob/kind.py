@@ -13,8 +13,7 @@ from typing import Any
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, decode_tfjob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
 from tfjob_controller.controller.handlers import BY_RUNTIME, NO_TRIGGER_LOG, JobHandler, TriggerLog, runtime_key
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints

@@ -6,9 +6,19 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
-from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
-from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjob.runtime import (
+    CLUSTER_TRAINING_RUNTIMES,
+    TRAINING_RUNTIMES,
+    TrainingRuntime,
+    decode_training_runtime,
+)
+from tfjob_controller.api.trainjob.types import (
+    CLUSTER_RUNTIME,
+    NAMESPACED_RUNTIME,
+    TRAINJOBS,
+    TrainJob,
+    decode_trainjob,
+)
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
     NO_TRIGGER_LOG,

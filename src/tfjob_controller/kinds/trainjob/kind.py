@@ -15,9 +15,8 @@ from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_trainjob
 from tfjob_controller.api.trainjob.defaults import metric_names_of
-from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
+from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus, decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_change
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints

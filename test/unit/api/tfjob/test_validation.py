@@ -11,8 +11,7 @@ from helpers.goodmanifests import GOOD_MANIFESTS, Good
 from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.specchanges import CHANGES, Change
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
-from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob.types import TFJobSpec
+from tfjob_controller.api.tfjob.types import TFJobSpec, decode_tfjob
 from tfjob_controller.api.tfjob.validation import CHIEF_NEVER_ENDS, has_training_image, validate, validate_change
 
 

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from helpers.trainmanifests import role_template, runtime, trainjob
-from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob import defaults as defaults
-from tfjob_controller.api.trainjob.runtime import RuntimeSpec
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob, TrainJobSpec
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec, decode_training_runtime
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob, TrainJobSpec, decode_trainjob
 
 
 def job(nodes: int | None = 2, annotations: dict[str, str] | None = None, **spec: Any) -> TrainJob:

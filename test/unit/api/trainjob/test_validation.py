@@ -11,9 +11,8 @@ from helpers.goodmanifests import Good
 from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
 from helpers.trainchanges import TRAIN_CHANGES, TrainChange
 from helpers.trainmanifests import Manifest, override, role_template, runtime, trainjob
-from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
-from tfjob_controller.api.trainjob.runtime import RuntimeSpec
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec, decode_training_runtime
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob, decode_trainjob
 from tfjob_controller.api.trainjob.validation import (
     DATASET_COVERED,
     FRAMEWORK_TWICE,

@@ -13,8 +13,13 @@ from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, repli
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import BatchJob
-from tfjob_controller.api.decode import decode_kubeflow_runtime, decode_kubeflow_trainjob
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, RECORD_ANNOTATION, KubeflowTrainJob
+from tfjob_controller.api.kubeflowtrainer.runtime import decode_kubeflow_runtime
+from tfjob_controller.api.kubeflowtrainer.types import (
+    KUBEFLOW_TRAINJOBS,
+    RECORD_ANNOTATION,
+    KubeflowTrainJob,
+    decode_kubeflow_trainjob,
+)
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import RuntimeHandler
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, RUNTIME_TIMEOUT_SECONDS
