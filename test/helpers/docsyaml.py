@@ -15,8 +15,10 @@ LEFT_OUT = "…"
 OBJECT, PART, CONFIG, ELSEWHERE = "object", "part of a job", "config file", "elsewhere"
 OURS = ("kubeflow.org/v1alpha1", "kubeflow.org/v2alpha1", "scheduling.kubeflow.org/v1alpha1")
 # API versions of Kubernetes itself.
-_BUILT_IN = ("v1", "apps/", "autoscaling/", "batch/", "flowcontrol.apiserver.k8s.io/", "networking.k8s.io/", "policy/", "rbac.authorization.k8s.io/",
-             "scheduling.k8s.io/v1")  # fmt: skip
+_BUILT_IN = (
+    *("v1", "apps/", "autoscaling/", "batch/", "flowcontrol.apiserver.k8s.io/", "networking.k8s.io/", "policy/"),
+    *("rbac.authorization.k8s.io/", "scheduling.k8s.io/v1"),
+)
 # API versions of other kinds, and the first key of documents that are not objects, with their owner.
 _OTHERS = {
     "kubeflow.org/v1": "Kubeflow's, for comparison",
