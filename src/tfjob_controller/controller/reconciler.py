@@ -358,13 +358,13 @@ class Reconciler(Generic[ObjectT]):
     def _write_status(self, job: ObjectT, record: _JobRecord[ObjectT], result: StatusResult) -> float | None:
         """Writes the status if it differs, and emits its events.
 
-        Returns for how many seconds the write is still delayed; None if it is not.
+        Returns for how many seconds the write is still delayed; None if it is not. If a pending status is dropped,
+        another sync is due at once, since this one has planned its actions with that status.
         """
         change = self._kind.status_change(job, result.status)
         change_of_record = self._kind.record_change(job, result.status)
         if change is None and change_of_record is None:
-            record.debounce.clear()
-            return None
+            return 0.0 if record.debounce.drop() else None
         before = self._kind.work_of(job)
         delay_seconds = record.debounce.remaining_seconds(before, result, self._clock.monotonic())
         if delay_seconds > 0:

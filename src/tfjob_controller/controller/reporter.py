@@ -149,9 +149,10 @@ class StatusDebounce:
         doubled = min(MAX_DEBOUNCE_SECONDS, 2 * self._delay_seconds)
         self._delay_seconds = doubled if is_minor(work.status, result) else self._first_delay_seconds
 
-    def clear(self) -> None:
-        """Drops the pending status."""
-        self._status = None
+    def drop(self) -> bool:
+        """Drops the pending status. Returns whether there was one."""
+        was_pending, self._status = self._status is not None, None
+        return was_pending
 
 
 class JobObserver(Protocol):

@@ -125,7 +125,8 @@ def test_a_delayed_status_counts_as_written_until_the_job_changes() -> None:
 def test_without_a_difference_no_status_is_pending() -> None:
     debounce = StatusDebounce(2.0)
     debounce.remaining_seconds(WORK, FIGURES, 100.0)
-    debounce.clear()
+    assert debounce.drop()
+    assert not debounce.drop()
     assert debounce.with_pending(WORK) is WORK
     assert debounce.remaining_seconds(WORK, FIGURES, 105.0) == 2.0
 

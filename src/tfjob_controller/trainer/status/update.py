@@ -24,7 +24,7 @@ from tfjob_controller.trainer.evaluation.cleanup import (
     seconds_until_stopped,
     ttl_seconds_left,
 )
-from tfjob_controller.trainer.evaluation.jobstate import JobState
+from tfjob_controller.trainer.evaluation.jobstate import JobState, had_all_jobs
 from tfjob_controller.trainer.evaluation.silence import seconds_until_unexplained
 from tfjob_controller.trainer.events import WARNING, StatusEvent
 from tfjob_controller.trainer.gang.waiting import GangWait, preemptor_of
@@ -274,7 +274,7 @@ def _result_of(
     job_state: JobState, status: TrainingStatus, resizing: ScalingDecision, *, suspends: bool = False
 ) -> StatusResult:
     """Returns the result for the status, with its events and when to sync the job again."""
-    old = job_state.status
+    plan, old = job_state.plan, job_state.status
     if status == old:
         wake_after_seconds = _wake_after(job_state, old)
         return StatusResult(
@@ -290,7 +290,10 @@ def _result_of(
         0.0 if would_lose_success or _has_actions_after_write(job_state, status) else _wake_after(job_state, status),
         suspend_job=suspends,
         scale_to=resizing.scale_to,
-        is_urgent=has_last_words(job_state.observed, old.progress, status.progress) or would_lose_success,
+        is_urgent=has_last_words(job_state.observed, old.progress, status.progress)
+        or would_lose_success
+        # The deletion of suspended Jobs waits for it.
+        or (had_all_jobs(plan, old) and not had_all_jobs(plan, status)),
     )
 
 
