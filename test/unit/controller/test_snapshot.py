@@ -7,16 +7,23 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import plan_of
+from helpers.kubeflowmanifests import replicated_job
+from helpers.kubeflowworld import kubeflow_plan
 from helpers.manifests import master, parameter_servers
+from helpers.trainworld import train_plan
 from tfjob_controller.api.common.core import BatchJob, ConfigMap, Pod, PodMeta, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.controller.decoders import decode_pod
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
+from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.trainer.actions.children import build_job
+from tfjob_controller.trainer.naming import POD_JOB_NAME
 from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.plan.model import Plan, Replica
 
 PLAN = plan_of(master(), parameter_servers(1))
 OWNER = TFJob(ObjectMeta(name="example-job", namespace="team", uid="u1", creation_timestamp="2026-01-01T00:00:00Z"))
@@ -140,3 +147,33 @@ def test_a_pod_of_another_jobs_child_is_not_ours_whatever_its_labels_say(stores:
     stores.jobs.upsert(BatchJob(replace(CHILD, owner_references=(replace(OURS, name="copy", uid="u9"),))))
     stores.pods.upsert(Pod(A_POD))
     assert stores.snapshots.take(OWNER, PLAN).pods == {}
+
+
+# A job of each kind of the registry.
+PLANS = {
+    "tfjob": PLAN,
+    "trainjob": train_plan(labels={"team": "a"}),
+    "kubeflow-trainjob": kubeflow_plan(replicated_job()),
+}
+
+
+def pod_as_kept(plan: Plan, replica: Replica, **metadata: object) -> Pod:
+    """The pod that the Job controller makes from the template, as the cache keeps it."""
+    template = build_job(plan, replica)["spec"]["template"]["metadata"]
+    labels = template["labels"] | {POD_JOB_NAME: replica.job_name, "batch.kubernetes.io/job-completion-index": "0"}
+    meta = {"name": "pod", "namespace": "team", "uid": "p1", "creationTimestamp": "2026-01-01T00:00:01Z"}
+    return decode_pod(msgspec.json.encode({"metadata": {**meta, **metadata, "labels": labels}}))
+
+
+@pytest.mark.parametrize("kind", [each.name for each in KINDS])
+@pytest.mark.parametrize("is_released", [False, True])
+def test_pods_of_a_deleted_job_are_known_again_whatever_kind_of_job_it_was(
+    stores: Stores, kind: str, is_released: bool
+) -> None:
+    plan = PLANS[kind]
+    for replica in plan.replicas.all:
+        its_job = {"apiVersion": "batch/v1", "kind": "Job", "name": replica.job_name, "uid": "j1", "controller": True}
+        pod = pod_as_kept(plan, replica, ownerReferences=[] if is_released else [its_job])
+        stores.pods.upsert(replace(pod, metadata=replace(pod.metadata, name=f"pod-of-{replica.id}")))
+    observed = stores.snapshots.take(OWNER, plan)
+    assert set(observed.orphans if is_released else observed.pods) == {each.job_name for each in plan.replicas.all}

@@ -559,7 +559,6 @@ def _whole(
 ) -> Plan:
     """Returns the plan with the replicas of all steps."""
     job, meta = recipe.job, recipe.job.metadata
-    labels = job_labels(recipe.name, recipe.runtime_id, TRAIN_JOB_NAME) | {JOBSET_NAME: recipe.name}
     trained_roles = {role.name for role in roles if role.restarts_together}
     launched = recipe.framework.has_launcher
 
@@ -579,7 +578,8 @@ def _whole(
             owner=OwnerReference(
                 KUBEFLOW_TRAINJOBS.api_version, KUBEFLOW_TRAINJOBS.kind, recipe.name, meta.uid, True, True
             ),
-            labels=labels,
+            labels=job_labels(recipe.name, recipe.runtime_id, TRAIN_JOB_NAME),
+            added_labels={JOBSET_NAME: recipe.name},
         ),
         policy=RunPolicy(
             CLEAN_RUNNING,

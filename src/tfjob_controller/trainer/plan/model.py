@@ -125,9 +125,9 @@ class JobIdentity:
     job_name: str
     runtime_id: str
     owner: OwnerReference
-    # The labels of all children, by which they are watched.
+    # The labels of all children, by which they are watched and known again: caches keep all of these.
     labels: Mapping[str, str]
-    # The user's labels and annotations for all children and their pods.
+    # What the user or the API of the job's kind wants on all children and their pods.
     added_labels: Mapping[str, str] = field(default_factory=dict)
     added_annotations: Mapping[str, str] = field(default_factory=dict)
 
