@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -64,6 +65,7 @@ class MemoryApi(Answering):
         self._repeated: list[_Repeated] = []
         self._watchers: list[tuple[str, Watcher]] = []
         self._held: list[tuple[str, str, Object]] | None = None
+        self._lagging = ""
         self._lock = threading.RLock()
 
     # Methods for tests
@@ -81,9 +83,9 @@ class MemoryApi(Answering):
         """Calls `watcher` for changes of objects whose path contains `/<collection>/`."""
         self._watchers.append((collection, watcher))
 
-    def hold(self) -> None:
-        """From now on changes are held back, as by a watch that lags."""
-        self._held = []
+    def hold(self, collection: str = "") -> None:
+        """From now on changes (of one collection) are held back, as by a watch that lags."""
+        self._held, self._lagging = [], f"/{collection}/" if collection else ""
 
     def release(self) -> None:
         held, self._held = self._held or [], None
@@ -163,7 +165,9 @@ class MemoryApi(Answering):
         items = [
             obj
             for at, obj in self.objects.items()
-            if at.startswith(f"{path}/") and at.endswith(f"/{name}" * bool(name))
+            if at.startswith(f"{path}/")
+            and at.endswith(f"/{name}" * bool(name))
+            and _selects(request.query.get("labelSelector", ""), obj["metadata"].get("labels", {}))
         ]
         return {"metadata": {"resourceVersion": str(self.version)}, "items": items}
 
@@ -233,7 +237,7 @@ class MemoryApi(Answering):
         self._notify(path, "DELETED", merged(old, {"metadata": {"resourceVersion": str(self.version)}}))
 
     def _notify(self, path: str, kind: str, obj: Object) -> None:
-        if self._held is None:
+        if self._held is None or self._lagging not in path:
             self._tell(path, kind, obj)
         else:
             self._held.append((path, kind, copy.deepcopy(obj)))
@@ -251,6 +255,17 @@ _METHODS = {
     "PATCH": MemoryApi._patch,
     "DELETE": MemoryApi._delete,
 }
+
+
+# The terms `a`, `a=b` and `a in (b,c)` of a label selector.
+_TERM = re.compile(r"([^,= ]+)(?:=([^,]*)| in \(([^)]*)\))?(?:,|$)")
+
+
+def _selects(selector: str, labels: Mapping[str, str]) -> bool:
+    return all(
+        labels.get(name) in (values or value).split(",") if value or values else name in labels
+        for name, value, values in _TERM.findall(selector)
+    )
 
 
 def merged(old: Any, patch: Any) -> Any:

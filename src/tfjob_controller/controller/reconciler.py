@@ -24,8 +24,8 @@ request. A status that differs only in counts is delayed (reporter.py).
 
 A watch whose connection is half open delivers nothing, so the cache may not show yet that a job is being deleted. The
 garbage collector deletes its children then, and each sync would recreate them. Therefore the API server is asked
-whether the job still exists before a child is recreated (client-go's `RecheckDeletionTimestamp`). A new job does not
-need this request.
+whether the job still exists before a child is recreated (client-go's `RecheckDeletionTimestamp`), and which pods a
+child Job has left that somebody else has deleted. A new job does not need these requests.
 
 While other jobs wait for a worker, a job whose children have just been created is queued again before its status is
 written: children have priority over statuses. The write is often not needed at all by then. A job that has written
@@ -44,7 +44,7 @@ from typing import Any, Generic
 
 import structlog
 
-from tfjob_controller.api.common.core import JOBS, Scale
+from tfjob_controller.api.common.core import JOBS, PODS, Scale
 from tfjob_controller.controller.kind import KindAdapter
 from tfjob_controller.controller.outcome import (
     DONE,
@@ -66,12 +66,13 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectT, key_of
 from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.actions.model import Actions, build_delete
+from tfjob_controller.trainer.actions.model import Actions, Create, build_delete
 from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
 from tfjob_controller.trainer.actions.reverted import ChangeTracker, reverted_message
 from tfjob_controller.trainer.evaluation.cleanup import is_active
 from tfjob_controller.trainer.evaluation.jobstate import JobState, evaluate
 from tfjob_controller.trainer.evaluation.silence import explained, unexplained
+from tfjob_controller.trainer.naming import CHILD_SELECTOR, POD_JOB_NAME, RUNTIME_ID
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob, is_finished
 from tfjob_controller.trainer.status.update import (
@@ -87,6 +88,8 @@ log = structlog.get_logger(__name__)
 
 # The delay of a job that yields to others: it comes after all jobs that are queued by then.
 YIELD_SECONDS = 0.05
+# So many Jobs are named in a selector; beyond that all pods of a job are asked for.
+_MAX_NAMES = 20
 # How long a sync begins new writes of children while other jobs wait for a worker.
 MAX_WRITE_SECONDS = 0.5
 
@@ -207,8 +210,11 @@ class Reconciler(Generic[ObjectT]):
         state = self._evaluate(current, plan, observed, now)
         has_lost_children, monotonic = record.has_lost_children(observed.count), self._clock.monotonic()
         actions = record.changes.allowed(plan_actions(state), monotonic, has_lost_children=has_lost_children)
-        if actions.creates and has_lost_children and not self._still_exists(job):
-            return DONE
+        if actions.creates and has_lost_children:
+            if not self._still_exists(job):
+                return DONE
+            if self._finds_pods(job, plan, record.changes.not_deleted(actions.creates)):
+                return RequeueAfter(0.0)
         record.record_observed(observed.count, actions)
         faults: Sequence[Fault] = ()
         if actions:
@@ -344,6 +350,19 @@ class Reconciler(Generic[ObjectT]):
             self._store.assume(live)
         log.info("the job is being deleted: children are not recreated")
         return False
+
+    def _finds_pods(self, job: ObjectT, plan: Plan, creates: Sequence[Create]) -> bool:
+        """Asks the API server for the pods of Jobs that somebody else has deleted, before others take their place.
+
+        The watch of pods may be behind that of Jobs, and no pod may run beside one that a deleted Job has left. Returns
+        whether any was found that the cache does not have, or not so.
+        """
+        names = [each.name for each in creates if each.resource == JOBS]
+        if not names:
+            return False
+        chosen = f"{POD_JOB_NAME} in ({','.join(names)})" if len(names) <= _MAX_NAMES else ""
+        selector = chosen or f"{RUNTIME_ID}={plan.identity.runtime_id}"
+        return self._writer.read_again(PODS, job.metadata.namespace, f"{CHILD_SELECTOR},{selector}")
 
     def _must_yield(self, record: _JobRecord[ObjectT]) -> bool:
         """Reports whether other jobs come before this one's status: once, after creates without faults.

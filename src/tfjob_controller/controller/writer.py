@@ -103,6 +103,10 @@ class ChildClient(Generic[ObjectT]):
     def patch(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
         self.store.assume(self._client.patch(namespace, name, patch))
 
+    def read_again(self, namespace: str, selector: str) -> bool:
+        changed = [self.store.assume(each) for each in self._client.list(namespace, selector)]
+        return any(changed)
+
     def delete(self, namespace: str, action: Delete) -> None:
         propagation = "Foreground" if action.foreground else "Background"
         terminating = self._client.delete(
@@ -173,6 +177,10 @@ class Writer:
         report = _report(pending, results)
         report.is_partial = bool(stopped)
         return report
+
+    def read_again(self, resource: Resource, namespace: str, selector: str) -> bool:
+        """Puts what matches the selector now into the cache; returns whether that was behind. Raises `ApiError`."""
+        return self._children[resource].read_again(namespace, selector)
 
     def editor_of(self, namespace: str, change: RevertedChange) -> str:
         """Returns the client that reverts a change, as far as the API server tells; empty if it does not."""

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, tfjob, workers
+from helpers.trainbench import TrainBench
 from tfjob_controller.controller.outcome import DONE, Retry
 
 TFJOB = f"{TFJOB_PATH}/example-job"
@@ -87,3 +88,70 @@ def test_a_job_with_more_children_than_before_is_not_looked_up(bench: Controller
     bench.settle()
     assert len(bench.api.paths("/jobs/")) == len(bench.api.paths("/services/")) == 4
     assert asked(bench) == 0
+
+
+def unheard_pod(bench: ControllerBench | TrainBench, replica: str, *, is_released: bool) -> str:
+    """A pod of which the watch does not tell, whose Job somebody deletes; `is_released`: with `--cascade=orphan`."""
+    bench.api.hold("pods")
+    bench.runs(replica)
+    bench.api.remove(f"{JOB_PATH}/{bench.child(replica)}")
+    (path,) = bench.api.paths("/pods/")
+    if is_released:
+        bench.api.change(path, {"metadata": {"ownerReferences": None}})
+    return path
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_no_pod_runs_beside_one_that_the_watch_has_not_shown(bench: ControllerBench, is_released: bool) -> None:
+    bench.create(master(), workers(1))
+    bench.settle()
+    path = unheard_pod(bench, "master-0", is_released=is_released)
+    bench.settle()
+    bench.clock.advance(60)
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == 1
+    assert "waits for pod" in bench.status["reason"]
+    bench.api.remove(path)
+    bench.api.release()
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == 2
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_no_node_runs_beside_one_that_the_watch_has_not_shown(is_released: bool) -> None:
+    train = TrainBench()
+    train.create()
+    train.settle()
+    path = unheard_pod(train, "node-0", is_released=is_released)
+    for _ in range(3):
+        train.settle()
+        train.clock.advance(60)
+    assert train.api.paths("/jobs/") == []
+    assert "waits for pod" in train.status["reason"]
+    train.api.remove(path)
+    train.api.release()
+    train.settle()
+    assert len(train.api.paths("/jobs/")) == 1
+
+
+def test_the_server_is_not_asked_for_the_pods_of_what_the_controller_itself_deletes(bench: ControllerBench) -> None:
+    bench.create(master(), workers(1))
+    bench.settle()
+    bench.runs("worker-0")
+    bench.exits("worker-0", 137)
+    bench.settle()
+    bench.clock.advance(60)
+    bench.settle()
+    assert len(bench.api.requests("POST", "/jobs")) == 3
+    assert bench.api.requests("GET", "/pods") == []
+
+
+def test_of_many_jobs_all_pods_are_asked_for_at_once(bench: ControllerBench) -> None:
+    bench.create(master(), workers(30))
+    bench.settle()
+    for path in bench.api.paths("/jobs/"):
+        bench.api.remove(path)
+    bench.settle()
+    (asked_for,) = bench.api.requests("GET", "/pods")
+    assert asked_for.query["labelSelector"] == f"kubeflow.org,runtime_id={bench.runtime_id}"
+    assert len(bench.api.paths("/jobs/")) == 31

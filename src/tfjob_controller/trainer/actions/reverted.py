@@ -128,6 +128,10 @@ class ChangeTracker:
                 # By this entry the next create is known to replace a child that the controller itself deleted.
                 self._entries[(delete.resource, delete.name, _EXISTS)] = _Entry(False, 1, now, now)
 
+    def not_deleted(self, creates: Iterable[Create]) -> list[Create]:
+        """Returns those whose children have not been deleted lately by the controller itself."""
+        return [each for each in creates if (entry := self._entries.get(_key(each))) is None or entry.value]
+
     def retry_now(self) -> None:
         """Lets the next writes wait for nothing, because the user has changed the job; the counts stay."""
         for entry in self._entries.values():
