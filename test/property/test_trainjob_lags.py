@@ -32,6 +32,11 @@ RESIZES: tuple[Step, ...] = (*(("resize", nodes) for nodes in (2, 3, 4)), ("gang
 ELASTIC: dict[str, Any] = {"command": ["torchrun", "x"], "elasticPolicy": {"minNodes": 2, "maxNodes": 6}}
 # Twice a controller dies before it writes the status.
 FORGOTTEN: list[Step] = [("suspend", True), ("dies", 1), ("suspend", False), ("dies", 1), ("all_act",), ("all_act",)]
+# The watch of pods shows nothing from the suspension until the Job is gone.
+UNSEEN: list[Step] = [
+    *(("suspend", True), ("sync",), *[("all_act",)] * 4, ("jobs_seen",), ("sync",)),
+    *(("suspend", False), ("sync",), ("sync",), *[("all_act",)] * 4, ("jobs_seen",), ("sync",), ("sync",)),
+]
 KILLS: tuple[Step, ...] = tuple(("is_killed", node) for node in NODES)
 # 143: no handler of SIGTERM; 1: torchrun; 0: a program that ends in order.
 exit_codes = st.sampled_from([143, 1, 0])
@@ -74,6 +79,7 @@ def ready(cluster: LaggingCluster) -> int:
 
 @given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes, gang=gangs)
 @example(history=FORGOTTEN, stops_with=1, gang=None)
+@example(history=UNSEEN, stops_with=143, gang=None)
 @settings(max_examples=examples(200))
 def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(
     history: list[Step], stops_with: int, gang: object

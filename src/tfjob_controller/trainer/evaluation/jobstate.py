@@ -198,9 +198,10 @@ def replica_states(
     if not plan.replicas.restarts_together:
         return states
     had = plan.scheduling.gang is None and had_all_jobs(plan, status)
-    done = frozenset(status.succeeded_indexes)
+    done, resumed = frozenset(status.succeeded_indexes), conditions.find(status.conditions, conditions.SUSPENDED)
+    since = resumed.last_transition_time if resumed is not None else ""
     return tuple(
-        as_restarting(replace(state, is_disrupted=True)) if _has_lost_its_job(plan, state, had, done) else state
+        as_restarting(replace(state, is_disrupted=True)) if _has_lost_its_job(plan, state, had, since, done) else state
         for state in states
     )
 
@@ -250,7 +251,9 @@ def _last_resize_time(plan: Plan, status: TrainingStatus) -> str:
     return resizing.last_transition_time if resizing is not None else ""
 
 
-def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool, succeeded: Collection[str]) -> bool:
+def _has_lost_its_job(
+    plan: Plan, state: ReplicaState, had_all: bool, resumed_at: str, succeeded: Collection[str]
+) -> bool:
     """Reports whether a user deleted the replica's Job. All replicas restart then.
 
     Recreated alone, the replica would join peers that have started without it. Jobs of a gang are not considered, since
@@ -263,7 +266,10 @@ def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool, succeeded:
     if job is not None:
         return plan.scheduling.gang is None and job.metadata.deletion_timestamp is not None and not job.spec.suspend
     # The pods of a suspended Job that is replaced were deleted before it, although the cache may still show them.
-    has_pods = any(pod.metadata.deletion_timestamp is None for pod in state.pods)
+    has_pods = any(
+        pod.metadata.deletion_timestamp is None and (pod.metadata.creation_timestamp or "") > resumed_at
+        for pod in state.pods
+    )
     return has_pods or had_all or state.replica.id in succeeded
 
 
