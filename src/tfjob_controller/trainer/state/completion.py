@@ -40,7 +40,7 @@ from tfjob_controller.trainer.state.pods import (
     why_ended_by_kubelet,
     why_never_started,
 )
-from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, ReplicaState
+from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, ReplicaState, has_post_start_hook
 from tfjob_controller.trainer.state.restarts import replica_restarts
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, seconds_until
@@ -236,7 +236,10 @@ def ended_words(state: ReplicaState) -> str:
     if state.pod is not None and (words := why_ended_by_kubelet(state.pod)):
         return words
     if state.exited is not None and state.exited.exit_code:
-        return ": ".join(each for each in (state.ended_in, how_it_ended(state.exited)) if each)
+        # A kubelet ends a container whose hook fails, and only an Event says so.
+        is_doubtful = not state.ended_in and has_post_start_hook(state.replica)
+        who = "program or postStart hook" if is_doubtful else state.ended_in
+        return ": ".join(each for each in (who, how_it_ended(state.exited)) if each)
     return ""
 
 

@@ -357,6 +357,10 @@ def _training_template(replica: Replica) -> Mapping[str, Any]:
     return next((each for each in containers if each.get("name") == replica.role.container), {})
 
 
+def has_post_start_hook(replica: Replica) -> bool:
+    return "postStart" in (_training_template(replica).get("lifecycle") or {})
+
+
 def grace_seconds(replica: Replica) -> int:
     """Returns the time that the template gives containers to end."""
     given = (replica.template.get("spec") or {}).get("terminationGracePeriodSeconds")

@@ -330,7 +330,7 @@ def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
     if job_state.plan.replicas.is_elastic:
         return f"Replacing {_why_replaced(job_state)} ({new.restarts} restarts so far)"
     restarted = restarted_states(job_state.replica_states, job_state.status.restart_counts)
-    first = next((state for state in restarted if state.is_replaced), None)
+    first = next((state for state in restarted if state.is_replaced or state.exited is not None), None)
     why = f": {shortened(failure_message(first))}" if first is not None else ""
     return f"Restarted {join_ids([state.replica.id for state in restarted])}{why} ({new.restarts} restarts so far)"
 

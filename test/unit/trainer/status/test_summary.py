@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.clusterinmemory import World, running_world
+from helpers.manifests import container, master
 from helpers.trainworld import ends, running_train_world
 from tfjob_controller.util.text import MAX_WORDS
 
@@ -48,4 +49,13 @@ def test_replicas_that_are_restarted_alone_are_named() -> None:
     cluster.settle()
     cluster.runs("worker-0", restart_count=1)
     cluster.settle()
-    assert notes(cluster) == [("Warning", "Restarted worker-0 (1 restarts so far)")]
+    assert notes(cluster) == [("Warning", "Restarted worker-0: worker-0 failed: exit code 137 (1 restarts so far)")]
+
+
+def test_a_program_with_a_post_start_hook_may_have_been_ended_for_the_failure_of_that() -> None:
+    """Both end the container, and its status does not say which of them failed."""
+    hooked = container(lifecycle={"postStart": {"exec": {"command": ["false"]}}})
+    cluster = running_world(master(template={"spec": {"containers": [hooked]}}))
+    cluster.exits("master-0", 2)
+    cluster.settle()
+    assert cluster.job.status.reason == "master-0 failed: program or postStart hook: exit code 2"
