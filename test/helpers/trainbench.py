@@ -17,8 +17,9 @@ from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.writer import Fanout, ResponseCache
-from tfjob_controller.kinds.trainjob.caches import TrainJobCaches
-from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter
+from tfjob_controller.kinds.runtimes import RuntimeCaches
+from tfjob_controller.kinds.trainjob.kind import RUNTIMES, TrainJobAdapter
+from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.state.observed import CheckpointLine
@@ -81,7 +82,7 @@ class TrainBench:
         self.api = MemoryApi()
         self.clock = FakeClock()
         self.caches = ControllerCaches(self.api, "", self.clock)
-        self.trainjobs = TrainJobCaches(self.api, "", self.clock)
+        self.trainjobs = RuntimeCaches(RUNTIMES, self.api, "", self.clock)
         self.counted, self.logs, self.told = Counted(), Logs(), Told()
         self.logs.is_read = True
         self.is_busy = False
@@ -98,7 +99,8 @@ class TrainBench:
             self.api.watch(name, watcher_of(informer))
 
     def new_reconciler(self) -> Reconciler[TrainJob]:
-        kind = TrainJobAdapter(self.trainjobs.runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
+        runtimes = RuntimeResolver(self.trainjobs.namespaced.store, self.trainjobs.cluster.store)
+        kind = TrainJobAdapter(runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
         return Reconciler(
             kind,
             ResourceClient(self.api, TRAINJOBS, decode_trainjob),

@@ -235,9 +235,8 @@ def test_no_other_module_makes_informers() -> None:
         "dashboard/feeds.py",
         "gangscheduler/provisioning/provisioner.py",
         "gangscheduler/state/informers.py",
-        "kinds/kubeflowtrainer/caches.py",
+        "kinds/runtimes.py",
         "kinds/tfjob/kind.py",
-        "kinds/trainjob/caches.py",
         "kube/cache/informer.py",
     }
 

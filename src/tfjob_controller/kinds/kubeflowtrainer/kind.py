@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import msgspec
 
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.kubeflowtrainer.runtime import (
+    KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
+    KUBEFLOW_TRAINING_RUNTIMES,
     KubeflowRuntime,
+    decode_kubeflow_runtime,
 )
 from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
@@ -26,12 +30,12 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     decode_kubeflow_trainjob,
 )
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
-from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
 from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
-from tfjob_controller.kinds.kubeflowtrainer.caches import KubeflowTrainerCaches
 from tfjob_controller.kinds.kubeflowtrainer.plan import KubeflowRecipe, build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
+from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, seconds_to_wait
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Resource
@@ -41,7 +45,6 @@ from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob, is_finished
 from tfjob_controller.trainer.status.reported import progress_of, reported_metrics
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.timestamps import seconds_until
 
 
 def kubeflow_work(job: KubeflowTrainJob) -> TrainingJob:
@@ -120,7 +123,8 @@ class KubeflowTrainJobAdapter:
         """Returns the runtime of a job that references a kind of runtimes. Raises UnplannableError."""
         ref, found = job.spec.runtime_ref, self._find_runtime(job)
         if found is None:
-            seconds_left = _seconds_to_wait(job, self._clock.now())
+            has_run = bool(recorded_status(job).replica_statuses)
+            seconds_left = seconds_to_wait(job, has_run=has_run, now=self._clock.now())
             raise UnplannableError(
                 f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it before the TrainJob", seconds_left
             )
@@ -130,10 +134,9 @@ class KubeflowTrainJobAdapter:
         return found
 
     def _find_runtime(self, job: KubeflowTrainJob) -> KubeflowRuntime | None:
-        ref = job.spec.runtime_ref
-        if ref.kind == NAMESPACED_RUNTIME:
-            return self._namespaced.get(f"{job.metadata.namespace}/{ref.name}")
-        return self._cluster.get(ref.name)
+        return (self._namespaced if job.spec.runtime_ref.kind == NAMESPACED_RUNTIME else self._cluster).get(
+            _runtime_of(job)
+        )
 
     def follow_logs(self, job: KubeflowTrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Reads no logs: programs report to `status.trainerStatus` themselves."""
@@ -166,12 +169,21 @@ class KubeflowTrainJobAdapter:
         """Does nothing, since nothing is kept for a job."""
 
 
-def _seconds_to_wait(job: KubeflowTrainJob, now: datetime) -> float:
-    """How much longer a job waits for its runtime. A running job does not fail because its runtime was deleted."""
-    if recorded_status(job).replica_statuses:
-        return RUNTIME_TIMEOUT_SECONDS
-    since = job.metadata.creation_timestamp
-    return max(0.0, seconds_until(since, RUNTIME_TIMEOUT_SECONDS, now)) if since else 0.0
+def _runtime_of(job: KubeflowTrainJob) -> str:
+    ref = job.spec.runtime_ref
+    return f"{job.metadata.namespace}/{ref.name}" if ref.kind == NAMESPACED_RUNTIME else ref.name
+
+
+KubeflowTrainerCaches: TypeAlias = RuntimeCaches[KubeflowTrainJob, KubeflowRuntime]
+RUNTIMES = RuntimeKinds(
+    jobs=KUBEFLOW_TRAINJOBS,
+    decode_job=decode_kubeflow_trainjob,
+    namespaced=KUBEFLOW_TRAINING_RUNTIMES,
+    cluster=KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
+    decode_runtime=decode_kubeflow_runtime,
+    runtime_of=_runtime_of,
+    status_of=recorded_status,
+)
 
 
 def _adapter(shared: Shared, caches: KubeflowTrainerCaches, readers: LogReaders) -> KubeflowTrainJobAdapter:
@@ -205,7 +217,7 @@ KIND = Kind(
     is_scaled=False,
     takes_reports=True,
     is_enabled=lambda options: options.kubeflow_trainer_api,
-    new_caches=KubeflowTrainerCaches,
+    new_caches=partial(RuntimeCaches, RUNTIMES),
     new_adapter=_adapter,
     work_of=kubeflow_work,
     figures_of=_figures_of,

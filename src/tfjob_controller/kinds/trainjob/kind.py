@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, cast
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -16,7 +17,20 @@ from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.trainjob.defaults import metric_names_of
-from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus, decode_trainjob
+from tfjob_controller.api.trainjob.runtime import (
+    CLUSTER_TRAINING_RUNTIMES,
+    TRAINING_RUNTIMES,
+    TrainingRuntime,
+    decode_training_runtime,
+)
+from tfjob_controller.api.trainjob.types import (
+    NAMESPACED_RUNTIME,
+    TRAINJOBS,
+    Metric,
+    TrainJob,
+    TrainJobStatus,
+    decode_trainjob,
+)
 from tfjob_controller.api.trainjob.validation import validate, validate_change
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
@@ -24,7 +38,7 @@ from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
-from tfjob_controller.kinds.trainjob.caches import TrainJobCaches
+from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds
 from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
@@ -165,13 +179,32 @@ class TrainJobAdapter:
         self._follower.forget_key(key)
 
 
+def _runtime_of(job: TrainJob) -> str:
+    ref = job.spec.runtime_ref
+    if ref is None:
+        return ""
+    return f"{job.metadata.namespace}/{ref.name}" if ref.kind == NAMESPACED_RUNTIME else ref.name
+
+
+TrainJobCaches: TypeAlias = RuntimeCaches[TrainJob, TrainingRuntime]
+RUNTIMES = RuntimeKinds(
+    jobs=TRAINJOBS,
+    decode_job=decode_trainjob,
+    namespaced=TRAINING_RUNTIMES,
+    cluster=CLUSTER_TRAINING_RUNTIMES,
+    decode_runtime=decode_training_runtime,
+    runtime_of=_runtime_of,
+    status_of=lambda job: job.status,
+)
+
+
 def _log_readers(shared: Shared, caches: TrainJobCaches, enqueue: Callable[[str], object]) -> LogReaders:
     return LogReaders(LogFollower(shared.connector, enqueue, shared.clock))
 
 
 def _adapter(shared: Shared, caches: TrainJobCaches, readers: LogReaders) -> TrainJobAdapter:
     return TrainJobAdapter(
-        caches.runtimes,
+        RuntimeResolver(caches.namespaced.store, caches.cluster.store),
         shared.config,
         shared.metrics.trainjobs,
         cast("MetricsFollower", readers.follower),
@@ -198,7 +231,7 @@ KIND = Kind(
     logs_page="logs",
     takes_reports=True,
     is_enabled=lambda options: options.trainjobs,
-    new_caches=TrainJobCaches,
+    new_caches=partial(RuntimeCaches, RUNTIMES),
     new_adapter=_adapter,
     new_log_readers=_log_readers,
     work_of=trainjob_work,

@@ -18,13 +18,12 @@ from tfjob_controller.api.trainjob.defaults import framework_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.types import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.api.trainjob.validation import elastic_problem, validate_runtime, validate_with_runtime
-from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.kinds.runtimes import seconds_to_wait
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
 from tfjob_controller.trainer.plan.model import UnplannableError
-from tfjob_controller.util.timestamps import seconds_until
 
 # Neither a failed job nor its runtimeRef can be changed.
 _RESUBMIT = "then delete the job and submit it again"
@@ -67,7 +66,7 @@ class RuntimeResolver:
     def _referenced(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> ResolvedRuntime:
         runtime = self._get(job.metadata.namespace, ref)
         if runtime is None:
-            seconds_left = _seconds_to_wait(job, now)
+            seconds_left = seconds_to_wait(job, has_run=bool(job.status.jobs_status), now=now)
             remedy = "create it" if seconds_left else f"create it or choose another one, {_RESUBMIT}"
             raise UnplannableError(f"spec.runtimeRef: there is no {ref.kind} {ref.name}: {remedy}", seconds_left)
         problem = validate_runtime(runtime)
@@ -85,14 +84,6 @@ class RuntimeResolver:
         if ref.kind == NAMESPACED_RUNTIME:
             return self._namespaced.get(f"{namespace}/{ref.name}")
         return self._cluster.get(ref.name)
-
-
-def _seconds_to_wait(job: TrainJob, now: datetime) -> float:
-    """How much longer a job waits for its runtime. A running job does not fail because its runtime was deleted."""
-    if job.status.jobs_status:
-        return RUNTIME_TIMEOUT_SECONDS
-    since = job.metadata.creation_timestamp
-    return max(0.0, seconds_until(since, RUNTIME_TIMEOUT_SECONDS, now)) if since else 0.0
 
 
 def _agreed_framework(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> Framework:

@@ -26,13 +26,12 @@ from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, RUNTIME_T
 from tfjob_controller.controller.outcome import Done, Outcome, RequeueAfter, TerminalFailure
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.writer import Fanout
-from tfjob_controller.kinds.kubeflowtrainer.caches import KubeflowTrainerCaches, by_runtime_id, waits_for
-from tfjob_controller.kinds.kubeflowtrainer.kind import KubeflowTrainJobAdapter
+from tfjob_controller.kinds.kubeflowtrainer.kind import RUNTIMES, KubeflowTrainJobAdapter
+from tfjob_controller.kinds.runtimes import RuntimeCaches
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
-from tfjob_controller.trainer.naming import runtime_id_of
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs"
 RUNTIME_PATH = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
@@ -44,7 +43,7 @@ class Bench:
     def __init__(self) -> None:
         self.api, self.clock, self.counted = MemoryApi(), FakeClock(), Counted()
         self.caches = ControllerCaches(self.api, "", self.clock)
-        self.kubeflow = KubeflowTrainerCaches(self.api, "", self.clock)
+        self.kubeflow = RuntimeCaches(RUNTIMES, self.api, "", self.clock)
         self.events: list[tuple[str, str, str]] = []
         self.api.watch("trainjobs", self._see_job)
         self.api.watch("clustertrainingruntimes", self._see_runtime)
@@ -218,20 +217,13 @@ def test_jobs_that_have_not_started_are_queued_when_their_runtime_appears(bench:
     bench.sync()
     for name, spec in (("waits", {}), ("of-other", {"runtime": "other"}), ("of-kind", {"kind": "TrainingRuntime"})):
         bench.submit(name=name, **spec)
-    handler = RuntimeHandler(queue, bench.kubeflow.jobs.store, waits_for)
+    handler = RuntimeHandler(queue, bench.kubeflow.jobs.store, bench.kubeflow.waits_for)
     (runtime,) = bench.kubeflow.cluster.store.list()
     handler.on_add(runtime, is_initial=True)
     assert len(queue) == 0
     handler.on_add(runtime, is_initial=False)
     assert (len(queue), queue.get()) == (1, "team/waits")
     queue.shut_down()
-
-
-def test_pods_are_found_by_the_id_that_follows_from_the_uid() -> None:
-    job = decode_kubeflow_trainjob(
-        msgspec.json.encode({"metadata": {"namespace": "team", "name": "a", "uid": "u"}, "spec": {}})
-    )
-    assert by_runtime_id(job) == (f"team/{runtime_id_of('u')}",)
 
 
 def test_initializers_that_share_a_name_with_the_training_container_are_not_limited(bench: Bench) -> None:

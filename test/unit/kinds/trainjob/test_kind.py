@@ -19,7 +19,7 @@ from tfjob_controller.api.common.managedby import MANAGED_HERE
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
-from tfjob_controller.kinds.trainjob.caches import trainjob_by_runtime_id
+from tfjob_controller.kinds.runtimes import by_runtime_id
 from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter, trainjob_work
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kinds.trainjob.status import to_wire
@@ -52,7 +52,7 @@ def patch_of(kind: TrainJobAdapter, job: TrainJob, **changed: Any) -> Any:
 
 def test_it_is_known_by_the_id_that_follows_from_its_uid() -> None:
     job = decoded_train(trainjob())
-    assert trainjob_by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
+    assert by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
     assert kind_with().identity_patch(job) is None
     assert kind_with().resource is TRAINJOBS
     assert kind_with().status_debounce_seconds == METRICS_DEBOUNCE_SECONDS
