@@ -241,6 +241,9 @@ def test_a_job_with_metrics_has_an_autoscaler_that_follows_it_and_ends_with_it(e
     ]
     elastic.jobs.change({"spec": {"elasticPolicy": {"metrics": metrics}}}, "measured")
     eventually(lambda: len(api.get(path)["spec"]["metrics"]) == 2, SECONDS)
+    # Nothing else happens to the job that would make the controller look at it.
+    api.delete(path)
+    eventually(lambda: (api.find(path) or found)["metadata"]["uid"] != found["metadata"]["uid"], SECONDS)
     for index in (0, 1):
         elastic.end("measured", index, 0)
     elastic.await_status("measured", lambda status: status["phase"] == "Done")

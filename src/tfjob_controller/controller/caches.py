@@ -130,8 +130,13 @@ class ControllerCaches:
         jobs: Store[Any],
         queue: RateLimitingQueue[str],
         triggers: TriggerLog = NO_TRIGGER_LOG,
+        *,
+        autoscalers: bool = False,
     ) -> None:
-        """Makes every relevant change of a child queue the key of its job, for jobs of this kind."""
+        """Makes every relevant change of a child queue the key of its job, for jobs of this kind.
+
+        `autoscalers`: such jobs may have HorizontalPodAutoscalers.
+        """
         by_owner = keys_by_owner(kind)
         queues = partial(ChildHandler[Any], queue, triggers=triggers)
         self.jobs.add_handler(queues(by_owner, state_matters, priority=job_priority))
@@ -142,7 +147,7 @@ class ControllerCaches:
             self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0, priority=gang_priority))
         if self.pod_groups is not None:
             self.pod_groups.add_handler(queues(by_owner, state_matters))
-        if self.autoscalers is not None:
+        if autoscalers and self.autoscalers is not None:
             self.autoscalers.add_handler(queues(by_owner, autoscaler_matters))
         self.pods.add_handler(queues(keys_by_runtime(jobs), pod_matters, priority=pod_priority))
 

@@ -94,6 +94,8 @@ class Kind:
     """Whether its programs report to the progress server."""
     is_scaled: bool = True
     """Whether it has the scale subresource."""
+    has_autoscalers: bool = False
+    """Whether its jobs may have a HorizontalPodAutoscaler."""
     is_enabled: Callable[[RunOptions], bool]
     new_caches: Callable[[Requester, str, Clock], KindCaches]
     new_adapter: NewAdapter
@@ -152,7 +154,8 @@ class KindController:
     def feed(self, children: ControllerCaches) -> None:
         """Makes every relevant change of jobs and children queue the key of a job."""
         self._caches.feed(self.queue, self._triggers)
-        children.feed(self.kind.resource, self._caches.jobs.store, self.queue, self._triggers)
+        kind, jobs = self.kind, self._caches.jobs.store
+        children.feed(kind.resource, jobs, self.queue, self._triggers, autoscalers=kind.has_autoscalers)
 
     def start(self) -> None:
         """Starts workers and readers of logs."""

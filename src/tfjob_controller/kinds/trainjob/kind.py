@@ -229,6 +229,7 @@ KIND = Kind(
     decode=decode_trainjob,
     queue_page="trainjobs",
     logs_page="logs",
+    has_autoscalers=True,
     takes_reports=True,
     is_enabled=lambda options: options.trainjobs,
     new_caches=partial(RuntimeCaches, RUNTIMES),
