@@ -143,3 +143,34 @@ def test_mpirun_starts_processes_on_the_launcher_and_the_nodes(kubeflow: Kubeflo
     assert ended_well(status), (status, log)
     hosts = dict(re.findall(r"rank (\d) is on ([-a-z0-9]+)", log))
     assert sorted(hosts.values()) == ["mpi-launcher-0-0", "mpi-node-0-0", "mpi-node-0-1"], log
+
+
+# Ends half a dozen seconds after it is told to.
+SLOW_TO_END = "trap 'sleep 6; exit 0' TERM; while true; do sleep 0.2; done"
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Orphan"])
+def test_no_node_runs_beside_the_pod_of_a_job_that_somebody_deleted(kubeflow: KubeflowJobs, propagation: str) -> None:
+    api, namespace = kubeflow.cluster.api, kubeflow.namespace
+    container = {"image": "localhost/base", "imagePullPolicy": "Never", "command": ["sh", "-c", SLOW_TO_END]}
+    runtime = kubeflow_runtime(replicated_job(container=container), name="slow-to-end")
+    api.create_if_missing(RUNTIMES_PATH, runtime)
+    api.create(f"{GROUP_PATH}/namespaces/{namespace}/trainjobs", kubeflow_trainjob("slow", "slow-to-end"))
+    (first,) = eventually(lambda: running_pods(kubeflow), PATIENCE_SECONDS, 0.2)
+    api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs/slow-node-0", propagationPolicy=propagation)
+    if propagation == "Orphan":
+        api.delete(f"/api/v1/namespaces/{namespace}/pods/{first}")
+
+    def is_replaced() -> bool:
+        running = running_pods(kubeflow)
+        assert len(running) <= 1
+        return bool(running) and running != {first}
+
+    eventually(is_replaced, PATIENCE_SECONDS, 0.2)
+
+
+def running_pods(kubeflow: KubeflowJobs) -> set[str]:
+    """Returns the names of pods of which a container runs."""
+    pods = kubeflow.cluster.api.list(f"/api/v1/namespaces/{kubeflow.namespace}/pods")
+    statuses = {each["metadata"]["name"]: each.get("status", {}).get("containerStatuses", ()) for each in pods}
+    return {name for name, containers in statuses.items() if any("running" in each["state"] for each in containers)}
