@@ -1,6 +1,7 @@
 """Helper processes: attackers, and a client that measures.
 
-They are processes so that none waits for the interpreter lock of another one.
+They are processes so that none waits for the interpreter lock of another one. They end with the process that started
+them, even if that is killed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -55,9 +57,17 @@ class Helpers:
 
 def _run(run: Callable[..., None], is_nice: bool, *arguments: object) -> None:
     """Runs in the helper process, with low priority: real attackers run on other machines."""
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     if is_nice:
         os.nice(_NICENESS)
     run(*arguments)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextlib.contextmanager
