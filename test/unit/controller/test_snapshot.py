@@ -7,10 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import plan_of
-from helpers.kubeflowmanifests import replicated_job
-from helpers.kubeflowworld import kubeflow_plan
+from helpers.kindplans import PLANS
 from helpers.manifests import master, parameter_servers
-from helpers.trainworld import train_plan
 from tfjob_controller.api.common.core import BatchJob, ConfigMap, Pod, PodMeta, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob.types import TFJob
@@ -147,14 +145,6 @@ def test_a_pod_of_another_jobs_child_is_not_ours_whatever_its_labels_say(stores:
     stores.jobs.upsert(BatchJob(replace(CHILD, owner_references=(replace(OURS, name="copy", uid="u9"),))))
     stores.pods.upsert(Pod(A_POD))
     assert stores.snapshots.take(OWNER, PLAN).pods == {}
-
-
-# A job of each kind of the registry.
-PLANS = {
-    "tfjob": PLAN,
-    "trainjob": train_plan(labels={"team": "a"}),
-    "kubeflow-trainjob": kubeflow_plan(replicated_job()),
-}
 
 
 def pod_as_kept(plan: Plan, replica: Replica, **metadata: object) -> Pod:
