@@ -88,7 +88,10 @@ def has_pods(gang: Gang) -> bool:
 
 
 def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, ScheduledPod]:
-    """Returns each member's pod in the current attempt. Unfinished, bound and younger pods win, in this order."""
+    """Returns each member's pod in the current attempt.
+
+    Unfinished, not deleted, bound and younger pods win, in this order.
+    """
     found: dict[str, ScheduledPod] = {}
     attempt = str(gang.status.attempt)
     for pod in sorted(pods, key=_rank):
@@ -105,9 +108,13 @@ def with_attempt_of_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
     return replace(gang, status=replace(gang.status, attempt=attempt))
 
 
-def _rank(pod: ScheduledPod) -> tuple[bool, bool, str]:
-    """Order pods of one member, so that a second pod does not hide the one that is bound."""
-    return is_unfinished(pod), is_bound(pod), pod.metadata.creation_timestamp or ""
+def _rank(pod: ScheduledPod) -> tuple[bool, bool, bool, str]:
+    """Order pods of one member, so that a second pod does not hide the one that is bound.
+
+    A pod that is being deleted has a successor only once its owner counts it as lost with its node.
+    """
+    is_wanted_pod = pod.metadata.deletion_timestamp is None
+    return is_unfinished(pod), is_wanted_pod, is_bound(pod), pod.metadata.creation_timestamp or ""
 
 
 def is_bound(pod: ScheduledPod) -> bool:

@@ -456,6 +456,19 @@ def test_the_capacity_of_a_member_that_succeeded_stays_free_when_its_pod_is_dele
     admit(world, "next", 1)
 
 
+def test_a_member_whose_pod_is_lost_with_its_node_moves_although_that_pod_stays(world: GangWorld) -> None:
+    """Nobody confirms its deletion until the node is back, and its owner has created another one."""
+    admit(world, "one", 1)
+    bind(world, "one")
+    (lost,) = world.pods_of("one")
+    world.end_pod(lost.metadata.name)
+    world.put_pod("next", lost.metadata.labels, 1)
+    world.state.node_rejected(GangMember(f"{NAMESPACE}/one", 1, "worker-0"), lost.spec.node_name)
+    world.run()
+    bind(world, "one")
+    assert {pod.spec.node_name for pod in world.pods_of("one")} == {"a", "b"}
+
+
 def test_nodes_that_refused_a_replacement_are_tried_again_after_a_while(world: GangWorld) -> None:
     admit(world, "one", 1)
     bind(world, "one")

@@ -15,6 +15,10 @@ def made_at(second: int, pod: ScheduledPod) -> ScheduledPod:
     return replace(pod, metadata=replace(pod.metadata, creation_timestamp=f"2026-11-21T12:00:{second:02d}Z"))
 
 
+def deleted(pod: ScheduledPod) -> ScheduledPod:
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-11-21T12:00:01Z"))
+
+
 def of_worker(name: str, node: str = "", *, phase: str = "Pending", attempt: int = 1) -> ScheduledPod:
     return a_pod(name, node, gang="one", member="worker-0", phase=phase, attempt=attempt)
 
@@ -27,6 +31,7 @@ def of_worker(name: str, node: str = "", *, phase: str = "Pending", attempt: int
         pytest.param(of_worker("a"), of_worker("b", "n"), "b", id="the one that is bound, if it is the younger"),
         pytest.param(of_worker("a", "n", phase="Failed"), of_worker("b"), "b", id="one that lives before one that did"),
         pytest.param(of_worker("a"), of_worker("b", "n", phase="Failed"), "a", id="though the other is younger"),
+        pytest.param(deleted(of_worker("a", "n")), of_worker("b"), "b", id="not the one that is lost with its node"),
         pytest.param(of_worker("a"), of_worker("b", "n", attempt=2), "a", id="none of another attempt"),
     ],
 )
