@@ -208,6 +208,9 @@ def _template(plan: Plan, replica: Replica, labels: Mapping[str, str]) -> Body:
     template = replica.template
     metadata = template.get("metadata") or {}
     spec = {**template["spec"], "restartPolicy": NEVER}
+    if spec.get("terminationGracePeriodSeconds") == 0:
+        # The API server would remove a deleted pod at once, and the next one would start while its programs still run.
+        spec["terminationGracePeriodSeconds"] = 1
     spec["containers"] = [_container(plan, replica, container) for container in spec["containers"]]
     if spec.get("initContainers"):
         spec["initContainers"] = [_init_container(plan, replica, container) for container in spec["initContainers"]]

@@ -306,6 +306,18 @@ def why_pending(pod: Pod) -> str:
     )
 
 
+def why_repeated(pod: Pod) -> str:
+    """Returns which init container of a waiting pod has failed and is started again, and how it ended; empty if none.
+
+    Its kubelet shows that for most of the back-off, and CrashLoopBackOff only at the end of it.
+    """
+    for status in pod.status.init_container_statuses if pod.status.phase == PENDING else ():
+        ended = status.state.terminated
+        if ended is not None and ended.exit_code:
+            return f"{status.name}: {how_it_ended(ended)}; restarted with back-off"
+    return ""
+
+
 def why_ended_by_kubelet(pod: Pod) -> str:
     """Returns the kubelet's words about a pod that it has ended or refused, such as `Evicted: …`; empty for others."""
     return _words(pod.status.reason, pod.status.message) if pod.status.reason else ""

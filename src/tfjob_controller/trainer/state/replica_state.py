@@ -57,6 +57,7 @@ from tfjob_controller.trainer.state.pods import (
     was_told_to_end,
     why_never_started,
     why_pending,
+    why_repeated,
 )
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
@@ -299,7 +300,7 @@ def _judge_by_pod(
     is_deleted = pod.metadata.deletion_timestamp is not None
     if exited is None and not is_finished(pod) and not is_deleted:
         if not is_over:
-            return state
+            return state if state.pending or is_up else replace(state, pending=why_repeated(pod))
         if job is not None and job_outcome(job) == JOB_COMPLETE and not replica.serves:
             # The cache never showed the end of the pod.
             return replace(state, state=SUCCEEDED, pending="")
@@ -386,10 +387,12 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
         return None
     if state.state == SUCCEEDED and state.replica.role.is_elastic and not has_ended_well(pod):
         return None
-    containers = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    is_held_up = any(each.state.running is not None for each in containers)
+    # A sidecar that waits for its image or its next start has not ended either.
+    is_held_up = any(each.state.running is not None for each in pod.status.init_container_statuses) or any(
+        each.state.terminated is None for each in pod.status.container_statuses
+    )
     grace = grace_seconds(state.replica)
-    # A pod in which nothing runs will be reported as ended, and stays with its log.
+    # A pod whose containers have all ended will be reported as ended, and stays with its log.
     return seconds_until(
         ended.finished_at, (grace if is_held_up else max(grace, DEFAULT_GRACE_SECONDS)) + REPORT_SECONDS, now
     )

@@ -77,6 +77,14 @@ def test_a_job_starts_one_pod_and_gives_up_with_it() -> None:
     assert "suspend" not in spec
 
 
+@pytest.mark.parametrize(("given", "made"), [(0, 1), (2, 2), (None, None)])
+def test_a_deleted_pod_stays_until_its_kubelet_has_ended_its_programs(given: int | None, made: int | None) -> None:
+    """With 0 the API server removes it at once."""
+    fields = {} if given is None else {"terminationGracePeriodSeconds": given}
+    plan = plan_of(master(template=pod_template(container(), **fields)))
+    assert pod_spec_of(plan).get("terminationGracePeriodSeconds") == made
+
+
 def test_the_templates_own_labels_and_annotations_stay_but_ours_win() -> None:
     template = {
         **pod_template(container()),

@@ -101,6 +101,20 @@ def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(exit_code
     assert (delete.resource.plural, delete.name) == ("pods", cluster.pods_of("worker-0")[-1].metadata.name)
 
 
+def test_a_pod_whose_sidecar_waits_for_its_next_start_is_deleted_as_early() -> None:
+    template = pod_template(
+        {"name": "tensorflow"}, {"name": "side"}, restartPolicy="Never", terminationGracePeriodSeconds=2
+    )
+    cluster = running_world(master(), workers(1, template=template))
+    cluster.exits("worker-0", 137, phase="Running")
+    (ended,) = cluster.pods_of("worker-0")[-1].status.container_statuses
+    cluster.pod("worker-0", container_statuses=(ended, waiting("CrashLoopBackOff", name="side")))
+    cluster.settle()
+    cluster.advance(2 + REPORT_SECONDS)
+    (delete,) = cluster.actions().deletes
+    assert delete.name == cluster.pods_of("worker-0")[-1].metadata.name
+
+
 def test_a_pod_with_never_is_replaced_whatever_policy_its_training_container_has() -> None:
     training = {"name": "tensorflow", "restartPolicy": "OnFailure"}
     template = pod_template(training, {"name": "side"}, restartPolicy="Never", terminationGracePeriodSeconds=20)

@@ -357,6 +357,11 @@ PULL = 'failed to pull "x": not found'
             id="an init container crashes",
         ),
         pytest.param(
+            {"init_container_statuses": (terminated(Terminated(1, "Error", "no"), 3, name="checkpoint-restore"),)},
+            "checkpoint-restore: exit code 1: no; restarted with back-off",
+            id="a restore that fails again, as its kubelet shows it for most of the back-off",
+        ),
+        pytest.param(
             {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"},
             "OutOfcpu: Node didn't have enough resource: cpu",
             id="refused by the kubelet",
