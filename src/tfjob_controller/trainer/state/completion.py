@@ -440,5 +440,5 @@ def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
             # In place, the restart is counted once it has happened.
             attempts = replica_restarts(state) + (not state.is_replaced)
             if state.is_restarting and not state.is_disrupted and attempts >= MAX_ATTEMPTS:
-                return f"{state.replica.id} failed: {how_it_ended(exited)}; tried {attempts} times"
+                return f"{state.replica.id} failed: {ended_words(state)}; tried {attempts} times"
     return ""

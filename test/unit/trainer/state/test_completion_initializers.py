@@ -137,18 +137,23 @@ def test_the_last_attempt_may_still_succeed() -> None:
     assert cluster.name("node-0") in cluster.jobs
 
 
-def test_each_pod_that_failed_is_an_attempt() -> None:
-    """Where the server knows no restart policies of containers, or a template says Never."""
+@pytest.mark.parametrize(
+    "evicted", [{}, {"reason": "Evicted", "message": "Usage of EmptyDir volume exceeds the limit"}]
+)
+def test_each_pod_that_failed_is_an_attempt(evicted: dict[str, str]) -> None:
+    """Where the server knows no restart policies of containers, a template says Never, or it exceeded its own limit."""
     cluster = at_step_of(DATASET)
     for _ in range(MAX_ATTEMPTS):
         cluster.exits(DATASET, 203, "Error", message="no connection")
+        cluster.pod(DATASET, **evicted)
         cluster.settle()
         cluster.reap()
         cluster.advance(CAP_SECONDS)
         cluster.settle()
         cluster.reap()
         cluster.settle()
-    assert cluster.job.status.reason.endswith(f"; tried {MAX_ATTEMPTS} times")
+    words = ": ".join(evicted.values()) or "exit code 203: no connection"
+    assert cluster.job.status.reason == f"{DATASET} failed: {words}; tried {MAX_ATTEMPTS} times"
 
 
 def test_an_initializer_that_loses_its_pod_gives_the_nodes_no_further_restart() -> None:
