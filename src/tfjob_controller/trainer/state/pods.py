@@ -48,6 +48,7 @@ _PULL_WORD = "ImagePullBackOff"
 _PULL_DETAIL = ": ErrImagePull: "
 # The reasons with which a kubelet and a container runtime report containers that they have lost, as after a reboot
 # (pkg/kubelet/kubelet_pods.go, containerd's internal/cri/store/container).
+_NODE_NOT_READY = "NodeNotReady"
 _STATUS_UNKNOWN = "ContainerStatusUnknown"
 _LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
 # What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
@@ -304,6 +305,19 @@ def why_pending(pod: Pod) -> str:
         or _why_waiting(status.container_statuses)
         or ("" if status.container_statuses else _why_unscheduled(status.conditions))
     )
+
+
+def why_unheard(pod: Pod, training: ContainerStatus) -> str:
+    """Returns which node of a pod whose program runs does not report any more; empty if it does.
+
+    The node controller takes the condition Ready of its pods away, and leaves their containers as they were last seen.
+    The pod is evicted minutes later, or never (node_lifecycle_controller.go, nodeutil.MarkPodsNotReady).
+    """
+    if not training.ready or pod.metadata.deletion_timestamp is not None:
+        return ""
+    ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
+    is_unheard = ready is not None and ready.status == "False" and ready.reason in ("", _NODE_NOT_READY)
+    return f"{_NODE_NOT_READY}: {pod.spec.node_name} does not report" if is_unheard else ""
 
 
 def why_repeated(pod: Pod) -> str:

@@ -58,6 +58,7 @@ from tfjob_controller.trainer.state.pods import (
     why_never_started,
     why_pending,
     why_repeated,
+    why_unheard,
 )
 from tfjob_controller.util.timestamps import format_time, seconds_until
 
@@ -294,7 +295,7 @@ def _judge_by_pod(
         exited,
         is_up,
         is_ready=is_up and container is not None and container.ready,
-        pending="" if is_up else why_pending(pod),
+        pending=why_unheard(pod, container) if container is not None and is_up else why_pending(pod),
         ended_in="" if ended_in == replica.role.container else ended_in,
     )
     is_deleted = pod.metadata.deletion_timestamp is not None

@@ -403,3 +403,21 @@ def test_after_a_resume_the_wait_for_a_pod_begins_again() -> None:
     cluster.change(suspend=False)
     cluster.settle()
     assert view_of(cluster, "worker-0").pending == ""
+
+
+@pytest.mark.parametrize(
+    ("ready", "pending"),
+    [
+        pytest.param(Condition("Ready", "False"), "NodeNotReady: n does not report", id="its node is silent"),
+        pytest.param(Condition("Ready", "True"), "", id="its node reports"),
+        pytest.param(Condition("Ready", "False", "ReadinessGatesNotReady"), "", id="a gate of the user's"),
+    ],
+)
+def test_a_program_whose_node_does_not_report_is_not_said_to_run_without_a_word(ready: Condition, pending: str) -> None:
+    """Until its pod is evicted, after five minutes by default, the containers are shown as they were last seen."""
+    cluster = running_world()
+    pod = cluster.pod("worker-0", conditions=(ready,))
+    cluster.pods[cluster.name("worker-0")] = [replace(pod, spec=replace(pod.spec, node_name="n"))]
+    cluster.settle()
+    assert view_of(cluster, "worker-0").pending == pending
+    assert cluster.job.status.reason == (f"worker-0: {pending}" if pending else "")
