@@ -176,11 +176,12 @@ class Reservations:
         self._reserve(key, gang, reservation, wanted)
         self._reserve_quota(gang, reservation, pods)
         was_bound = gang.status.phase == BOUND
-        # Until the gang is bound, a member that failed counts as bound. Afterwards its place is for a replacement.
+        # Until the gang is bound, a member that failed or is deleted counts as bound. Afterwards its place is for a
+        # replacement.
         bound = {
             member: pod.metadata.uid
             for member, pod in pods.items()
-            if lifecycle.is_bound(pod) and (lifecycle.is_unfinished(pod) or not was_bound)
+            if lifecycle.is_bound(pod) and (lifecycle.keeps_place(pod) or not was_bound)
         }
         self._permit.set_placement(key, gang.status.attempt, wanted, bound=bound, was_bound=was_bound)
         return not removed

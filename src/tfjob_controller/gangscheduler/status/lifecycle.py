@@ -113,8 +113,7 @@ def _rank(pod: ScheduledPod) -> tuple[bool, bool, bool, str]:
 
     A pod that is being deleted has a successor only once its owner counts it as lost with its node.
     """
-    is_wanted_pod = pod.metadata.deletion_timestamp is None
-    return is_unfinished(pod), is_wanted_pod, is_bound(pod), pod.metadata.creation_timestamp or ""
+    return is_unfinished(pod), keeps_place(pod), is_bound(pod), pod.metadata.creation_timestamp or ""
 
 
 def is_bound(pod: ScheduledPod) -> bool:
@@ -129,6 +128,11 @@ def is_unschedulable(pod: ScheduledPod) -> bool:
 def is_unfinished(pod: ScheduledPod) -> bool:
     """Reports whether the pod takes capacity, or will."""
     return pod.status.phase not in FINISHED_PHASES
+
+
+def keeps_place(pod: ScheduledPod) -> bool:
+    """Reports whether the pod keeps its member's place: it is neither finished nor being deleted."""
+    return is_unfinished(pod) and pod.metadata.deletion_timestamp is None
 
 
 def has_ended(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, any_succeeded: bool = False) -> bool:

@@ -462,6 +462,7 @@ def test_a_member_whose_pod_is_lost_with_its_node_moves_although_that_pod_stays(
     bind(world, "one")
     (lost,) = world.pods_of("one")
     world.end_pod(lost.metadata.name)
+    world.run()
     world.put_pod("next", lost.metadata.labels, 1)
     world.state.node_rejected(GangMember(f"{NAMESPACE}/one", 1, "worker-0"), lost.spec.node_name)
     world.run()
