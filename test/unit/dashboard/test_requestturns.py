@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
+import fcntl
 import socket
+import termios
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,11 +27,33 @@ class Server:
     passed_on: list[str] = field(default_factory=list)
     in_progress: Counter[str] = field(default_factory=Counter)
     most: int = 0
+    have_all: bool = False
     answers: bool = True
+    # The requests that are answered once all have been read, and the sockets by the address of their client.
+    held: list[Inner] = field(default_factory=list)
+    sockets: dict[object, socket.socket] = field(default_factory=dict)
     connections: Connections = field(init=False)
 
     def __post_init__(self) -> None:
         self.connections = Connections(lambda: Inner(self), None)
+
+    def has_read(self, client: socket.socket) -> bool:
+        """Whether nothing that the client has sent is on its way, or waits in the server's socket."""
+        ours = self.sockets[client.getsockname()]
+        return not _waiting(client, termios.TIOCOUTQ) and not _waiting(ours, termios.FIONREAD)
+
+    def answer(self) -> None:
+        """Answers the requests that were held, and each later one."""
+        self.have_all = True
+        for each in self.held if self.answers else ():
+            each.answer()
+
+
+def _waiting(sock: socket.socket, what: int) -> int:
+    """Returns how many bytes wait in one direction."""
+    count = array.array("i", [0])
+    fcntl.ioctl(sock.fileno(), what, count)
+    return count[0]
 
 
 class Inner(asyncio.Protocol):
@@ -40,16 +65,19 @@ class Inner(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.peer = transport.get_extra_info("peername")
+        self.server.sockets[self.peer] = transport.get_extra_info("socket")
 
     def data_received(self, data: bytes) -> None:
         address = self.peer[0]
         self.server.passed_on.append(address)
         self.server.in_progress[address] += 1
         self.server.most = max(self.server.most, self.server.in_progress[address])
-        if self.server.answers:
-            asyncio.get_running_loop().call_soon(self._answer)
+        if not self.server.have_all:
+            self.server.held.append(self)
+        elif self.server.answers:
+            asyncio.get_running_loop().call_soon(self.answer)
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
         connection = self.server.connections.of_client(self.peer)
         if connection is not None:
             self.server.in_progress[self.peer[0]] -= 1
@@ -83,6 +111,9 @@ async def passed_on(server: Server, *counts: tuple[str, int]) -> list[str]:
             await until(lambda: all(server.connections.of_client(each.getsockname()) for each in open_))
             for each in open_:
                 each.sendall(REQUEST)
+            # On a busy machine the last one may arrive long after the first one could have been answered.
+            await until(lambda: all(map(server.has_read, open_)))
+            server.answer()
             await until(lambda: len(server.passed_on) == len(open_))
     return server.passed_on
 
