@@ -149,7 +149,9 @@ _MARKERS = (
         "A patch may set the time to end to 0.",
         patched(terminationGracePeriodSeconds=0),
         runtime(policy=_TORCH),
-        (job(NODE, {f"{POD}.terminationGracePeriodSeconds": 0}),),
+        (job(NODE, {f"{POD}.terminationGracePeriodSeconds": 1}),),
+        "Here 0 becomes 1 second. With 0 the API server forgets a deleted pod at once, and the next pod of its node "
+        "would run beside it.",
     ),
     Case(
         "defaults",
