@@ -22,6 +22,7 @@ from tfjob_controller.controller.handlers import (
 )
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
@@ -87,6 +88,16 @@ class RuntimeCaches(Generic[JobT, RuntimeT]):
     def waits_for(self, job: JobT, runtime: RuntimeT) -> bool:
         """Reports whether the job refers to this runtime and has not started."""
         return self._kinds.runtime_of(job) == key_of(runtime) and self._kinds.status_of(job).start_time is None
+
+
+def reference_key(job: Object, name: str, *, is_namespaced: bool) -> str:
+    """Returns the key of the runtime of that name, in the job's namespace or of the whole cluster."""
+    return f"{job.metadata.namespace}/{name}" if is_namespaced else name
+
+
+def find_runtime(namespaced: Store[RuntimeT], cluster: Store[RuntimeT], key: str) -> RuntimeT | None:
+    """Returns the runtime of a `reference_key`; None if there is none (yet)."""
+    return (namespaced if "/" in key else cluster).get(key)
 
 
 def seconds_to_wait(job: Object, *, has_run: bool, now: datetime) -> float:

@@ -35,7 +35,7 @@ from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowtrainer.plan import KubeflowRecipe, build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
-from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, seconds_to_wait
+from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, find_runtime, reference_key, seconds_to_wait
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Resource
@@ -134,9 +134,7 @@ class KubeflowTrainJobAdapter:
         return found
 
     def _find_runtime(self, job: KubeflowTrainJob) -> KubeflowRuntime | None:
-        return (self._namespaced if job.spec.runtime_ref.kind == NAMESPACED_RUNTIME else self._cluster).get(
-            _runtime_of(job)
-        )
+        return find_runtime(self._namespaced, self._cluster, _runtime_of(job))
 
     def follow_logs(self, job: KubeflowTrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Reads no logs: programs report to `status.trainerStatus` themselves."""
@@ -171,7 +169,7 @@ class KubeflowTrainJobAdapter:
 
 def _runtime_of(job: KubeflowTrainJob) -> str:
     ref = job.spec.runtime_ref
-    return f"{job.metadata.namespace}/{ref.name}" if ref.kind == NAMESPACED_RUNTIME else ref.name
+    return reference_key(job, ref.name, is_namespaced=ref.kind == NAMESPACED_RUNTIME)
 
 
 KubeflowTrainerCaches: TypeAlias = RuntimeCaches[KubeflowTrainJob, KubeflowRuntime]

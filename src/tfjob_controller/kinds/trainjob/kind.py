@@ -24,7 +24,6 @@ from tfjob_controller.api.trainjob.runtime import (
     decode_training_runtime,
 )
 from tfjob_controller.api.trainjob.types import (
-    NAMESPACED_RUNTIME,
     TRAINJOBS,
     Metric,
     TrainJob,
@@ -40,7 +39,7 @@ from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds
 from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
-from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
+from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver, runtime_of
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
@@ -179,13 +178,6 @@ class TrainJobAdapter:
         self._follower.forget_key(key)
 
 
-def _runtime_of(job: TrainJob) -> str:
-    ref = job.spec.runtime_ref
-    if ref is None:
-        return ""
-    return f"{job.metadata.namespace}/{ref.name}" if ref.kind == NAMESPACED_RUNTIME else ref.name
-
-
 TrainJobCaches: TypeAlias = RuntimeCaches[TrainJob, TrainingRuntime]
 RUNTIMES = RuntimeKinds(
     jobs=TRAINJOBS,
@@ -193,7 +185,7 @@ RUNTIMES = RuntimeKinds(
     namespaced=TRAINING_RUNTIMES,
     cluster=CLUSTER_TRAINING_RUNTIMES,
     decode_runtime=decode_training_runtime,
-    runtime_of=_runtime_of,
+    runtime_of=runtime_of,
     status_of=lambda job: job.status,
 )
 

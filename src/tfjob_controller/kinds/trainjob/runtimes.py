@@ -18,7 +18,7 @@ from tfjob_controller.api.trainjob.defaults import framework_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.types import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.api.trainjob.validation import elastic_problem, validate_runtime, validate_with_runtime
-from tfjob_controller.kinds.runtimes import seconds_to_wait
+from tfjob_controller.kinds.runtimes import find_runtime, reference_key, seconds_to_wait
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
@@ -35,6 +35,12 @@ class ResolvedRuntime:
 
     framework: Framework
     spec: RuntimeSpec | None
+
+
+def runtime_of(job: TrainJob) -> str:
+    """Returns the key of the runtime to which the job refers; empty if to none."""
+    ref = job.spec.runtime_ref
+    return reference_key(job, ref.name, is_namespaced=ref.kind == NAMESPACED_RUNTIME) if ref is not None else ""
 
 
 class RuntimeResolver:
@@ -64,7 +70,7 @@ class RuntimeResolver:
             return ""
 
     def _referenced(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> ResolvedRuntime:
-        runtime = self._get(job.metadata.namespace, ref)
+        runtime = find_runtime(self._namespaced, self._cluster, runtime_of(job))
         if runtime is None:
             seconds_left = seconds_to_wait(job, has_run=bool(job.status.jobs_status), now=now)
             remedy = "create it" if seconds_left else f"create it or choose another one, {_RESUBMIT}"
@@ -79,11 +85,6 @@ class RuntimeResolver:
         if runtime is None or validate_runtime(runtime) is not None:
             return ResolvedRuntime(framework, None)
         return ResolvedRuntime(framework, runtime.spec)
-
-    def _get(self, namespace: str, ref: RuntimeRef) -> TrainingRuntime | None:
-        if ref.kind == NAMESPACED_RUNTIME:
-            return self._namespaced.get(f"{namespace}/{ref.name}")
-        return self._cluster.get(ref.name)
 
 
 def _agreed_framework(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> Framework:
