@@ -360,8 +360,9 @@ class Reconciler(Generic[ObjectT]):
         names = [each.name for each in creates if each.resource == JOBS]
         if not names:
             return False
-        chosen = f"{POD_JOB_NAME} in ({','.join(names)})" if len(names) <= _MAX_NAMES else ""
-        selector = chosen or f"{RUNTIME_ID}={plan.identity.runtime_id}"
+        selector = f"{RUNTIME_ID}={plan.identity.runtime_id}"
+        if len(names) <= _MAX_NAMES:
+            selector = f"{POD_JOB_NAME} in ({','.join(names)})"
         return self._writer.read_again(PODS, job.metadata.namespace, f"{CHILD_SELECTOR},{selector}")
 
     def _must_yield(self, record: _JobRecord[ObjectT]) -> bool:

@@ -48,9 +48,10 @@ _PULL_WORD = "ImagePullBackOff"
 _PULL_DETAIL = ": ErrImagePull: "
 # The reasons with which a kubelet and a container runtime report containers that they have lost, as after a reboot
 # (pkg/kubelet/kubelet_pods.go, containerd's internal/cri/store/container).
-_NODE_NOT_READY = "NodeNotReady"
 _STATUS_UNKNOWN = "ContainerStatusUnknown"
 _LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
+# The node controller's word for a node that does not report.
+_NODE_NOT_READY = "NodeNotReady"
 # What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
 _REJECTED = "Pod was rejected: "
 # A termination message may have 4 KiB. Events and conditions have this much of it, and also name the replica, its exit
