@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from typing import Any
 
 _JOIN_SECONDS = 60.0
 _NICENESS = 10
+_AUTOGROUP = Path("/proc/self/autogroup")
 
 
 class Helpers:
@@ -56,11 +58,23 @@ class Helpers:
 
 
 def _run(run: Callable[..., None], is_nice: bool, *arguments: object) -> None:
-    """Runs in the helper process, with low priority: real attackers run on other machines."""
+    """Runs in the helper process."""
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     if is_nice:
-        os.nice(_NICENESS)
+        _lower_priority()
     run(*arguments)
+
+
+def _lower_priority() -> None:
+    """Gives this process a low priority on the CPUs: real attackers run on other machines.
+
+    A kernel that schedules by autogroups (sched(7)) compares niceness only within a session, and sessions by the
+    niceness of their groups.
+    """
+    os.setsid()
+    os.nice(_NICENESS)
+    with contextlib.suppress(OSError):
+        _AUTOGROUP.write_text(str(_NICENESS))
 
 
 def _end_with_parent() -> None:
