@@ -61,10 +61,11 @@ def bench(stage: Stage) -> Iterator[Bench]:
     jobs = TFJobCaches(transport, NAMESPACE, clock)
     caches = ControllerCaches(transport, NAMESPACE, clock, [jobs])
     store, metrics = jobs.jobs.store, Metrics("bench")
-    kind = TFJobAdapter(store, ControllerConfig(), metrics.jobs, random.Random(), restart_rules=True)  # noqa: S311 -- names
+    kind = TFJobAdapter(store, ControllerConfig(), random.Random(), restart_rules=True)  # noqa: S311 -- names
     client = ResourceClient(transport, TFJOBS_RESOURCE, decode_tfjob)
     recorder = EventRecorder(transport, clock, "bench", "bench")
-    reconciler = Reconciler(kind, client, store, caches.snapshots(), caches.writer(Fanout(0)), recorder, clock)
+    writer = caches.writer(Fanout(0))
+    reconciler = Reconciler(kind, client, store, caches.snapshots(), writer, recorder, metrics.jobs, clock)
     caches.informers.start()
     try:
         wait(lambda: caches.informers.is_synced and not caches.informers.problems(), "caches are not filled")

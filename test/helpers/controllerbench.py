@@ -129,9 +129,7 @@ class ControllerBench:
     def new_reconciler(self) -> Reconciler[TFJob]:
         """Returns the reconciler of a restarted process, without any state of the first one."""
         store = self.tfjobs.jobs.store
-        kind = TFJobAdapter(
-            store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True, gangs=self.gangs
-        )
+        kind = TFJobAdapter(store, ControllerConfig(), random.Random(1), restart_rules=True, gangs=self.gangs)
         return Reconciler(
             kind,
             ResourceClient(self.api, TFJOBS, decode_tfjob),
@@ -139,6 +137,7 @@ class ControllerBench:
             self.caches.snapshots(),
             self.caches.writer(self.fanout),
             self.recorder,
+            self.counted,
             self.clock,
             is_busy=lambda: self.is_busy,
             scales=ResourceClient(self.api, TFJOBS, decoder_for(Scale)),

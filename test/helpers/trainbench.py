@@ -10,17 +10,18 @@ from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
-from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.core import Pod, Secret
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob, decode_trainjob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.reconciler import Reconciler
-from tfjob_controller.controller.writer import Fanout, ResponseCache
+from tfjob_controller.controller.writer import MAX_RESPONSES, Fanout
 from tfjob_controller.kinds.runtimes import RuntimeCaches
 from tfjob_controller.kinds.trainjob.kind import RUNTIMES, TrainJobAdapter
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.state.observed import CheckpointLine
 
@@ -100,7 +101,7 @@ class TrainBench:
 
     def new_reconciler(self) -> Reconciler[TrainJob]:
         runtimes = RuntimeResolver(self.trainjobs.namespaced.store, self.trainjobs.cluster.store)
-        kind = TrainJobAdapter(runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
+        kind = TrainJobAdapter(runtimes, CONFIG, self.logs, self.clock, restart_rules=True)
         return Reconciler(
             kind,
             ResourceClient(self.api, TRAINJOBS, decode_trainjob),
@@ -108,13 +109,15 @@ class TrainBench:
             self.caches.snapshots(),
             self.caches.writer(Fanout(0)),
             self.told,
+            self.counted,
             self.clock,
             is_busy=lambda: self.is_busy,
         )
 
     def forget_secrets(self) -> None:
-        """Drops the remembered Secrets, as a restart does, because they are not watched."""
-        self.caches.secrets = ResponseCache()
+        """Displaces the remembered Secrets, which are not watched."""
+        for number in range(MAX_RESPONSES):
+            self.caches.secrets.assume(Secret(ObjectMeta(name=f"other-{number}", namespace="ns")))
         self.reconciler = self.new_reconciler()
 
     def create(self, **job: Any) -> Object:

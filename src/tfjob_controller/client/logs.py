@@ -20,15 +20,9 @@ from tfjob_controller.client.reader import Reader
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.trainer.state.observed import is_finished
-from tfjob_controller.trainer.state.pods import (
-    in_words,
-    last_exit,
-    native_sidecars,
-    training_container,
-    was_started,
-    why_never_started,
-)
+from tfjob_controller.trainer.state.pods import last_exit, native_sidecars, training_container, was_started
 from tfjob_controller.trainer.state.replica_state import FAILED, SUCCEEDED, ReplicaState
+from tfjob_controller.trainer.state.terminations import in_words, why_never_started
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; TCP keepalive detects a dead connection.

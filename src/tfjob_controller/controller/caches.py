@@ -5,7 +5,7 @@ Children are watched by the label `kubeflow.org`, so the other pods of a cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -55,12 +55,13 @@ from tfjob_controller.controller.handlers import (
     state_matters,
 )
 from tfjob_controller.controller.kind import KindCaches
-from tfjob_controller.controller.snapshot import BY_OWNER, PodGroupCache, ReadingsOf, Snapshots
+from tfjob_controller.controller.snapshot import BY_OWNER, ReadingsOf, Snapshots
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
-from tfjob_controller.kube.cache.store import Store, by_controller_uid
+from tfjob_controller.kube.cache.store import IndexFunction, Store, by_controller_uid
+from tfjob_controller.kube.cache.watchdecoder import Decode
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.trainer.naming import CHILD_SELECTOR
@@ -86,43 +87,58 @@ class ControllerCaches:
         autoscalers: bool = True,
         pod_groups: Resource | None = None,
     ) -> None:
-        self._requester = requester
-        common: dict[str, Any] = {"namespace": namespace, "clock": clock}
-        selected = {**common, "label_selector": CHILD_SELECTOR}
-        owner, runtime = {BY_OWNER: by_controller_uid}, {BY_RUNTIME: by_runtime_label}
-        self.jobs: Informer[BatchJob] = Informer(requester, JOBS, decode_job, indexers=owner, **selected)
-        self.services: Informer[Service] = Informer(requester, SERVICES, decode_service, indexers=owner, **selected)
-        self.pods: Informer[Pod] = Informer(requester, PODS, decode_pod, indexers=runtime, **selected)
-        self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decode_config_map, **selected)
-        self.secrets: ResponseCache[Secret] = ResponseCache()
-        self.claims: ResponseCache[PersistentVolumeClaim] = ResponseCache()
-        self.gangs: Informer[Gang] | None = (
-            Informer(requester, GANGS, decode_job_gang, indexers=owner, **selected) if gangs else None
+        self._requester, self._namespace, self._clock = requester, namespace, clock
+        self._informers = [informer for caches in kinds for informer in caches.all]
+        # The only list of the kinds of children; each kind adds itself.
+        self._clients: dict[Resource, ChildClient[Any]] = {}
+        owner = {BY_OWNER: by_controller_uid}
+        self.jobs: Informer[BatchJob] = self._watch(JOBS, decode_job, owner, is_strict=True)
+        self.services: Informer[Service] = self._watch(SERVICES, decode_service, owner)
+        self.pods: Informer[Pod] = self._watch(PODS, decode_pod, {BY_RUNTIME: by_runtime_label})
+        self.config_maps: Informer[ConfigMap] = self._watch(CONFIG_MAPS, decode_config_map)
+        self.secrets: ResponseCache[Secret] = self._remember(SECRETS, decode_secret)
+        self.claims: ResponseCache[PersistentVolumeClaim] = self._remember(
+            PERSISTENT_VOLUME_CLAIMS, decode_claim, is_strict=True
         )
+        self.gangs: Informer[Gang] | None = self._watch(GANGS, decode_job_gang, owner) if gangs else None
         self.pod_groups: Informer[PodGroup] | None = (
-            Informer(requester, pod_groups, decode_pod_group, indexers=owner, **selected) if pod_groups else None
+            self._watch(pod_groups, decode_pod_group, owner) if pod_groups is not None else None
         )
-        self._pod_groups = (
-            PodGroupCache(pod_groups, self.pod_groups.store)
-            if pod_groups is not None and self.pod_groups is not None
-            else None
-        )
+        self._pod_group_kind = pod_groups
         self.autoscalers: Informer[HorizontalPodAutoscaler] | None = (
-            Informer(
-                requester,
-                HORIZONTAL_POD_AUTOSCALERS,
-                decode_autoscaler,
-                indexers=owner,
-                **selected,
-            )
-            if autoscalers
-            else None
+            self._watch(HORIZONTAL_POD_AUTOSCALERS, decode_autoscaler, owner) if autoscalers else None
         )
-        of_kinds = [informer for caches in kinds for informer in caches.all]
-        of_children = (self.jobs, self.services, self.pods, self.config_maps)
-        optional = (self.gangs, self.pod_groups, self.autoscalers)
-        watched = [informer for informer in optional if informer is not None]
-        self.informers = InformerGroup([*of_kinds, *of_children, *watched], clock)
+        self.informers = InformerGroup(self._informers, clock)
+
+    def _watch(
+        self,
+        resource: Resource,
+        decode: Decode[ObjectT],
+        indexers: Mapping[str, IndexFunction[ObjectT]] | None = None,
+        *,
+        is_strict: bool = False,
+    ) -> Informer[ObjectT]:
+        informer: Informer[ObjectT] = Informer(
+            self._requester,
+            resource,
+            decode,
+            namespace=self._namespace,
+            label_selector=CHILD_SELECTOR,
+            indexers=indexers,
+            clock=self._clock,
+        )
+        self._informers.append(informer)
+        client = ResourceClient(self._requester, resource, decode)
+        self._clients[resource] = ChildClient(client, informer.store, is_strict=is_strict)
+        return informer
+
+    def _remember(
+        self, resource: Resource, decode: Decode[ObjectT], *, is_strict: bool = False
+    ) -> ResponseCache[ObjectT]:
+        responses: ResponseCache[ObjectT] = ResponseCache()
+        client = ResourceClient(self._requester, resource, decode)
+        self._clients[resource] = ChildClient(client, responses, is_watched=False, is_strict=is_strict)
+        return responses
 
     def feed(
         self,
@@ -153,48 +169,20 @@ class ControllerCaches:
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings` returns what was read from workers' logs."""
-        gangs = self.gangs.store if self.gangs is not None else None
-        of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
-        autoscalers = self.autoscalers.store if self.autoscalers is not None else None
-        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups, self.claims, autoscalers)
+        return Snapshots(
+            jobs=self.jobs.store,
+            services=self.services.store,
+            pods=self.pods.store,
+            config_maps=self.config_maps.store,
+            secrets=self.secrets,
+            claims=self.claims,
+            gangs=self.gangs.store if self.gangs is not None else None,
+            pod_groups=self.pod_groups.store if self.pod_groups is not None else None,
+            pod_group_kind=self._pod_group_kind,
+            autoscalers=self.autoscalers.store if self.autoscalers is not None else None,
+            readings=readings,
+        )
 
     def writer(self, fanout: Fanout) -> Writer:
         """Returns a writer that puts the responses into these caches."""
-        send = self._requester
-        gangs = (
-            {GANGS: ChildClient(ResourceClient(send, GANGS, decode_job_gang), self.gangs.store)}
-            if self.gangs is not None
-            else {}
-        )
-        return Writer(
-            {
-                **gangs,
-                **self._children_of_pod_groups(),
-                **self._children_of_autoscalers(),
-                JOBS: ChildClient(ResourceClient(send, JOBS, decode_job), self.jobs.store, is_strict=True),
-                SERVICES: ChildClient(ResourceClient(send, SERVICES, decode_service), self.services.store),
-                CONFIG_MAPS: ChildClient(ResourceClient(send, CONFIG_MAPS, decode_config_map), self.config_maps.store),
-                SECRETS: ChildClient(ResourceClient(send, SECRETS, decode_secret), self.secrets, is_watched=False),
-                PERSISTENT_VOLUME_CLAIMS: ChildClient(
-                    ResourceClient(send, PERSISTENT_VOLUME_CLAIMS, decode_claim),
-                    self.claims,
-                    is_watched=False,
-                    is_strict=True,
-                ),
-                PODS: ChildClient(ResourceClient(send, PODS, decode_pod), self.pods.store),
-            },
-            fanout,
-        )
-
-    def _children_of_pod_groups(self) -> dict[Resource, ChildClient[PodGroup]]:
-        if self._pod_groups is None:
-            return {}
-        resource, store = self._pod_groups.resource, self._pod_groups.store
-        return {resource: ChildClient(ResourceClient(self._requester, resource, decode_pod_group), store)}
-
-    def _children_of_autoscalers(self) -> dict[Resource, ChildClient[HorizontalPodAutoscaler]]:
-        if self.autoscalers is None:
-            return {}
-        resource = HORIZONTAL_POD_AUTOSCALERS
-        client = ResourceClient(self._requester, resource, decode_autoscaler)
-        return {resource: ChildClient(client, self.autoscalers.store)}
+        return Writer(self._clients, fanout)

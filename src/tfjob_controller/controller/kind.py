@@ -6,8 +6,7 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.controller.handlers import TriggerLog
@@ -26,7 +25,7 @@ _JobT = TypeVar("_JobT", bound=Object, contravariant=True)
 
 
 class KindAdapter(Protocol[_JobT]):
-    """One kind of job. No method does I/O."""
+    """One kind of job: the part that each kind has. The other protocols here are optional. No method does I/O."""
 
     @property
     def resource(self) -> Resource: ...
@@ -50,29 +49,43 @@ class KindAdapter(Protocol[_JobT]):
         `has_children`: children were created, which the status may not show yet.
         """
 
-    def identity_patch(self, job: _JobT) -> Mapping[str, Any] | None:
-        """The patch that gives the job its identity before its first child is created; None once it has one."""
-
     def plan(self, job: _JobT) -> Plan:
         """Raises UnplannableError."""
-
-    def follow_logs(self, job: _JobT, plan: Plan, observed: ObservedState) -> ObservedState:
-        """Follows the logs with metrics and checkpoints, and adds to `observed` what is read, or that one is unread."""
-
-    def record_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
-        """The merge patch that records what the kind's own status has no field for; None if nothing differs.
-
-        It is written before the status, which follows from it.
-        """
 
     def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
         """The merge patch for /status; None if nothing differs."""
 
-    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
-        """Reports the transitions of a written status to metrics."""
 
-    def forget(self, key: str) -> None:
+@runtime_checkable
+class WithIdentity(Protocol[_JobT]):
+    """A kind whose jobs get an identity before their first child is created."""
+
+    def has_identity(self, job: _JobT) -> bool: ...
+
+    def identity_patch(self, job: _JobT) -> Mapping[str, Any]:
+        """Returns the patch that gives an identity to a job without one."""
+
+
+@runtime_checkable
+class WithLogs(Protocol[_JobT]):
+    """A kind that reads metrics or checkpoints from the logs of its jobs."""
+
+    def follow_logs(self, job: _JobT, plan: Plan, observed: ObservedState) -> ObservedState:
+        """Follows the logs, and adds to `observed` what is read, or that one is unread."""
+
+    def forget_logs(self, key: str) -> None:
         """Releases what is kept for a job that is finished or does not exist any more."""
+
+
+@runtime_checkable
+class WithRecord(Protocol[_JobT]):
+    """A kind whose own status has not all fields of `TrainingStatus`: the others are recorded in the job."""
+
+    def record_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
+        """The merge patch of the record; None if nothing differs.
+
+        It is written before the status, which follows from it.
+        """
 
 
 class KindCaches(Protocol):

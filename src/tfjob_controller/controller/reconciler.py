@@ -45,7 +45,7 @@ from typing import Any, Generic
 import structlog
 
 from tfjob_controller.api.common.core import JOBS, PODS, Scale
-from tfjob_controller.controller.kind import KindAdapter
+from tfjob_controller.controller.kind import KindAdapter, WithIdentity, WithLogs, WithRecord
 from tfjob_controller.controller.outcome import (
     DONE,
     NOT_FOUND,
@@ -58,7 +58,7 @@ from tfjob_controller.controller.outcome import (
     outcome_after,
     outcome_of,
 )
-from tfjob_controller.controller.reporter import JobEventRecorder, Reporter, StatusDebounce
+from tfjob_controller.controller.reporter import JobEventRecorder, JobObserver, Reporter, StatusDebounce, observe_status
 from tfjob_controller.controller.snapshot import Snapshots
 from tfjob_controller.controller.writer import Writer, WriteResult
 from tfjob_controller.kube.cache.store import Store
@@ -139,6 +139,7 @@ class Reconciler(Generic[ObjectT]):
         snapshots: Snapshots,
         writer: Writer,
         recorder: JobEventRecorder,
+        observer: JobObserver,
         clock: Clock,
         is_busy: Callable[[], bool] = lambda: False,
         scales: ResourceClient[Scale] | None = None,
@@ -148,11 +149,16 @@ class Reconciler(Generic[ObjectT]):
         without it no job is scaled.
         """
         self._kind = kind
+        # The optional parts of the kind.
+        self._identity = kind if isinstance(kind, WithIdentity) else None
+        self._logs = kind if isinstance(kind, WithLogs) else None
+        self._record = kind if isinstance(kind, WithRecord) else None
         self._client = client
         self._store = store
         self._snapshots = snapshots
         self._writer = writer
         self._reporter = Reporter(kind.resource, recorder)
+        self._observer = observer
         self._clock = clock
         self._is_busy = is_busy
         self._scales = scales
@@ -191,9 +197,8 @@ class Reconciler(Generic[ObjectT]):
         record = self._record_of(key, job)
         if record.problem is not None:
             return self._fail_invalid(job, record, record.problem)
-        identity = self._kind.identity_patch(job)
-        if identity is not None:
-            job = self._write_identity(job, identity)
+        if self._identity is not None and not self._identity.has_identity(job):
+            job = self._write_identity(job, self._identity.identity_patch(job))
             record = self._record_of(key, job)
         try:
             plan = record.plan = record.plan or self._kind.plan(job)
@@ -329,7 +334,8 @@ class Reconciler(Generic[ObjectT]):
         return identified
 
     def _observe(self, job: ObjectT, plan: Plan) -> ObservedState:
-        return self._kind.follow_logs(job, plan, self._snapshots.take(job, plan))
+        observed = self._snapshots.take(job, plan)
+        return observed if self._logs is None else self._logs.follow_logs(job, plan, observed)
 
     def _evaluate(self, job: TrainingJob, plan: Plan, observed: ObservedState, now: datetime) -> JobState:
         """Evaluates the job; once more with the warnings about children whose status does not say why they wait."""
@@ -382,7 +388,7 @@ class Reconciler(Generic[ObjectT]):
         another sync is due at once, since this one has planned its actions with that status.
         """
         change = self._kind.status_change(job, result.status)
-        change_of_record = self._kind.record_change(job, result.status)
+        change_of_record = self._record.record_change(job, result.status) if self._record is not None else None
         if change is None and change_of_record is None:
             return 0.0 if record.debounce.drop() else None
         before = self._kind.work_of(job)
@@ -397,7 +403,7 @@ class Reconciler(Generic[ObjectT]):
         if change is not None:
             self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         record.debounce.record_write(before, result)
-        self._kind.status_written(before, result.status, self._clock.now())
+        observe_status(self._observer, before, result.status, self._clock.now())
         self._reporter.report_status(job, result.events)
         return None
 
@@ -444,7 +450,9 @@ class Reconciler(Generic[ObjectT]):
             debounce = StatusDebounce(self._kind.status_debounce_seconds)
             changes = ChangeTracker(was_reverted=was_reverted)
             record = _JobRecord(job, self._kind.problem(job, None), debounce, changes)
-            record.child_count = None if status.phase else 0
+            # The identity is written before the first child, the status after it.
+            has_identity = self._identity is not None and self._identity.has_identity(job)
+            record.child_count = None if status.phase or has_identity else 0
         elif known.job.metadata.generation == job.metadata.generation:
             return known
         else:
@@ -457,7 +465,8 @@ class Reconciler(Generic[ObjectT]):
 
     def _forget(self, key: str) -> None:
         self._records.pop(key, None)
-        self._kind.forget(key)
+        if self._logs is not None:
+            self._logs.forget_logs(key)
 
     def _forget_deleted(self, key: str) -> None:
         self._forget(key)

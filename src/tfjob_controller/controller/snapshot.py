@@ -31,96 +31,82 @@ class ObjectLookup(Protocol):
     def get(self, key: str) -> Object | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupCache:
-    """The objects that represent gangs to another scheduler, and their kind."""
-
-    resource: Resource
-    store: Store[PodGroup]
-
-    def of(self, owner: Object) -> Sequence[tuple[Resource, PodGroup]]:
-        return [(self.resource, group) for group in self.store.by_index(BY_OWNER, owner.metadata.uid)]
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshots:
-    """Takes snapshots. Thread-safe. Each store is read at one moment, but not all stores at the same one."""
+    """Takes snapshots. Thread-safe. Each store is read at one moment, but not all stores at the same one.
 
-    def __init__(
-        self,
-        jobs: Store[BatchJob],
-        services: Store[Service],
-        pods: Store[Pod],
-        config_maps: Store[ConfigMap],
-        gangs: Store[Gang] | None = None,
-        readings: ReadingsOf | None = None,
-        secrets: ObjectLookup | None = None,
-        pod_groups: PodGroupCache | None = None,
-        claims: ObjectLookup | None = None,
-        autoscalers: Store[HorizontalPodAutoscaler] | None = None,
-    ) -> None:
-        """`gangs`, `pod_groups` and `autoscalers` are None if they are not watched, `readings` if logs are not read."""
-        self._jobs = jobs
-        self._services = services
-        self._pods = pods
-        self._config_maps = config_maps
-        self._secrets = secrets
-        self._gangs = gangs
-        self._readings = readings
-        self._pod_groups = pod_groups
-        self._autoscalers = autoscalers
-        self._claims = claims
+    `gangs`, `pod_groups` and `autoscalers` are None if they are not watched, `readings` if logs are not read.
+    `pod_group_kind` is the kind of the objects that represent gangs to another scheduler.
+    """
+
+    jobs: Store[BatchJob]
+    services: Store[Service]
+    pods: Store[Pod]
+    config_maps: Store[ConfigMap]
+    secrets: ObjectLookup | None = None
+    claims: ObjectLookup | None = None
+    gangs: Store[Gang] | None = None
+    pod_groups: Store[PodGroup] | None = None
+    pod_group_kind: Resource | None = None
+    autoscalers: Store[HorizontalPodAutoscaler] | None = None
+    readings: ReadingsOf | None = None
 
     def take(self, owner: Object, plan: Plan) -> ObservedState:
         """The current children of `owner`."""
         uid, namespace = owner.metadata.uid, owner.metadata.namespace
-        jobs = {job.metadata.name: job for job in self._jobs.by_index(BY_OWNER, uid)}
+        jobs = {job.metadata.name: job for job in self.jobs.by_index(BY_OWNER, uid)}
         pods, orphans = self._pods_of(owner, jobs, plan)
         return ObservedState(
             jobs=jobs,
-            services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
+            services={service.metadata.name: service for service in self.services.by_index(BY_OWNER, uid)},
             pods=pods,
             orphans=orphans,
             has_config_map=bool(plan.mounts.config_map)
-            and _holds(self._config_maps, f"{namespace}/{plan.mounts.config_map}", uid),
+            and _holds(self.config_maps, f"{namespace}/{plan.mounts.config_map}", uid),
             has_secret=self._has_secret(namespace, plan, uid),
             claims=self._claims_of(namespace, plan, uid),
             gang=self._gang_of(owner, plan.scheduling.gang.name) if plan.scheduling.gang is not None else None,
             pod_group=self._pod_group_of(owner, plan),
             autoscaler=self._autoscaler_of(owner),
-            readings=self._readings(uid) if self._readings is not None and plan.progress.pattern is not None else None,
+            readings=self.readings(uid) if self.readings is not None and plan.progress.pattern is not None else None,
         )
 
     def _has_secret(self, namespace: str, plan: Plan, uid: str) -> bool:
-        if plan.mounts.secret is None or self._secrets is None:
+        if plan.mounts.secret is None or self.secrets is None:
             return False
-        return _holds(self._secrets, f"{namespace}/{plan.mounts.secret.name}", uid)
+        return _holds(self.secrets, f"{namespace}/{plan.mounts.secret.name}", uid)
 
     def _claims_of(self, namespace: str, plan: Plan, uid: str) -> frozenset[str]:
         names = (each.name for each in plan.mounts.claims)
-        known = self._claims
+        known = self.claims
         return frozenset(each for each in names if known is not None and _holds(known, f"{namespace}/{each}", uid))
 
     def children_to_stop(
         self, owner: Object
     ) -> tuple[Sequence[BatchJob], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
         """What must be stopped if there is no plan: the child Jobs, and the objects that represent the gang."""
-        jobs = self._jobs.by_index(BY_OWNER, owner.metadata.uid)
-        return jobs, self._gangs_of(owner), self._pod_groups.of(owner) if self._pod_groups is not None else ()
+        jobs = self.jobs.by_index(BY_OWNER, owner.metadata.uid)
+        return jobs, self._gangs_of(owner), self._pod_groups_of(owner)
 
     def _gangs_of(self, owner: Object) -> Sequence[Gang]:
-        return self._gangs.by_index(BY_OWNER, owner.metadata.uid) if self._gangs is not None else ()
+        return self.gangs.by_index(BY_OWNER, owner.metadata.uid) if self.gangs is not None else ()
 
     def _gang_of(self, owner: Object, name: str) -> Gang | None:
         return next((gang for gang in self._gangs_of(owner) if gang.metadata.name == name), None)
 
     def _pod_group_of(self, owner: Object, plan: Plan) -> PodGroup | None:
-        if self._pod_groups is None or plan.scheduling.pod_group is None:
+        if plan.scheduling.pod_group is None:
             return None
         name = plan.scheduling.pod_group.terms.name
-        return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
+        return next((group for _, group in self._pod_groups_of(owner) if group.metadata.name == name), None)
+
+    def _pod_groups_of(self, owner: Object) -> Sequence[tuple[Resource, PodGroup]]:
+        if self.pod_groups is None or self.pod_group_kind is None:
+            return ()
+        return [(self.pod_group_kind, group) for group in self.pod_groups.by_index(BY_OWNER, owner.metadata.uid)]
 
     def _autoscaler_of(self, owner: Object) -> HorizontalPodAutoscaler | None:
-        found = self._autoscalers.by_index(BY_OWNER, owner.metadata.uid) if self._autoscalers is not None else ()
+        found = self.autoscalers.by_index(BY_OWNER, owner.metadata.uid) if self.autoscalers is not None else ()
         return found[0] if found else None
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, BatchJob], plan: Plan) -> tuple[_ByJob, _ByJob]:
@@ -132,7 +118,7 @@ class Snapshots:
         born = owner.metadata.creation_timestamp or ""
         by_job: _ByJob = {}
         orphans: _ByJob = {}
-        for pod in self._pods.by_index(BY_RUNTIME, runtime_key(owner.metadata.namespace, plan.identity.runtime_id)):
+        for pod in self.pods.by_index(BY_RUNTIME, runtime_key(owner.metadata.namespace, plan.identity.runtime_id)):
             if (pod.metadata.creation_timestamp or "") < born:
                 continue
             name = child_job_of(pod)
@@ -147,7 +133,7 @@ class Snapshots:
 
         Two jobs have the same RuntimeId if a manifest was copied with it.
         """
-        if not name or self._jobs.get(f"{owner.metadata.namespace}/{name}") is not None:
+        if not name or self.jobs.get(f"{owner.metadata.namespace}/{name}") is not None:
             return False
         return plan.identity.labels.items() <= pod.metadata.labels.items()
 

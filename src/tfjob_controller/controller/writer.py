@@ -286,7 +286,7 @@ def _report(actions: Sequence[Action], results: Sequence[_Result]) -> WriteResul
 
 
 # Each takes some hundred bytes. More jobs than this do not start at the same time.
-_MAX_RESPONSES = 2000
+MAX_RESPONSES = 2000
 
 
 class ResponseCache(Generic[ObjectT]):
@@ -299,7 +299,7 @@ class ResponseCache(Generic[ObjectT]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_key: LRUCache[str, ObjectT] = LRUCache(_MAX_RESPONSES)
+        self._by_key: LRUCache[str, ObjectT] = LRUCache(MAX_RESPONSES)
 
     def get(self, key: str) -> ObjectT | None:
         with self._lock:

@@ -136,6 +136,7 @@ class KindController:
             shared.caches.snapshots(progress.readings_of if progress is not None else None),
             shared.caches.writer(shared.fanout),
             shared.recorder,
+            shared.metrics.jobs if kind.is_tfjob else shared.metrics.trainjobs,
             shared.clock,
             is_busy=lambda: len(self.queue) > 0,
             warnings_of=shared.events.warnings_of,

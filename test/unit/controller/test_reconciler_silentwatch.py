@@ -54,6 +54,21 @@ def test_nothing_is_recreated_for_a_job_of_whose_deletion_the_cache_does_not_kno
     assert [sent.method for sent in bench.api.sent[so_far:]] == ["GET"]  # and from then on the cache knows
 
 
+def test_another_process_recreates_nothing_for_a_job_that_has_an_identity_but_no_status_yet(
+    bench: ControllerBench,
+) -> None:
+    bench.create(master(), workers(1))
+    bench.is_busy = True
+    bench.sync()
+    assert len(bench.api.paths("/jobs/")) == 2
+    assert "phase" not in bench.status
+    go_unheard(bench, lambda: bench.api.change(TFJOB, DELETED))
+    vanish(bench)
+    bench.reconciler = bench.new_reconciler()
+    assert bench.sync() == DONE
+    assert len(bench.api.paths("/jobs/")) == 1
+
+
 def test_nothing_is_recreated_for_a_job_that_is_gone_or_another(bench: ControllerBench) -> None:
     bench.create(master(), workers(1))
     bench.settle()

@@ -52,7 +52,13 @@ class Stores:
         self.pods: Store[Pod] = Store({BY_RUNTIME: by_runtime_label})
         self.config_maps: Store[ConfigMap] = Store()
         self.gangs: Store[Gang] = Store({BY_OWNER: by_controller_uid})
-        self.snapshots = Snapshots(self.jobs, self.services, self.pods, self.config_maps, self.gangs)
+        self.snapshots = Snapshots(
+            jobs=self.jobs,
+            services=self.services,
+            pods=self.pods,
+            config_maps=self.config_maps,
+            gangs=self.gangs,
+        )
 
 
 GANG_PLAN = plan_of(master(), gang={"enabled": True}, gangs=GangPolicy(ON_REQUEST, "gang-scheduler"))

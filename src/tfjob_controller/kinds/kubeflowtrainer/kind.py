@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -31,7 +30,6 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 )
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
-from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowtrainer.plan import KubeflowRecipe, build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
@@ -42,7 +40,7 @@ from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
-from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob, is_finished
+from tfjob_controller.trainer.state.observed import PlainTrainingJob, TrainingJob, is_finished
 from tfjob_controller.trainer.status.reported import progress_of, reported_metrics
 from tfjob_controller.util.clock import Clock
 
@@ -59,7 +57,6 @@ class KubeflowTrainJobAdapter:
         namespaced: Store[KubeflowRuntime],
         cluster: Store[KubeflowRuntime],
         config: ControllerConfig,
-        observer: JobObserver,
         clock: Clock,
         *,
         restart_rules: bool,
@@ -71,7 +68,6 @@ class KubeflowTrainJobAdapter:
         self._namespaced = namespaced
         self._cluster = cluster
         self._config = config
-        self._observer = observer
         self._clock = clock
         self._restart_rules = restart_rules
         self._gangs = gangs
@@ -101,9 +97,6 @@ class KubeflowTrainJobAdapter:
         self, job: KubeflowTrainJob, before: KubeflowTrainJob | None, *, has_children: bool = False
     ) -> str | None:
         return validate(job)
-
-    def identity_patch(self, job: KubeflowTrainJob) -> Mapping[str, Any] | None:
-        return None
 
     def plan(self, job: KubeflowTrainJob) -> Plan:
         runtime = self._runtime_of(job)
@@ -136,10 +129,6 @@ class KubeflowTrainJobAdapter:
     def _find_runtime(self, job: KubeflowTrainJob) -> KubeflowRuntime | None:
         return find_runtime(self._namespaced, self._cluster, _runtime_of(job))
 
-    def follow_logs(self, job: KubeflowTrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
-        """Reads no logs: programs report to `status.trainerStatus` themselves."""
-        return observed
-
     def record_change(self, job: KubeflowTrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         if status == recorded_status(job):
             return None
@@ -159,12 +148,6 @@ class KubeflowTrainJobAdapter:
         # Without a version: the record was written with one, and others write `trainerStatus` all the time.
         changes = merge_patch(msgspec.to_builtins(job.status), msgspec.to_builtins(wire))
         return {"metadata": {"uid": job.metadata.uid}, "status": changes} if changes else None
-
-    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
-        observe_status(self._observer, before, status, now)
-
-    def forget(self, key: str) -> None:
-        """Does nothing, since nothing is kept for a job."""
 
 
 def _runtime_of(job: KubeflowTrainJob) -> str:
@@ -189,7 +172,6 @@ def _adapter(shared: Shared, caches: KubeflowTrainerCaches, readers: LogReaders)
         caches.namespaced.store,
         caches.cluster.store,
         shared.config,
-        shared.metrics.trainjobs,
         shared.clock,
         restart_rules=shared.restart_rules,
         gangs=shared.gangs,

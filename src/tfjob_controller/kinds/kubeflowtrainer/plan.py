@@ -26,10 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from tfjob_controller.api.common.accelerators import accelerators_in
-from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.common.quantity import CPU, milli_of
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -58,7 +55,7 @@ from tfjob_controller.kinds.kubeflowtrainer.podtemplate import (
     trained,
     with_resources,
 )
-from tfjob_controller.kube.meta import OwnerReference
+from tfjob_controller.kinds.recipe import chief_first, gang_members, in_steps, owner_of, planned, step_of
 from tfjob_controller.trainer.frameworks import mpi
 from tfjob_controller.trainer.frameworks.base import DEFAULT_PORT, Framework, Setting
 from tfjob_controller.trainer.frameworks.environment import JAX, PLAIN, TORCH, XGBOOST
@@ -81,7 +78,6 @@ from tfjob_controller.trainer.plan.gangterms import (
     NO_GANGS,
     GangPolicy,
     GangTerms,
-    member_problem,
     scheduled_by,
     terms_of,
 )
@@ -90,7 +86,6 @@ from tfjob_controller.trainer.plan.model import (
     JobIdentity,
     NewClaim,
     Plan,
-    PlannedReplicas,
     PodMounts,
     PodScheduling,
     Replica,
@@ -250,15 +245,12 @@ def build_kubeflow_plan(recipe: KubeflowRecipe) -> Plan:
     problem = next(_added_name_problems(recipe, roles), None)
     if problem is not None:
         raise UnplannableError(problem)
-    replicas = tuple(each for role in roles for each in _replicas(recipe, role))
-    chief = next(each for each in replicas if each.role.name == _chief_name(recipe))
-    ordered = (chief, *(each for each in replicas if each is not chief))
-    whole = _whole(recipe, setting, roles, ordered, mounts)
+    replicas = chief_first(replica for role in roles for replica in _replicas(recipe, role))
+    whole = _whole(recipe, setting, roles, replicas, mounts)
     steps = tuple(_steps(recipe, whole))
     if len(steps) == 1:
         return steps[0]
-    needed = _targets(recipe, ordered) or steps[-1].replicas.needed
-    return dataclasses.replace(whole, steps=steps, replicas=dataclasses.replace(whole.replicas, needed=needed))
+    return in_steps(whole, steps, _targets(recipe, replicas) or steps[-1].replicas.needed)
 
 
 def _problems(recipe: KubeflowRecipe) -> Iterator[str]:
@@ -575,9 +567,7 @@ def _whole(
             namespace=meta.namespace,
             job_name=recipe.name,
             runtime_id=recipe.runtime_id,
-            owner=OwnerReference(
-                KUBEFLOW_TRAINJOBS.api_version, KUBEFLOW_TRAINJOBS.kind, recipe.name, meta.uid, True, True
-            ),
+            owner=owner_of(KUBEFLOW_TRAINJOBS, meta),
             labels=job_labels(recipe.name, recipe.runtime_id, TRAIN_JOB_NAME),
             added_labels={JOBSET_NAME: recipe.name},
         ),
@@ -587,7 +577,7 @@ def _whole(
             job.spec.active_deadline_seconds or None,
             _restarts(recipe),
         ),
-        replicas=_planned(roles, replicas, ()),
+        replicas=planned(roles, replicas, ()),
         environment=environment,
         scheduling=_scheduling(recipe, roles),
         mounts=dataclasses.replace(
@@ -603,11 +593,6 @@ def _restarts(recipe: KubeflowRecipe) -> int:
     of_job = recipe.nodes.template.spec.get("backoffLimit")
     tolerated = (_BACKOFF_LIMIT if of_job is None else of_job) + 1
     return int(tolerated * ((policy.max_restarts if policy is not None else 0) + 1) - 1)
-
-
-def _planned(roles: Sequence[Role], replicas: tuple[Replica, ...], needed: tuple[Replica, ...]) -> PlannedReplicas:
-    """The first replica is the chief."""
-    return PlannedReplicas(tuple(roles), replicas, {each.name: each for each in replicas}, replicas[0], needed)
 
 
 def _scheduling(recipe: KubeflowRecipe, roles: Sequence[Role]) -> PodScheduling:
@@ -629,21 +614,13 @@ def _scheduling(recipe: KubeflowRecipe, roles: Sequence[Role]) -> PodScheduling:
 
 def _gang(recipe: KubeflowRecipe, roles: Sequence[Role]) -> GangTerms:
     """Returns the gang of the nodes and the launcher. Other jobs run before or after it."""
-    of_gang = [role for role in roles if role.restarts_together]
     levels = _levels(recipe)
     for role in roles:
         if not role.restarts_together and levels[role.name] == levels[recipe.nodes.name]:
             raise UnplannableError(
                 f"{JOBS_FIELD}: with gang scheduling, {role.name} must not run beside the nodes: add a dependsOn"
             )
-    for role in of_gang:
-        problem = member_problem(role.template["spec"])
-        if problem is not None:
-            raise UnplannableError(f"the pods of {role.name}: {problem}")
-    members = tuple(
-        msgspec.structs.replace(member_of(role.name, role.replicas, role.template["spec"]), indexed=bool(role.job_name))
-        for role in of_gang
-    )
+    members = gang_members(role for role in roles if role.restarts_together)
     return terms_of(gang_name(recipe.name, recipe.runtime_id), recipe.gangs, None, members)
 
 
@@ -666,16 +643,9 @@ def _steps(recipe: KubeflowRecipe, whole: Plan) -> Iterator[Plan]:
     levels = _levels(recipe)
     for level in sorted(set(levels.values())):
         replicas = tuple(each for each in whole.replicas.all if levels[each.role.name] == level)
-        roles = tuple(role for role in whole.replicas.roles if levels[role.name] == level)
-        trains = any(role.restarts_together for role in roles)
+        trains = any(replica.role.restarts_together for replica in replicas)
         needed = _targets(recipe, replicas) or tuple(each for each in replicas if not each.role.serves)
-        scheduling, mounts = whole.scheduling, whole.mounts
-        if not trains:
-            scheduling = dataclasses.replace(scheduling, gang=None, pod_group=None, is_gang_refused=False)
-            mounts = dataclasses.replace(mounts, config_map="", secret=None)
-        yield dataclasses.replace(
-            whole, replicas=_planned(roles, replicas, needed), scheduling=scheduling, mounts=mounts
-        )
+        yield step_of(whole, replicas, needed, trains=trains)
 
 
 # MPI

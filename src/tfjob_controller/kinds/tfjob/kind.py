@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from tfjob_controller.api.common.managedby import is_managed_here
@@ -19,7 +18,6 @@ from tfjob_controller.controller.handlers import BY_RUNTIME, NO_TRIGGER_LOG, Job
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
-from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.tfjob.plan import build_plan, gang_problem, name_problem
 from tfjob_controller.kube.cache.informer import Informer
@@ -71,7 +69,6 @@ class TFJobAdapter:
         self,
         store: Store[TFJob],
         config: ControllerConfig,
-        observer: JobObserver,
         rng: random.Random,
         *,
         restart_rules: bool,
@@ -82,7 +79,6 @@ class TFJobAdapter:
         self._store = store
         self._follower = follower
         self._config = config
-        self._observer = observer
         self._rng = rng
         self._restart_rules = restart_rules
         self._gangs = gangs
@@ -112,9 +108,10 @@ class TFJobAdapter:
             or gang_problem(job.spec, self._gangs)
         )
 
-    def identity_patch(self, job: TFJob) -> Mapping[str, Any] | None:
-        if job.spec.runtime_id:
-            return None
+    def has_identity(self, job: TFJob) -> bool:
+        return bool(job.spec.runtime_id)
+
+    def identity_patch(self, job: TFJob) -> Mapping[str, Any]:
         taken = _TakenIds(self._store, job.metadata.namespace)
         return {"spec": {"RuntimeId": new_runtime_id(taken, self._rng)}}
 
@@ -129,9 +126,6 @@ class TFJobAdapter:
             return observed
         return follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
 
-    def record_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
-        return None
-
     def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         if status is job.status:
             return None
@@ -141,10 +135,7 @@ class TFJobAdapter:
             change["status"]["controlPaused"] = status.control_paused
         return change if change["status"] else None
 
-    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
-        observe_status(self._observer, before, status, now)
-
-    def forget(self, key: str) -> None:
+    def forget_logs(self, key: str) -> None:
         if self._follower is not None:
             self._follower.forget_key(key)
 
@@ -171,7 +162,6 @@ def _adapter(shared: Shared, caches: TFJobCaches, readers: LogReaders) -> TFJobA
     return TFJobAdapter(
         caches.jobs.store,
         shared.config,
-        shared.metrics.jobs,
         random.Random(),  # noqa: S311 -- RuntimeIds are names, not secrets
         restart_rules=shared.restart_rules,
         gangs=shared.gangs,

@@ -44,8 +44,8 @@ from tfjob_controller.api.tfjob.types import (
     TFJobSpec,
 )
 from tfjob_controller.api.tfjob.validation import has_training_image
+from tfjob_controller.kinds.recipe import chief_first, owner_of
 from tfjob_controller.kinds.tfjob.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
-from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
 from tfjob_controller.trainer.plan.gangterms import (
     NO_GANGS,
@@ -88,14 +88,14 @@ def build_plan(
     """
     spec = job.spec
     roles = tuple(_role(spec, entry, config) for entry in spec.replica_specs)
-    every = tuple(sorted(_replicas(job, roles, restart_rules), key=lambda replica: not replica.is_chief))
+    every = chief_first(_replicas(job, roles, restart_rules))
     replicas = tuple(each for each in every if each.index < each.role.replicas)
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,
             job_name=job.metadata.name,
             runtime_id=spec.runtime_id,
-            owner=owner_of(job),
+            owner=owner_of(TFJOBS, job.metadata),
             labels=job_labels(job.metadata.name, spec.runtime_id),
         ),
         policy=RunPolicy(
@@ -182,18 +182,6 @@ def name_problem(spec: TFJobSpec, plan: Plan) -> str | None:
             if (problem := next(name_problems(given, completed, field), None)) is not None:
                 return problem
     return None
-
-
-def owner_of(job: TFJob) -> OwnerReference:
-    """Returns the owner reference of every child, by which the garbage collector deletes it with its job."""
-    return OwnerReference(
-        api_version=TFJOBS.api_version,
-        kind=TFJOBS.kind,
-        name=job.metadata.name,
-        uid=job.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
 
 
 def _role(spec: TFJobSpec, entry: ReplicaSpec, config: ControllerConfig) -> Role:

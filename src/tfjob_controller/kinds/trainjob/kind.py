@@ -6,7 +6,6 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -35,7 +34,6 @@ from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
-from tfjob_controller.controller.reporter import JobObserver, observe_status
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds
 from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
@@ -74,7 +72,6 @@ class TrainJobAdapter:
         self,
         runtimes: RuntimeResolver,
         config: ControllerConfig,
-        observer: JobObserver,
         follower: MetricsFollower,
         clock: Clock,
         *,
@@ -85,7 +82,6 @@ class TrainJobAdapter:
         self._progress_server = progress_server
         self._runtimes = runtimes
         self._config = config
-        self._observer = observer
         self._follower = follower
         self._clock = clock
         self._restart_rules = restart_rules
@@ -111,9 +107,6 @@ class TrainJobAdapter:
 
     def problem(self, job: TrainJob, before: TrainJob | None, *, has_children: bool = False) -> str | None:
         return validate(job) or (validate_change(before, job, has_children) if before is not None else None)
-
-    def identity_patch(self, job: TrainJob) -> Mapping[str, Any] | None:
-        return None
 
     def plan(self, job: TrainJob) -> Plan:
         found = self._runtimes.resolve(job, self._clock.now())
@@ -151,9 +144,6 @@ class TrainJobAdapter:
         known = [*recorded, (read.value, read.log_time)] if read is not None else recorded
         return [ReportedStep(step, time) for text, time in known if (step := step_of(text)) is not None]
 
-    def record_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
-        return None
-
     def status_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         wire = self._with_metrics(job, to_wire(status, job.status))
         if wire == job.status:
@@ -171,10 +161,7 @@ class TrainJobAdapter:
         metrics, progress = metrics_and_progress(metric_names_of(job.spec), logged, status.trainer_status)
         return replace(status, runtime=runtime, metrics=metrics, progress=progress)
 
-    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
-        observe_status(self._observer, before, status, now)
-
-    def forget(self, key: str) -> None:
+    def forget_logs(self, key: str) -> None:
         self._follower.forget_key(key)
 
 
@@ -198,7 +185,6 @@ def _adapter(shared: Shared, caches: TrainJobCaches, readers: LogReaders) -> Tra
     return TrainJobAdapter(
         RuntimeResolver(caches.namespaced.store, caches.cluster.store),
         shared.config,
-        shared.metrics.trainjobs,
         cast("MetricsFollower", readers.follower),
         shared.clock,
         restart_rules=shared.restart_rules,

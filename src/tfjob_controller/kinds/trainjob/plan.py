@@ -16,9 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import msgspec
-
-from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.common.schema import MAX_NAME
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -34,6 +31,7 @@ from tfjob_controller.api.trainjob.types import (
     TrainJob,
 )
 from tfjob_controller.api.trainjob.validation import validate_overrides
+from tfjob_controller.kinds.recipe import chief_first, gang_members, in_steps, owner_of, planned, step_of
 from tfjob_controller.kinds.trainjob.podtemplate import (
     JobWorkspace,
     job_workspace,
@@ -44,7 +42,6 @@ from tfjob_controller.kinds.trainjob.podtemplate import (
     with_workspace,
     workspace_problem,
 )
-from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
 from tfjob_controller.trainer.naming import (
     INDEX_REFERENCE,
@@ -61,7 +58,6 @@ from tfjob_controller.trainer.plan.gangterms import (
     OFF,
     GangPolicy,
     GangTerms,
-    member_problem,
     scheduled_by,
     terms_of,
 )
@@ -69,7 +65,6 @@ from tfjob_controller.trainer.plan.model import (
     GeneratedSecret,
     JobIdentity,
     Plan,
-    PlannedReplicas,
     PodMounts,
     PodScheduling,
     Replica,
@@ -182,15 +177,9 @@ def build_train_plan(recipe: Recipe) -> Plan:
     problem = _name_problem(recipe, roles)
     if problem is not None:
         raise UnplannableError(problem)
-    replicas = tuple(_replicas(recipe, roles))
-    chief = next(each for each in replicas if each.is_chief)
-    ordered = (chief, *(each for each in replicas if each is not chief))
-    whole = _whole(recipe, setting, roles, ordered, mounts)
+    whole = _whole(recipe, setting, roles, chief_first(_replicas(recipe, roles)), mounts)
     steps = tuple(_steps(whole))
-    if len(steps) == 1:
-        return whole
-    needed = dataclasses.replace(whole.replicas, needed=steps[-1].replicas.needed)
-    return dataclasses.replace(whole, steps=steps, replicas=needed)
+    return whole if len(steps) == 1 else in_steps(whole, steps, steps[-1].replicas.needed)
 
 
 def _whole(
@@ -210,14 +199,14 @@ def _whole(
             namespace=job.metadata.namespace,
             job_name=name,
             runtime_id=recipe.runtime_id,
-            owner=OwnerReference(TRAINJOBS.api_version, TRAINJOBS.kind, name, job.metadata.uid, True, True),
+            owner=owner_of(TRAINJOBS, job.metadata),
             labels=job_labels(name, recipe.runtime_id, TRAIN_JOB_NAME),
             # Kueue would suspend each child that names a queue, and the controller would resume it.
             added_labels={name: value for name, value in spec.labels.items() if name != QUEUE_LABEL},
             added_annotations=spec.annotations,
         ),
         policy=RunPolicy(CLEAN_RUNNING, spec.suspend, spec.active_deadline_seconds, spec.max_restarts),
-        replicas=_planned(roles, replicas, _needed(framework, replicas)),
+        replicas=planned(roles, replicas, _needed(framework, replicas)),
         environment=lambda each: _environment(framework, setting, each),
         scaling=_scaling(recipe),
         scheduling=PodScheduling(
@@ -253,12 +242,6 @@ def _metrics(recipe: Recipe) -> Sequence[Mapping[str, Any]]:
 def _autoscaling(recipe: Recipe) -> str:
     """The gang scheduler does not resize what a HorizontalPodAutoscaler resizes."""
     return OFF if _metrics(recipe) else recipe.gangs.autoscaling
-
-
-def _planned(roles: Iterable[Role], replicas: tuple[Replica, ...], needed: tuple[Replica, ...]) -> PlannedReplicas:
-    """The first replica is the chief."""
-    by_name = {each.name: each for each in replicas}
-    return PlannedReplicas(tuple(roles), replicas, by_name, chief=replicas[0], needed=needed)
 
 
 def _environment(framework: Framework, setting: Setting, replica: Replica) -> Mapping[str, str]:
@@ -350,21 +333,12 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
     spec = recipe.job.spec
     if not recipe.gangs.covers(gang_enabled(spec)):
         return None
-    of_gang = [role for role in roles if role.name in (NODE, LAUNCHER)]
-    for role in of_gang:
-        problem = member_problem(role.template["spec"])
-        if problem is not None:
-            raise UnplannableError(f"the pods of {role.name}: {problem}")
-    members = tuple(
-        msgspec.structs.replace(member_of(role.name, role.replicas, role.template["spec"]), indexed=bool(role.job_name))
-        for role in of_gang
-    )
     bounds = bounds_of(spec)
     return terms_of(
         gang_name(recipe.job.metadata.name, recipe.runtime_id),
         recipe.gangs,
         spec.gang,
-        members,
+        gang_members(role for role in roles if role.name in (NODE, LAUNCHER)),
         scaled_role=NODE if bounds is not None else "",
         min_workers=bounds[0] if bounds is not None else None,
         # 0: the number of nodes is not changed by load.
@@ -464,23 +438,9 @@ _STEPS = ((DATASET_INITIALIZER, MODEL_INITIALIZER), (NODE, LAUNCHER), (MODEL_EXP
 def _steps(whole: Plan) -> Iterator[Plan]:
     for names in _STEPS:
         replicas = tuple(each for each in whole.replicas.all if each.role.name in names)
-        if not replicas:
-            continue
-        trains = NODE in names
-        yield dataclasses.replace(
-            whole,
-            replicas=_planned(
-                (role for role in whole.replicas.roles if role.name in names),
-                replicas,
-                whole.replicas.needed if trains else replicas,
-            ),
-            scheduling=whole.scheduling if trains else _without_gang(whole.scheduling),
-            mounts=whole.mounts if trains else dataclasses.replace(whole.mounts, config_map="", secret=None),
-        )
-
-
-def _without_gang(scheduling: PodScheduling) -> PodScheduling:
-    return dataclasses.replace(scheduling, gang=None, pod_group=None, is_gang_refused=False)
+        if replicas:
+            trains = NODE in names
+            yield step_of(whole, replicas, whole.replicas.needed if trains else replicas, trains=trains)
 
 
 _T = TypeVar("_T")

@@ -40,7 +40,7 @@ from tfjob_controller.trainer.naming import (
     replica_type_labels,
 )
 from tfjob_controller.trainer.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
-from tfjob_controller.trainer.state.pods import RETRYABLE_EXIT_CODES
+from tfjob_controller.trainer.state.terminations import RETRYABLE_EXIT_CODES
 
 Body = dict[str, Any]
 

@@ -17,13 +17,13 @@ from datetime import datetime
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.trainer.evaluation.jobstate import JobState
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP
+from tfjob_controller.trainer.state.podreasons import why_pending
 from tfjob_controller.trainer.state.pods import (
     PENDING,
     blocked_since,
     blocking_init_container,
     last_exit,
     native_sidecars,
-    why_pending,
 )
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.util.timestamps import seconds_until

@@ -33,15 +33,11 @@ from tfjob_controller.trainer.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState, Obstacle
-from tfjob_controller.trainer.state.pods import (
-    how_it_ended,
-    running_since,
-    training_container,
-    why_ended_by_kubelet,
-    why_never_started,
-)
+from tfjob_controller.trainer.state.podreasons import why_ended_by_kubelet
+from tfjob_controller.trainer.state.pods import running_since, training_container
 from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, ReplicaState, has_post_start_hook
 from tfjob_controller.trainer.state.restarts import replica_restarts
+from tfjob_controller.trainer.state.terminations import how_it_ended, why_never_started
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, seconds_until
 

@@ -1,31 +1,15 @@
-"""What the status of a pod says about its replica: how the training container ended, or why it does not run.
-
-Exit codes. 0 is success, 1 to 127 a permanent error, 128 to 255 (killed by a signal) a retryable one. Two errors are
-permanent although their exit codes are not: a container that ran out of memory, and one that can never start, because
-its program is not in the image or may not be run. The container runtime reports that in a message, whose place depends
-on the runtime:
-
-- containerd creates the container, and the start fails. The container has terminated with the reason StartError and
-  exit code 128 (internal/cri/server/container_start.go), or waits with RunContainerError until it is tried again
-  (pkg/kubelet/container/sync_result.go).
-- CRI-O looks for the program when it creates the container, which then waits with CreateContainerError
-  (pkg/kubelet/kuberuntime/kuberuntime_container.go).
-
-The reason alone does not identify the cause: a busy runtime or a node without memory has the same reason, and a retry
-helps there. So only messages count that depend on the image and the command alone.
-"""
+"""What the status of a pod says about its replica: how its containers ended, and whether it goes on."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from tfjob_controller.api.common.core import JOBS, Condition, ContainerStatus, Pod, Terminated
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, ON_FAILURE
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.naming import POD_JOB_NAME
-from tfjob_controller.util.text import shortened
+from tfjob_controller.trainer.state.terminations import start_failure
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 SUCCEEDED = "Succeeded"
@@ -38,29 +22,13 @@ GIVEN_UP_SECONDS = 20.0
 # A deletion with a longer grace period counts as requested so long before its end.
 _MAX_GRACE_SECONDS = 2**31
 
-# The reasons for which each container waits before it starts.
-_ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
-_CRASH_LOOP = "CrashLoopBackOff"
 EVICTED, _NODE_LOST = "Evicted", "NodeLost"
-# The kubelet alternates between these two while an image cannot be pulled. Reporting one of them saves status writes.
-_PULL_FAILED = frozenset(("ErrImagePull", "ImagePullBackOff"))
-_PULL_WORD = "ImagePullBackOff"
-_PULL_DETAIL = ": ErrImagePull: "
 # The reasons with which a kubelet and a container runtime report containers that they have lost, as after a reboot
 # (pkg/kubelet/kubelet_pods.go, containerd's internal/cri/store/container).
 _STATUS_UNKNOWN = "ContainerStatusUnknown"
 _LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
-# The node controller's word for a node that does not report.
-_NODE_NOT_READY = "NodeNotReady"
 # What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
 _REJECTED = "Pod was rejected: "
-# A termination message may have 4 KiB. Events and conditions have this much of it, and also name the replica, its exit
-# code and the number of restarts.
-_MAX_LAST_WORDS = 800
-# The reason of a job should be readable at a glance: `kubectl get -o wide` shows it in a column.
-MAX_REASON = 400
-# A reason begins with the replica and how it ended, and ends with the last words of its program.
-_REASON_HEAD = 200
 
 
 def child_job_of(pod: Pod) -> str:
@@ -292,178 +260,3 @@ def all_containers_ended(pod: Pod) -> bool:
     """Reports whether no container of the pod runs now. The Job controller may not have counted it yet."""
     statuses = pod.status.container_statuses
     return is_finished(pod) or (bool(statuses) and all(each.state.terminated for each in statuses))
-
-
-def why_pending(pod: Pod) -> str:
-    """Returns why the pod does not run its program; empty if it runs, or is starting without a problem."""
-    status = pod.status
-    if status.phase == FAILED and status.reason:
-        return why_ended_by_kubelet(pod)
-    if status.phase == FAILED:
-        return _why_not_started(status.container_statuses)
-    return (
-        _why_waiting(status.init_container_statuses)
-        or _why_waiting(status.container_statuses)
-        or ("" if status.container_statuses else _why_unscheduled(status.conditions))
-    )
-
-
-def why_unheard(pod: Pod, training: ContainerStatus) -> str:
-    """Returns which node of a pod whose program runs does not report any more; empty if it does.
-
-    The node controller takes the condition Ready of its pods away, and leaves their containers as they were last seen.
-    The pod is evicted minutes later, or never (node_lifecycle_controller.go, nodeutil.MarkPodsNotReady).
-    """
-    if not training.ready or pod.metadata.deletion_timestamp is not None:
-        return ""
-    ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
-    is_unheard = ready is not None and ready.status == "False" and ready.reason in ("", _NODE_NOT_READY)
-    return f"{_NODE_NOT_READY}: {pod.spec.node_name} does not report" if is_unheard else ""
-
-
-def why_repeated(pod: Pod) -> str:
-    """Returns which init container of a waiting pod has failed and is started again, and how it ended; empty if none.
-
-    Its kubelet shows that for most of the back-off, and CrashLoopBackOff only at the end of it.
-    """
-    for status in pod.status.init_container_statuses if pod.status.phase == PENDING else ():
-        ended = status.state.terminated
-        if ended is not None and ended.exit_code:
-            return f"{status.name}: {how_it_ended(ended)}; restarted with back-off"
-    return ""
-
-
-def why_ended_by_kubelet(pod: Pod) -> str:
-    """Returns the kubelet's words about a pod that it has ended or refused, such as `Evicted: …`; empty for others."""
-    return _words(pod.status.reason, pod.status.message) if pod.status.reason else ""
-
-
-def _why_not_started(statuses: Iterable[ContainerStatus]) -> str:
-    """Returns why a container of a failed pod could not start; empty if all could."""
-    ended = (each.state.terminated for each in statuses)
-    words = (why_never_started(each) for each in ended if each is not None)
-    return next((_words("cannot start", each) for each in words if each), "")
-
-
-def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
-    for status in statuses:
-        waiting = status.state.waiting
-        if waiting is None or waiting.reason in _ORDINARY_WAITING:
-            continue
-        exited = status.last_state.terminated
-        if exited is not None and (words := why_never_started(exited)):
-            return _words("cannot start", words)
-        if waiting.reason == _CRASH_LOOP:
-            # The kubelet's message names a back-off that changes each time.
-            ended = f" after {in_words(exited)}" if exited else ""
-            return f"{_CRASH_LOOP}: container {status.name} is restarted with back-off{ended}"
-        if waiting.reason in _PULL_FAILED:
-            return _words(_PULL_WORD, waiting.message.partition(_PULL_DETAIL)[2] or waiting.message)
-        return _words(waiting.reason, waiting.message)
-    return ""
-
-
-def _why_unscheduled(conditions: Iterable[Condition]) -> str:
-    for condition in conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return _words(condition.reason, condition.message)
-    return ""
-
-
-def _words(reason: str, message: str) -> str:
-    return shortened(f"{reason}: {message}" if message else reason)
-
-
-def as_reason(text: str) -> str:
-    """Returns the text on one line of at most `MAX_REASON` characters, without words from its middle if need be."""
-    line = " ".join(text.split())
-    if len(line) <= MAX_REASON:
-        return line
-    head, tail = line[:_REASON_HEAD], line[_REASON_HEAD + 3 - MAX_REASON :]
-    return f"{head.rpartition(' ')[0] or head} … {tail.partition(' ')[2] or tail}"
-
-
-def how_it_ended(exited: Terminated) -> str:
-    """Returns the exit code and the termination message on one line. Of a long message the end is kept."""
-    line = " ".join(exited.message.split())
-    last_words = line if len(line) <= _MAX_LAST_WORDS else "…" + line[1 - _MAX_LAST_WORDS :]
-    return f"{in_words(exited)}: {last_words}" if last_words else in_words(exited)
-
-
-FIRST_RETRYABLE = 128
-LAST_EXIT_CODE = 255
-OOM_KILLED = "OOMKilled"
-
-RETRYABLE_EXIT_CODES = tuple(range(FIRST_RETRYABLE, LAST_EXIT_CODE + 1))
-
-
-def is_retryable_exit_code(exit_code: int) -> bool:
-    return exit_code >= FIRST_RETRYABLE
-
-
-def is_retryable_termination_state(terminated: Terminated) -> bool:
-    """Reports whether the container may end differently if it runs again."""
-    if terminated.reason == OOM_KILLED or why_never_started(terminated):
-        return False
-    return is_retryable_exit_code(terminated.exit_code)
-
-
-def is_permanent_error(terminated: Terminated) -> bool:
-    return terminated.exit_code != 0 and not is_retryable_termination_state(terminated)
-
-
-def in_words(terminated: Terminated) -> str:
-    """Returns text such as `exit code 137 (OOMKilled)`, without the reasons `Error` and `Completed`."""
-    word = "" if terminated.reason in ("", "Error", "Completed") else f" ({terminated.reason})"
-    return f"exit code {terminated.exit_code}{word}"
-
-
-# containerd's exit code of a container that did not start.
-START_FAILED_EXIT_CODE = 128
-# cri-dockerd reports `ContainerCannotRun`.
-_TERMINATED_REASONS = frozenset(("StartError", "ContainerCannotRun"))
-_WAITING_REASONS = frozenset(("RunContainerError", "CreateContainerError"))
-# The kubelet cuts the messages of terminated containers at 4 KiB, but not those of waiting containers.
-_MAX_READ = 4096
-_QUOTED = r'"(?:[^"\\]|\\.)*"'
-_PERMANENT = re.compile(
-    "|".join(
-        (
-            # Go's os/exec, with which runc looks for the program (libcontainer/standard_init_linux.go).
-            rf"exec: {_QUOTED}: (?:executable file not found in \$PATH|is a directory|permission denied)",
-            rf"exec: {_QUOTED}: (?:stat [^:]*: )?no such file or directory",
-            # crun (src/libcrun/utils.c, in older releases container.c).
-            r"executable file ['`][^'`]*['`] not found(?: in \$PATH)?",
-            r"open executable: (?:Permission denied|No such file or directory)",
-            # runc, of spec.workingDir (libcontainer/init_linux.go).
-            rf"chdir to cwd \({_QUOTED}\) set in config\.json failed: (?:permission denied|not a directory)",
-            # The user of the image or of the security context (moby/sys/user).
-            r"unable to find (?:user|group) [^:]*: no matching entries in (?:passwd|group) file",
-            # containerd, of an image without an entry point (internal/cri/opts/spec_opts.go).
-            r"no command specified",
-        )
-    )
-)
-
-
-def why_never_started(ended: Terminated) -> str:
-    """Returns the runtime's message if the container can never start; empty if it has started or may start later."""
-    return _permanent_words(ended.message) if ended.reason in _TERMINATED_REASONS else ""
-
-
-def start_failure(statuses: Iterable[ContainerStatus]) -> tuple[str, Terminated] | None:
-    """Returns the name of the first waiting container that can never start, and how it ended; None if all can."""
-    for status in statuses:
-        waiting, last = status.state.waiting, status.last_state.terminated
-        if waiting is None:
-            continue
-        if waiting.reason in _WAITING_REASONS and _permanent_words(waiting.message):
-            return status.name, Terminated(START_FAILED_EXIT_CODE, "StartError", waiting.message)
-        if last is not None and why_never_started(last):
-            return status.name, last
-    return None
-
-
-def _permanent_words(message: str) -> str:
-    found = _PERMANENT.search(message[:_MAX_READ])
-    return found.group() if found is not None else ""

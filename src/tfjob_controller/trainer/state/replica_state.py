@@ -35,9 +35,9 @@ from tfjob_controller.api.tfjob.types import NEVER, ON_FAILURE
 from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER
 from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.podreasons import why_pending, why_repeated, why_unheard
 from tfjob_controller.trainer.state.pods import (
     GIVEN_UP_SECONDS,
-    OOM_KILLED,
     blocked_since,
     blocking_init_container,
     deletion_request_time,
@@ -47,18 +47,18 @@ from tfjob_controller.trainer.state.pods import (
     is_disrupted,
     is_finished,
     is_owned_by,
-    is_permanent_error,
-    is_retryable_exit_code,
     last_exit,
     native_sidecars,
     newest,
     outlasted_its_pod,
     training_container,
     was_told_to_end,
+)
+from tfjob_controller.trainer.state.terminations import (
+    OOM_KILLED,
+    is_permanent_error,
+    is_retryable_exit_code,
     why_never_started,
-    why_pending,
-    why_repeated,
-    why_unheard,
 )
 from tfjob_controller.util.timestamps import format_time, seconds_until
 

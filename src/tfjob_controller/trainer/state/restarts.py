@@ -60,7 +60,6 @@ from tfjob_controller.trainer.state.pods import (
     is_disrupted,
     is_finished,
     is_owned_by,
-    is_permanent_error,
     newest,
     restarts_in_place,
     training_exit,
@@ -72,6 +71,7 @@ from tfjob_controller.trainer.state.replica_state import (
     job_end_time,
     job_outcome,
 )
+from tfjob_controller.trainer.state.terminations import is_permanent_error
 from tfjob_controller.util.timestamps import seconds_until
 
 GONE = ""

@@ -34,7 +34,8 @@ from tfjob_controller.trainer.state.observed import (
     PHASE_RUNNING,
     Obstacle,
 )
-from tfjob_controller.trainer.state.pods import as_reason, has_unfinished_sidecar
+from tfjob_controller.trainer.state.podreasons import as_reason
+from tfjob_controller.trainer.state.pods import has_unfinished_sidecar
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 from tfjob_controller.trainer.state.restarts import (
     backoff_seconds,

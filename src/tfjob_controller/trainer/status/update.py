@@ -51,7 +51,7 @@ from tfjob_controller.trainer.state.observed import (
     TrainingJob,
     is_finished,
 )
-from tfjob_controller.trainer.state.pods import as_reason
+from tfjob_controller.trainer.state.podreasons import as_reason
 from tfjob_controller.trainer.state.replica_state import ReplicaState, seconds_until_change, seconds_until_removal
 from tfjob_controller.trainer.state.restarts import (
     is_of_attempt,

@@ -59,13 +59,14 @@ class Bench:
             self.caches.snapshots(),
             self.caches.writer(Fanout(0)),
             self,
+            self.counted,
             self.clock,
         )
 
     @property
     def adapter(self) -> KubeflowTrainJobAdapter:
         stores = self.kubeflow.namespaced.store, self.kubeflow.cluster.store
-        return KubeflowTrainJobAdapter(*stores, CONFIG, self.counted, self.clock, restart_rules=True)
+        return KubeflowTrainJobAdapter(*stores, CONFIG, self.clock, restart_rules=True)
 
     def event(self, regarding: Any, type_: str, reason: str, note: str, action: str = "") -> None:
         assert regarding.api_version == "trainer.kubeflow.org/v1alpha1"

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import decoded
-from helpers.controllerbench import Counted
 from helpers.manifests import container, master, tfjob, workers
 from helpers.trainworld import CONFIG
 from tfjob_controller.kinds.tfjob.kind import TFJobAdapter
@@ -27,7 +26,7 @@ from tfjob_controller.trainer.plan.model import UnplannableError
 def test_a_tfjob_whose_template_has_the_name_of_an_added_part_has_no_plan(pod_spec: Any, field: str) -> None:
     template = {"spec": pod_spec}
     job = decoded(tfjob(master(), workers(1, template=template), checkpoint={"storageUri": "s3://a"}, RuntimeId="a6no"))
-    kind = TFJobAdapter(Store(), CONFIG, Counted(), random.Random(1), restart_rules=True)
+    kind = TFJobAdapter(Store(), CONFIG, random.Random(1), restart_rules=True)
     with pytest.raises(UnplannableError) as refused:
         kind.plan(job)
     assert str(refused.value).startswith(f"spec.replicaSpecs[1].template.spec.{field}.name: checkpoint")

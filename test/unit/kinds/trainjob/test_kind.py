@@ -18,7 +18,8 @@ from tfjob_controller.api.common.core import ContainerState, Running, Terminated
 from tfjob_controller.api.common.managedby import MANAGED_HERE
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
-from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, WithIdentity
+from tfjob_controller.controller.reporter import observe_status
 from tfjob_controller.kinds.runtimes import by_runtime_id
 from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter, trainjob_work
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
@@ -31,11 +32,9 @@ from tfjob_controller.trainer.state.observed import ReportedStep, SavedCheckpoin
 from tfjob_controller.trainer.status.update import next_status, waiting_status
 
 
-def kind_with(logs: Logs | None = None, counted: Counted | None = None) -> TrainJobAdapter:
+def kind_with(logs: Logs | None = None) -> TrainJobAdapter:
     none: Store[TrainingRuntime] = Store()
-    return TrainJobAdapter(
-        RuntimeResolver(none, none), CONFIG, counted or Counted(), logs or Logs(), FakeClock(START), restart_rules=True
-    )
+    return TrainJobAdapter(RuntimeResolver(none, none), CONFIG, logs or Logs(), FakeClock(START), restart_rules=True)
 
 
 def look(cluster: World, logs: Logs) -> bool:
@@ -53,7 +52,7 @@ def patch_of(kind: TrainJobAdapter, job: TrainJob, **changed: Any) -> Any:
 def test_it_is_known_by_the_id_that_follows_from_its_uid() -> None:
     job = decoded_train(trainjob())
     assert by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
-    assert kind_with().identity_patch(job) is None
+    assert not isinstance(kind_with(), WithIdentity)
     assert kind_with().resource is TRAINJOBS
     assert kind_with().status_debounce_seconds == METRICS_DEBOUNCE_SECONDS
 
@@ -135,7 +134,7 @@ def test_the_end_of_a_job_waits_until_its_log_is_read(is_read: bool, waits: bool
 
 def test_a_job_that_is_gone_is_forgotten() -> None:
     logs = Logs()
-    kind_with(logs).forget("ns/example-train")
+    kind_with(logs).forget_logs("ns/example-train")
     assert logs.forgotten == ["ns/example-train"]
 
 
@@ -209,7 +208,7 @@ def test_a_saved_checkpoint_is_in_the_status_counted_and_an_event() -> None:
     assert [(each.reason, each.note) for each in result.events] == [
         ("CheckpointSaved", "checkpoint-7 (step 7), 5 B, is saved")
     ]
-    kind = kind_with(counted=counted)
+    kind = kind_with()
     change = kind.status_change(cluster.job, result.status)
     assert change is not None
     assert change["status"]["checkpoint"] == {
@@ -220,7 +219,7 @@ def test_a_saved_checkpoint_is_in_the_status_counted_and_an_event() -> None:
         "uri": "s3://b/c/data",
         "saved": 1,
     }
-    kind.status_written(trainjob_work(cluster.job), result.status, cluster.now)
+    observe_status(counted, trainjob_work(cluster.job), result.status, cluster.now)
     assert counted.said == [("checkpoints saved", 1)]
     again = replace(cluster.job, status=to_wire(result.status, cluster.job.status))
     assert next_status(evaluate(trainjob_work(again), cluster.plan, observed, cluster.now)).events == ()
@@ -307,13 +306,11 @@ def test_metrics_alone_are_no_change_of_the_trainers_status() -> None:
 
 
 def test_each_phase_of_a_job_is_counted_once() -> None:
-    counted = Counted()
-    kind = kind_with(counted=counted)
-    cluster = train_world()
+    counted, cluster = Counted(), train_world()
     for each in (lambda: None, cluster.all_run, lambda: ends(cluster, "node-0", "node-1")):
         before = cluster.work
         cluster.settle()
         each()
         cluster.settle()
-        kind.status_written(before, cluster.status, cluster.now)
+        observe_status(counted, before, cluster.status, cluster.now)
     assert [each[0] for each in counted.said] == ["created", "running", "finished"]

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Pod, PodMeta, Terminated, Waiting
-from tfjob_controller.trainer.state.pods import (
-    deletion_request_time,
+from tfjob_controller.trainer.state.pods import deletion_request_time
+from tfjob_controller.trainer.state.terminations import (
     in_words,
     is_permanent_error,
     is_retryable_termination_state,

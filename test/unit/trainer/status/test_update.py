@@ -11,7 +11,7 @@ from helpers.trainworld import running_train_world
 from tfjob_controller.api.common.core import Condition, Terminated
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.trainer.state.observed import Obstacle
-from tfjob_controller.trainer.state.pods import MAX_REASON
+from tfjob_controller.trainer.state.podreasons import MAX_REASON
 from tfjob_controller.trainer.status.update import finished_status, invalid_status, next_status
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
