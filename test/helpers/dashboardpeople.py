@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class PlayedApiServer:
         self.lock = threading.Lock()
         self.watches: dict[str, int] = {}
         """Open watches by user."""
+        self.watches_started: Counter[str] = Counter()
         self.events: dict[str, queue.SimpleQueue[bytes]] = {}
         """What the watches of a path yield."""
 
@@ -67,6 +69,7 @@ class PlayedApiServer:
     def _watch(self, user: str, path: str) -> Iterator[bytes]:
         with self.lock:
             self.watches[user] = self.watches.get(user, 0) + 1
+            self.watches_started[user] += 1
         bookmark = {"metadata": {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}}
         lines = self.events.setdefault(path, queue.SimpleQueue())
         line = json.dumps({"type": "BOOKMARK", "object": bookmark}).encode() + b"\n"

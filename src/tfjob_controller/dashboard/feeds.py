@@ -2,7 +2,9 @@
 
 A feed starts with its first reader and stops `KEPT_SECONDS` after the last one has gone. A person has at most
 `FEEDS_EACH` and all have `MAX_FEEDS`; a new one displaces one without readers, or else the person's oldest (`shares`),
-which ends the streams that follow it. Informer threads change the rows; readers are coroutines, which wait for the next
+which ends the streams that follow it. Since a feed that starts costs the API server a copy of all that it follows, a
+person who has started many waits between two starts, so that the watches of others, and of the controllers, do not
+fall behind. Informer threads change the rows; readers are coroutines, which wait for the next
 change with `changed_after`. Changes within `COALESCE_SECONDS` are seen as one, so that a busy cluster does not render
 every event.
 """
@@ -24,9 +26,10 @@ from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
-from tfjob_controller.dashboard.shares import Shares
+from tfjob_controller.dashboard.shares import Shares, tenant_of
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
+from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.naming import job_labels, selector_string
@@ -35,6 +38,10 @@ from tfjob_controller.util.clock import Clock
 KEPT_SECONDS = 60.0
 COALESCE_SECONDS = 0.25
 FEEDS_EACH, MAX_FEEDS = 12, 40
+# Starts of one person per second, after twice as many as run at a time.
+STARTS_PER_SECOND = 0.25
+_START_POLL_SECONDS = 0.5
+_MAX_TENANTS, _TENANT_SECONDS = 1024, 600.0
 # Values of a loss that are kept for the line beside it.
 _LOSSES = 40
 _STOP_SECONDS = 5.0
@@ -314,10 +321,18 @@ class _Entry:
 class Feeds:
     """The feeds that run. For the event loop's thread; informers are started and stopped by other threads."""
 
-    def __init__(self, clock: Clock, each: int = FEEDS_EACH, total: int = MAX_FEEDS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        each: int = FEEDS_EACH,
+        total: int = MAX_FEEDS,
+        starts_per_second: float = STARTS_PER_SECOND,
+    ) -> None:
         self._clock = clock
         self._entries: dict[Hashable, _Entry] = {}
         self._places: Shares[Hashable] = Shares(each, total)
+        self._new_bucket: Callable[[], TokenBucket] = lambda: TokenBucket(starts_per_second, 2 * each, clock)
+        self._starts: TTLCache[str, TokenBucket] = TTLCache(_MAX_TENANTS, _TENANT_SECONDS, timer=clock.monotonic)
 
     def jobs(self, user: User, namespace: str) -> AbstractAsyncContextManager[JobFeed]:
         """The rows of a namespace, followed at least until the end of the block."""
@@ -330,6 +345,8 @@ class Feeds:
 
     @asynccontextmanager
     async def _reading(self, user: User, key: Hashable, make: Callable[[Notifier], FeedT]) -> AsyncIterator[FeedT]:
+        if key not in self._entries:
+            await self._wait_for_start(user)
         entry, is_new = self._entries.get(key), False
         ended = self._unused(except_for=key)
         if entry is None:
@@ -349,6 +366,17 @@ class Feeds:
             entry.unused_since = self._clock.monotonic()
             if not entry.readers and self._entries.get(key) is entry:
                 self._places.demote(key)
+
+    async def _wait_for_start(self, user: User) -> None:
+        """Waits until the person may start another feed. The accounts of a namespace count as one person."""
+        tenant = tenant_of(user.person)
+        bucket = self._starts.get(tenant)
+        if bucket is None:
+            bucket = self._starts[tenant] = self._new_bucket()
+        while not bucket.try_take():
+            await asyncio.sleep(_START_POLL_SECONDS)
+        # It is kept for as long as the person is active.
+        self._starts[tenant] = bucket
 
     async def stop(self) -> None:
         await self._stop(list(self._entries))

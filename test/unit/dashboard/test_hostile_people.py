@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -11,7 +12,7 @@ import pytest
 
 from helpers.dashboardpeople import Site, dashboard_site, job_body
 from helpers.poll import eventually
-from tfjob_controller.dashboard.feeds import FEEDS_EACH
+from tfjob_controller.dashboard.feeds import FEEDS_EACH, STARTS_PER_SECOND
 from tfjob_controller.dashboard.users import SESSIONS_EACH
 
 STREAMS_EACH, LOGS_EACH = 12, 4
@@ -53,6 +54,19 @@ def test_a_persons_newest_streams_displace_the_oldest_and_nobody_elses(site: Sit
     assert not watching.has_ended()
     eventually(lambda: 0 < site.cluster.watches["greedy"] <= 2 * FEEDS_EACH)
     assert site.cluster.watches["other"] == 2
+
+
+def test_a_person_who_has_started_many_feeds_waits_between_two_and_others_do_not(site: Site) -> None:
+    other, greedy = site.person("other.token"), site.person("greedy.token")
+    begin = time.monotonic()
+    for index in range(60):
+        greedy.stream(f"/events/jobs?namespace=space-{index}")
+    # A feed of jobs has a watch for each of two kinds.
+    eventually(lambda: site.cluster.watches_started["greedy"] >= 4 * FEEDS_EACH)
+    assert other.get("/jobs?namespace=theirs")[0] == 200
+    assert site.cluster.watches_started["other"] == 2
+    started, seconds = site.cluster.watches_started["greedy"], time.monotonic() - begin
+    assert started <= 2 * (2 * FEEDS_EACH + STARTS_PER_SECOND * seconds)
 
 
 def test_a_stream_that_is_not_read_gives_way_as_well(site: Site) -> None:

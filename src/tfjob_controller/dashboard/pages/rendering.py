@@ -28,7 +28,7 @@ from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
-from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, Feeds, Followed
+from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
 from tfjob_controller.dashboard.metrichistory import MetricSeries
 from tfjob_controller.dashboard.streams import EventStream, Places
 from tfjob_controller.dashboard.turns import BusyError, PersonTurns
@@ -94,6 +94,7 @@ class Bounds:
     # A browser opens six connections, so it has six streams at most.
     streams: tuple[int, int] = (12, 60)
     feeds: tuple[int, int] = (FEEDS_EACH, MAX_FEEDS)
+    feed_starts_per_second: float = STARTS_PER_SECOND
     logs: tuple[int, int] = (4, 12)
     forms: tuple[int, int] = (2, 8)
     reads: tuple[int, int] = (4, 12)
@@ -104,7 +105,14 @@ class Bounds:
 
 # A person who shares the dashboard with nobody, on a machine of their own.
 ALONE = Bounds(
-    streams=(200, 200), feeds=(60, 60), logs=(100, 100), forms=(8, 8), reads=(12, 12), logged=(4, 4), waiting=200
+    streams=(200, 200),
+    feeds=(60, 60),
+    feed_starts_per_second=10.0,
+    logs=(100, 100),
+    forms=(8, 8),
+    reads=(12, 12),
+    logged=(4, 4),
+    waiting=200,
 )
 
 
@@ -132,8 +140,9 @@ class Services:
         # Logs that do not answer keep no page waiting.
         reads, logged, yaml = turns("read", bounds.reads), turns("logged", bounds.logged), turns("yaml", bounds.yaml)
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
+        feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
         readings = Readings[Any](clock, logged), Readings[Any](clock, reads), Readings[Any](clock, reads)
-        return Services(Feeds(clock, *bounds.feeds), reads, yaml, streams, logs, forms, *readings, log_in_again)
+        return Services(feeds, reads, yaml, streams, logs, forms, *readings, log_in_again)
 
 
 def services(request: Request) -> Services:

@@ -1,7 +1,7 @@
 """The waiting gangs: which of them are admitted now, and what the statuses of the others report (scheduling/decisions).
 
 A status is written only if it changed; a mere change of figures, such as the position or what is left of a quota, at
-most every `FIGURES_SECONDS`, and not before the retry time of a failed write. Others may change these figures at will,
+most every `figures_seconds`, and not before the retry time of a failed write. Others may change these figures at will,
 and each write sends the whole Gang to all watchers.
 
 `waiting_gangs` and `partly_bound_seconds` show a scrape how long gangs wait. They count nothing as it happens, but read
@@ -48,8 +48,10 @@ from tfjob_controller.util.timestamps import parse_time_or_none
 # Whether a waiting gang fits now. Held: the capacity is kept for a gang ahead of it. Unknown: no pass has decided.
 FITS = YES, HELD, NO, UNKNOWN = "yes", "held", "no", "unknown"
 PREEMPTING = "preempts gangs of lower priority: waits until their pods are deleted"
-# Figures are informational and may lag by some seconds.
+# Figures are informational and may lag by some seconds; by more for a Gang of more members, terms and tolerations than
+# jobs have.
 FIGURES_SECONDS = 5.0
+_ORDINARY_ENTRIES = 50
 _FIGURE = re.compile(r"\d[\d.]*[A-Za-z]*")
 
 
@@ -170,7 +172,7 @@ class AdmissionQueue:
         key, now = key_of(gang), self._clock.monotonic()
         due = self._blocked_until.get(key, 0.0)
         if due <= now and _without_figures(status) == _without_figures(gang.status):
-            due = self._written_at.get(key, 0.0) + FIGURES_SECONDS
+            due = self._written_at.get(key, 0.0) + figures_seconds(gang)
         if due <= now:
             return False
         self._wake(key, due)
@@ -182,6 +184,14 @@ class AdmissionQueue:
             left = backoff_seconds(gang, now)
             if left:
                 self._wake(key, self._clock.monotonic() + left)
+
+
+def figures_seconds(gang: Gang) -> float:
+    """Returns how old the figures in a gang's status may become. It grows with the Gang, and so with a write's cost."""
+    members = gang.spec.members
+    terms = (term for each in members for term in (each.node_affinity or {}).get("nodeSelectorTerms") or ())
+    entries = len(members) + sum(len(each.tolerations) for each in members) + sum(1 for _ in terms)
+    return FIGURES_SECONDS * max(1.0, entries / _ORDINARY_ENTRIES)
 
 
 def _without_figures(status: GangStatus) -> GangStatus:

@@ -67,6 +67,26 @@ def test_a_place_in_the_queue_alone_is_written_later(world: GangWorld) -> None:
     assert world.gang("next-2").status.position == 2
 
 
+def test_the_figures_of_a_large_gang_are_written_less_often(world: GangWorld) -> None:
+    admit(world, "first", 8)
+    for name in ("next", "large"):
+        world.clock.advance(1)
+        world.add_gang(name, worker=8)
+    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(49)]
+    members = [{"name": f"kind-{number}", "count": 0, "tolerations": tolerations} for number in range(9)]
+    members.append({"name": "worker", "count": 8, "resources": {"cpu": "1"}, "tolerations": tolerations})
+    world.change_gang("large", {"spec": {"members": members}})
+    world.run()
+    assert world.gang("large").status.position == 2
+    world.remove_gang("next")
+    world.clock.advance(9 * FIGURES_SECONDS)
+    world.run()
+    assert world.gang("large").status.position == 2
+    world.clock.advance(FIGURES_SECONDS)
+    world.run()
+    assert world.gang("large").status.position == 1
+
+
 def test_all_members_are_bound_together(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.create_pods("one")
