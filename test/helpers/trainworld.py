@@ -22,7 +22,8 @@ from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.types import TrainJob, TrainJobStatus
 from tfjob_controller.kinds.trainjob.kind import trainjob_work
-from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
+from tfjob_controller.kinds.trainjob.plan import build_train_plan
+from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN

@@ -16,7 +16,8 @@ from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_sp
 from tfjob_controller.api.trainjob.runtime import decode_training_runtime
 from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
-from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
+from tfjob_controller.kinds.trainjob.plan import build_train_plan
+from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
 from tfjob_controller.trainer.naming import INDEX_REFERENCE
 from tfjob_controller.trainer.plan.gangterms import ALWAYS, NO_GANGS, GangPolicy

@@ -22,7 +22,8 @@ from tfjob_controller.api.trainjob.types import (
 from tfjob_controller.client.validation import spec_problem
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kinds.trainjob import status as trainjob
-from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
+from tfjob_controller.kinds.trainjob.plan import build_train_plan
+from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.trainer.evaluation.jobstate import replica_states as views_of_plan
 from tfjob_controller.trainer.frameworks.base import ByEnvironment, Setting
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError

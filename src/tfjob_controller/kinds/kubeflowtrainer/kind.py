@@ -31,7 +31,8 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
-from tfjob_controller.kinds.kubeflowtrainer.plan import KubeflowRecipe, build_kubeflow_plan
+from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
+from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, find_runtime, reference_key, seconds_to_wait
 from tfjob_controller.kube.cache.store import Store

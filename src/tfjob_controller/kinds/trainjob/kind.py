@@ -36,7 +36,8 @@ from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds
-from tfjob_controller.kinds.trainjob.plan import Recipe, build_train_plan
+from tfjob_controller.kinds.trainjob.plan import build_train_plan
+from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver, runtime_of
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
 from tfjob_controller.kube.codec import status_patch

@@ -12,55 +12,31 @@ a message that names it, and affects no other job. `frameworks.base` has the con
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.common.schema import MAX_NAME
-from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, ON_FAILURE
-from tfjob_controller.api.trainjob.defaults import bounds_of, gang_enabled, num_proc_per_node_of, present_nodes_of
-from tfjob_controller.api.trainjob.runtime import RuntimeSpec
-from tfjob_controller.api.trainjob.types import (
-    DATASET_INITIALIZER,
-    MODEL_EXPORTER,
-    MODEL_INITIALIZER,
-    TRAINJOBS,
-    TrainJob,
-)
-from tfjob_controller.api.trainjob.validation import validate_overrides
+from tfjob_controller.api.trainjob.defaults import bounds_of, gang_enabled
+from tfjob_controller.api.trainjob.types import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TRAINJOBS
 from tfjob_controller.kinds.recipe import chief_first, gang_members, in_steps, owner_of, planned, step_of
+from tfjob_controller.kinds.trainjob.frameworkcalls import answer, environment_of, equipped_pod_spec, secret_of
 from tfjob_controller.kinds.trainjob.podtemplate import (
     JobWorkspace,
     job_workspace,
-    node_resources,
     storage_template,
     trainer_template,
     with_init_containers,
     with_workspace,
     workspace_problem,
 )
-from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, ElasticSetting, Framework, Setting
-from tfjob_controller.trainer.naming import (
-    INDEX_REFERENCE,
-    TRAIN_JOB_NAME,
-    child_name,
-    gang_name,
-    indexed_job_name,
-    job_labels,
-    replica_id,
-    runtime_id_of,
-)
-from tfjob_controller.trainer.plan.gangterms import (
-    NO_GANGS,
-    OFF,
-    GangPolicy,
-    GangTerms,
-    scheduled_by,
-    terms_of,
-)
+from tfjob_controller.kinds.trainjob.problems import name_problem, override_problem, reserved_problem
+from tfjob_controller.kinds.trainjob.recipe import Recipe
+from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
+from tfjob_controller.trainer.naming import TRAIN_JOB_NAME, gang_name, indexed_job_name, job_labels, replica_id
+from tfjob_controller.trainer.plan.gangterms import OFF, GangTerms, scheduled_by, terms_of
 from tfjob_controller.trainer.plan.model import (
     GeneratedSecret,
     JobIdentity,
@@ -74,87 +50,14 @@ from tfjob_controller.trainer.plan.model import (
     UnplannableError,
 )
 from tfjob_controller.trainer.plan.podgroupbackends import QUEUE_LABEL
-from tfjob_controller.trainer.podtemplate.checkpoint import (
-    RESTORER,
-    SAVER,
-    with_checkpoint_variables,
-    with_checkpoints,
-)
-from tfjob_controller.trainer.podtemplate.merge import container_of, name_problems, spec_of, with_container
-from tfjob_controller.trainer.podtemplate.progressreport import (
-    ProgressServer,
-    files_digest,
-    mounted_files,
-    with_progress_report,
-)
+from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER, with_checkpoint_variables, with_checkpoints
+from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
+from tfjob_controller.trainer.podtemplate.progressreport import files_digest, mounted_files, with_progress_report
 from tfjob_controller.trainer.podtemplate.storage import StorageContainer
-from tfjob_controller.util.text import shortened
 
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER, RESTORER, SAVER))
 # Spec: TrainJob, section 3.
 _KEYS_NAME, _KEYS_TYPE = "{}-mpi-ssh-auth", "kubernetes.io/ssh-auth"
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A *valid* job with everything that it refers to. `runtime` is None if the job has none."""
-
-    job: TrainJob
-    framework: Framework
-    runtime: RuntimeSpec | None
-    config: ControllerConfig
-    gangs: GangPolicy = NO_GANGS
-    restart_rules: bool = False
-    # None if programs cannot report progress.
-    progress_server: ProgressServer | None = None
-
-    @property
-    def runtime_id(self) -> str:
-        return runtime_id_of(self.job.metadata.uid)
-
-    @property
-    def setting(self) -> Setting:
-        spec = self.job.spec
-        count = present_nodes_of(self.job, self.runtime)
-        accelerators, cpus = self._node_resources()
-        return Setting(
-            job_name=self.job.metadata.name,
-            num_nodes=count,
-            nodes=tuple(self._address(index) for index in range(count)),
-            num_proc_per_node=str(num_proc_per_node_of(spec, self.runtime)),
-            gpus=sum(accelerators.values()),
-            cpus=cpus,
-            accelerators=tuple(accelerators),
-            elastic=self._elastic,
-        )
-
-    @property
-    def _elastic(self) -> ElasticSetting | None:
-        bounds = bounds_of(self.job.spec)
-        if bounds is None:
-            return None
-        return ElasticSetting(*bounds, self.job.metadata.uid, self.name(NODE, 0))
-
-    def _node_resources(self) -> tuple[dict[str, int], float]:
-        try:
-            return node_resources(self.job.spec, self._base(NODE), self.config.accelerators)
-        # The CRD does not validate the templates of a runtime.
-        except ValueError as error:
-            raise UnplannableError(f"the pods of {NODE}: {error}") from error
-
-    def name(self, role: str, index: int) -> str:
-        return child_name(self.job.metadata.name, role, self.runtime_id, index)
-
-    def _address(self, index: int) -> str:
-        """Returns the DNS name of a node's pod in the Service of all nodes."""
-        return f"{self.name(NODE, index)}.{self.service_name}" if self.framework.port else self.name(NODE, index)
-
-    @property
-    def service_name(self) -> str:
-        return gang_name(self.job.metadata.name, self.runtime_id)
-
-    def _base(self, role: str) -> Mapping[str, Any]:
-        return (self.runtime.templates.get(role) or {}) if self.runtime is not None else {}
 
 
 def build_train_plan(recipe: Recipe) -> Plan:
@@ -165,16 +68,16 @@ def build_train_plan(recipe: Recipe) -> Plan:
     job, setting = recipe.job, recipe.setting
     workspace = job_workspace(job.spec, recipe.runtime, gang_name(job.metadata.name, recipe.runtime_id))
     problem = (
-        _answer(recipe.framework, "problem", lambda: recipe.framework.problem(setting))
+        answer(recipe.framework, "problem", lambda: recipe.framework.problem(setting))
         or workspace_problem(workspace)
-        or _reserved_problem(recipe, setting)
-        or _override_problem(recipe, workspace)
+        or reserved_problem(recipe, setting)
+        or override_problem(recipe, workspace)
     )
     if problem is not None:
         raise UnplannableError(problem)
-    mounts = _answer(recipe.framework, "files", lambda: _mounted_files(recipe, setting))
+    mounts = answer(recipe.framework, "files", lambda: _mounted_files(recipe, setting))
     roles = tuple(_roles(recipe, setting, workspace, mounts.config_map))
-    problem = _name_problem(recipe, roles)
+    problem = name_problem(recipe, roles)
     if problem is not None:
         raise UnplannableError(problem)
     whole = _whole(recipe, setting, roles, chief_first(_replicas(recipe, roles)), mounts)
@@ -188,12 +91,12 @@ def _whole(
     """Returns the plan with the replicas of all steps."""
     job, framework = recipe.job, recipe.framework
     spec, name = job.spec, job.metadata.name
-    make = _framework_secret(framework, setting)
+    make = secret_of(framework, setting)
     # An invalid environment should fail the job before anything is created. There may be many replicas, so only the
     # first of each role is tried.
     for replica in replicas:
         if replica.index == 0:
-            _environment(framework, setting, replica)
+            environment_of(framework, setting, replica)
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,
@@ -207,7 +110,7 @@ def _whole(
         ),
         policy=RunPolicy(CLEAN_RUNNING, spec.suspend, spec.active_deadline_seconds, spec.max_restarts),
         replicas=planned(roles, replicas, _needed(framework, replicas)),
-        environment=lambda each: _environment(framework, setting, each),
+        environment=lambda each: environment_of(framework, setting, each),
         scaling=_scaling(recipe),
         scheduling=PodScheduling(
             **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
@@ -244,13 +147,6 @@ def _autoscaling(recipe: Recipe) -> str:
     return OFF if _metrics(recipe) else recipe.gangs.autoscaling
 
 
-def _environment(framework: Framework, setting: Setting, replica: Replica) -> Mapping[str, str]:
-    if replica.role.name not in (NODE, LAUNCHER):
-        return {}
-    index = INDEX_REFERENCE if replica.role.job_name else str(replica.index)
-    return _answer(framework, "environment", lambda: dict(framework.environment(setting, replica.role.name, index)))
-
-
 def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
     """Returns the replicas whose success completes the training."""
     role = LAUNCHER if framework.has_launcher else NODE
@@ -273,56 +169,6 @@ def _secret(recipe: Recipe) -> str:
     """Returns the Secret's name, with the job's name cut so that it is no longer than a name may be."""
     max_length = MAX_NAME - len(_KEYS_NAME.format(""))
     return _KEYS_NAME.format(recipe.job.metadata.name[:max_length].rstrip("-."))
-
-
-def _reserved_problem(recipe: Recipe, setting: Setting) -> str | None:
-    """Returns why a variable of the job is refused.
-
-    The CRD knows only those that built-in frameworks reserve, without the additional ones of elastic jobs.
-    """
-    reserved = recipe.framework.reserved
-    if setting.elastic is not None:
-        variables = _answer(recipe.framework, "environment", lambda: recipe.framework.environment(setting, NODE, ""))
-        reserved |= variables.keys()
-    for index, variable in enumerate(recipe.job.spec.trainer.env):
-        if variable.get("name") in reserved:
-            return f"spec.trainer.env[{index}].name: {variable['name']} is set by the controller: leave it out"
-    return None
-
-
-def _override_problem(recipe: Recipe, workspace: JobWorkspace) -> str | None:
-    """Returns why an override is refused: it is for a step or a container that does not exist.
-
-    A job that has started is not refused, as its runtime may have changed since.
-    """
-    if recipe.job.status.jobs_status:
-        return None
-    training = (NODE, LAUNCHER) if recipe.framework.has_launcher else (NODE,)
-    bases = {role: recipe._base(role) for role in training}
-    for carrier in workspace.storage_containers:
-        # Without a shared volume the nodes run its container, and nothing else of its template.
-        bases[carrier.role] = recipe._base(carrier.role) if workspace.claim else {}
-    return validate_overrides(recipe.job.spec, {role: with_container(base, role) for role, base in bases.items()})
-
-
-def _name_problem(recipe: Recipe, roles: Iterable[Role]) -> str | None:
-    """Returns which name in a template of the runtime, or in an override, is taken; None also if the job has started.
-
-    Kubernetes refuses the names of added containers only in the pods that have them.
-    """
-    spec = recipe.job.spec
-    for role in roles if not recipe.job.status.jobs_status else ():
-        base = recipe._base(role.name)
-        given = trainer_template(spec, base, role.name, runs_command=False, trains=False)
-        overrides = (
-            (f"spec.podSpecOverrides[{index}]", {"volumes": override.volumes})
-            for index, override in enumerate(spec.pod_spec_overrides)
-            if any(target.name == role.name for target in override.target_jobs)
-        )
-        fields = ((f"the runtime's spec.templates.{role.name}.spec", spec_of(base)), *overrides)
-        if (problem := next(name_problems(given, role.template, *fields), None)) is not None:
-            return problem
-    return None
 
 
 def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
@@ -354,7 +200,7 @@ def _roles(recipe: Recipe, setting: Setting, workspace: JobWorkspace, config_map
     if workspace.claim:
         for carrier in workspace.storage_containers:
             exports = carrier.role == MODEL_EXPORTER
-            writer = trainer_template(spec, recipe._base(NODE), NODE, runs_command=False) if exports else None
+            writer = trainer_template(spec, recipe.base_of(NODE), NODE, runs_command=False) if exports else None
             yield _carrier_role(recipe, carrier, workspace, writer)
 
 
@@ -363,7 +209,7 @@ def _training_role(
 ) -> Role:
     framework, spec = recipe.framework, recipe.job.spec
     runs_command = role == LAUNCHER or not framework.has_launcher
-    template = trainer_template(spec, recipe._base(role), role, runs_command=runs_command)
+    template = trainer_template(spec, recipe.base_of(role), role, runs_command=runs_command)
     template = with_workspace(template, role, workspace)
     if not workspace.claim:
         carriers = workspace.of_roles(DATASET_INITIALIZER, MODEL_INITIALIZER)
@@ -374,7 +220,7 @@ def _training_role(
         if role == NODE:
             template = with_checkpoints(template, role, spec.checkpoint, recipe.config.initializer_image)
     names = {"config_map": config_map, "secret": _secret(recipe)}
-    template = {**template, "spec": _equipped_pod_spec(framework, setting, role, template["spec"], **names)}
+    template = {**template, "spec": equipped_pod_spec(framework, setting, role, template["spec"], **names)}
     if recipe.progress_server is not None:
         meta = recipe.job.metadata
         template = with_progress_report(template, recipe.progress_server, meta.namespace, meta.name, config_map)
@@ -397,7 +243,7 @@ def _training_role(
 def _container_base(recipe: Recipe, carrier: StorageContainer) -> Mapping[str, Any]:
     """Returns the fields of an init container from the runtime's template of its role, with overrides."""
     template = trainer_template(
-        recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False
+        recipe.job.spec, recipe.base_of(carrier.role), carrier.role, runs_command=False, trains=False
     )
     return container_of(spec_of(template), carrier.role) or {}
 
@@ -405,7 +251,9 @@ def _container_base(recipe: Recipe, carrier: StorageContainer) -> Mapping[str, A
 def _carrier_role(
     recipe: Recipe, carrier: StorageContainer, workspace: JobWorkspace, writer: dict[str, Any] | None
 ) -> Role:
-    base = trainer_template(recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False)
+    base = trainer_template(
+        recipe.job.spec, recipe.base_of(carrier.role), carrier.role, runs_command=False, trains=False
+    )
     return Role(
         name=carrier.role,
         replica_type=carrier.role,
@@ -441,36 +289,3 @@ def _steps(whole: Plan) -> Iterator[Plan]:
         if replicas:
             trains = NODE in names
             yield step_of(whole, replicas, whole.replicas.needed if trains else replicas, trains=trains)
-
-
-_T = TypeVar("_T")
-
-
-def _framework_secret(framework: Framework, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:
-    make = _answer(framework, "secret", lambda: framework.secret(setting))
-    if make is None:
-        return None
-    return lambda: _answer(framework, "secret", lambda: {name: bytes(value) for name, value in make().items()})
-
-
-def _equipped_pod_spec(
-    framework: Framework, setting: Setting, role: str, pod_spec: Mapping[str, Any], *, config_map: str, secret: str
-) -> dict[str, Any]:
-    """Returns the pod spec with the framework's additions, in which the training container must remain."""
-
-    def ask() -> dict[str, Any]:
-        equipped = dict(framework.equip(setting, role, pod_spec, config_map=config_map, secret=secret))
-        if container_of(equipped, role) is None:
-            raise ValueError(f"it leaves out the container {role}")
-        return equipped
-
-    return _answer(framework, "equip", ask)
-
-
-def _answer(framework: Framework, question: str, ask: Callable[[], _T]) -> _T:
-    try:
-        return ask()
-    # Code of another package may raise anything.
-    except Exception as error:
-        words = f"spec.framework: {framework.name} cannot plan this job: {question}: {type(error).__name__}: {error}"
-        raise UnplannableError(shortened(words)) from error
