@@ -9,12 +9,12 @@ import msgspec
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.trainjob.types import decode_trainjob
+from tfjob_controller.jobs.actions.children import build_job, build_service
+from tfjob_controller.jobs.frameworks.environment import TORCH as TORCH
+from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
-from tfjob_controller.trainer.actions.children import build_job, build_service
-from tfjob_controller.trainer.frameworks.environment import TORCH as TORCH
-from tfjob_controller.trainer.plan.model import Plan
 
 Object = dict[str, Any]
 

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tfjob_controller.trainer.naming import replica_id_of
+from tfjob_controller.jobs.naming import replica_id_of
 
 Object = Mapping[str, Any]
 

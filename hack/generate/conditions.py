@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from generate.fieldtables import Conditions
+from tfjob_controller.jobs import reasons
 from tfjob_controller.kinds.trainjob.status import REASONS, TYPES
-from tfjob_controller.trainer import reasons
 
 # Condition and status, with the reasons that it can have.
 TFJOB_CONDITIONS: Conditions = {

@@ -9,7 +9,7 @@ from generate.crd import CustomKind, crd_of
 from generate.markdown import code, table
 from generate.schema import Schema
 from tfjob_controller.api.common.schema import INT32_MAX
-from tfjob_controller.trainer import reasons
+from tfjob_controller.jobs import reasons
 
 # Condition and status, with the reasons that it can have.
 Conditions = Mapping[tuple[str, str], tuple[str, ...]]

@@ -22,7 +22,7 @@ from tfjob_controller.api.gang import (
     GangStatus,
 )
 from tfjob_controller.api.tfjob.types import RESTART_POLICIES, TFJOBS, TFJobSpec
-from tfjob_controller.trainer.naming import MAX_LABEL
+from tfjob_controller.jobs.naming import MAX_LABEL
 
 _RESTART_POLICY = {
     "description": "Who starts a failed container again: OnFailure the kubelet, in the same pod; Never the controller, "

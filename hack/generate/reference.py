@@ -17,20 +17,20 @@ from tfjob_controller.api import gang
 from tfjob_controller.api.common.storagevalidation import UNKNOWN_TARGET, URI_WITH_LOGIN
 from tfjob_controller.api.tfjob import validation
 from tfjob_controller.flags import Option
-from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
-from tfjob_controller.simulator.options import SIMULATE_OPTIONS
-from tfjob_controller.storage.checkpoints.options import RESTORE_OPTIONS, SAVE_OPTIONS
-from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
-from tfjob_controller.telemetry.gangmetrics import GangMetrics
-from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.state.observed import (
+from tfjob_controller.jobs import reasons
+from tfjob_controller.jobs.state.observed import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
     PHASE_DONE,
     PHASE_FAILED,
     PHASE_RUNNING,
 )
+from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
+from tfjob_controller.simulator.options import SIMULATE_OPTIONS
+from tfjob_controller.storage.checkpoints.options import RESTORE_OPTIONS, SAVE_OPTIONS
+from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
+from tfjob_controller.telemetry.gangmetrics import GangMetrics
+from tfjob_controller.telemetry.metrics import Metrics
 
 _PHASES = (PHASE_CREATING, PHASE_RUNNING, PHASE_CLEAN_UP, PHASE_DONE)
 
@@ -134,7 +134,7 @@ without a name, the API server finds when the children are created; the job then
 def render_events() -> str:
     return page(
         "Events",
-        "src/tfjob_controller/trainer/reasons.py",
+        "src/tfjob_controller/jobs/reasons.py",
         "On the job, in `events.k8s.io/v1`; `kubectl describe tfjob NAME` (or `trainjob`) shows them. Repeated ones "
         "are counted in a series instead of written again, and an event that speaks of a status is written after it.",
         table(["Reason", "Type", "When"], _event_rows()),
@@ -207,9 +207,7 @@ def _check_complete() -> None:
     }
     missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - of_conditions
     if missing:
-        raise LookupError(
-            f"hack/generate does not list {', '.join(sorted(missing))} of trainer/reasons.py in its tables"
-        )
+        raise LookupError(f"hack/generate does not list {', '.join(sorted(missing))} of jobs/reasons.py in its tables")
 
 
 def _collectors() -> list[Collector]:

@@ -20,8 +20,8 @@ from localcluster import images
 from localcluster import nodes as nodes_module
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.jobs.naming import replica_id_of
 from tfjob_controller.kubectl.arguments import EXIT_INTERRUPTED, EXIT_TIMEOUT
-from tfjob_controller.trainer.naming import replica_id_of
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 

@@ -25,8 +25,8 @@ from localcluster import stack
 from localcluster.api import Api
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME
-from tfjob_controller.trainer.state.restarts import BASE_SECONDS
+from tfjob_controller.jobs.naming import TF_JOB_NAME, TRAIN_JOB_NAME
+from tfjob_controller.jobs.state.restarts import BASE_SECONDS
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 

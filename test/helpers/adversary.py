@@ -11,7 +11,7 @@ from typing import Any, Self
 from urllib3.exceptions import HTTPError
 
 from localcluster.api import MERGE_PATCH, Api, RefusedError
-from tfjob_controller.trainer.naming import CHILD_SELECTOR
+from tfjob_controller.jobs.naming import CHILD_SELECTOR
 
 Object = dict[str, Any]
 

@@ -40,18 +40,18 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL, Gang
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJob
+from tfjob_controller.jobs.actions.model import Actions, Patch
+from tfjob_controller.jobs.actions.planner import plan_actions
+from tfjob_controller.jobs.evaluation.jobstate import JobState, evaluate
+from tfjob_controller.jobs.events import StatusEvent
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan, Replica
+from tfjob_controller.jobs.state.indexedjobs import indexes
+from tfjob_controller.jobs.state.observed import ObservedState, Obstacle, Reading, TrainingJob
+from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS, job_outcome
+from tfjob_controller.jobs.status.update import StatusResult, next_status
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.actions.model import Actions, Patch
-from tfjob_controller.trainer.actions.planner import plan_actions
-from tfjob_controller.trainer.evaluation.jobstate import JobState, evaluate
-from tfjob_controller.trainer.events import StatusEvent
-from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan, Replica
-from tfjob_controller.trainer.state.indexedjobs import indexes
-from tfjob_controller.trainer.state.observed import ObservedState, Obstacle, Reading, TrainingJob
-from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, job_outcome
-from tfjob_controller.trainer.status.update import StatusResult, next_status
 from tfjob_controller.util.timestamps import format_time
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

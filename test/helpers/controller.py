@@ -15,11 +15,11 @@ from localcluster.api import Api, RefusedError
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.flags import BindAddress
+from tfjob_controller.jobs.naming import TF_JOB_NAME, TRAIN_JOB_NAME
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.manager import Manager
-from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME
 
 ANY_PORT = BindAddress("127.0.0.1", 0)
 

@@ -13,7 +13,7 @@ from helpers.cluster import make_node, pod_path
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
-from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME, job_labels, replica_labels, runtime_id_of
+from tfjob_controller.jobs.naming import TF_JOB_NAME, TRAIN_JOB_NAME, job_labels, replica_labels, runtime_id_of
 
 Object = dict[str, Any]
 

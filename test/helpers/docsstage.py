@@ -26,7 +26,7 @@ from localcluster.crds import install_crds
 from localcluster.fakekubelet import DEFAULT_RESOURCES, FakeKubelet
 from localcluster.monitoringcrds import install_monitoring_crds
 from localcluster.podstatus import Outcome
-from tfjob_controller.trainer.naming import replica_id_of
+from tfjob_controller.jobs.naming import replica_id_of
 
 NODES = ("node-1", "node-2")
 RESOURCES = {**DEFAULT_RESOURCES, "nvidia.com/gpu": "1000"}

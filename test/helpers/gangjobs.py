@@ -24,7 +24,7 @@ from localcluster.fakekubelet import FakeKubelet
 from localcluster.programs import Options
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 Object = dict[str, Any]
 

@@ -8,7 +8,7 @@ from helpers.clusterinmemory import plan_of
 from helpers.kubeflowworld import kubeflow_plan
 from helpers.manifests import master, parameter_servers
 from helpers.trainworld import train_plan
-from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.jobs.plan.model import Plan
 
 PLANS: Mapping[str, Plan] = {
     "tfjob": plan_of(master(), parameter_servers(1)),

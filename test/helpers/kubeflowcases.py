@@ -28,9 +28,9 @@ from kubeflowcases.model import (
 )
 from localcluster.api import RefusedError
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
+from tfjob_controller.jobs.actions.children import build_job
+from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
-from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.plan.model import UnplannableError
 
 Object = dict[str, Any]
 

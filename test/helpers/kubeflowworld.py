@@ -24,14 +24,14 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobStatus,
     decode_kubeflow_trainjob,
 )
+from tfjob_controller.jobs.actions.children import build_job
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.kinds.kubeflowtrainer.kind import kubeflow_work
 from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
-from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.util.timestamps import format_time
 
 

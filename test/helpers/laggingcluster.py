@@ -19,13 +19,13 @@ from helpers.gangs import member_ids
 from helpers.trainworld import admit
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, Pod
 from tfjob_controller.api.gang import BOUND, REQUESTED, WAITING, NodePlacement, Preemption, must_leave
-from tfjob_controller.trainer.actions.model import Actions, Create, Delete
-from tfjob_controller.trainer.actions.planner import plan_actions
-from tfjob_controller.trainer.evaluation.jobstate import JobState, evaluate
-from tfjob_controller.trainer.plan.model import WORKER_ROLE
-from tfjob_controller.trainer.state.pods import is_finished, is_owned_by
-from tfjob_controller.trainer.state.replica_state import job_outcome
-from tfjob_controller.trainer.status.update import next_status
+from tfjob_controller.jobs.actions.model import Actions, Create, Delete
+from tfjob_controller.jobs.actions.planner import plan_actions
+from tfjob_controller.jobs.evaluation.jobstate import JobState, evaluate
+from tfjob_controller.jobs.plan.model import WORKER_ROLE
+from tfjob_controller.jobs.state.pods import is_finished, is_owned_by
+from tfjob_controller.jobs.state.replica_state import job_outcome
+from tfjob_controller.jobs.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
 
 

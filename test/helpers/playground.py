@@ -28,9 +28,9 @@ from localcluster.api import RefusedError
 from localcluster.podstatus import Outcome
 from tfjob_controller.api.controllerconfig import parse_controller_config
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.jobs.frameworks.base import NODE
+from tfjob_controller.jobs.naming import MAX_LABEL, POD_JOB_NAME, replica_id_of, runtime_id_of
 from tfjob_controller.programs.manager import Manager
-from tfjob_controller.trainer.frameworks.base import NODE
-from tfjob_controller.trainer.naming import MAX_LABEL, POD_JOB_NAME, replica_id_of, runtime_id_of
 
 Object = dict[str, Any]
 

@@ -28,8 +28,8 @@ from tfjob_controller.api.common.core import (
     Terminated,
     Waiting,
 )
+from tfjob_controller.jobs.podtemplate.checkpoint import SAVER
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.podtemplate.checkpoint import SAVER
 from tfjob_controller.util.timestamps import format_time
 
 LIVES = Path(__file__).parents[1] / "data" / "lives"

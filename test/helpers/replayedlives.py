@@ -24,11 +24,11 @@ from recordlives.matrix import Case
 from tfjob_controller.api.common.core import JOBS, BatchJob, Pod
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
+from tfjob_controller.jobs.actions.model import Actions
+from tfjob_controller.jobs.actions.planner import plan_actions
+from tfjob_controller.jobs.evaluation.jobstate import JobState
+from tfjob_controller.jobs.status.update import next_status
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.actions.model import Actions
-from tfjob_controller.trainer.actions.planner import plan_actions
-from tfjob_controller.trainer.evaluation.jobstate import JobState
-from tfjob_controller.trainer.status.update import next_status
 
 # Pods are recorded at most so long before their Job, which arrives by another watch.
 _SKEW_SECONDS = 0.5

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from helpers.recordedlives import recorded_lives
 from tfjob_controller.api.common.core import BatchJob, ContainerState, ContainerStatus, Pod
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME
-from tfjob_controller.trainer.state.pods import given_up_since, native_sidecars
+from tfjob_controller.jobs.state.pods import given_up_since, native_sidecars
 
 View = tuple[str, ...]
 

@@ -17,13 +17,13 @@ from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.writer import MAX_RESPONSES, Fanout
+from tfjob_controller.jobs.naming import runtime_id_of
+from tfjob_controller.jobs.state.observed import CheckpointLine
 from tfjob_controller.kinds.runtimes import RuntimeCaches
 from tfjob_controller.kinds.trainjob.kind import RUNTIMES, TrainJobAdapter
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.naming import runtime_id_of
-from tfjob_controller.trainer.state.observed import CheckpointLine
 
 TRAINJOB_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainjobs"
 RUNTIME_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainingruntimes"

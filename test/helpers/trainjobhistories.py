@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World
 from helpers.trainworld import admit, ends, train_world, world_in_steps
 from tfjob_controller.api.common.core import Condition
-from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.state.indexedjobs import indexes
-from tfjob_controller.trainer.state.replica_state import job_outcome
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.state.indexedjobs import indexes
+from tfjob_controller.jobs.state.replica_state import job_outcome
 from tfjob_controller.util.timestamps import format_time
 
 Step = Callable[[World], None]

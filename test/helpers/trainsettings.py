@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfjob_controller.trainer.frameworks.base import Setting
-from tfjob_controller.trainer.naming import child_name, gang_name
+from tfjob_controller.jobs.frameworks.base import Setting
+from tfjob_controller.jobs.naming import child_name, gang_name
 
 RUNTIME_ID = "a6no"
 

@@ -21,18 +21,18 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.types import TrainJob, TrainJobStatus
+from tfjob_controller.jobs.frameworks.base import Framework
+from tfjob_controller.jobs.frameworks.environment import PLAIN as PLAIN
+from tfjob_controller.jobs.frameworks.registry import by_command, frameworks
+from tfjob_controller.jobs.naming import RESTART_ATTEMPT
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER, SAVER
+from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.kinds.trainjob.kind import trainjob_work
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
-from tfjob_controller.trainer.frameworks.base import Framework
-from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
-from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
-from tfjob_controller.trainer.naming import RESTART_ATTEMPT
-from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER
-from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.util.timestamps import format_time
 
 CONFIG = ControllerConfig(initializer_image="localhost/storage")

@@ -1,4 +1,4 @@
-"""Child Jobs with the real Job controller: the contract of trainer/actions/children.py."""
+"""Child Jobs with the real Job controller: the contract of jobs/actions/children.py."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from helpers.kubernetesversion import RESTART_RULES, running_version
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.poll import eventually
 from localcluster.api import Api
+from tfjob_controller.jobs.actions.children import Body, build_config_map, build_job, build_service
+from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.programs.manager import RESTART_RULES_SINCE
-from tfjob_controller.trainer.actions.children import Body, build_config_map, build_job, build_service
-from tfjob_controller.trainer.plan.model import Plan
 
 IMAGE = "localhost/none"
 

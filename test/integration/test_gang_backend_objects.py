@@ -28,7 +28,7 @@ from helpers.renderings import named, render, render_with, template_of
 from helpers.trainmanifests import trainjob
 from localcluster.foreigncrds import install_foreign_crds
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 # What is built once, on a machine that is new and busy.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]

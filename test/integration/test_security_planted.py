@@ -13,7 +13,7 @@ from helpers.cluster import set_pod_terminated
 from helpers.manifests import container, master, pod_template, workers
 from helpers.playground import NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial
 from helpers.poll import eventually
-from tfjob_controller.trainer.naming import POD_JOB_NAME
+from tfjob_controller.jobs.naming import POD_JOB_NAME
 
 pytestmark = pytest.mark.cluster
 

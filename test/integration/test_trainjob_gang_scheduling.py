@@ -21,7 +21,7 @@ from helpers.trainjobs import (
 )
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
-from tfjob_controller.trainer.naming import replica_id_of
+from tfjob_controller.jobs.naming import replica_id_of
 
 pytestmark = pytest.mark.cluster
 

@@ -22,7 +22,7 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Late, LoseRequest
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.trainer.naming import replica_id_of
+from tfjob_controller.jobs.naming import replica_id_of
 
 pytestmark = pytest.mark.cluster
 

@@ -16,13 +16,13 @@ from helpers import tfjobhistories, trainjobhistories
 from helpers.clusterinmemory import World
 from helpers.examples import examples
 from tfjob_controller.api.common.core import JOBS
-from tfjob_controller.trainer.actions.model import NO_ACTIONS, Actions
-from tfjob_controller.trainer.actions.planner import plan_actions
-from tfjob_controller.trainer.evaluation.jobstate import JobState
-from tfjob_controller.trainer.gang.admission import is_misplaced
-from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP
-from tfjob_controller.trainer.state.replica_state import SUCCEEDED
-from tfjob_controller.trainer.status.update import StatusResult, next_status
+from tfjob_controller.jobs.actions.model import NO_ACTIONS, Actions
+from tfjob_controller.jobs.actions.planner import plan_actions
+from tfjob_controller.jobs.evaluation.jobstate import JobState
+from tfjob_controller.jobs.gang.admission import is_misplaced
+from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP
+from tfjob_controller.jobs.state.replica_state import SUCCEEDED
+from tfjob_controller.jobs.status.update import StatusResult, next_status
 
 Life = tuple[Callable[[], World], Sequence[Callable[[World], None]]]
 

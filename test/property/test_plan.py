@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.clusterinmemory import World, decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from tfjob_controller.trainer.actions.children import build_job, build_service
-from tfjob_controller.trainer.actions.model import NO_ACTIONS
+from tfjob_controller.jobs.actions.children import build_job, build_service
+from tfjob_controller.jobs.actions.model import NO_ACTIONS
 
 _templates = st.sampled_from(
     [

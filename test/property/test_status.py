@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from helpers.clusterinmemory import World
 from helpers.examples import examples
 from helpers.tfjobhistories import CHIEF, Step, histories, histories_of_others, new_world, policies
-from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.status.update import next_status
+from tfjob_controller.jobs.actions.model import NO_ACTIONS
+from tfjob_controller.jobs.status.update import next_status
 
 
 def is_true(cluster: World, condition_type: str) -> bool:

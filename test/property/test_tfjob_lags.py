@@ -15,7 +15,7 @@ from helpers.clusterinmemory import World, world
 from helpers.examples import examples
 from helpers.laggingcluster import LaggingCluster
 from helpers.manifests import master, workers
-from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
 
 # A method of the cluster and its arguments.
 Step = tuple[Any, ...]

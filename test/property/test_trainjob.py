@@ -13,11 +13,11 @@ from helpers.clusterinmemory import World
 from helpers.examples import examples
 from helpers.trainjobhistories import Step, all_end, histories, new_world, placed_again, policies
 from helpers.trainworld import generations
-from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.naming import RESTART_ATTEMPT
-from tfjob_controller.trainer.state.pods import is_finished
-from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, is_lost
-from tfjob_controller.trainer.status.update import next_status
+from tfjob_controller.jobs.actions.model import NO_ACTIONS
+from tfjob_controller.jobs.naming import RESTART_ATTEMPT
+from tfjob_controller.jobs.state.pods import is_finished
+from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS, is_lost
+from tfjob_controller.jobs.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
 
 

@@ -14,11 +14,11 @@ from helpers.trainjobhistories import advance, reap, runs, suspend, sync
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import TrainJobs, decoded_train, generations
 from tfjob_controller.api.common.core import Condition
-from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.state.indexedjobs import indexes
-from tfjob_controller.trainer.state.replica_state import job_outcome
-from tfjob_controller.trainer.status.update import next_status
+from tfjob_controller.jobs.actions.children import build_job
+from tfjob_controller.jobs.actions.model import NO_ACTIONS
+from tfjob_controller.jobs.state.indexedjobs import indexes
+from tfjob_controller.jobs.state.replica_state import job_outcome
+from tfjob_controller.jobs.status.update import next_status
 
 Step = Callable[[World], None]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from helpers.examples import examples
 from helpers.laggingcluster import LaggingCluster
 from helpers.trainworld import generations, train_world, world_in_steps
-from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
 
 # A method of the cluster and its arguments.
 Step = tuple[Any, ...]

@@ -16,12 +16,12 @@ from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_sp
 from tfjob_controller.api.trainjob.runtime import decode_training_runtime
 from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
+from tfjob_controller.jobs.actions.children import build_config_map, build_job, build_service
+from tfjob_controller.jobs.naming import INDEX_REFERENCE
+from tfjob_controller.jobs.plan.gangterms import ALWAYS, NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan, Replica, UnplannableError
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
-from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
-from tfjob_controller.trainer.naming import INDEX_REFERENCE
-from tfjob_controller.trainer.plan.gangterms import ALWAYS, NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 # What a node calls itself, by framework.

@@ -15,9 +15,9 @@ from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig,
 from tfjob_controller.api.tfjob.defaults import chief_of, replicas_of
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MAX_REPLICAS, TFJob, decode_tfjob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
+from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.actions.children import build_job
 
 CONFIG = {GPU: Accelerator((HostVolume("lib", "/a", "/b"),), (EnvVar("A", "b"),))}
 # Linux' MAX_ARG_STRLEN: the longest `NAME=value` that a program can be started with, its final NUL counted.

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tfjob_controller.api.common.status import Progress, ScalingStatus
+from tfjob_controller.jobs import reasons
+from tfjob_controller.jobs.plan.gangterms import OFF, ON, RECOMMEND
+from tfjob_controller.jobs.status.resizing import resize_message
 from tfjob_controller.options import EXTENDER_OPTIONS
 from tfjob_controller.scheduling.autoscaling.autoscaler import FREE_CAPACITY
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
-from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.plan.gangterms import OFF, ON, RECOMMEND
-from tfjob_controller.trainer.status.resizing import resize_message
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 MESSAGES = [

@@ -14,9 +14,9 @@ from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, repli
 from helpers.kubeflowworld import decoded_kubeflow, decoded_runtime, kubeflow_recipe
 from tfjob_controller.api.kubeflowtrainer import runtime, types
 from tfjob_controller.api.kubeflowtrainer.validation import MAX_JOBS, validate, validate_runtime
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
-from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.plan.model import UnplannableError
 
 PAGE = (Path(__file__).parents[2] / "docs/kubeflow-trainer.md").read_text("utf-8")
 # The parts of a spec whose fields the page lists.

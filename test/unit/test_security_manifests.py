@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 Object = dict[str, Any]
 

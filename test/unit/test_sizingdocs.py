@@ -12,10 +12,10 @@ from helpers.kubectl import MANIFESTS
 from tfjob_controller.api.gang import TOO_MANY_MEMBERS
 from tfjob_controller.api.trainjob import types
 from tfjob_controller.controller.logs.follower import MAX_FOLLOWED
+from tfjob_controller.jobs import conditions
+from tfjob_controller.jobs.state import observed
 from tfjob_controller.kinds.trainjob import status as trainjobstatus
 from tfjob_controller.options import ExtenderOptions, RunOptions
-from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.state import observed
 
 SIZING, LIMITS, CONCEPTS = (
     " ".join((DOCS / f"{name}.md").read_text("utf-8").split()) for name in ("sizing", "limits", "concepts")

@@ -14,14 +14,14 @@ from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.api.trainjob.validation import IMAGE_MISSING, STARTED_FIXED, validate, validate_runtime
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.jobs import naming
+from tfjob_controller.jobs.frameworks.registry import BUILT_IN
+from tfjob_controller.jobs.state.restarts import BASE_SECONDS, CAP_SECONDS
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
 from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.trainer import naming
-from tfjob_controller.trainer.frameworks.registry import BUILT_IN
-from tfjob_controller.trainer.state.restarts import BASE_SECONDS, CAP_SECONDS
 
 PAGE = (DOCS / "trainjob.md").read_text("utf-8")
 OURS = "kubeflow.org/v2alpha1"

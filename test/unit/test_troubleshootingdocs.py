@@ -11,7 +11,7 @@ import pytest
 
 from helpers.docs import DOCS
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
-from tfjob_controller.trainer.state.replica_state import NO_POD_AFTER_SECONDS
+from tfjob_controller.jobs.state.replica_state import NO_POD_AFTER_SECONDS
 
 SOURCE = DOCS.parent / "src" / "tfjob_controller"
 PAGE = (DOCS / "troubleshooting.md").read_text("utf-8")

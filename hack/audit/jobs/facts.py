@@ -22,7 +22,7 @@ from audit.jobs.history import (
     version_of,
 )
 from tfjob_controller.api.gang import index_of, kind_of
-from tfjob_controller.trainer.naming import replica_id_of
+from tfjob_controller.jobs.naming import replica_id_of
 
 EXPECTS = "chaos.kubeflow.org/expects"
 SUCCEEDED, FAILED = "Succeeded", "Failed"

@@ -10,7 +10,7 @@ from typing import Any
 from chaos.jobs.plan import KILLED, JobPlan, Part
 from localcluster.fakekubelet import by_annotations
 from localcluster.podstatus import Outcome
-from tfjob_controller.trainer.naming import replica_id_of
+from tfjob_controller.jobs.naming import replica_id_of
 
 Object = dict[str, Any]
 

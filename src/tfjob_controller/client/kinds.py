@@ -12,9 +12,9 @@ from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, decode_tfjob
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob, decode_trainjob
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.jobs.naming import TF_JOB_NAME, TRAIN_JOB_NAME, runtime_id_of
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME, runtime_id_of
 
 AnyJob: TypeAlias = TFJob | TrainJob
 

@@ -17,12 +17,12 @@ from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_vi
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reader import Reader
+from tfjob_controller.jobs.state.observed import is_finished
+from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
+from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
+from tfjob_controller.jobs.state.terminations import in_words, why_never_started
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
-from tfjob_controller.trainer.state.observed import is_finished
-from tfjob_controller.trainer.state.pods import last_exit, native_sidecars, training_container, was_started
-from tfjob_controller.trainer.state.replica_state import FAILED, SUCCEEDED, ReplicaState
-from tfjob_controller.trainer.state.terminations import in_words, why_never_started
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; TCP keepalive detects a dead connection.

@@ -13,15 +13,15 @@ import msgspec
 from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Pod
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
 from tfjob_controller.client.kinds import TFJOB, AnyJob, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
+from tfjob_controller.jobs.naming import job_labels, selector_string
+from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.pods import child_job_of
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, PathError, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.naming import job_labels, selector_string
-from tfjob_controller.trainer.state.observed import ObservedState
-from tfjob_controller.trainer.state.pods import child_job_of
 from tfjob_controller.util.clock import Clock, RealClock
 
 # The core API returns the events of both APIs.

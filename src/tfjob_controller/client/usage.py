@@ -35,10 +35,7 @@ from tfjob_controller.api.gang import (
     kind_of,
     member_of,
 )
-from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.naming import (
+from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
     JOB_TYPE,
     TASK_INDEX,
@@ -46,6 +43,9 @@ from tfjob_controller.trainer.naming import (
     TRAIN_JOB_NAME,
     replica_id_of,
 )
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.requester import Requester
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
 _decode_pod = scheduled_pod_decoder((*GANG_LABELS, *_KINDS, JOB_TYPE, TASK_INDEX))

@@ -94,7 +94,7 @@ def check_runtime(requester: Requester, namespace: str, job: TrainJob) -> None:
     if ref is not None:
         _check_workspace(job, _referenced(requester, namespace, ref))
     elif framework in FRAMEWORKS and _exports(job):
-        from tfjob_controller.trainer.frameworks.registry import frameworks
+        from tfjob_controller.jobs.frameworks.registry import frameworks
 
         # A job without a reference uses the runtime of its framework, if the cluster has it.
         found = _found(requester, CLUSTER_TRAINING_RUNTIMES, "", frameworks()[framework].runtime)
@@ -144,7 +144,7 @@ def _exports(job: TrainJob) -> bool:
 
 def _check_framework(requester: Requester, namespace: str, framework: str, command: Sequence[str]) -> None:
     """A framework that was added to the controller is recognized by its runtime, since its package is not here."""
-    from tfjob_controller.trainer.frameworks.registry import by_command
+    from tfjob_controller.jobs.frameworks.registry import by_command
 
     if by_command(command) is not None:
         return

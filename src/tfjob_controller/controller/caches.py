@@ -57,6 +57,7 @@ from tfjob_controller.controller.handlers import (
 from tfjob_controller.controller.kind import KindCaches
 from tfjob_controller.controller.snapshot import BY_OWNER, ReadingsOf, Snapshots
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer
+from tfjob_controller.jobs.naming import CHILD_SELECTOR
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.cache.store import IndexFunction, Store, by_controller_uid
 from tfjob_controller.kube.cache.watchdecoder import Decode
@@ -64,7 +65,6 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.trainer.naming import CHILD_SELECTOR
 from tfjob_controller.util.clock import Clock
 
 

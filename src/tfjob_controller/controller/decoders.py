@@ -37,11 +37,9 @@ from tfjob_controller.api.gang import (
     Gang,
     gang_decoder,
 )
-from tfjob_controller.kube.kept import controlled_below, controlled_by, kept_decoder, within_name
-from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.gang.admission import NODE_LABEL
-from tfjob_controller.trainer.gang.podgroup import GROUP_LABEL
-from tfjob_controller.trainer.naming import (
+from tfjob_controller.jobs.gang.admission import NODE_LABEL
+from tfjob_controller.jobs.gang.podgroup import GROUP_LABEL
+from tfjob_controller.jobs.naming import (
     JOB_TYPE,
     KUBEFLOW,
     POD_JOB_NAME,
@@ -52,7 +50,9 @@ from tfjob_controller.trainer.naming import (
     TF_JOB_NAME,
     TRAIN_JOB_NAME,
 )
-from tfjob_controller.trainer.scaling.autoscaler import METRICS_HASH
+from tfjob_controller.jobs.scaling.autoscaler import METRICS_HASH
+from tfjob_controller.kube.kept import controlled_below, controlled_by, kept_decoder, within_name
+from tfjob_controller.kube.meta import ObjectMeta
 
 ObjectT = TypeVar("ObjectT", BatchJob, Pod)
 

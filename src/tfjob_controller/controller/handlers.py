@@ -27,11 +27,11 @@ import structlog
 
 from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.jobs.naming import RUNTIME_ID
+from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.trainer.naming import RUNTIME_ID
-from tfjob_controller.trainer.state.pods import is_finished
 
 log = structlog.get_logger(__name__)
 

@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.controller.handlers import TriggerLog
+from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.state.observed import ObservedState, TrainingJob
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob
 
 # The delay of a status whose metrics change all the time.
 METRICS_DEBOUNCE_SECONDS = 5.0

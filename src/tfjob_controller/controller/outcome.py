@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tfjob_controller.jobs.state.observed import Obstacle
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.trainer.state.observed import Obstacle
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Reads the newest warning about pods and child Jobs that do not start, from their Events.
 
-Theory of operation. A sync asks about the objects whose status gives no reason (`trainer.evaluation.silence`), and
+Theory of operation. A sync asks about the objects whose status gives no reason (`jobs.evaluation.silence`), and
 these are few. Events are not watched: a cluster has more of them than of anything else. Each request is a list of the
 Events of one object, for which the API server reads those of the whole namespace, so requests are rare:
 

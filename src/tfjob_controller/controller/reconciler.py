@@ -11,13 +11,13 @@ the job. `_reconcile` applies the rules of a sync in their order:
     not plannable yet   its status says what it waits for
     all others          `_sync_children`: writes, then one status, then the spec, then events
 
-The last row is the same for all jobs that run, are suspended or end. `trainer.actions.planner.plan_actions` decides
-which children are suspended, cleaned up, deleted and created, `trainer.status.update.next_status` whether the job has
+The last row is the same for all jobs that run, are suspended or end. `jobs.actions.planner.plan_actions` decides
+which children are suspended, cleaned up, deleted and created, `jobs.status.update.next_status` whether the job has
 failed or completed and whether it must be suspended or scaled. Both read one evaluation of the job. What differs
 between kinds of jobs is in the `KindAdapter`.
 
 Another client may revert what is written to a child, such as a queue that suspends child Jobs. Such writes are counted
-and delayed (trainer/actions/reverted.py), and the status names the child and the client.
+and delayed (jobs/actions/reverted.py), and the status names the child and the client.
 
 The response to each write is put into the cache at once, so the next sync sees it. A job with nothing to do costs no
 request. A status that differs only in counts is delayed (reporter.py).
@@ -61,27 +61,27 @@ from tfjob_controller.controller.outcome import (
 from tfjob_controller.controller.reporter import JobEventRecorder, JobObserver, Reporter, StatusDebounce, observe_status
 from tfjob_controller.controller.snapshot import Snapshots
 from tfjob_controller.controller.writer import Writer, WriteResult
-from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import ObjectT, key_of
-from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.actions.model import Actions, Create, build_delete
-from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
-from tfjob_controller.trainer.actions.reverted import ChangeTracker, reverted_message
-from tfjob_controller.trainer.evaluation.cleanup import is_active
-from tfjob_controller.trainer.evaluation.jobstate import JobState, evaluate
-from tfjob_controller.trainer.evaluation.silence import explained, unexplained
-from tfjob_controller.trainer.naming import CHILD_SELECTOR, POD_JOB_NAME, RUNTIME_ID
-from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob, is_finished
-from tfjob_controller.trainer.status.update import (
+from tfjob_controller.jobs import conditions
+from tfjob_controller.jobs.actions.model import Actions, Create, build_delete
+from tfjob_controller.jobs.actions.planner import plan_actions, stop_all
+from tfjob_controller.jobs.actions.reverted import ChangeTracker, reverted_message
+from tfjob_controller.jobs.evaluation.cleanup import is_active
+from tfjob_controller.jobs.evaluation.jobstate import JobState, evaluate
+from tfjob_controller.jobs.evaluation.silence import explained, unexplained
+from tfjob_controller.jobs.naming import CHILD_SELECTOR, POD_JOB_NAME, RUNTIME_ID
+from tfjob_controller.jobs.plan.model import Plan, UnplannableError
+from tfjob_controller.jobs.state.observed import ObservedState, TrainingJob, is_finished
+from tfjob_controller.jobs.status.update import (
     StatusResult,
     finished_status,
     invalid_status,
     next_status,
     waiting_status,
 )
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import ObjectT, key_of
 from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)

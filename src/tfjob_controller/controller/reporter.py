@@ -22,14 +22,14 @@ from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.writer import WriteResult
+from tfjob_controller.jobs import conditions, reasons
+from tfjob_controller.jobs.actions.model import Create, Delete
+from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
+from tfjob_controller.jobs.state import observed
+from tfjob_controller.jobs.state.observed import PlainTrainingJob, TrainingJob
+from tfjob_controller.jobs.status.update import StatusResult, is_minor
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource
-from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.actions.model import Create, Delete
-from tfjob_controller.trainer.events import NORMAL, WARNING, StatusEvent
-from tfjob_controller.trainer.state import observed
-from tfjob_controller.trainer.state.observed import PlainTrainingJob, TrainingJob
-from tfjob_controller.trainer.status.update import StatusResult, is_minor
 from tfjob_controller.util.timestamps import parse_time
 
 log = structlog.get_logger(__name__)

@@ -9,12 +9,12 @@ from typing import Protocol, TypeAlias
 from tfjob_controller.api.common.core import BatchJob, ConfigMap, HorizontalPodAutoscaler, Pod, PodGroup, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
+from tfjob_controller.jobs.naming import POD_JOB_NAME
+from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.state.observed import ObservedState, Reading
+from tfjob_controller.jobs.state.pods import child_job_of
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, Resource, controller_of
-from tfjob_controller.trainer.naming import POD_JOB_NAME
-from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.state.observed import ObservedState, Reading
-from tfjob_controller.trainer.state.pods import child_job_of
 
 # The index over child Jobs, Services, Gangs and PodGroups by the UID of the job that controls them.
 BY_OWNER = "owner"

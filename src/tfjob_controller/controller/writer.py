@@ -33,15 +33,15 @@ from cachetools import LRUCache
 
 from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, JOBS
 from tfjob_controller.controller.outcome import Fault, fault_of
+from tfjob_controller.jobs.actions.model import Actions, Create, Delete, Patch, SetSuspend
+from tfjob_controller.jobs.actions.reverted import KUEUE, RevertedChange
+from tfjob_controller.jobs.naming import CHILD_SELECTOR
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.transport import default_user_agent
 from tfjob_controller.kube.managedfields import managers_of
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
-from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend
-from tfjob_controller.trainer.actions.reverted import KUEUE, RevertedChange
-from tfjob_controller.trainer.naming import CHILD_SELECTOR
 
 log = structlog.get_logger(__name__)
 

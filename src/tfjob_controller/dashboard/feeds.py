@@ -28,11 +28,11 @@ from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, 
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
 from tfjob_controller.dashboard.users import User
+from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.naming import job_labels, selector_string
 from tfjob_controller.util.clock import Clock
 
 KEPT_SECONDS = 60.0

@@ -21,6 +21,10 @@ from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import JobEventRecorder
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.controller.writer import Fanout
+from tfjob_controller.jobs.plan.gangterms import GangPolicy
+from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
+from tfjob_controller.jobs.state.observed import TrainingJob
+from tfjob_controller.jobs.status.checkpoints import unsaved_since
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.http.responsestream import Connector
@@ -30,10 +34,6 @@ from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.trainer.plan.gangterms import GangPolicy
-from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
-from tfjob_controller.trainer.state.observed import TrainingJob
-from tfjob_controller.trainer.status.checkpoints import unsaved_since
 from tfjob_controller.util.clock import Clock
 
 
@@ -41,7 +41,7 @@ from tfjob_controller.util.clock import Clock
 class Shared:
     """The parts that all kinds share.
 
-    `restart_rules` (see `trainer.actions.children`) and `progress_server` are known once the API server's version is.
+    `restart_rules` (see `jobs.actions.children`) and `progress_server` are known once the API server's version is.
     """
 
     requester: Requester

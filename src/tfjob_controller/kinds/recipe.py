@@ -9,9 +9,9 @@ import msgspec
 
 from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.gang import Member
+from tfjob_controller.jobs.plan.gangterms import member_problem
+from tfjob_controller.jobs.plan.model import Plan, PlannedReplicas, Replica, Role, UnplannableError
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference, Resource
-from tfjob_controller.trainer.plan.gangterms import member_problem
-from tfjob_controller.trainer.plan.model import Plan, PlannedReplicas, Replica, Role, UnplannableError
 
 
 def owner_of(resource: Resource, meta: ObjectMeta) -> OwnerReference:

@@ -21,12 +21,12 @@ from tfjob_controller.controller.handlers import (
     runtime_key,
 )
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.jobs.naming import runtime_id_of
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import seconds_until
 

@@ -195,7 +195,7 @@ def replicas(line: Line) -> Iterable[str]:
     from tfjob_controller.api.common.core import PODS
     from tfjob_controller.api.gang import index_of, kind_of
     from tfjob_controller.client.kinds import KINDS
-    from tfjob_controller.trainer.naming import name_value, replica_id_of
+    from tfjob_controller.jobs.naming import name_value, replica_id_of
 
     if not line.positional:
         return ()

@@ -34,6 +34,8 @@ from tfjob_controller.controller.handlers import TriggerLog
 from tfjob_controller.controller.podevents import PodEvents
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.httpserver.server import ListenError
+from tfjob_controller.jobs.plan import gangterms as terms
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.kindcontroller import Kind, KindController, Shared
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.client import server_version
@@ -52,8 +54,6 @@ from tfjob_controller.programs.program import StartError, on_signals, run_until,
 from tfjob_controller.programs.progressserving import ProgressServing
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.trainer.plan import gangterms as terms
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.fairness import most_of_namespace

@@ -14,10 +14,10 @@ from tfjob_controller.controller.progressserver.certificates import ServingCerti
 from tfjob_controller.controller.progressserver.reports import Reports
 from tfjob_controller.controller.progressserver.server import ProgressHttpServer
 from tfjob_controller.httpserver.server import ListenAddress
+from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 

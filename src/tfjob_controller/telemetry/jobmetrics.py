@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tfjob_controller.api.trainjob.types import MAX_METRICS
-from tfjob_controller.trainer.state.observed import TrainingJob
+from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.util.fairness import in_turns
 
 # The buckets range from a job that starts at once to one that waits for its nodes for a day.

@@ -21,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.kube.cache.informer import InformerStatistics
 from tfjob_controller.kube.workqueue import metrics
 from tfjob_controller.telemetry.jobmetrics import (
@@ -32,7 +33,6 @@ from tfjob_controller.telemetry.jobmetrics import (
     TrainingOfJob,
     WorkerCollector,
 )
-from tfjob_controller.trainer.state.observed import TrainingJob
 
 # 10 ns to 1,000 s, the buckets of controller-runtime.
 _QUEUE_BUCKETS = [1e-8 * 10**power for power in range(12)]

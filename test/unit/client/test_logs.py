@@ -15,7 +15,7 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.logs import LogOptions, LogReader
 from tfjob_controller.client.reader import Reader
-from tfjob_controller.trainer.naming import runtime_id_of
+from tfjob_controller.jobs.naming import runtime_id_of
 
 Object = dict[str, Any]
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train-master-ab12-0", "uid": "j", "controller": True}

@@ -13,8 +13,8 @@ import pytest
 from helpers.worstobjects import owner, small_gang_objects
 from tfjob_controller.api.gang import Member
 from tfjob_controller.controller import decoders
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS, PodGroupRequest
 from tfjob_controller.kube.meta import ObjectMeta, controller_of, key_of
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS, PodGroupRequest
 
 OURS = owner("kubeflow.org/v1alpha1", "TFJob")
 OTHERS = owner("apps/v1", "Deployment")

@@ -20,9 +20,9 @@ from helpers.manifests import master, tfjob, workers
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.reconciler import YIELD_SECONDS
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
+from tfjob_controller.jobs.evaluation.silence import SILENT_SECONDS
+from tfjob_controller.jobs.plan.model import Plan, Replica, UnplannableError
 from tfjob_controller.kinds.tfjob.kind import TFJOB_DEBOUNCE_SECONDS
-from tfjob_controller.trainer.evaluation.silence import SILENT_SECONDS
-from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
 
 
 @pytest.fixture

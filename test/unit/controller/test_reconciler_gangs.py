@@ -9,8 +9,8 @@ import pytest
 from helpers.controllerbench import GANG_PATH, JOB_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
 from tfjob_controller.controller.outcome import RequeueAfter, Retry, TerminalFailure
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.kinds.tfjob.kind import TFJOB_DEBOUNCE_SECONDS
-from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from helpers.controllerbench import TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
 from tfjob_controller.controller.outcome import TerminalFailure
-from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 BACKEND = BACKENDS["volcano"]
 

@@ -11,7 +11,7 @@ from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, Controll
 from helpers.manifests import master, workers
 from helpers.trainbench import TrainBench
 from tfjob_controller.controller.outcome import RequeueAfter, Retry
-from tfjob_controller.trainer.actions.reverted import FIRST_DELAY_SECONDS
+from tfjob_controller.jobs.actions.reverted import FIRST_DELAY_SECONDS
 
 FIGHT_SECONDS = 600
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.controllerbench import GANG_PATH, JOB_PATH, POD_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
 from tfjob_controller.controller.outcome import Retry
-from tfjob_controller.trainer.plan.gangterms import ON, ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.gangterms import ON, ON_REQUEST, GangPolicy
 
 JOB = f"{TFJOB_PATH}/example-job"
 

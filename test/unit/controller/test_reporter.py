@@ -10,12 +10,12 @@ from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS, Reporter, StatusDebounce
 from tfjob_controller.controller.writer import WriteResult
+from tfjob_controller.jobs.actions.model import Create, Delete
+from tfjob_controller.jobs.events import StatusEvent
+from tfjob_controller.jobs.state.observed import PlainTrainingJob
+from tfjob_controller.jobs.status.update import StatusResult
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.actions.model import Create, Delete
-from tfjob_controller.trainer.events import StatusEvent
-from tfjob_controller.trainer.state.observed import PlainTrainingJob
-from tfjob_controller.trainer.status.update import StatusResult
 
 JOB = BatchJob(ObjectMeta(name="train", namespace="team", uid="u1", resource_version="7"))
 

@@ -15,13 +15,13 @@ from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.decoders import decode_pod
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
+from tfjob_controller.jobs.actions.children import build_job
+from tfjob_controller.jobs.naming import POD_JOB_NAME
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.naming import POD_JOB_NAME
-from tfjob_controller.trainer.plan.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan, Replica
 
 PLAN = plan_of(master(), parameter_servers(1))
 OWNER = TFJob(ObjectMeta(name="example-job", namespace="team", uid="u1", creation_timestamp="2026-01-01T00:00:00Z"))

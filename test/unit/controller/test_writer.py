@@ -19,12 +19,12 @@ from tfjob_controller.api.common.core import (
     Service,
 )
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer, WriteResult
+from tfjob_controller.jobs.actions.model import Actions, Create, Delete, Patch, SetSuspend, build_delete
+from tfjob_controller.jobs.naming import CHILD_SELECTOR
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend, build_delete
-from tfjob_controller.trainer.naming import CHILD_SELECTOR
 
 OWNER = BatchJob(ObjectMeta(name="train", namespace="team", uid="u1"))
 LABELS = {CHILD_SELECTOR: ""}

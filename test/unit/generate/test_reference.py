@@ -15,11 +15,11 @@ from tfjob_controller.api.common import storagevalidation
 from tfjob_controller.api.common.storagevalidation import UNKNOWN_TARGET, URI_WITH_LOGIN
 from tfjob_controller.api.tfjob import validation
 from tfjob_controller.api.trainjob import validation as trainjobvalidation
+from tfjob_controller.jobs import reasons
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.storage.checkpoints.options import RESTORE_OPTIONS, SAVE_OPTIONS
 from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
-from tfjob_controller.trainer import reasons
 
 
 def first_column(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from localcluster.addontable import ADDONS, Addon, Place
 from localcluster.binaries import PROGRAMS
 from localcluster.errors import LocalClusterError
 from localcluster.webhooks import Certificates, at_address, make_certificates
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 KUEUE, VOLCANO, COSCHEDULING = ADDONS["kueue"], ADDONS["volcano"], ADDONS["coscheduling"]
 CA = b"-----BEGIN CERTIFICATE-----"

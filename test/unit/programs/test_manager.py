@@ -12,12 +12,12 @@ from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.options import RunOptions, resolve
 from tfjob_controller.programs.manager import Manager, gang_policy, workers_of_namespace
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from tfjob_controller.dashboard.feeds import JobFeed, JobWatch, Notifier, Watche
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.gangscheduler.provisioning.provisioner import request_informer
 from tfjob_controller.gangscheduler.state.informers import SchedulerCaches
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.cache.informer import InformerGroup
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
 from tfjob_controller.util.clock import RealClock
 
 CLOCK = RealClock()

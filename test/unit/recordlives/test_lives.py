@@ -15,8 +15,8 @@ from helpers.recordedlives import CREATED, Life, Moment, recorded_lives
 from helpers.replayedlives import owners
 from helpers.shownlives import MAIN
 from tfjob_controller.api.common.core import ContainerStatus, Pod
-from tfjob_controller.trainer.state.pods import deletion_request_time, is_finished
-from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
+from tfjob_controller.jobs.state.pods import deletion_request_time, is_finished
+from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 LIVES = tuple(recorded_lives())

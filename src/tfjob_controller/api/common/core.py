@@ -173,7 +173,7 @@ class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The object that represents a gang for another scheduler, of any kind.
 
     It is a PodGroup of Volcano, of the coscheduling plugin or of Kubernetes, or a Workload of Kueue. `spec` and
-    `status` have what `trainer.plan.podgroupbackends` reads, as on the wire; they are never mutated.
+    `status` have what `jobs.plan.podgroupbackends` reads, as on the wire; they are never mutated.
     """
 
     metadata: ObjectMeta

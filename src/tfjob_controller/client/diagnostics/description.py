@@ -17,12 +17,12 @@ from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.kinds import AnyJob, runtime_id_of_job
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
+from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
+from tfjob_controller.jobs.state.terminations import in_words
+from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.state import replica_state
-from tfjob_controller.trainer.state.replica_state import ReplicaState
-from tfjob_controller.trainer.state.restarts import next_restart_counts, restarts_of
-from tfjob_controller.trainer.state.terminations import in_words
-from tfjob_controller.trainer.status.checkpoints import named, restored_words, size_text
 from tfjob_controller.util.text import shortened
 
 # Events are read for this many waiting replicas; the others usually have the same cause.

@@ -21,9 +21,9 @@ from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.validation import spec_problem
-from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.evaluation.cleanup import ttl_seconds_left
-from tfjob_controller.trainer.state.observed import is_finished
+from tfjob_controller.jobs import conditions
+from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
+from tfjob_controller.jobs.state.observed import is_finished
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 

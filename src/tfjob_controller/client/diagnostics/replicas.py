@@ -20,19 +20,19 @@ from tfjob_controller.api.trainjob.types import (
     TrainJob,
 )
 from tfjob_controller.client.validation import spec_problem
+from tfjob_controller.jobs.evaluation.jobstate import replica_states as views_of_plan
+from tfjob_controller.jobs.frameworks.base import ByEnvironment, Setting
+from tfjob_controller.jobs.plan.model import Plan, UnplannableError
+from tfjob_controller.jobs.scaling.effective_plan import effective_plan
+from tfjob_controller.jobs.state.completion import current_step
+from tfjob_controller.jobs.state.indexedjobs import by_replica
+from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.jobs.state.pods import is_finished as is_finished_pod
+from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kinds.trainjob import status as trainjob
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
-from tfjob_controller.trainer.evaluation.jobstate import replica_states as views_of_plan
-from tfjob_controller.trainer.frameworks.base import ByEnvironment, Setting
-from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.scaling.effective_plan import effective_plan
-from tfjob_controller.trainer.state.completion import current_step
-from tfjob_controller.trainer.state.indexedjobs import by_replica
-from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
-from tfjob_controller.trainer.state.pods import is_finished as is_finished_pod
-from tfjob_controller.trainer.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 
 # The states of replicas of an ended job that have neither succeeded nor failed, beside those that still run.
 STOPPED, NOT_STARTED = "Stopped", "NotStarted"

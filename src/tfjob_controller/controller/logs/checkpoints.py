@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tfjob_controller.api.common.core import Pod
-from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.state.checkpoints import saver_container, saving_replica
-from tfjob_controller.trainer.state.indexedjobs import pods_of
-from tfjob_controller.trainer.state.observed import CheckpointLine, ObservedState
-from tfjob_controller.trainer.state.pods import is_finished, newest
+from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.state.checkpoints import saver_container, saving_replica
+from tfjob_controller.jobs.state.indexedjobs import pods_of
+from tfjob_controller.jobs.state.observed import CheckpointLine, ObservedState
+from tfjob_controller.jobs.state.pods import is_finished, newest
 
 
 class CheckpointFollower(Protocol):

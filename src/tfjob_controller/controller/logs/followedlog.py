@@ -30,9 +30,9 @@ import structlog
 from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.controller.logs.checkpointparser import MAX_KEPT_LINES, CheckpointLogParser
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricParser
+from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.http.responsestream import Connector, ResponseStream
-from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import format_time

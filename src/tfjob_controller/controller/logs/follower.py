@@ -44,10 +44,10 @@ from tfjob_controller.controller.logs.followedlog import (
     target_of,
 )
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricValue
+from tfjob_controller.jobs.state.observed import CheckpointLine
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.meta import namespace_of
-from tfjob_controller.trainer.state.observed import CheckpointLine
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.fairness import in_turns

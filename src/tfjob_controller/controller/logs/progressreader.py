@@ -26,14 +26,14 @@ from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.api.tfjob.progress import pattern_of
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, WORKER, TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
+from tfjob_controller.jobs.naming import JOB_TYPE
+from tfjob_controller.jobs.scaling.progress import worker_id
+from tfjob_controller.jobs.state.observed import Reading, is_finished
+from tfjob_controller.jobs.state.pods import all_containers_ended, was_started
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.naming import JOB_TYPE
-from tfjob_controller.trainer.scaling.progress import worker_id
-from tfjob_controller.trainer.state.observed import Reading, is_finished
-from tfjob_controller.trainer.state.pods import all_containers_ended, was_started
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 

@@ -30,6 +30,11 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 )
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan, UnplannableError
+from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
+from tfjob_controller.jobs.state.observed import PlainTrainingJob, TrainingJob, is_finished
+from tfjob_controller.jobs.status.reported import progress_of, reported_metrics
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
@@ -38,11 +43,6 @@ from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, find_ru
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
-from tfjob_controller.trainer.state.observed import PlainTrainingJob, TrainingJob, is_finished
-from tfjob_controller.trainer.status.reported import progress_of, reported_metrics
 from tfjob_controller.util.clock import Clock
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfjob_controller.api.kubeflowtrainer.runtime import LAUNCHER, NODE
-from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
-from tfjob_controller.trainer.frameworks import mpi
-from tfjob_controller.trainer.frameworks.base import Setting
-from tfjob_controller.trainer.plan.model import GeneratedSecret, PodMounts
-from tfjob_controller.trainer.podtemplate.merge import (
+from tfjob_controller.jobs.frameworks import mpi
+from tfjob_controller.jobs.frameworks.base import Setting
+from tfjob_controller.jobs.plan.model import GeneratedSecret, PodMounts
+from tfjob_controller.jobs.podtemplate.merge import (
     Part,
     container_of,
     spec_of,
@@ -19,7 +18,8 @@ from tfjob_controller.trainer.podtemplate.merge import (
     with_spec,
     with_volumes,
 )
-from tfjob_controller.trainer.podtemplate.progressreport import files_digest, mounted_files
+from tfjob_controller.jobs.podtemplate.progressreport import files_digest, mounted_files
+from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
 
 _SSH_SUFFIX, _SSH_VOLUME, _SSH_PATH = "-mpi-ssh-auth", "mpi-ssh-auth", "/root/.ssh"
 _SSH_TYPE = "kubernetes.io/ssh-auth"

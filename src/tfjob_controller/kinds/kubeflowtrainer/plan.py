@@ -5,7 +5,7 @@ template becomes a role. The training nodes are one Indexed Job; every other rol
 well, so that its host name is the one that JobSet gives it. Names, labels and host names are upstream's, since clients
 find pods by them. Steps follow from `dependsOn`: a job is in the step after those that it needs to be complete.
 
-The frameworks are those of this project (`trainer.frameworks`), of whose variables a pod gets the ones that upstream
+The frameworks are those of this project (`jobs.frameworks`), of whose variables a pod gets the ones that upstream
 sets. Only what upstream mounts into MPI's pods is here.
 
 A failure of a node restarts all nodes, as often as upstream tolerates failures: a Job runs again after each of its
@@ -29,17 +29,11 @@ from tfjob_controller.api.kubeflowtrainer.runtime import COMPLETE, LAUNCHER, NOD
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.kubeflowtrainer.validation import JOBS_FIELD
 from tfjob_controller.api.tfjob.types import CLEAN_RUNNING
-from tfjob_controller.kinds.kubeflowtrainer.mpi import mounts_of
-from tfjob_controller.kinds.kubeflowtrainer.podtemplate import JOBSET_NAME
-from tfjob_controller.kinds.kubeflowtrainer.problems import added_name_problems, problems
-from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
-from tfjob_controller.kinds.kubeflowtrainer.roles import is_target, replicas_of, role_of, variables_of
-from tfjob_controller.kinds.recipe import chief_first, gang_members, in_steps, owner_of, planned, step_of
-from tfjob_controller.trainer.frameworks.base import Setting
-from tfjob_controller.trainer.frameworks.torchtune import RENDEZVOUS_VARIABLES
-from tfjob_controller.trainer.naming import INDEX_REFERENCE, TRAIN_JOB_NAME, gang_name, job_labels
-from tfjob_controller.trainer.plan.gangterms import GangTerms, scheduled_by, terms_of
-from tfjob_controller.trainer.plan.model import (
+from tfjob_controller.jobs.frameworks.base import Setting
+from tfjob_controller.jobs.frameworks.torchtune import RENDEZVOUS_VARIABLES
+from tfjob_controller.jobs.naming import INDEX_REFERENCE, TRAIN_JOB_NAME, gang_name, job_labels
+from tfjob_controller.jobs.plan.gangterms import GangTerms, scheduled_by, terms_of
+from tfjob_controller.jobs.plan.model import (
     JobIdentity,
     NewClaim,
     Plan,
@@ -50,6 +44,12 @@ from tfjob_controller.trainer.plan.model import (
     RunPolicy,
     UnplannableError,
 )
+from tfjob_controller.kinds.kubeflowtrainer.mpi import mounts_of
+from tfjob_controller.kinds.kubeflowtrainer.podtemplate import JOBSET_NAME
+from tfjob_controller.kinds.kubeflowtrainer.problems import added_name_problems, problems
+from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
+from tfjob_controller.kinds.kubeflowtrainer.roles import is_target, replicas_of, role_of, variables_of
+from tfjob_controller.kinds.recipe import chief_first, gang_members, in_steps, owner_of, planned, step_of
 
 # batch/v1's default.
 _BACKOFF_LIMIT = 6

@@ -13,7 +13,7 @@ from typing import Any
 
 from tfjob_controller.api.kubeflowtrainer.patches import PodPatch
 from tfjob_controller.api.kubeflowtrainer.types import AssetInitializer, KubeflowTrainer
-from tfjob_controller.trainer.podtemplate.merge import (
+from tfjob_controller.jobs.podtemplate.merge import (
     Part,
     override_items,
     spec_of,

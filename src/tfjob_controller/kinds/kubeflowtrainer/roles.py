@@ -19,6 +19,22 @@ from tfjob_controller.api.kubeflowtrainer.runtime import (
 from tfjob_controller.api.kubeflowtrainer.validation import ancestor_of
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import ON_FAILURE
+from tfjob_controller.jobs.frameworks import mpi
+from tfjob_controller.jobs.frameworks.base import DEFAULT_PORT, Setting
+from tfjob_controller.jobs.frameworks.environment import JAX, TORCH, XGBOOST
+from tfjob_controller.jobs.frameworks.torchtune import tune_command
+from tfjob_controller.jobs.naming import replica_id
+from tfjob_controller.jobs.plan.model import PodMounts, Replica, Role
+from tfjob_controller.jobs.podtemplate.merge import (
+    Part,
+    container_of,
+    spec_of,
+    with_container,
+    with_env,
+    with_spec,
+    with_volumes,
+)
+from tfjob_controller.jobs.podtemplate.progressreport import with_progress_report
 from tfjob_controller.kinds.kubeflowtrainer.mpi import with_ssh
 from tfjob_controller.kinds.kubeflowtrainer.podtemplate import (
     initialized,
@@ -29,22 +45,6 @@ from tfjob_controller.kinds.kubeflowtrainer.podtemplate import (
     with_resources,
 )
 from tfjob_controller.kinds.kubeflowtrainer.recipe import VARIABLES, KubeflowRecipe
-from tfjob_controller.trainer.frameworks import mpi
-from tfjob_controller.trainer.frameworks.base import DEFAULT_PORT, Setting
-from tfjob_controller.trainer.frameworks.environment import JAX, TORCH, XGBOOST
-from tfjob_controller.trainer.frameworks.torchtune import tune_command
-from tfjob_controller.trainer.naming import replica_id
-from tfjob_controller.trainer.plan.model import PodMounts, Replica, Role
-from tfjob_controller.trainer.podtemplate.merge import (
-    Part,
-    container_of,
-    spec_of,
-    with_container,
-    with_env,
-    with_spec,
-    with_volumes,
-)
-from tfjob_controller.trainer.podtemplate.progressreport import with_progress_report
 
 # The frameworks whose nodes meet at a port of node 0. Upstream declares it in the training container.
 _MEETING_AT_NODE_0 = (TORCH, JAX, XGBOOST)

@@ -28,8 +28,8 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     ReplicatedJobStatus,
 )
 from tfjob_controller.api.kubeflowtrainer.validation import unsupported_runtime
-from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.state import observed, replica_state
+from tfjob_controller.jobs import conditions, reasons
+from tfjob_controller.jobs.state import observed, replica_state
 from tfjob_controller.util.timestamps import parse_time
 
 # Upstream's reasons and messages (kubeflow/trainer pkg/constants, kubernetes-sigs/jobset pkg/constants).

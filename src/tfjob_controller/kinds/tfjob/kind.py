@@ -18,6 +18,10 @@ from tfjob_controller.controller.handlers import BY_RUNTIME, NO_TRIGGER_LOG, Job
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.jobs.naming import new_runtime_id
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan, UnplannableError
+from tfjob_controller.jobs.state.observed import ObservedState, TrainingJob
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.tfjob.plan import build_plan, gang_problem, name_problem
 from tfjob_controller.kube.cache.informer import Informer
@@ -26,10 +30,6 @@ from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
-from tfjob_controller.trainer.naming import new_runtime_id
-from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob
 from tfjob_controller.util.clock import Clock
 
 # Long enough for a burst of replicas to become ready, short enough for a user who watches the job.

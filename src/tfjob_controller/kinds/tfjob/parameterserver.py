@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME
-from tfjob_controller.trainer.podtemplate.merge import Part, spec_of, with_container, with_mounts, with_volumes
-from tfjob_controller.trainer.podtemplate.storage import RESTRICTED
+from tfjob_controller.jobs.podtemplate.merge import Part, spec_of, with_container, with_mounts, with_volumes
+from tfjob_controller.jobs.podtemplate.storage import RESTRICTED
 
 VOLUME_NAME = "ps-config-volume"
 MOUNT_PATH = "/ps-server"

@@ -44,10 +44,8 @@ from tfjob_controller.api.tfjob.types import (
     TFJobSpec,
 )
 from tfjob_controller.api.tfjob.validation import has_training_image
-from tfjob_controller.kinds.recipe import chief_first, owner_of
-from tfjob_controller.kinds.tfjob.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
-from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
-from tfjob_controller.trainer.plan.gangterms import (
+from tfjob_controller.jobs.naming import child_name, config_map_name, gang_name, job_labels, replica_id
+from tfjob_controller.jobs.plan.gangterms import (
     NO_GANGS,
     OFF,
     GangPolicy,
@@ -56,7 +54,7 @@ from tfjob_controller.trainer.plan.gangterms import (
     scheduled_by,
     terms_of,
 )
-from tfjob_controller.trainer.plan.model import (
+from tfjob_controller.jobs.plan.model import (
     WORKER_ROLE,
     JobIdentity,
     Plan,
@@ -70,13 +68,15 @@ from tfjob_controller.trainer.plan.model import (
     StepCounting,
     environment_of,
 )
-from tfjob_controller.trainer.podtemplate.checkpoint import (
+from tfjob_controller.jobs.podtemplate.checkpoint import (
     RESTORER,
     SAVER,
     with_checkpoint_variables,
     with_checkpoints,
 )
-from tfjob_controller.trainer.podtemplate.merge import name_problems, spec_of, with_spec
+from tfjob_controller.jobs.podtemplate.merge import name_problems, spec_of, with_spec
+from tfjob_controller.kinds.recipe import chief_first, owner_of
+from tfjob_controller.kinds.tfjob.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
 
 
 def build_plan(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
-from tfjob_controller.trainer.naming import INDEX_REFERENCE
-from tfjob_controller.trainer.plan.model import Replica, UnplannableError
-from tfjob_controller.trainer.podtemplate.merge import container_of
+from tfjob_controller.jobs.frameworks.base import LAUNCHER, NODE, Framework, Setting
+from tfjob_controller.jobs.naming import INDEX_REFERENCE
+from tfjob_controller.jobs.plan.model import Replica, UnplannableError
+from tfjob_controller.jobs.podtemplate.merge import container_of
 from tfjob_controller.util.text import shortened
 
 _T = TypeVar("_T")

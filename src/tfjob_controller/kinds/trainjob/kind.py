@@ -34,6 +34,13 @@ from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
+from tfjob_controller.jobs.state.indexedjobs import pods_of
+from tfjob_controller.jobs.state.observed import ObservedState, PlainTrainingJob, ReportedStep, TrainingJob
+from tfjob_controller.jobs.state.pods import all_containers_ended, newest, was_started
+from tfjob_controller.jobs.status.reported import STEP, metrics_and_progress, progress_of, step_of
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
@@ -42,13 +49,6 @@ from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver, runtime_of
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
-from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import Plan
-from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
-from tfjob_controller.trainer.state.indexedjobs import pods_of
-from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, ReportedStep, TrainingJob
-from tfjob_controller.trainer.state.pods import all_containers_ended, newest, was_started
-from tfjob_controller.trainer.status.reported import STEP, metrics_and_progress, progress_of, step_of
 from tfjob_controller.util.clock import Clock
 
 

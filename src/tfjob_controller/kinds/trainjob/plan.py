@@ -21,6 +21,26 @@ from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, ON_FAILURE
 from tfjob_controller.api.trainjob.defaults import bounds_of, gang_enabled
 from tfjob_controller.api.trainjob.types import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TRAINJOBS
+from tfjob_controller.jobs.frameworks.base import LAUNCHER, NODE, Framework, Setting
+from tfjob_controller.jobs.naming import TRAIN_JOB_NAME, gang_name, indexed_job_name, job_labels, replica_id
+from tfjob_controller.jobs.plan.gangterms import OFF, GangTerms, scheduled_by, terms_of
+from tfjob_controller.jobs.plan.model import (
+    GeneratedSecret,
+    JobIdentity,
+    Plan,
+    PodMounts,
+    PodScheduling,
+    Replica,
+    Role,
+    RunPolicy,
+    ScalingPolicy,
+    UnplannableError,
+)
+from tfjob_controller.jobs.plan.podgroupbackends import QUEUE_LABEL
+from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER, SAVER, with_checkpoint_variables, with_checkpoints
+from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of
+from tfjob_controller.jobs.podtemplate.progressreport import files_digest, mounted_files, with_progress_report
+from tfjob_controller.jobs.podtemplate.storage import StorageContainer
 from tfjob_controller.kinds.recipe import chief_first, gang_members, in_steps, owner_of, planned, step_of
 from tfjob_controller.kinds.trainjob.frameworkcalls import answer, environment_of, equipped_pod_spec, secret_of
 from tfjob_controller.kinds.trainjob.podtemplate import (
@@ -34,26 +54,6 @@ from tfjob_controller.kinds.trainjob.podtemplate import (
 )
 from tfjob_controller.kinds.trainjob.problems import name_problem, override_problem, reserved_problem
 from tfjob_controller.kinds.trainjob.recipe import Recipe
-from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
-from tfjob_controller.trainer.naming import TRAIN_JOB_NAME, gang_name, indexed_job_name, job_labels, replica_id
-from tfjob_controller.trainer.plan.gangterms import OFF, GangTerms, scheduled_by, terms_of
-from tfjob_controller.trainer.plan.model import (
-    GeneratedSecret,
-    JobIdentity,
-    Plan,
-    PodMounts,
-    PodScheduling,
-    Replica,
-    Role,
-    RunPolicy,
-    ScalingPolicy,
-    UnplannableError,
-)
-from tfjob_controller.trainer.plan.podgroupbackends import QUEUE_LABEL
-from tfjob_controller.trainer.podtemplate.checkpoint import RESTORER, SAVER, with_checkpoint_variables, with_checkpoints
-from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
-from tfjob_controller.trainer.podtemplate.progressreport import files_digest, mounted_files, with_progress_report
-from tfjob_controller.trainer.podtemplate.storage import StorageContainer
 
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER, RESTORER, SAVER))
 # Spec: TrainJob, section 3.

@@ -27,7 +27,7 @@ from tfjob_controller.api.trainjob.types import (
     Trainer,
     TrainJobSpec,
 )
-from tfjob_controller.trainer.podtemplate.merge import (
+from tfjob_controller.jobs.podtemplate.merge import (
     Part,
     container_of,
     override_items,
@@ -38,7 +38,7 @@ from tfjob_controller.trainer.podtemplate.merge import (
     with_spec,
     with_volumes,
 )
-from tfjob_controller.trainer.podtemplate.storage import (
+from tfjob_controller.jobs.podtemplate.storage import (
     StorageContainer,
     claim_mount,
     claim_of,

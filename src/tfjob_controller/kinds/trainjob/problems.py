@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tfjob_controller.api.trainjob.validation import validate_overrides
+from tfjob_controller.jobs.frameworks.base import LAUNCHER, NODE, Setting
+from tfjob_controller.jobs.plan.model import Role
+from tfjob_controller.jobs.podtemplate.merge import name_problems, spec_of, with_container
 from tfjob_controller.kinds.trainjob.frameworkcalls import answer
 from tfjob_controller.kinds.trainjob.podtemplate import JobWorkspace, trainer_template
 from tfjob_controller.kinds.trainjob.recipe import Recipe
-from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Setting
-from tfjob_controller.trainer.plan.model import Role
-from tfjob_controller.trainer.podtemplate.merge import name_problems, spec_of, with_container
 
 
 def reserved_problem(recipe: Recipe, setting: Setting) -> str | None:

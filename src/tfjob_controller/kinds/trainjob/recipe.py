@@ -10,12 +10,12 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.trainjob.defaults import bounds_of, num_proc_per_node_of, present_nodes_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
 from tfjob_controller.api.trainjob.types import TrainJob
+from tfjob_controller.jobs.frameworks.base import NODE, ElasticSetting, Framework, Setting
+from tfjob_controller.jobs.naming import child_name, gang_name, runtime_id_of
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.jobs.plan.model import UnplannableError
+from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
 from tfjob_controller.kinds.trainjob.podtemplate import node_resources
-from tfjob_controller.trainer.frameworks.base import NODE, ElasticSetting, Framework, Setting
-from tfjob_controller.trainer.naming import child_name, gang_name, runtime_id_of
-from tfjob_controller.trainer.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.plan.model import UnplannableError
-from tfjob_controller.trainer.podtemplate.progressreport import ProgressServer
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from tfjob_controller.api.trainjob.defaults import framework_of
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.types import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.api.trainjob.validation import elastic_problem, validate_runtime, validate_with_runtime
+from tfjob_controller.jobs.frameworks.base import Framework
+from tfjob_controller.jobs.frameworks.environment import PLAIN as PLAIN
+from tfjob_controller.jobs.frameworks.registry import by_command, frameworks
+from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.kinds.runtimes import find_runtime, reference_key, seconds_to_wait
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.trainer.frameworks.base import Framework
-from tfjob_controller.trainer.frameworks.environment import PLAIN as PLAIN
-from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
-from tfjob_controller.trainer.plan.model import UnplannableError
 
 # Neither a failed job nor its runtimeRef can be changed.
 _RESUBMIT = "then delete the job and submit it again"

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, ScalingStatus, TrainingStatus
 from tfjob_controller.api.trainjob import types as wire
 from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, TrainJobStatus
-from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.state import observed, replica_state
-from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
-from tfjob_controller.trainer.status.counts import role_state
+from tfjob_controller.jobs import conditions, reasons
+from tfjob_controller.jobs.state import observed, replica_state
+from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
+from tfjob_controller.jobs.status.counts import role_state
 
 COMPLETE = "Complete"
 # The names that differ in this API. Each has one counterpart, so that they can be converted back.

@@ -26,8 +26,8 @@ from tfjob_controller.client.diagnostics.description import (
 )
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.reader import Event, EventSeries
+from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.state.observed import ObservedState
 
 
 def no_events(uid: str, event_type: str) -> list[Event]:

@@ -17,7 +17,7 @@ from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.diagnostics.timeline import timeline
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind, snapshot_decoder
 from tfjob_controller.dashboard.gantt import gantt
-from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import ObservedState
 
 Object = dict[str, Any]
 

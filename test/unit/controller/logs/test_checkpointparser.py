@@ -15,9 +15,9 @@ from tfjob_controller.controller.logs.checkpointparser import (
     checkpoint_lines,
 )
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES, MetricValue
+from tfjob_controller.jobs.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
 from tfjob_controller.storage.checkpoints.report import UploadReport
 from tfjob_controller.storage.checkpoints.sidecarlog import SidecarLog
-from tfjob_controller.trainer.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
 from tfjob_controller.util.timestamps import format_time
 
 UPLOAD = "0123456789abcdef" * 2

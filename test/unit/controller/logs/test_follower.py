@@ -39,8 +39,8 @@ from tfjob_controller.controller.logs.followedlog import (
 )
 from tfjob_controller.controller.logs.follower import NOTIFY_SECONDS, PERIOD_SECONDS, LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
+from tfjob_controller.jobs.state.observed import SavedCheckpoint
 from tfjob_controller.kube.http.responsestream import Connector
-from tfjob_controller.trainer.state.observed import SavedCheckpoint
 from tfjob_controller.util.clock import RealClock
 
 RUNS = ContainerState(running=Running())

@@ -29,10 +29,10 @@ from tfjob_controller.controller.logs.progressreader import (
     RETENTION_SECONDS,
     ProgressReader,
 )
+from tfjob_controller.jobs.state.observed import Reading
 from tfjob_controller.kinds.tfjob.kind import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.trainer.state.observed import Reading
 
 LABELS = {"runtime_id": "a6no", "job_type": "WORKER", "task_index": "0"}
 RUNS = ContainerState(running=Running())

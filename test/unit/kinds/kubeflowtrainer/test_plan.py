@@ -9,17 +9,17 @@ import pytest
 
 from helpers.kubeflowmanifests import kubeflow_runtime, replicated_job
 from helpers.kubeflowworld import container_in, env_in, job_of, kubeflow_plan, kubeflow_recipe, pod_of
-from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
-from tfjob_controller.trainer.actions.children import build_claim, build_config_map, build_secret, build_service
-from tfjob_controller.trainer.naming import INDEX_REFERENCE
-from tfjob_controller.trainer.plan.gangterms import (
+from tfjob_controller.jobs.actions.children import build_claim, build_config_map, build_secret, build_service
+from tfjob_controller.jobs.naming import INDEX_REFERENCE
+from tfjob_controller.jobs.plan.gangterms import (
     ALWAYS,
     OFF,
     ON_REQUEST,
     GangPolicy,
 )
-from tfjob_controller.trainer.plan.model import Plan, UnplannableError
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
+from tfjob_controller.jobs.plan.model import Plan, UnplannableError
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
+from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
 
 GPU = {"limits": {"nvidia.com/gpu": 2}}
 INITIALIZER = replicated_job("dataset-initializer", ancestor="dataset-initializer")

@@ -22,17 +22,17 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
-from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
-from tfjob_controller.trainer.plan.gangterms import (
+from tfjob_controller.jobs.plan.gangterms import (
     ALWAYS,
     OFF,
     ON_REQUEST,
     GangPolicy,
 )
-from tfjob_controller.trainer.plan.podgroupbackends import BACKENDS
-from tfjob_controller.trainer.state.completion import GRACE_SECONDS, MAX_ATTEMPTS
-from tfjob_controller.trainer.state.observed import is_finished
-from tfjob_controller.trainer.status.update import invalid_status
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
+from tfjob_controller.jobs.state.completion import GRACE_SECONDS, MAX_ATTEMPTS
+from tfjob_controller.jobs.state.observed import is_finished
+from tfjob_controller.jobs.status.update import invalid_status
+from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
 from tfjob_controller.util.timestamps import format_time
 
 COMPLETE = ("True", "AllJobsCompleted", "jobset completed successfully")

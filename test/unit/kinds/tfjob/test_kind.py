@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import decoded
 from helpers.manifests import container, master, tfjob, workers
 from helpers.trainworld import CONFIG
+from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.kinds.tfjob.kind import TFJobAdapter
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.trainer.plan.model import UnplannableError
 
 
 @pytest.mark.parametrize(

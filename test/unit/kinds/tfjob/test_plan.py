@@ -6,7 +6,7 @@ import json
 
 from helpers.clusterinmemory import plan_of
 from helpers.manifests import master, parameter_servers, workers
-from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.jobs.plan.model import Plan
 
 
 def config_of(plan: Plan, replica_id: str) -> str:

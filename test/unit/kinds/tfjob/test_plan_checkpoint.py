@@ -8,9 +8,9 @@ import pytest
 
 from helpers.clusterinmemory import plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from tfjob_controller.trainer.actions.children import build_job
-from tfjob_controller.trainer.plan.gangterms import GangPolicy
-from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.jobs.actions.children import build_job
+from tfjob_controller.jobs.plan.gangterms import GangPolicy
+from tfjob_controller.jobs.plan.model import Plan
 
 Object = dict[str, Any]
 

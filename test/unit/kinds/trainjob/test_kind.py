@@ -20,16 +20,16 @@ from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, WithIdentity
 from tfjob_controller.controller.reporter import observe_status
+from tfjob_controller.jobs.evaluation.jobstate import evaluate
+from tfjob_controller.jobs.naming import runtime_id_of
+from tfjob_controller.jobs.plan.model import UnplannableError
+from tfjob_controller.jobs.state.observed import ReportedStep, SavedCheckpoint
+from tfjob_controller.jobs.status.update import next_status, waiting_status
 from tfjob_controller.kinds.runtimes import by_runtime_id
 from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter, trainjob_work
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kinds.trainjob.status import to_wire
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.trainer.evaluation.jobstate import evaluate
-from tfjob_controller.trainer.naming import runtime_id_of
-from tfjob_controller.trainer.plan.model import UnplannableError
-from tfjob_controller.trainer.state.observed import ReportedStep, SavedCheckpoint
-from tfjob_controller.trainer.status.update import next_status, waiting_status
 
 
 def kind_with(logs: Logs | None = None) -> TrainJobAdapter:

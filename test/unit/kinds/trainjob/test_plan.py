@@ -16,19 +16,19 @@ from helpers.trainmanifests import override, role_template
 from helpers.trainworld import CLAIM, IN_STEPS, recipe, runtime_spec, train_plan
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
 from tfjob_controller.api.trainjob.types import JobsStatus, TrainJobStatus
-from tfjob_controller.kinds.trainjob.plan import build_train_plan
-from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
-from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
-from tfjob_controller.trainer.frameworks import environment, mpi
-from tfjob_controller.trainer.frameworks.base import Setting
-from tfjob_controller.trainer.naming import INDEX_REFERENCE, INDEX_VARIABLE
-from tfjob_controller.trainer.plan.gangterms import (
+from tfjob_controller.jobs.actions.children import build_config_map, build_job, build_secret, build_service
+from tfjob_controller.jobs.frameworks import environment, mpi
+from tfjob_controller.jobs.frameworks.base import Setting
+from tfjob_controller.jobs.naming import INDEX_REFERENCE, INDEX_VARIABLE
+from tfjob_controller.jobs.plan.gangterms import (
     ALWAYS,
     OFF,
     ON_REQUEST,
     GangPolicy,
 )
-from tfjob_controller.trainer.plan.model import Plan, UnplannableError
+from tfjob_controller.jobs.plan.model import Plan, UnplannableError
+from tfjob_controller.kinds.trainjob.plan import build_train_plan
+from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
 SHARED = runtime_spec(workspace=CLAIM)

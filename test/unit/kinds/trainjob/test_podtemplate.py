@@ -9,8 +9,8 @@ import pytest
 from helpers.trainmanifests import override, role_template, trainjob
 from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainjob.types import TrainJobSpec
+from tfjob_controller.jobs.podtemplate.merge import container_of
 from tfjob_controller.kinds.trainjob.podtemplate import node_resources, trainer_template
-from tfjob_controller.trainer.podtemplate.merge import container_of
 
 
 def spec_of(**fields: Any) -> TrainJobSpec:

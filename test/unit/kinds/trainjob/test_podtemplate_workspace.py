@@ -8,6 +8,7 @@ import pytest
 
 from helpers.trainmanifests import role_template, trainjob
 from helpers.trainworld import CLAIM, IN_STEPS, decoded_train, runtime_spec
+from tfjob_controller.jobs.podtemplate.merge import container_of
 from tfjob_controller.kinds.trainjob.podtemplate import (
     NO_WORKSPACE,
     JobWorkspace,
@@ -17,7 +18,6 @@ from tfjob_controller.kinds.trainjob.podtemplate import (
     with_workspace,
     workspace_problem,
 )
-from tfjob_controller.trainer.podtemplate.merge import container_of
 
 SHARED = runtime_spec(workspace=CLAIM)
 DATASET = {"datasetConfig": {"storageUri": "s3://data/set"}}

@@ -14,10 +14,10 @@ from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.jobs.frameworks.registry import BUILT_IN
+from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.kinds.trainjob.runtimes import ResolvedRuntime, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.trainer.frameworks.registry import BUILT_IN
-from tfjob_controller.trainer.plan.model import UnplannableError
 
 TORCHRUN, MPIRUN = ["torchrun", "train.py"], ["mpirun", "train"]
 REF = {"name": "mine", "kind": "TrainingRuntime", "apiGroup": "kubeflow.org"}

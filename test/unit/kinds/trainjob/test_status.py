@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from helpers.trainworld import ends, running_train_world, train_world, world_in_steps
 from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
 from tfjob_controller.api.trainjob.types import JobsStatus, Metric, TrainJobStatus
+from tfjob_controller.jobs import reasons
+from tfjob_controller.jobs.status.update import invalid_status, waiting_status
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
-from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.status.update import invalid_status, waiting_status
 
 NEW = TrainJobStatus()
 

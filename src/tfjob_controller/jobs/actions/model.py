@@ -1,0 +1,102 @@
+"""The writes that a job requires, as data; the reconciler sends them. `planner` states their contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tfjob_controller.api.common.core import JOBS
+from tfjob_controller.jobs.actions.children import Body
+from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.kube.meta import Object, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """POST `body` to `resource`. `name` for messages and for adoption on AlreadyExists."""
+
+    resource: Resource
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE by name with precondition `uid`, and `version` if it has one. NotFound and Conflict are success.
+
+    `foreground`: the object stays until all that it owns is gone. Otherwise that is deleted some time after it.
+    `resumes`: a suspended Job is replaced by one that runs.
+    """
+
+    resource: Resource
+    name: str
+    uid: str
+    foreground: bool = False
+    version: str = ""
+    resumes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetSuspend:
+    """Merge-PATCH `{"spec": {"suspend": suspend}}` on child Job `name`. NotFound is success."""
+
+    name: str
+    suspend: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Merge-PATCH `body` on a child. NotFound is success."""
+
+    resource: Resource
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """Writes of one sync, the most urgent first."""
+
+    creates: tuple[Create, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+    suspends: tuple[SetSuspend, ...] = ()
+    patches: tuple[Patch, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.creates or self.deletes or self.suspends or self.patches)
+
+
+NO_ACTIONS = Actions()
+
+
+def merge(first: Actions, second: Actions) -> Actions:
+    return Actions(
+        creates=(*first.creates, *second.creates),
+        deletes=(*first.deletes, *second.deletes),
+        suspends=(*first.suspends, *second.suspends),
+        patches=(*first.patches, *second.patches),
+    )
+
+
+def combined(observed: ObservedState, actions: Actions) -> Actions:
+    """Returns the actions with one write for each Indexed Job instead of one for each of its replicas."""
+    names = observed.indexed_jobs
+    if not names:
+        return actions
+    deletes = (
+        replace(each, name=names.get(each.name, each.name)) if each.resource == JOBS else each
+        for each in actions.deletes
+    )
+    suspends = (replace(each, name=names.get(each.name, each.name)) for each in actions.suspends)
+    return replace(actions, deletes=tuple(dict.fromkeys(deletes)), suspends=tuple(dict.fromkeys(suspends)))
+
+
+def build_delete(resource: Resource, obj: Object, *, foreground: bool = False, resumes: bool = False) -> Delete:
+    """Returns the deletion of an object. A child Job is deleted only in the version that was seen.
+
+    A cache that is behind may not show yet that its replica has succeeded. A Job that is being deleted already is
+    deleted without a version: if the request removes its last finalizer, the API server compares the version with that
+    of an empty object, and the conflict would never end (apiserver 1.36, registry/store.go).
+    """
+    is_being_deleted = obj.metadata.deletion_timestamp is not None
+    version = obj.metadata.resource_version if resource == JOBS and not is_being_deleted else ""
+    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground, version, resumes)

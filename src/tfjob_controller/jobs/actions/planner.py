@@ -1,0 +1,498 @@
+"""Plans the writes that make the cluster match the plan. Pure; the reconciler sends the writes.
+
+Contract with the reconciler:
+
+- The end of a job leads to actions only once it is written to `status`: the job is cleaned up after that, so a crash in
+  between loses nothing. While an end is due but not written, there are no actions. Likewise a child Job that must be
+  recreated is deleted only after its failure is counted in the status, and an elastic Job is resized only after the
+  status has its new size: another process could not tell whose doing the end of a pod is.
+- All actions of a result are independent of each other and may be sent concurrently, in any order.
+- Actions are idempotent: the same input gives the same result until the caches show the effect.
+- A child that must be recreated is deleted first, and created by a later sync once the cache shows that it is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import takewhile
+
+from tfjob_controller.api.common.core import (
+    CONFIG_MAPS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    BatchJob,
+    PodGroup,
+)
+from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
+from tfjob_controller.api.tfjob.types import CLEAN_NONE
+from tfjob_controller.jobs.actions.children import (
+    build_claim,
+    build_config_map,
+    build_first_service,
+    build_job,
+    build_secret,
+    build_service,
+)
+from tfjob_controller.jobs.actions.model import (
+    NO_ACTIONS,
+    Actions,
+    Create,
+    Delete,
+    Patch,
+    SetSuspend,
+    build_delete,
+    combined,
+    merge,
+)
+from tfjob_controller.jobs.actions.suspension import is_set_stopping, jobs_to_replace, jobs_to_stop
+from tfjob_controller.jobs.evaluation.cleanup import (
+    active_jobs,
+    finished_pods_to_delete,
+    is_active,
+    jobs_to_suspend,
+)
+from tfjob_controller.jobs.evaluation.jobstate import JobState, had_all_jobs
+from tfjob_controller.jobs.gang.admission import (
+    GangAdmission,
+    build_gang,
+    desired_gang_spec,
+    gang_spec_patch,
+    is_misplaced,
+    must_suspend_gang,
+    plan_for_admitted,
+)
+from tfjob_controller.jobs.gang.podgroup import (
+    build_pod_group,
+    has_pod_group,
+    must_delete_pod_group,
+    pod_group_patch,
+)
+from tfjob_controller.jobs.plan.model import Plan, Replica, Role
+from tfjob_controller.jobs.scaling.autoscaler import (
+    autoscaler_patch,
+    build_autoscaler,
+    has_autoscaler,
+    must_have_autoscaler,
+)
+from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.jobs.state.replica_state import ReplicaState, job_outcome
+from tfjob_controller.jobs.state.restarts import (
+    can_create_job,
+    is_replaced_job,
+    is_restart_recorded,
+    is_scaling_unrecorded,
+    seconds_until_replica_restart,
+    seconds_until_restart,
+    surplus_failed_pods,
+)
+from tfjob_controller.jobs.state.successes import unrecorded_successes
+from tfjob_controller.kube.meta import Resource
+
+# Ends a Job that has run for a second. A suspended Job of an elastic role would keep the finalizer of a failed pod that
+# it has not replaced yet, and the pod and its namespace could not be deleted (job_controller.go:canRemoveFinalizer).
+_ENDED = {"spec": {"activeDeadlineSeconds": 1}}
+
+
+def plan_actions(job_state: JobState) -> Actions:
+    """Returns the writes that make the cluster match the plan; `NO_ACTIONS` (the same object) if there are none."""
+    if job_state.job.metadata.deletion_timestamp is not None:
+        return NO_ACTIONS
+    if is_finished(job_state.status):
+        return combined(job_state.observed, Actions(suspends=tuple(_restarted_suspends(job_state)))) or NO_ACTIONS
+    if job_state.status.phase == PHASE_CLEAN_UP:
+        return combined(job_state.observed, _clean_up(job_state)) or NO_ACTIONS
+    if job_state.completion is not None or job_state.must_restart_all:
+        # The status must be written first.
+        return NO_ACTIONS
+    current = _suspended(job_state) if job_state.step.plan.policy.suspend else _running(job_state)
+    others = merge(_pod_group(job_state), _autoscaler(job_state))
+    return combined(job_state.observed, merge(others, merge(current, _obsolete(job_state)))) or NO_ACTIONS
+
+
+def _suspended(job_state: JobState) -> Actions:
+    """Returns the actions in the current step of a suspended job.
+
+    Stale Jobs have no pods and stay. They are deleted when the job is resumed.
+    """
+    step = job_state.step
+    return Actions(
+        deletes=_deletes(job_state),
+        suspends=tuple(_suspends(step.observed, step.replica_states)),
+        patches=(*_gang_patches(job_state), *_resizes(job_state)),
+    )
+
+
+def _running(job_state: JobState) -> Actions:
+    """Returns the actions in the current step of a job that is not suspended."""
+    return Actions(
+        creates=tuple(_creates(job_state)),
+        deletes=(
+            *_deletes(job_state),
+            *_stale_deletes(job_state),
+            *_ended_pod_deletes(job_state.step.replica_states, job_state.now),
+            *_surplus_pod_deletes(job_state),
+            *_replaced_deletes(job_state),
+        ),
+        patches=(*_gang_patches(job_state), *_resizes(job_state)),
+    )
+
+
+def _deletes(job_state: JobState) -> tuple[Delete, ...]:
+    """Returns the children to delete whether or not the job is suspended."""
+    step, current = job_state.step, _without_stale(job_state)
+    return (
+        *_surplus_deletes(step.plan, step.observed),
+        *_recreated_deletes(current, job_state),
+        *_reassigned_deletes(job_state.admission, current),
+    )
+
+
+def _ended_pod_deletes(states: Sequence[ReplicaState], now: datetime) -> Iterator[Delete]:
+    """Yields the deletions of pods that do nothing any more, but do not end by themselves."""
+    for state in states:
+        left = replica_state.seconds_until_removal(state, now)
+        if state.pod is not None and left is not None and left <= 0:
+            yield build_delete(PODS, state.pod)
+
+
+def _surplus_pod_deletes(job_state: JobState) -> Iterator[Delete]:
+    step = job_state.step
+    for pod in surplus_failed_pods(step.plan, step.observed, job_state.status.restart_counts):
+        yield build_delete(PODS, pod)
+
+
+def _without_stale(job_state: JobState) -> list[ReplicaState]:
+    stale = {job.metadata.name for job in job_state.stale.jobs}
+    return [state for state in job_state.step.replica_states if state.replica.name not in stale]
+
+
+def _replaced_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of suspended Jobs that are replaced, in the foreground: their pods must be gone first.
+
+    The Jobs of a set are deleted once the status does not have them any more. Otherwise a user seems to delete them.
+    Those of initializers and exporters belong to no set.
+    """
+    states = _without_stale(job_state)
+    if had_all_jobs(job_state.plan, job_state.status):
+        states = [state for state in states if not state.replica.role.restarts_together]
+    for job in jobs_to_replace(states):
+        yield build_delete(JOBS, job, foreground=True, resumes=True)
+
+
+def _obsolete(job_state: JobState) -> Actions:
+    """Returns the writes for surplus children, Jobs of lost pods, and Jobs of completed steps that are still active."""
+    plan, observed, completed = job_state.plan, job_state.observed, job_state.step.completed
+    surplus = _surplus_deletes(plan, observed) if plan.steps else ()
+    deletes = (*surplus, *_lost_deletes(job_state))
+    if not completed:
+        return Actions(deletes=deletes)
+    past = observed.only({state.replica.name for state in completed})
+    return Actions(
+        deletes=(*deletes, *_ended_pod_deletes(completed, job_state.now)),
+        suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, past, completed, job_state.now)),
+    )
+
+
+def _pod_group(job_state: JobState) -> Actions:
+    """Returns the writes of the object that represents the gang to another scheduler."""
+    plan, step, states = job_state.plan, job_state.step, job_state.replica_states
+    terms, group = plan.scheduling.pod_group, step.observed.pod_group
+    if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
+        return NO_ACTIONS
+    resource = terms.backend.resource
+    if must_delete_pod_group(plan, step, terms):
+        return Actions(deletes=(build_delete(resource, group),)) if group is not None else NO_ACTIONS
+    if group is None:
+        return Actions(creates=(Create(resource, terms.terms.name, build_pod_group(plan, terms, states)),))
+    change = pod_group_patch(terms, group, states)
+    if change is not None and terms.backend.is_immutable:
+        return Actions(deletes=(build_delete(resource, group),))
+    return Actions(patches=(Patch(resource, group.metadata.name, change),)) if change is not None else NO_ACTIONS
+
+
+def _autoscaler(job_state: JobState) -> Actions:
+    """Returns the write of the HorizontalPodAutoscaler."""
+    plan, found = job_state.plan, job_state.observed.autoscaler
+    if found is None:
+        if not must_have_autoscaler(plan):
+            return NO_ACTIONS
+        resource = HORIZONTAL_POD_AUTOSCALERS
+        return Actions(creates=(Create(resource, plan.identity.job_name, build_autoscaler(plan)),))
+    if not must_have_autoscaler(plan):
+        return Actions(deletes=tuple(_autoscaler_deletes(job_state.observed)))
+    change = autoscaler_patch(plan, found)
+    if change is None or found.metadata.deletion_timestamp is not None:
+        return NO_ACTIONS
+    return Actions(patches=(Patch(HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, change),))
+
+
+def _autoscaler_deletes(observed: ObservedState) -> Iterator[Delete]:
+    if observed.autoscaler is not None and has_autoscaler(observed):
+        yield build_delete(HORIZONTAL_POD_AUTOSCALERS, observed.autoscaler)
+
+
+def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
+    """Returns the writes for an invalid job, which has no plan: its Jobs and its Gang are suspended."""
+    return Actions(
+        deletes=tuple(build_delete(*group) for group in groups),
+        suspends=tuple(SetSuspend(name, True) for name in active_jobs(jobs)),
+        patches=tuple(_suspend_gang(gang) for gang in gangs if not gang.spec.suspend),
+    )
+
+
+def _clean_up(job_state: JobState) -> Actions:
+    plan, observed, states = job_state.plan, job_state.observed, job_state.replica_states
+    stopped = jobs_to_suspend(plan, observed, states, job_state.now)
+    elastic = {each.name: each.job_name for each in plan.replicas.all if each.role.is_elastic}
+    ended = dict.fromkeys(elastic[name] for name in stopped if name in elastic)
+    return Actions(
+        deletes=(
+            *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
+            *_left_pod_deletes(job_state),
+            *_pod_group_deletes(plan, observed),
+            *_autoscaler_deletes(observed),
+        ),
+        suspends=tuple(SetSuspend(name, True) for name in stopped if name not in elastic),
+        patches=(
+            *(Patch(JOBS, name, _ENDED) for name in ended),
+            *((_suspend_gang(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else ()),
+        ),
+    )
+
+
+def _restarted_suspends(job_state: JobState) -> Iterator[SetSuspend]:
+    """Yields the Jobs of a finished job in whose pods, which the policy `None` has kept, a program starts again."""
+    plan, observed, states = job_state.plan, job_state.observed, job_state.replica_states
+    if plan.policy.clean_pod_policy == CLEAN_NONE:
+        for name in jobs_to_suspend(plan, observed, states, job_state.now, job_state.status.completion_time):
+            yield SetSuspend(name, True)
+
+
+def _left_pod_deletes(job_state: JobState) -> Iterator[Delete]:
+    if job_state.plan.policy.clean_pod_policy != CLEAN_NONE:
+        yield from _ended_pod_deletes(job_state.replica_states, job_state.now)
+
+
+def _pod_group_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
+    if plan.scheduling.pod_group is not None and observed.pod_group is not None and has_pod_group(observed):
+        yield build_delete(plan.scheduling.pod_group.backend.resource, observed.pod_group)
+
+
+def _suspend_gang(gang: Gang) -> Patch:
+    return Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}})
+
+
+def _creates(job_state: JobState) -> Iterator[Create]:
+    """Yields the missing children, those of the chief first.
+
+    For a gang this is only the Gang until it is placed, and then the children of all replicas with an assignment. A
+    replica that has succeeded never runs again, but keeps its Service.
+    """
+    plan, observed, admission = job_state.step.plan, job_state.step.observed, job_state.admission
+    terms = plan.scheduling.gang
+    if terms is not None and admission is not None and observed.gang is None:
+        yield Create(GANGS, terms.name, build_gang(plan, desired_gang_spec(plan, terms, admission)))
+    if _must_wait(job_state):
+        return
+    yield from _mounted_creates(plan, observed)
+    announced = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
+    yield from _indexed_creates(job_state, announced)
+    for state in job_state.step.replica_states:
+        replica, is_done = state.replica, state.state == replica_state.SUCCEEDED
+        if replica.role.job_name:
+            continue
+        assignment = admission.assignments.get(replica.name) if admission is not None else None
+        is_assigned = admission is None or assignment is not None
+        if is_assigned and not is_done and can_create_job(observed, replica.name):
+            restarts = job_state.status.restart_counts.get(replica.id, 0)
+            yield Create(JOBS, replica.name, build_job(announced, replica, assignment=assignment, restarts=restarts))
+        if (is_assigned or is_done) and _lacks_service(replica, observed):
+            yield Create(SERVICES, replica.name, build_service(plan, replica))
+
+
+def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
+    """Yields the missing Indexed Jobs and their Services.
+
+    A Job is created once all of its replicas may run, or for an elastic role as many as its gang has nodes for.
+    """
+    observed, admission = job_state.step.observed, job_state.admission
+    for role in plan.replicas.roles:
+        states = [state for state in job_state.step.replica_states if state.replica.role is role]
+        if not role.job_name or not states:
+            continue
+        first, count = states[0].replica, _index_count(role, states, admission)
+        if not count:
+            continue
+        is_done = all(state.state == replica_state.SUCCEEDED for state in states)
+        if not is_done and all(can_create_job(observed, state.replica.name) for state in states):
+            assignment = admission.assignments[first.name] if admission is not None else None
+            of_count = replace(first, role=replace(role, replicas=count))
+            yield Create(JOBS, role.job_name, build_job(plan, of_count, assignment=assignment))
+        if _lacks_service(first, observed):
+            yield Create(SERVICES, role.service_name, build_service(plan, first))
+        if role.is_elastic and not observed.has_first_service:
+            yield Create(SERVICES, first.name, build_first_service(plan, first))
+
+
+def _index_count(role: Role, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
+    """Returns how many indexes of a role's Job may run now. `states` are those of the role, by index."""
+    if admission is None:
+        return role.replicas
+    assigned = sum(1 for _ in takewhile(lambda state: state.replica.name in admission.assignments, states))
+    return assigned if assigned >= min(role.min_replicas or role.replicas, role.replicas) else 0
+
+
+def _must_wait(job_state: JobState) -> bool:
+    """Reports whether no child may be created yet.
+
+    This is so while the gang is not placed, children of an earlier attempt or suspended ones of a set exist, the
+    back-off of a restart lasts, or the status does not have the number of workers yet.
+    """
+    plan = job_state.step.plan
+    if (job_state.admission is not None and not job_state.admission.is_admitted) or not job_state.stale.are_deleted:
+        return True
+    if is_set_stopping(job_state.step.replica_states):
+        return True
+    if plan.has_restart_attempts and seconds_until_restart(job_state.plan, job_state.status, job_state.now) > 0:
+        return True
+    return is_scaling_unrecorded(plan, job_state.status.scaling, job_state.tf_config_workers)
+
+
+def _resizes(job_state: JobState) -> Iterator[Patch]:
+    """Yields the patch of `parallelism` and `completions` of an elastic Job, which batch/v1 allows only together.
+
+    A gang grows as far as it has nodes for all lower indexes. Once a replica has succeeded, the others will soon, and
+    no replica is added that would find no peers.
+    """
+    if not _is_size_recorded(job_state):
+        return
+    current = _without_stale(job_state)
+    for role in job_state.step.plan.replicas.roles:
+        states = [state for state in current if state.replica.role is role]
+        job = states[0].job if role.is_elastic and states else None
+        count = _index_count(role, states, job_state.admission)
+        if job is None or job.metadata.deletion_timestamp is not None or count in (0, job.spec.parallelism):
+            continue
+        if not job_outcome(job) and all(state.state != replica_state.SUCCEEDED for state in states):
+            yield Patch(JOBS, role.job_name, {"spec": {"parallelism": count, "completions": count}})
+
+
+def _is_size_recorded(job_state: JobState) -> bool:
+    """Reports whether the status has the number of replicas that an elastic job should have; it is resized after that.
+
+    The condition Resizing tells pods that a resize has removed from those that others have deleted.
+    """
+    scaling = job_state.status.scaling
+    elastic = [role for role in job_state.plan.replicas.roles if role.is_elastic]
+    return all(scaling is not None and scaling.workers == role.replicas for role in elastic)
+
+
+def _gang_patches(job_state: JobState) -> Iterator[Patch]:
+    """Yields the patch that makes the Gang request what the job needs, if it does not."""
+    plan, gang, admission = job_state.step.plan, job_state.step.observed.gang, job_state.admission
+    terms = plan.scheduling.gang
+    if terms is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
+        return
+    if not _is_size_recorded(job_state):
+        return
+    body = gang_spec_patch(gang, desired_gang_spec(plan, terms, admission), terms) or {}
+    saved = job_state.status.checkpoint.time if job_state.status.checkpoint is not None else None
+    if saved and saved != gang.metadata.annotations.checkpoint_time:
+        body = {**body, "metadata": {"annotations": {CHECKPOINT_TIME_ANNOTATION: saved}}}
+    if body:
+        yield Patch(GANGS, gang.metadata.name, body)
+
+
+def _stale_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of stale Jobs, in the foreground, so that no pod of the next attempt runs beside theirs.
+
+    If the replica has succeeded, this must be recorded first, since the pod, which shows it, is deleted with the Job.
+    """
+    unrecorded = {state.replica.name for state in unrecorded_successes(job_state.step.replica_states, job_state.status)}
+    for job in job_state.stale.jobs:
+        if job.metadata.deletion_timestamp is None and job.metadata.name not in unrecorded:
+            yield build_delete(JOBS, job, foreground=True)
+
+
+def _reassigned_deletes(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> Iterator[Delete]:
+    """Yields the deletions of Jobs that are pinned to another node than the assigned one."""
+    for state in states if admission is not None else ():
+        assignment = admission.assignments.get(state.replica.name) if admission is not None else None
+        if state.job is not None and assignment is not None and is_misplaced(state, assignment):
+            yield build_delete(JOBS, state.job, foreground=True)
+
+
+def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
+    """Yields the Jobs that must be suspended because the job is.
+
+    They include Jobs of an earlier attempt that have not been deleted yet. No replica state has them, but their pods
+    run.
+    """
+    yield from jobs_to_stop(states)
+    for state in states:
+        job = observed.jobs.get(state.replica.name)
+        if state.job is None and job is not None and job.metadata.deletion_timestamp is None and is_active(job):
+            yield SetSuspend(job.metadata.name, True)
+
+
+def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
+    """Yields the objects that pods mount. They may be created together with the pods, which wait for them."""
+    if plan.mounts.config_map and not observed.has_config_map:
+        yield Create(CONFIG_MAPS, plan.mounts.config_map, build_config_map(plan))
+    if plan.mounts.secret is not None and not observed.has_secret:
+        yield Create(SECRETS, plan.mounts.secret.name, build_secret(plan, plan.mounts.secret))
+    for claim in plan.mounts.claims:
+        if claim.name not in observed.claims:
+            yield Create(PERSISTENT_VOLUME_CLAIMS, claim.name, build_claim(plan, claim))
+
+
+def _lacks_service(replica: Replica, observed: ObservedState) -> bool:
+    return bool(replica.role.port) and replica.name not in observed.services
+
+
+def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
+    """Yields the deletions of children that are not in the plan, such as those of removed workers.
+
+    Jobs are deleted in the foreground: a worker that is added again must not run beside its old pod.
+    """
+    for name, job in observed.jobs.items():
+        if name not in plan.replicas.by_name and job.metadata.deletion_timestamp is None:
+            yield build_delete(JOBS, job, foreground=True)
+    for name, service in observed.services.items():
+        if name not in plan.replicas.by_name and service.metadata.deletion_timestamp is None:
+            yield build_delete(SERVICES, service)
+
+
+def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of Jobs of earlier attempts, or suspended ones, whose pods were lost with their node.
+
+    They are not deleted in the foreground, where they would wait for these pods forever.
+    """
+    if job_state.reachable is job_state.observed:
+        return
+    for name, pods in job_state.observed.pods.items():
+        job = job_state.observed.jobs.get(name)
+        if job is not None and len(job_state.reachable.pods[name]) < len(pods) and is_replaced_job(job_state.plan, job):
+            yield build_delete(JOBS, job)
+
+
+def _recreated_deletes(states: Sequence[ReplicaState], job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of Jobs that must be recreated, and whose pods have ended or were lost with their node.
+
+    An ended pod stays until the back-off of the replica has passed, so that its log can be read.
+    """
+    for state in states:
+        job = state.job
+        if job is None or job.spec.suspend or not state.must_redo or job.metadata.deletion_timestamp is not None:
+            continue
+        is_recorded = is_restart_recorded(state, job_state.status.restart_counts)
+        is_due = is_recorded and seconds_until_replica_restart(state, job_state.now) <= 0
+        if is_due and not state.replica.role.restarts_together:
+            yield build_delete(JOBS, job)

@@ -1,0 +1,101 @@
+"""Which pods and child Jobs do not start, while nothing in their status says why.
+
+A kubelet reports only by Events that it cannot mount a volume (the Secret does not exist), attach one, or create the
+sandbox: the containers wait with ContainerCreating, like those of any pod whose image is being pulled. In the same way,
+only the Events of a Job say why its pod cannot be created (quota, Pod Security, a missing ServiceAccount).
+`controller.podevents` reads the newest warning of such objects, and the evaluation takes it from
+`ObservedState.warnings`.
+
+Source: Kubernetes pkg/kubelet/kubelet.go (SyncPod), pkg/controller/job/job_controller.go (manageJob).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from tfjob_controller.api.common.core import Pod
+from tfjob_controller.jobs.evaluation.jobstate import JobState
+from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP
+from tfjob_controller.jobs.state.podreasons import why_pending
+from tfjob_controller.jobs.state.pods import (
+    PENDING,
+    blocked_since,
+    blocking_init_container,
+    last_exit,
+    native_sidecars,
+)
+from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.util.timestamps import seconds_until
+
+# Most pods have started a container by then, unless their image is large.
+SILENT_SECONDS = 20
+# How often a job with such a pod is synced, so that its reason follows the events.
+PERIOD_SECONDS = 15.0
+# Of pods behind the first one with a reason.
+NOT_STARTED = "no container has started"
+
+
+def unexplained(state: JobState) -> list[str]:
+    """Returns the UIDs of pods, and of Jobs without a pod, whose status does not say why they do not start.
+
+    They are in the plan's order.
+    """
+    if state.status.phase == PHASE_CLEAN_UP:
+        return []
+    return list(dict.fromkeys(_unexplained(state.step.replica_states, state.now)))
+
+
+def explained(uids: Sequence[str], warnings: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the warnings, with words for each of the `uids` after the first one that has a warning.
+
+    Only the first objects of a job are asked about, and all that wait are counted.
+    """
+    known = [index for index, uid in enumerate(uids) if uid in warnings]
+    return {**dict.fromkeys(uids[known[0] :], NOT_STARTED), **warnings} if known else {}
+
+
+def seconds_until_unexplained(state: JobState) -> float | None:
+    """Returns when to ask about the next pod, or to ask again; None if all that wait say why."""
+    times = (_seconds_until_unexplained(each, state.now) for each in state.step.replica_states)
+    return min((seconds for seconds in times if seconds is not None), default=None)
+
+
+def _unexplained(states: Sequence[ReplicaState], now: datetime) -> Iterator[str]:
+    for state in states:
+        if state.pod is not None:
+            since = silent_since(state.pod)
+            if since is not None and seconds_until(since, SILENT_SECONDS, now) <= 0:
+                yield state.pod.metadata.uid
+        elif state.job is not None and state.pending:
+            yield state.job.metadata.uid
+
+
+def _seconds_until_unexplained(state: ReplicaState, now: datetime) -> float | None:
+    if state.pod is None:
+        return PERIOD_SECONDS if state.job is not None and state.pending else None
+    since = silent_since(state.pod)
+    if since is None:
+        return None
+    left = seconds_until(since, SILENT_SECONDS, now)
+    return left if left > 0 else PERIOD_SECONDS
+
+
+def silent_since(pod: Pod) -> str | None:
+    """Returns since when a pod has a node and does not start, while its status gives no reason; else None.
+
+    It has started no container, or only native sidecars that have not passed their startup probes.
+    """
+    status = pod.status
+    if not pod.spec.node_name or pod.metadata.deletion_timestamp is not None or status.phase not in ("", PENDING):
+        return None
+    blocking = blocking_init_container(pod)
+    if blocking is not None and blocking.name in native_sidecars(pod):
+        # Events say why its startup probe fails.
+        return blocked_since(pod)
+    containers = (*status.init_container_statuses, *status.container_statuses)
+    if any(each.state.running is not None or last_exit(each) is not None for each in containers) or why_pending(pod):
+        return None
+    scheduled = (each for each in status.conditions if each.type == "PodScheduled" and each.status == "True")
+    times = (*(each.last_transition_time for each in scheduled), status.start_time, pod.metadata.creation_timestamp)
+    return next((time for time in times if time), None)

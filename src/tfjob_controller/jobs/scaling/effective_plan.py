@@ -1,0 +1,105 @@
+"""Adapts a plan to the cluster: the workers that a resized job has now, and the restart attempt of its children.
+
+Theory of operation. With `resize: InPlace` a job has as many workers as its spec says, but not always the first ones:
+the status of the Gang names the workers that leave, and a new worker takes the lowest free index. No field records
+which indexes are in use. They follow from the existing Jobs. If there are too many, the highest indexes leave, or in a
+gang those whose member was removed; if there are too few, the lowest free indexes are added. A Job that is being
+deleted counts as deleted, so the result does not change when its deletion ends. Worker 0 always stays. A replica that
+has succeeded keeps its index.
+
+All decisions read the plan that `effective_plan` returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+
+from tfjob_controller.api.common.core import BatchJob
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
+from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE, WORKER
+from tfjob_controller.jobs.gang.admission import is_placed, is_run_as_gang, wanted_role_members
+from tfjob_controller.jobs.gang.podgroup import plan_for_pod_group
+from tfjob_controller.jobs.plan.model import WORKER_ROLE, Plan, Replica
+from tfjob_controller.jobs.scaling.progress import with_shares
+from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.restarts import set_restarts
+
+
+def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
+    """Returns the plan adapted to the cluster; the same object if nothing differs."""
+    return with_shares(_with_present(plan_for_pod_group(plan, observed), observed, status), observed, status)
+
+
+def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
+    if plan.replicas.restarts_together:
+        return _of_attempt(plan, set_restarts(plan, status))
+    if plan.scaling.resize == BY_RESTART:
+        attempt = status.scaling.generation if status.scaling is not None else 0
+        return _of_attempt(plan, attempt)
+    if plan.scaling.resize != IN_PLACE:
+        return plan
+    workers = [each for each in plan.replicas.candidates if each.role.replica_type == WORKER]
+    wanted = workers[0].role.replicas if workers else 0
+    chosen = _chosen(plan, observed, workers, wanted, frozenset(status.succeeded_indexes))
+    if chosen == set(range(wanted)):
+        return plan
+    return _with_workers(plan, chosen)
+
+
+def _of_attempt(plan: Plan, attempt: int) -> Plan:
+    if attempt == plan.restart_attempt:
+        return plan
+    steps = tuple(dataclasses.replace(step, restart_attempt=attempt) for step in plan.steps)
+    return dataclasses.replace(plan, restart_attempt=attempt, steps=steps)
+
+
+def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:
+    some = tuple(each for each in plan.replicas.candidates if each.role.replica_type != WORKER or each.index in indexes)
+    present = dataclasses.replace(plan.replicas, all=some, by_name={each.name: each for each in some})
+    return dataclasses.replace(plan, replicas=present)
+
+
+def _chosen(
+    plan: Plan, observed: ObservedState, workers: Sequence[Replica], wanted: int, succeeded: Collection[str]
+) -> set[int]:
+    by_index = {each.index: each for each in workers}
+    done = {each.index for each in workers if each.id in succeeded}
+    jobs = {index: job for index, each in by_index.items() if (job := _living(observed, each.name)) is not None}
+    if plan.scheduling.gang is None or not is_run_as_gang(plan, observed):
+        return _filled(sorted(jobs.keys() | done)[:wanted], sorted(by_index), wanted)
+    gang = observed.gang if observed.gang is not None and is_placed(observed.gang) else None
+    return _chosen_of_gang(gang, jobs, done, by_index, wanted)
+
+
+def _chosen_of_gang(
+    gang: Gang | None, jobs: dict[int, BatchJob], done: set[int], by_index: dict[int, Replica], wanted: int
+) -> set[int]:
+    """Returns the indexes of a gang's workers. Those that have succeeded need no member, unless their Job has one."""
+    attempt = str(gang.status.attempt) if gang is not None else ""
+    held = {
+        index: job.metadata.labels.get(MEMBER_LABEL, "")
+        for index, job in jobs.items()
+        if attempt and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
+    }
+    over = sorted(done - held.keys())
+    member_count = max(wanted - len(over), min(wanted, 1))
+    wanted_now = frozenset(wanted_role_members(gang, WORKER_ROLE, member_count))
+    staying = [index for index, member in sorted(held.items()) if member in wanted_now][:member_count]
+    # A Job whose member is not wanted is deleted, so its index is taken last.
+    free = sorted(by_index.keys() - set(over), key=lambda index: (index in held, index))
+    return _filled(staying, free, member_count) | set(over[: wanted - member_count])
+
+
+def _filled(staying: Sequence[int], indexes: Iterable[int], wanted: int) -> set[int]:
+    """Returns the staying indexes with the first free ones, so that there are `wanted`."""
+    kept = set(staying)
+    free = (index for index in indexes if index not in kept)
+    return kept | set(islice(free, max(wanted - len(kept), 0)))
+
+
+def _living(observed: ObservedState, name: str) -> BatchJob | None:
+    job = observed.jobs.get(name)
+    return job if job is not None and job.metadata.deletion_timestamp is None else None

@@ -1,0 +1,142 @@
+"""The progress of a job in steps, and the share of the remaining steps of a worker that starts now.
+
+Theory of operation. A worker's program reports the steps that it has completed since its pod started: in an annotation
+of the pod, or in its log (`autoscaling.progress.pattern`), which the controller reads, or which the kubelet copies into
+the termination message of a container that failed. The status maps the UID of every pod, also of deleted ones, to the
+highest number seen of it. Their sum is the progress: it never decreases, and survives pods and controllers. A report
+that is no number, or lower than the one before, is ignored; the first ignored report is kept and reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.status import Progress, TrainingStatus
+from tfjob_controller.api.tfjob.progress import ProgressPattern, parse_steps
+from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
+from tfjob_controller.jobs.naming import JOB_TYPE, TASK_INDEX
+from tfjob_controller.jobs.plan.model import WORKER_ROLE, Plan, StepShares
+from tfjob_controller.jobs.state.observed import ObservedState, Reading
+from tfjob_controller.jobs.state.pods import all_containers_ended, training_container, was_started
+from tfjob_controller.jobs.state.restarts import fold_counts
+from tfjob_controller.util.text import shortened
+
+# The length of an invalid report in messages.
+_MAX_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of one pod."""
+
+    uid: str
+    replica: str
+    text: str
+
+
+def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> Progress | None:
+    """The progress with all current reports; None for a job that counts no steps."""
+    if not plan.progress.is_enabled:
+        return old
+    known = old or Progress()
+    counts, ignored = dict(known.counts), known.ignored
+    for report in _reports(plan, observed):
+        steps = parse_steps(report.text)
+        problem = _problem(report, steps, known.counts.get(report.uid, 0))
+        if problem:
+            ignored = ignored or problem
+        elif steps is not None and steps > counts.get(report.uid, -1):
+            counts[report.uid] = steps
+    counts = fold_counts(counts, _present(observed))
+    return Progress(done=sum(counts.values()), total=plan.progress.total or 0, counts=counts, ignored=ignored)
+
+
+def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
+    """The plan with the number of steps for each worker that starts now."""
+    if plan.progress.total is None:
+        return plan
+    progress = next_progress(plan, observed, status.progress)
+    left = max(0, plan.progress.total - (progress.done if progress is not None else 0))
+    members = status.scaling.members if plan.scaling.resize == BY_RESTART and status.scaling is not None else 0
+    workers = sorted(
+        each.index
+        for each in plan.replicas.all
+        if each.role.replica_type == WORKER
+        and each.id not in status.succeeded_indexes
+        and (each.index < members or not members)
+    )
+    share, rest = divmod(left, max(len(workers), 1))
+    shares = {index: share + (place < rest) for place, index in enumerate(workers)}
+    return replace(plan, progress=replace(plan.progress, shares=StepShares(plan.progress.total, shares)))
+
+
+def is_unread(plan: Plan, observed: ObservedState) -> bool:
+    """Reports whether a worker has ended whose log is not read to its end. False if logs are not read at all."""
+    if plan.progress.pattern is None or observed.readings is None:
+        return False
+    readings = observed.readings
+    return any(
+        was_started(pod) and all_containers_ended(pod) and not readings.get(pod.metadata.uid, Reading()).is_last
+        for pod in workers_of(observed)
+    )
+
+
+def has_last_words(observed: ObservedState, old: Progress | None, new: Progress | None) -> bool:
+    """Reports whether there is a new number of a pod that may be deleted at any moment."""
+    if new is None or new == old:
+        return False
+    before: Mapping[str, int] = old.counts if old is not None else {}
+    changed = {uid for uid, steps in new.counts.items() if steps != before.get(uid)}
+    staying = {
+        pod.metadata.uid
+        for pod in workers_of(observed)
+        if pod.metadata.deletion_timestamp is None and not all_containers_ended(pod)
+    }
+    return not changed <= staying
+
+
+def workers_of(observed: ObservedState) -> Iterator[Pod]:
+    """The pods of workers, including those of workers that were scaled down."""
+    for pods in observed.pods.values():
+        for pod in pods:
+            if pod.metadata.labels.get(JOB_TYPE) == WORKER:
+                yield pod
+
+
+def worker_id(pod: Pod) -> str:
+    return f"{WORKER_ROLE}-{pod.metadata.labels.get(TASK_INDEX, '')}"
+
+
+def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
+    for pod in workers_of(observed):
+        uid, name = pod.metadata.uid, worker_id(pod)
+        if plan.progress.pattern is None:
+            if pod.metadata.annotations.steps:
+                yield Report(uid, name, pod.metadata.annotations.steps)
+        elif (reported := _last_words(plan.progress.pattern, pod)) is not None:
+            yield Report(uid, name, reported)
+    for uid, reading in (observed.readings or {}).items():
+        if plan.progress.pattern is not None and reading.text:
+            yield Report(uid, reading.replica, reading.text)
+
+
+def _last_words(pattern: ProgressPattern, pod: Pod) -> str | None:
+    """The match in the termination message, which is the end of the log if the container failed."""
+    container = training_container(pod)
+    ended = (container.state.terminated or container.last_state.terminated) if container is not None else None
+    return pattern.last_match(ended.message) if ended is not None and ended.message else None
+
+
+def _problem(report: Report, steps: int | None, before: int) -> str:
+    if steps is None:
+        return f"{report.replica} says {shortened(report.text)[:_MAX_SHOWN]!r}, which is not a number of steps"
+    if steps < before:
+        return f"{report.replica} went back from {before} to {steps} steps"
+    return ""
+
+
+def _present(observed: ObservedState) -> set[str]:
+    """The pods that may report again."""
+    return {pod.metadata.uid for pod in workers_of(observed)}.union(observed.readings or ())

@@ -1,0 +1,455 @@
+"""Restarts: how many there were, how long the next one waits, and which children are of an earlier attempt.
+
+Counts. The status has the number of restarts of each replica by its id. A child Job starts one pod, and carries how
+often its replica was restarted before it (label `REPLICA_RESTARTS`). The count is that number, plus the restarts of the
+training container in place, plus one if the pod has ended, or is being deleted, and another one is needed. So one end
+counts once, however often and by whatever object it is observed. Pods of elastic roles, which the Job controller
+replaces, are counted by replica and UID, and added up by replica once they are gone and have a successor. Many entries
+of what does not exist any more are added up under one empty key. Restarts that the program did not cause are
+disruptions, which no limit applies to.
+
+Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
+further restart waits twice as long as the one before, up to a cap. The wait starts at the failure: when the condition
+Restarting became True, or was set again because replicas failed before all of them ran.
+
+Attempts. With `resize: Restart` every replica must know the exact cluster, so the Jobs and pods of such a job carry the
+restart attempt in a label, and the status has the current one and the number of workers that TF_CONFIG lists in it
+(`scaling.generation`, `scaling.members`). When another number of workers is due, the status is written first, with the
+next attempt. Children of another attempt are stale: they are deleted with their pods, their exit codes do not count,
+and no child is created before all of them are gone. A resize during a resize is one more attempt. Services stay, and so
+do the Jobs of replicas that have succeeded, since they run nothing and keep the logs. Jobs whose replicas restart
+together do the same after a retryable failure: their attempt is the number of their restarts, and earlier successes do
+not count any more. An elastic job has an attempt number of its own (`scaling.generation`), since replacements of single
+replicas count as restarts, too. A gang counts the workers that have an assignment, so one that started with some of its
+workers is restarted when more are assigned.
+
+A replica never has two running pods: its next Job is created once the pods of the Job before have ended or are gone. A
+Job that is deleted in the foreground exists as long as its pods. A Job that is deleted otherwise is gone at once, and
+the garbage collector deletes its pods some time later, so the controller waits for these pods, too. It does not wait
+for pods that were lost with their node (`without_lost_pods`), whose end no kubelet reports. A pod without its Job
+(`kubectl delete job --cascade=orphan`) is neither counted nor deleted, but the controller waits for its end, since it
+runs under the replica's name. A StatefulSet waits for a foreign pod of that name in the same way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.status import ScalingStatus, TrainingStatus
+from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
+from tfjob_controller.jobs import conditions
+from tfjob_controller.jobs.naming import REPLICA_RESTARTS, RESTART_ATTEMPT, replica_id_of
+from tfjob_controller.jobs.plan.model import Plan, Role
+from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
+from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.pods import (
+    FAILED,
+    deletion_request_time,
+    failed_before_training,
+    is_disrupted,
+    is_finished,
+    is_owned_by,
+    newest,
+    restarts_in_place,
+    training_exit,
+    was_told_to_end,
+)
+from tfjob_controller.jobs.state.replica_state import (
+    JOB_COMPLETE,
+    ReplicaState,
+    job_end_time,
+    job_outcome,
+)
+from tfjob_controller.jobs.state.terminations import is_permanent_error
+from tfjob_controller.kube.meta import Object
+from tfjob_controller.util.timestamps import seconds_until
+
+GONE = ""
+# An entry takes about 50 bytes of the status, which should not grow with the age of the job.
+MAX_GONE = 32
+# How many ended pods of replaced nodes are kept with their logs.
+KEPT_FAILED_PODS = 3
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+def next_restart_counts(
+    states: Sequence[ReplicaState], counts: Mapping[str, int], replaced: Mapping[str, int] = _NONE
+) -> dict[str, int]:
+    """Returns the recorded counts, raised to those of the replicas and of `replaced` (`replaced_counts`)."""
+    raised = dict(counts)
+    seen = ((state.replica.id, replica_restarts(state)) for state in states)
+    for key, count in (*seen, *replaced.items()):
+        if count > raised.get(key, 0):
+            raised[key] = count
+    if len(raised) <= MAX_GONE:
+        return raised
+    return fold_counts(raised, {state.replica.id for state in states} | replaced.keys())
+
+
+def with_gone_pods_added(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Returns the counts, with those of pods that are gone and have a successor added up by replica (elastic roles)."""
+    summed = dict(counts)
+    present = {state.replica.id: {pod_key(pod) for pod in state.pods} for state in states if state.pods}
+    for key in counts:
+        replica_id, is_of_pod, _ = key.partition("/")
+        if is_of_pod and key not in present.get(replica_id, (key,)):
+            summed[replica_id] = summed.get(replica_id, 0) + summed.pop(key)
+    return summed
+
+
+def restarts_of(replica_id: str, counts: Mapping[str, int]) -> int:
+    """Returns the recorded restarts of a replica, whether they are counted by its id or by the UID of its pods."""
+    return sum(count for key, count in counts.items() if key.partition("/")[0] == replica_id)
+
+
+def replica_restarts(state: ReplicaState) -> int:
+    """Returns how often the replica was restarted, as far as its Job and its pods show it."""
+    job = state.job
+    if job is None:
+        return 0
+    before = job.metadata.labels.get(REPLICA_RESTARTS, "")
+    in_place = max((restarts_in_place(pod, state.replica.role.container, RESTORER) for pod in state.pods), default=0)
+    # Pods of a Job that is suspended or deleted end for this reason.
+    is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
+    return int(before if before.isdecimal() else 0) + in_place + (state.is_replaced and not is_stopped)
+
+
+def new_disruptions(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> int:
+    """Returns how many replicas have lost their pod since `counts` were recorded and did not cause that."""
+    return sum(
+        state.is_replaced and state.is_disrupted and replica_restarts(state) > counts.get(state.replica.id, 0)
+        for state in states
+    )
+
+
+def seconds_until_replica_restart(state: ReplicaState, now: datetime) -> float:
+    """Returns how long the ended pod of a replica is kept before another one is started; 0 if it may start now.
+
+    The delay doubles with each restart of the replica. It starts at the exit of the training container if that is
+    known, and otherwise at the end of the child Job, at the deletion of the pod or at its start.
+    """
+    ended = _end_time(state)
+    if not ended:
+        return 0.0
+    return max(0.0, seconds_until(ended, backoff_seconds(replica_restarts(state)), now))
+
+
+def _end_time(state: ReplicaState) -> str | None:
+    pod, of_job = state.pod, job_end_time(state.job) if state.job is not None else None
+    if pod is None:
+        return of_job
+    exited_at = state.exited.finished_at if state.exited is not None else None
+    if exited_at and of_job:
+        # The clock of the node may be ahead of that of the control plane.
+        return min(exited_at, of_job)
+    return exited_at or of_job or deletion_request_time(pod) or pod.status.start_time
+
+
+def set_restarts(plan: Plan, status: TrainingStatus) -> int:
+    """Returns how often all replicas were restarted together, which is the recorded attempt."""
+    if not plan.replicas.is_elastic:
+        return status.restarts
+    return status.scaling.generation if status.scaling is not None else 0
+
+
+def replaced_counts(
+    plan: Plan, observed: ObservedState, status: TrainingStatus
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Returns the pods of elastic roles that the Job controller has replaced, or is about to: 1 for each `pod_key`.
+
+    The first ones failed by themselves; the second ones were evicted, or deleted while their programs ran. The first
+    replica is not counted here, since its end restarts all. Pods whose deletion was requested before the last resize
+    was complete are not counted: they may have been removed by it.
+    """
+    failures: dict[str, int] = {}
+    disruptions: dict[str, int] = {}
+    for role in plan.replicas.roles:
+        job = observed.jobs.get(f"{role.job_name}-0") if role.is_elastic else None
+        if job is None:
+            continue
+        is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
+        for index in range(1, max(job.spec.parallelism, role.replicas)):
+            pods = observed.pods.get(f"{role.job_name}-{index}", ())
+            own = [pod for pod in pods if is_owned_by(pod, job.metadata.uid)]
+            last = newest(own)
+            for pod in own:
+                requested = deletion_request_time(pod)
+                if requested is not None and (is_stopped or _is_resized_since(status, requested)):
+                    continue
+                cause = _why_replaced(role, pod, is_newest=pod is last)
+                if cause is _Cause.DISRUPTION:
+                    disruptions[pod_key(pod)] = 1
+                elif cause is _Cause.FAILURE:
+                    failures[pod_key(pod)] = 1
+    return failures, disruptions
+
+
+class _Cause(enum.Enum):
+    DISRUPTION = enum.auto()
+    FAILURE = enum.auto()
+
+
+def _why_replaced(role: Role, pod: Pod, *, is_newest: bool) -> _Cause | None:
+    """Returns why the pod of an elastic role is replaced; None if it is not.
+
+    A permanent error ends the job. If it follows from the end of another node, another pod takes the place of this one.
+    """
+    exited, requested = training_exit(pod, role.container), deletion_request_time(pod)
+    if requested is None and pod.status.phase != FAILED:
+        return None
+    is_cut_short = requested is not None and (exited is None or was_told_to_end(pod, exited))
+    if is_cut_short or is_disrupted(pod, exited):
+        return _Cause.DISRUPTION
+    before = failed_before_training(pod, role.container) if exited is None else None
+    ended = before[1] if before is not None else exited
+    if is_newest and ended is not None and is_permanent_error(ended):
+        return None
+    return _Cause.FAILURE if requested is None or (ended is not None and ended.exit_code != 0) else None
+
+
+def pod_key(pod: Pod) -> str:
+    """Returns the key of an elastic role's pod in the counts, which begins with the id of its replica."""
+    return f"{replica_id_of(pod.metadata.labels)}/{pod.metadata.uid}"
+
+
+def is_end_counted(state: ReplicaState, counts: Mapping[str, int]) -> bool:
+    """Reports whether the end of an elastic role's pod is counted.
+
+    A pod that has completed its index and is gone is the one that is counted for this replica by its UID: those before
+    it are added up (`with_gone_pods_added`).
+    """
+    if not state.replica.role.is_elastic:
+        return False
+    if state.pod is not None:
+        return pod_key(state.pod) in counts
+    is_complete = state.job is not None and job_outcome(state.job) == JOB_COMPLETE
+    return is_complete and any(key.startswith(f"{state.replica.id}/") for key in counts)
+
+
+def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str, int]) -> Iterator[Pod]:
+    """Yields the failed pods of elastic roles that are deleted once they are counted, so that they do not pile up.
+
+    Each replica keeps its newest pod, and each role the `KEPT_FAILED_PODS` newest of the others.
+    """
+    for role in plan.replicas.roles:
+        if not role.is_elastic:
+            continue
+        pods = (observed.pods.get(f"{role.job_name}-{index}", ()) for index in range(role.replicas))
+        older = [pod for some in pods for pod in some if pod is not newest(some) and pod.status.phase == FAILED]
+        older.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
+        for pod in older[:-KEPT_FAILED_PODS]:
+            if pod.metadata.deletion_timestamp is None and pod_key(pod) in counts:
+                yield pod
+
+
+def _is_resized_since(status: TrainingStatus, moment: str) -> bool:
+    resizing = conditions.find(status.conditions, conditions.RESIZING)
+    return resizing is not None and (resizing.status != conditions.FALSE or resizing.last_transition_time >= moment)
+
+
+def is_restart_recorded(state: ReplicaState, counts: Mapping[str, int]) -> bool:
+    """Reports whether the recorded counts include the last end of the replica."""
+    return counts.get(state.replica.id, 0) >= replica_restarts(state)
+
+
+def restarted_states(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> list[ReplicaState]:
+    """Returns the replicas that were restarted since `counts` were recorded, in the plan's order."""
+    return [state for state in states if not is_restart_recorded(state, counts)]
+
+
+def fold_counts(counts: dict[str, int], present: Collection[str]) -> dict[str, int]:
+    """Returns the counts with one sum for deleted objects, if there are many of these."""
+    deleted = [uid for uid in counts if uid not in present and uid != GONE]
+    if len(deleted) <= MAX_GONE:
+        return counts
+    kept = {uid: count for uid, count in counts.items() if uid in present}
+    return {GONE: counts.get(GONE, 0) + sum(counts[uid] for uid in deleted), **kept}
+
+
+# Those of the kubelet for containers (pkg/kubelet, MaxContainerBackOff).
+BASE_SECONDS, CAP_SECONDS = 10, 300
+# With more doublings the cap applies.
+_DOUBLINGS = 10
+
+
+def backoff_seconds(restarts: int) -> int:
+    """Returns the delay before the restart of that number."""
+    if restarts < 2:
+        return 0
+    return min(BASE_SECONDS << min(restarts - 2, _DOUBLINGS), CAP_SECONDS)
+
+
+def seconds_until_restart(plan: Plan, status: TrainingStatus, now: datetime) -> float:
+    """Returns when replicas may be created; 0 if they may be created now."""
+    restarting = conditions.find(status.conditions, conditions.RESTARTING)
+    if not plan.replicas.restarts_together or restarting is None or restarting.status != conditions.TRUE:
+        return 0.0
+    wait = backoff_seconds(set_restarts(plan, status))
+    return max(0.0, seconds_until(restarting.last_transition_time, wait, now))
+
+
+@dataclass(frozen=True, slots=True)
+class StaleChildren:
+    """Children of earlier attempts: the `jobs` to delete; `are_deleted` if neither Jobs nor pods are left."""
+
+    jobs: Sequence[BatchJob]
+    are_deleted: bool
+
+
+def is_of_attempt(plan: Plan, obj: Object) -> bool:
+    return not plan.has_restart_attempts or obj.metadata.labels.get(RESTART_ATTEMPT) == str(plan.restart_attempt)
+
+
+def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> ObservedState:
+    """Returns the state without pods of earlier Jobs that were lost with their node, whose end will not be reported."""
+    moment = replica_state.lost_before(now)
+    going = {name for name, some in observed.pods.items() if any(replica_state.is_lost(pod, moment) for pod in some)}
+    if not going:
+        return observed
+    pods = {
+        name: [
+            pod
+            for pod in some
+            if not (replica_state.is_lost(pod, moment) and _is_of_earlier_job(plan, observed, name, pod))
+        ]
+        if name in going
+        else some
+        for name, some in observed.pods.items()
+    }
+    return dataclasses.replace(observed, pods=pods)
+
+
+def _is_of_earlier_job(plan: Plan, observed: ObservedState, name: str, pod: Pod) -> bool:
+    """Reports whether the pod's Job is gone, is replaced, or is of an earlier attempt of a set."""
+    job = observed.jobs.get(name)
+    return job is None or is_replaced_job(plan, job) or not _is_of_current_attempt(plan, pod)
+
+
+def is_replaced_job(plan: Plan, job: BatchJob) -> bool:
+    """Reports whether a Job is of an earlier attempt, or was suspended and is being deleted."""
+    is_stopped = job.spec.suspend and job.metadata.deletion_timestamp is not None
+    return is_stopped or not _is_of_current_attempt(plan, job)
+
+
+def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -> float | None:
+    """Returns when the first pod of an earlier Job will count as lost; None if there is none."""
+    going = (
+        pod.metadata.deletion_timestamp
+        for name, some in observed.pods.items()
+        for pod in some
+        if pod.metadata.deletion_timestamp is not None
+        and not is_finished(pod)
+        and _is_of_earlier_job(plan, observed, name, pod)
+    )
+    # One second is added, since timestamps have whole seconds.
+    left = (seconds_until(each, replica_state.LOST_AFTER_SECONDS + 1, now) for each in going)
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
+def seconds_until_held_up(observed: ObservedState, now: datetime) -> float | None:
+    """Returns when the first deletion of a Job will count as held up by finalizers; None if none is being deleted."""
+    deleted = (job.metadata.deletion_timestamp for job in observed.jobs.values())
+    left = (seconds_until(each, replica_state.PATIENCE_SECONDS + 1, now) for each in deleted if each is not None)
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
+def of_current_attempt(plan: Plan, observed: ObservedState) -> ObservedState:
+    """Returns the state without Jobs and pods of earlier attempts, if all replicas are restarted after a failure."""
+    if not plan.replicas.restarts_together or not plan.restart_attempt:
+        return observed
+    return dataclasses.replace(
+        observed,
+        jobs={name: job for name, job in observed.jobs.items() if _is_of_current_attempt(plan, job)},
+        pods={name: [pod for pod in pods if _is_of_current_attempt(plan, pod)] for name, pods in observed.pods.items()},
+    )
+
+
+def _is_of_current_attempt(plan: Plan, obj: Object) -> bool:
+    """Reports whether the object is of the current attempt, or of a step that is not restarted with the others."""
+    return RESTART_ATTEMPT not in obj.metadata.labels or is_of_attempt(plan, obj)
+
+
+def stale_children(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> StaleChildren:
+    """Returns the stale children of a job that is no gang."""
+    done = {state.replica.name for state in states if state.state == replica_state.SUCCEEDED}
+    stale = [
+        job
+        for name, job in observed.jobs.items()
+        if name in plan.replicas.by_name
+        and not is_of_attempt(plan, job)
+        and not (name in done and job_outcome(job) == JOB_COMPLETE)
+    ]
+    pods = (pod for some in observed.pods.values() for pod in some)
+    left_over = any(not is_of_attempt(plan, pod) and not is_finished(pod) for pod in pods)
+    return StaleChildren(stale, not stale and not left_over)
+
+
+def tf_config_workers(plan: Plan, states: Sequence[ReplicaState], assigned: Collection[str] | None) -> int:
+    """Returns how many workers TF_CONFIG should list.
+
+    `assigned` has the names of replicas with an assignment; None if replicas need none. A worker that was listed in
+    this attempt stays listed, so that no worker is restarted because a node was lost.
+    """
+    workers = [state for state in states if state.replica.role.replica_type == WORKER]
+    if assigned is None:
+        return len(workers)
+    known = [state for state in workers if state.replica.name in assigned or _was_known(plan, state)]
+    return max((state.replica.index + 1 for state in known), default=0)
+
+
+def _was_known(plan: Plan, state: ReplicaState) -> bool:
+    return state.state == replica_state.SUCCEEDED or (state.job is not None and is_of_attempt(plan, state.job))
+
+
+def is_scaling_unrecorded(plan: Plan, scaling: ScalingStatus | None, members: int) -> bool:
+    """Reports whether the status must have the number of workers before children are created for them."""
+    return plan.scaling.resize == BY_RESTART and (scaling is None or scaling.members != members)
+
+
+def next_attempt(scaling: ScalingStatus, members: int) -> ScalingStatus:
+    """Returns the status that must be written before children for this number of workers may be created."""
+    was_made = scaling.members > 0
+    return replace(scaling, generation=scaling.generation + was_made, members=members)
+
+
+def can_create_job(observed: ObservedState, name: str) -> bool:
+    """Reports whether a Job of that name may be created. `observed` has no lost pods."""
+    return name not in observed.jobs and _in_the_way(observed, name) is None
+
+
+def _in_the_way(observed: ObservedState, name: str) -> Pod | None:
+    pods = chain(observed.pods.get(name, ()), observed.orphans.get(name, ()))
+    return next((pod for pod in pods if not is_finished(pod)), None)
+
+
+def blocking_pod_message(observed: ObservedState, state: ReplicaState, now: datetime) -> str:
+    """Returns for which pod of an earlier Job, or for which Job, a replica waits; empty if there is none."""
+    name, job = state.replica.name, observed.jobs.get(state.replica.name)
+    is_overdue = job is not None and _is_overdue(job, now)
+    if state.state == replica_state.SUCCEEDED or not (job is None or job.spec.suspend or is_overdue):
+        return ""
+    pod = _in_the_way(observed, name)
+    if pod is None:
+        held = next((each.metadata.name for each in observed.pods.get(name, ())), "")
+        words = f"waits for Job {state.replica.job_name} to be deleted, which finalizers hold up"
+        return (f"{words}: see those of pod {held}" if held else words) if is_overdue else ""
+    if pod in observed.orphans.get(name, ()):
+        return f"waits for pod {pod.metadata.name}, which no Job controls any more, to end; or delete it"
+    return (
+        f"waits for pod {pod.metadata.name} of its {'suspended' if job and job.spec.suspend else 'deleted'} Job to end"
+    )
+
+
+def _is_overdue(job: BatchJob, now: datetime) -> bool:
+    deleted = job.metadata.deletion_timestamp
+    return deleted is not None and seconds_until(deleted, replica_state.PATIENCE_SECONDS, now) <= 0

@@ -1,0 +1,145 @@
+"""What a status says about checkpoints, and the events that follow from it. For all kinds of jobs.
+
+A line of a log may be read twice, and logs of two pods in any order, so each line is compared with the status: only
+what is later than the recorded checkpoint or failure counts. The status of a controller that is restarted is therefore
+the same, and no checkpoint is counted twice. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.jobs import conditions, reasons
+from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
+from tfjob_controller.jobs.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
+from tfjob_controller.util.timestamps import format_time, parse_time_or_none
+
+# A node's clock may be ahead. A later time is not believed, since every checkpoint after it would seem to be older.
+_MOST_AHEAD = timedelta(minutes=5)
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+def next_checkpoint(
+    old: CheckpointStatus | None, lines: Sequence[CheckpointLine], now: datetime
+) -> CheckpointStatus | None:
+    """Returns what the status says about checkpoints after these lines; the same object if nothing is new."""
+    if not lines:
+        return old
+    latest = format_time(now + _MOST_AHEAD)
+    found = old or CheckpointStatus()
+    for line in sorted((each for each in lines if each.time <= latest), key=_chronologically):
+        found = _with_saved(found, line) if isinstance(line, SavedCheckpoint) else _with_failure(found, line)
+    return old if found == (old or CheckpointStatus()) else found
+
+
+def with_restored(
+    old: CheckpointStatus | None, restored: RestoredCheckpoint | None, steps: Sequence[ReportedStep]
+) -> CheckpointStatus | None:
+    """Returns the status after pods were started with this checkpoint; the same object if it is not new.
+
+    `steps` were reported before or after; those between the start before and this one tell how many are done again.
+    """
+    before = old.restored if old is not None else None
+    since = (before.time if before is not None else None) or ""
+    if restored is None or restored.time is None or restored.time <= since:
+        return old
+    done = [each.step for each in steps if since <= each.time < restored.time]
+    if not (restored.name or restored.skipped or done):
+        return old  # a first start
+    is_known = restored.step is not None or not restored.name
+    repeated = max(0, max(done, default=0) - (restored.step or 0)) if is_known else 0
+    return replace(old or CheckpointStatus(), restored=replace(restored, repeated_steps=repeated))
+
+
+def checkpoint_events(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
+    """Yields an event if a checkpoint was saved, and one if saving began to fail."""
+    before, after = old.checkpoint or CheckpointStatus(), new.checkpoint or CheckpointStatus()
+    if after.saved > before.saved:
+        yield StatusEvent(NORMAL, reasons.CHECKPOINT_SAVED, f"{named(after)}, {size_text(after.size)}, is saved")
+    if after.restored is not None and after.restored != before.restored:
+        yield _restored_event(after.restored)
+    if after.failed > before.failed and after.failure is not None:
+        name = after.failure.name or "A checkpoint"
+        yield StatusEvent(WARNING, reasons.CHECKPOINT_FAILED, f"{name} is not saved: {after.failure.reason}")
+
+
+def unsaved_since(status: TrainingStatus) -> datetime | None:
+    """Returns since when the training of a running job is not saved: its last checkpoint, or a later start.
+
+    None if the job does not run.
+    """
+    running = conditions.find(status.conditions, conditions.RUNNING)
+    if running is None or running.status != conditions.TRUE or status.completion_time is not None:
+        return None
+    saved = status.checkpoint.time if status.checkpoint is not None else None
+    return parse_time_or_none(max(saved or "", running.last_transition_time))
+
+
+def size_text(size: int) -> str:
+    """Returns text such as `1.5 GiB`."""
+    if size < 1024:
+        return f"{size} B"
+    value, unit = float(size), "B"
+    for unit in _UNITS:  # noqa: B007 -- the last one is used
+        value /= 1024
+        if value < 1024:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def restored_words(restored: RestoredCheckpoint) -> str:
+    """Returns text such as `goes on from checkpoint-500 (step 500); 20 steps are done again`."""
+    words = f"goes on from {named(restored)}" if restored.name else "begins anew, since there is no checkpoint"
+    steps = restored.repeated_steps
+    return words + (f"; {steps} step{'s are' if steps > 1 else ' is'} done again" if steps else "")
+
+
+def _restored_event(restored: RestoredCheckpoint) -> StatusEvent:
+    note = f"Training {restored_words(restored)}"
+    if not restored.skipped:
+        return StatusEvent(NORMAL, reasons.CHECKPOINT_RESTORED, note)
+    first, more = restored.skipped[0], len(restored.skipped) - 1
+    others = f" (and {more} more)" if more else ""
+    return StatusEvent(
+        WARNING, reasons.CHECKPOINT_RESTORED, f"{note}. {first.name}{others} could not be restored: {first.reason}"
+    )
+
+
+def named(checkpoint: CheckpointStatus | RestoredCheckpoint) -> str:
+    """Returns the name with the step, unless the name is only the step."""
+    if checkpoint.step is None or checkpoint.name == str(checkpoint.step):
+        return checkpoint.name
+    return f"{checkpoint.name} (step {checkpoint.step})"
+
+
+def _chronologically(line: CheckpointLine) -> tuple[str, int]:
+    return line.order if isinstance(line, SavedCheckpoint) else (line.time, -2)
+
+
+def _with_saved(status: CheckpointStatus, line: SavedCheckpoint) -> CheckpointStatus:
+    if line.order <= (status.time or "", -1 if status.step is None else status.step):
+        return status
+    has_failed_since = status.failure is not None and status.failure.time > line.time
+    return replace(
+        status,
+        name=line.name,
+        step=line.step,
+        time=line.time,
+        size=line.size,
+        uri=line.uri,
+        saved=status.saved + 1,
+        failure=status.failure if has_failed_since else None,
+    )
+
+
+def _with_failure(status: CheckpointStatus, line: UnsavedCheckpoint) -> CheckpointStatus:
+    """Returns the status with the failure, unless it or a later one is recorded, or a checkpoint was saved since."""
+    before = status.failure.time if status.failure is not None else ""
+    if line.time <= max(before, status.time or ""):
+        return status
+    return replace(status, failed=status.failed + 1, failure=CheckpointFailure(line.name, line.reason, line.time))
