@@ -10,37 +10,30 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from tfjob_controller.flags import OFF, Option
 from tfjob_controller.options import (
     DASHBOARD_OPTIONS,
     EXTENDER_OPTIONS,
     OPTIONS,
-    DashboardOptions,
-    ExtenderOptions,
-    RunOptions,
     resolve,
     resolve_dashboard,
     resolve_extender,
 )
-from tfjob_controller.simulator.options import SIMULATE_OPTIONS, SimulateOptions, resolve_simulate
+from tfjob_controller.simulator.options import SIMULATE_OPTIONS, resolve_simulate
 from tfjob_controller.storage.checkpoints.options import (
     RESTORE_OPTIONS,
     SAVE_OPTIONS,
-    RestoreOptions,
-    SaveOptions,
     resolve_restore,
     resolve_save,
 )
 from tfjob_controller.storage.options import (
     EXPORT_OPTIONS,
     INITIALIZE_OPTIONS,
-    ExportOptions,
-    InitializeOptions,
     resolve_export,
     resolve_initialize,
 )
@@ -53,6 +46,10 @@ EXIT_USAGE = 2
 OPERATOR_MODULES = ("cryptography", "httptools", "prometheus_client", "re2", "uvloop")
 
 
+# The values of given flags by the fields of their options.
+Flags: TypeAlias = dict[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
     """One command, as its help shows it; `example` names the option that explains the variables."""
@@ -62,10 +59,125 @@ class ProgramCommand:
     description: str
     options: Sequence[Option]
     example_field: str
+    run: Callable[[Flags], int]
+    """Returns the exit code."""
 
     @property
     def example(self) -> Option:
         return next(option for option in self.options if option.field == self.example_field)
+
+
+def _require_operator(command: str) -> None:
+    """Checks that the extra `operator` is installed. Raises UsageError."""
+    missing = [name for name in OPERATOR_MODULES if not _can_import(name)]
+    if missing:
+        raise UsageError(
+            f"{command} needs packages that are not installed here ({', '.join(missing)}): "
+            "pip install 'tfjob-controller[operator]'"
+        )
+
+
+def _can_import(name: str) -> bool:
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def _run(flags: Flags) -> int:
+    options = resolve(flags, os.environ)
+    _require_operator("run")
+    from tfjob_controller.programs import manager
+    from tfjob_controller.programs.program import StartError
+
+    try:
+        return manager.run(options)
+    except StartError as error:
+        return _refuse(error)
+
+
+def _extend(flags: Flags) -> int:
+    options = resolve_extender(flags, os.environ)
+    _require_operator("extender")
+    from tfjob_controller.programs import gangscheduler
+    from tfjob_controller.programs.program import StartError
+
+    try:
+        return gangscheduler.run(options)
+    except StartError as error:
+        return _refuse(error)
+
+
+def _show(flags: Flags) -> int:
+    options = resolve_dashboard(flags, os.environ)
+    from tfjob_controller.telemetry import logging
+
+    try:
+        from tfjob_controller.dashboard import program
+    except ImportError as error:
+        raise UsageError(
+            f"the dashboard is not installed: pip install 'tfjob-controller[dashboard]' ({error})"
+        ) from None
+    logging.configure(options.log_format, options.log_level)
+    try:
+        return program.run(options, os.environ)
+    except program.DashboardStartError as error:
+        return _refuse(error)
+
+
+def _simulate(flags: Flags) -> int:
+    options = resolve_simulate(flags, os.environ)
+    from tfjob_controller.simulator import command
+    from tfjob_controller.simulator.model import SimulationError
+
+    try:
+        return command.run(options)
+    except SimulationError as error:
+        return _refuse(error)
+
+
+def _initialize(flags: Flags) -> int:
+    what = flags.pop("what")
+    options = resolve_initialize(what, flags, os.environ)
+    from tfjob_controller.storage import commands
+    from tfjob_controller.telemetry import logging
+
+    logging.configure(options.log_format, options.log_level)
+    return commands.initialize(what, options)
+
+
+def _export(flags: Flags) -> int:
+    options = resolve_export(flags, os.environ)
+    from tfjob_controller.storage import commands
+    from tfjob_controller.telemetry import logging
+
+    logging.configure(options.log_format, options.log_level)
+    return commands.export(options)
+
+
+def _save_checkpoints(flags: Flags) -> int:
+    options = resolve_save(flags, os.environ)
+    # Without the library of log lines, which would need more memory than all else in this process.
+    from tfjob_controller.storage.checkpoints import commands
+
+    return commands.save(options)
+
+
+def _upload_checkpoints() -> NoReturn:
+    from tfjob_controller.storage.checkpoints import uploadprocess
+    from tfjob_controller.telemetry import logging
+
+    uploadprocess.run_upload(logging.configure)
+
+
+def _restore_checkpoint(flags: Flags) -> int:
+    options = resolve_restore(flags, os.environ)
+    from tfjob_controller.storage.checkpoints import commands
+    from tfjob_controller.telemetry import logging
+
+    logging.configure(options.log_format, options.log_level)
+    return commands.restore(options)
 
 
 COMMANDS = (
@@ -75,6 +187,7 @@ COMMANDS = (
         "Run the controller until SIGTERM or SIGINT.",
         OPTIONS,
         "log_level",
+        _run,
     ),
     ProgramCommand(
         "extender",
@@ -82,6 +195,7 @@ COMMANDS = (
         "Run the gang scheduler, which kube-scheduler calls as an extender, until SIGTERM or SIGINT.",
         EXTENDER_OPTIONS,
         "bind_timeout",
+        _extend,
     ),
     ProgramCommand(
         "dashboard",
@@ -89,6 +203,7 @@ COMMANDS = (
         "Serve the dashboard to people who log in with tokens of the cluster, until SIGTERM or SIGINT.",
         DASHBOARD_OPTIONS,
         "hosts",
+        _show,
     ),
     ProgramCommand(
         "simulate",
@@ -96,6 +211,7 @@ COMMANDS = (
         "Simulate jobs under several policies, by the rules that the gang scheduler runs by; no cluster is needed.",
         SIMULATE_OPTIONS,
         "mean_arrival",
+        _simulate,
     ),
     ProgramCommand(
         "initialize",
@@ -103,6 +219,7 @@ COMMANDS = (
         "Fetch all files of a URI into a folder, and mark it when all are there; credentials come from variables.",
         INITIALIZE_OPTIONS,
         "target",
+        _initialize,
     ),
     ProgramCommand(
         "export",
@@ -110,6 +227,7 @@ COMMANDS = (
         "Send all files of a folder to a URI; credentials come from variables.",
         EXPORT_OPTIONS,
         "source",
+        _export,
     ),
 )
 # The commands of `tfjob-controller checkpoint`.
@@ -120,6 +238,7 @@ CHECKPOINT_COMMANDS = (
         "Save the checkpoints that a program writes, until SIGTERM or SIGINT; credentials come from variables.",
         SAVE_OPTIONS,
         "keep",
+        _save_checkpoints,
     ),
     ProgramCommand(
         "restore",
@@ -127,6 +246,7 @@ CHECKPOINT_COMMANDS = (
         "Restore the newest complete checkpoint and link to it as .resume-from; credentials come from variables.",
         RESTORE_OPTIONS,
         "path",
+        _restore_checkpoint,
     ),
 )
 
@@ -144,22 +264,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command is None:
             parser.print_help()
             return 0
-        if command == "extender":
-            return _extend(resolve_extender(parsed, os.environ))
-        if command == "dashboard":
-            return _show(resolve_dashboard(parsed, os.environ))
-        if command == "simulate":
-            return _simulate(resolve_simulate(parsed, os.environ))
-        if command == "initialize":
-            what = parsed.pop("what")
-            return _initialize(what, resolve_initialize(what, parsed, os.environ))
-        if command == "export":
-            return _export(resolve_export(parsed, os.environ))
         if command == "checkpoint":
             return _checkpoint(parsed.pop("action"), parsed)
-        return _run(resolve(parsed, os.environ))
+        return _command_named(COMMANDS, command).run(parsed)
     except UsageError as error:
         return _refuse(error)
+
+
+def _checkpoint(action: str, flags: Flags) -> int:
+    return _upload_checkpoints() if action == "upload" else _command_named(CHECKPOINT_COMMANDS, action).run(flags)
+
+
+def _command_named(commands: Sequence[ProgramCommand], name: str) -> ProgramCommand:
+    return next(command for command in commands if command.name == name)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -211,118 +328,6 @@ def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
         )
     else:
         parser.add_argument(option.flag, dest=option.field, metavar=option.kind.name.upper(), help=text)
-
-
-def _require_operator(command: str) -> None:
-    """Checks that the extra `operator` is installed. Raises UsageError."""
-    missing = [name for name in OPERATOR_MODULES if not _can_import(name)]
-    if missing:
-        raise UsageError(
-            f"{command} needs packages that are not installed here ({', '.join(missing)}): "
-            "pip install 'tfjob-controller[operator]'"
-        )
-
-
-def _can_import(name: str) -> bool:
-    try:
-        import_module(name)
-    except ImportError:
-        return False
-    return True
-
-
-def _run(options: RunOptions) -> int:
-    _require_operator("run")
-    from tfjob_controller.programs import manager
-    from tfjob_controller.programs.program import StartError
-
-    try:
-        return manager.run(options)
-    except StartError as error:
-        return _refuse(error)
-
-
-def _extend(options: ExtenderOptions) -> int:
-    _require_operator("extender")
-    from tfjob_controller.programs import gangscheduler
-    from tfjob_controller.programs.program import StartError
-
-    try:
-        return gangscheduler.run(options)
-    except StartError as error:
-        return _refuse(error)
-
-
-def _show(options: DashboardOptions) -> int:
-    from tfjob_controller.telemetry import logging
-
-    try:
-        from tfjob_controller.dashboard import program
-    except ImportError as error:
-        raise UsageError(
-            f"the dashboard is not installed: pip install 'tfjob-controller[dashboard]' ({error})"
-        ) from None
-    logging.configure(options.log_format, options.log_level)
-    try:
-        return program.run(options, os.environ)
-    except program.DashboardStartError as error:
-        return _refuse(error)
-
-
-def _simulate(options: SimulateOptions) -> int:
-    from tfjob_controller.simulator import command
-    from tfjob_controller.simulator.model import SimulationError
-
-    try:
-        return command.run(options)
-    except SimulationError as error:
-        return _refuse(error)
-
-
-def _initialize(what: str, options: InitializeOptions) -> int:
-    from tfjob_controller.storage import commands
-    from tfjob_controller.telemetry import logging
-
-    logging.configure(options.log_format, options.log_level)
-    return commands.initialize(what, options)
-
-
-def _export(options: ExportOptions) -> int:
-    from tfjob_controller.storage import commands
-    from tfjob_controller.telemetry import logging
-
-    logging.configure(options.log_format, options.log_level)
-    return commands.export(options)
-
-
-def _checkpoint(action: str, flags: Mapping[str, str]) -> int:
-    if action == "upload":
-        return _upload_checkpoints()
-    if action == "save":
-        return _save_checkpoints(resolve_save(flags, os.environ))
-    return _restore_checkpoint(resolve_restore(flags, os.environ))
-
-
-def _save_checkpoints(options: SaveOptions) -> int:
-    # Without the library of log lines, which would need more memory than all else in this process.
-    from tfjob_controller.storage.checkpoints import commands
-
-    return commands.save(options)
-
-
-def _upload_checkpoints() -> NoReturn:
-    from tfjob_controller.storage.checkpoints import uploadprocess
-    from tfjob_controller.telemetry import logging
-
-    uploadprocess.run_upload(logging.configure)
-
-
-def _restore_checkpoint(options: RestoreOptions) -> int:
-    from tfjob_controller.storage.checkpoints import commands
-    from tfjob_controller.telemetry import logging
-
-    logging.configure(options.log_format, options.log_level)
-    return commands.restore(options)
 
 
 def _refuse(error: Exception) -> int:

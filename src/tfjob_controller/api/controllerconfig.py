@@ -16,6 +16,7 @@ Unknown keys are errors, because a typo would otherwise show only in a job witho
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -101,6 +102,18 @@ class _File(_Value, frozen=True):
     tf_image: str = DEFAULT_TF_IMAGE
     initializer_image: str = DEFAULT_INITIALIZER_IMAGE
     accelerators: dict[str, Any] = {}
+
+
+def read_controller_config(path: str) -> ControllerConfig:
+    """The config in a file; without a path the defaults. Raises `ConfigError`."""
+    if not path:
+        return ControllerConfig()
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read {path}: {reason}") from None
+    return parse_controller_config(text, path)
 
 
 def parse_controller_config(text: str, source: str = "controller config") -> ControllerConfig:

@@ -27,10 +27,11 @@ from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.jobs.status.checkpoints import unsaved_since
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.http.responsestream import Connector
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Resource, namespace_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
@@ -109,17 +110,34 @@ class Kind:
     """Whether the job saves checkpoints here."""
 
 
+# The delays of one job's retries, and the rate of all retries. Both allow more retries than client-go's limits: with
+# its cap of 1,000 s a job would notice only after a quarter of an hour that a quota has capacity again, and one quota
+# can refuse hundreds of jobs at once.
+_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
+_RETRY_RATE, _RETRY_BURST = 50.0, 200
+
+
 class KindController:
-    """See the module."""
+    """See the module. `most_of_namespace` is how many jobs of one namespace are synced at a time; None: any number."""
 
     def __init__(
-        self, kind: Kind, caches: KindCaches, shared: Shared, queue: RateLimitingQueue[str], triggers: TriggerLog
+        self, kind: Kind, caches: KindCaches, shared: Shared, *, most_of_namespace: int | None, traces: bool
     ) -> None:
         self.kind = kind
-        self.queue = queue
+        # Namespaces take turns, so that many jobs in one do not delay those in others.
+        self.queue: RateLimitingQueue[str] = RateLimitingQueue(
+            shared.clock,
+            RateLimiter(
+                _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, lambda: TokenBucket(_RETRY_RATE, _RETRY_BURST, shared.clock)
+            ),
+            name=kind.name,
+            metrics=shared.metrics.queues,
+            group_of=namespace_of,
+            most_of_group=most_of_namespace,
+        )
         self._caches = caches
-        self._triggers = triggers
-        self._readers = kind.new_log_readers(shared, caches, queue.add)
+        self._triggers = TriggerLog(enabled=traces)
+        self._readers = kind.new_log_readers(shared, caches, self.queue.add)
         self._reconciler: Reconciler[Any] | None = None
         self._workers: Workers | None = None
 

@@ -5,8 +5,8 @@ cache is synced and every handler has processed the initial state: reservations 
 The extender's verbs respond with 503 until then.
 
 Stop order: the extender's server (waiting bind calls get an error, and kube-scheduler retries), Permit and binder, the
-ungater of mode affinity, the requests to a node autoscaler, the status writer, the loop, caches, other servers. Nothing
-is lost: admissions are in the Gangs' statuses.
+ungater of mode affinity, the requests to a node autoscaler, the status writer, evictions, the loop, events, caches,
+other servers. Nothing is lost: admissions are in the Gangs' statuses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -99,6 +99,14 @@ def run(options: ExtenderOptions) -> int:
     return scheduler.run()
 
 
+class _Part(Protocol):
+    """What works once the caches are synced."""
+
+    def start(self) -> None: ...
+
+    def stop(self, timeout_seconds: float) -> bool: ...
+
+
 class GangScheduler:
     """The program's parts. `run` blocks until `stop` is set; an instance runs once."""
 
@@ -137,84 +145,29 @@ class GangScheduler:
             self.transport, self._clock, threads=options.concurrent_writes, observe=self.gang_metrics.binding_ended
         )
         self.state = SharedState(self.caches.gangs.store, self._clock)
-        self._permit = Permit(
-            PreBindCheck(
-                self._binder,
-                self.caches.gangs.store,
-                self.caches.pods.store,
-                self.state,
-                self._clock,
-                lambda: self._follower is None or self._follower.is_renewed,
-            ).submit,
-            self.state,
-            self._clock,
-            http_timeout_seconds=options.extender_http_timeout,
-            bind_timeout_seconds=options.bind_timeout,
-            admitted_timeout_seconds=options.admitted_timeout,
-        )
+        self._permit = self._new_permit()
         self._recorder = EventRecorder(self.transport, self._clock, NAME, socket.gethostname())
-        pod_client = ResourceClient(self.transport, PODS, decode_scheduled_pod)
-        is_affinity = options.mode == "affinity"
-        self._ungater = (
-            Ungater(
-                self.caches.gangs.store,
-                self.caches.pods.store,
-                pod_client,
-                self._clock,
-                threads=options.concurrent_writes,
-            )
-            if is_affinity
-            else None
-        )
-        self._writer = StatusWriter(
-            self.caches.gangs.store,
-            ResourceClient(self.transport, GANGS, decode_gang),
-            None if is_affinity else pod_client,
-            self.gang_metrics.written,
-            self._recorder,
-            self.state.wake,
-            self._clock,
-            threads=options.concurrent_writes,
-        )
+        self._pod_client = ResourceClient(self.transport, PODS, decode_scheduled_pod)
+        self._ungater = self._new_ungater()
+        self._writer = self._new_writer()
         self._evictor = Evictor(self.transport, self._clock, threads=_EVICTING_THREADS)
         self._provisioner = self._new_provisioner()
-        topology = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
-        self.admission = AdmissionLoop(
-            self.state,
-            self.caches.gangs.store,
-            self.caches.quotas_of,
-            self._writer,
-            self._permit,
-            self._clock,
-            policy=AdmissionPolicy(topology, options.starvation_timeout, is_fair=options.queue_order == "fair"),
-            scale_policy=AutoscalingPolicy(options.scale_down_after, options.scale_up_after, topology),
-            preemption_policy=PreemptionPolicy(options.preempt_after, options.preemption_grace, topology)
-            if options.preemption == "on"
-            else None,
-            priority_classes=self.caches.list_priority_classes,
-            weight_of=self.caches.weight_of,
-            node_requests=self._provisioner,
-            evict=self._evictor.evict,
-        )
+        self.admission = self._new_admission()
         self.extender = self._new_extender()
         self._follower = self._new_follower()
-        self.metrics.collect_informers(self.caches.informers.statistics)
-        self.metrics.collect_thread_restarts(self._restarts)
-        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.state.view.utilization)
-        self.gang_metrics.collect_underway(self._underway)
-        pages: dict[str, Callable[[], Any]] = {
-            "caches": self.caches.informers.statistics,
-            "permit": self._permit.statistics,
-            "requests": self.transport.statistics,
-            "writer": self._writer.statistics,
-            "evictor": self._evictor.statistics,
-        }
-        if self._ungater is not None:
-            pages["ungater"] = self._ungater.statistics
-        if self._provisioner is not None:
-            pages["provisioning"] = self._provisioner.statistics
-            self.gang_metrics.collect_provisioning(self._provisioner.states)
-        self.servers = servers(options, self.problems, self.metrics.exposition, pages, self._clock)
+        # They start and stop in this order.
+        parts = (
+            self._permit,
+            self._binder,
+            self._ungater,
+            self._provisioner,
+            self._writer,
+            self._evictor,
+            self.admission,
+        )
+        self._parts: list[_Part] = [part for part in parts if part is not None]
+        self._collect_metrics()
+        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages(), self._clock)
         log.info("gang scheduler initialized", server=config.host, credentials=config.origin, mode=options.mode)
 
     def run(self) -> int:
@@ -247,15 +200,8 @@ class GangScheduler:
         gc.collect()
         gc.freeze()
         self._recorder.start()
-        self._binder.start()
-        self._permit.start()
-        self._writer.start()
-        self._evictor.start()
-        self.admission.start()
-        if self._ungater is not None:
-            self._ungater.start()
-        if self._provisioner is not None:
-            self._provisioner.start()
+        for part in self._parts:
+            part.start()
         self._is_working.set()
         if self._follower is not None:
             self.metrics.leadership.on(self._options.leader_lease_name)
@@ -302,6 +248,69 @@ class GangScheduler:
         sys.stderr.flush()
         self._exit_process(1)
 
+    def _new_permit(self) -> Permit:
+        options, caches = self._options, self.caches
+        check = PreBindCheck(
+            self._binder,
+            caches.gangs.store,
+            caches.pods.store,
+            self.state,
+            self._clock,
+            lambda: self._follower is None or self._follower.is_renewed,
+        )
+        return Permit(
+            check.submit,
+            self.state,
+            self._clock,
+            http_timeout_seconds=options.extender_http_timeout,
+            bind_timeout_seconds=options.bind_timeout,
+            admitted_timeout_seconds=options.admitted_timeout,
+        )
+
+    @property
+    def _is_affinity(self) -> bool:
+        return self._options.mode == "affinity"
+
+    def _new_ungater(self) -> Ungater | None:
+        if not self._is_affinity:
+            return None
+        stores = self.caches.gangs.store, self.caches.pods.store
+        return Ungater(*stores, self._pod_client, self._clock, threads=self._options.concurrent_writes)
+
+    def _new_writer(self) -> StatusWriter:
+        return StatusWriter(
+            self.caches.gangs.store,
+            ResourceClient(self.transport, GANGS, decode_gang),
+            None if self._is_affinity else self._pod_client,
+            self.gang_metrics.written,
+            self._recorder,
+            self.state.wake,
+            self._clock,
+            threads=self._options.concurrent_writes,
+        )
+
+    def _new_admission(self) -> AdmissionLoop:
+        options = self._options
+        topology = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
+        preempts = options.preemption == "on"
+        return AdmissionLoop(
+            self.state,
+            self.caches.gangs.store,
+            self.caches.quotas_of,
+            self._writer,
+            self._permit,
+            self._clock,
+            policy=AdmissionPolicy(topology, options.starvation_timeout, is_fair=options.queue_order == "fair"),
+            scale_policy=AutoscalingPolicy(options.scale_down_after, options.scale_up_after, topology),
+            preemption_policy=PreemptionPolicy(options.preempt_after, options.preemption_grace, topology)
+            if preempts
+            else None,
+            priority_classes=self.caches.list_priority_classes,
+            weight_of=self.caches.weight_of,
+            node_requests=self._provisioner,
+            evict=self._evictor.evict,
+        )
+
     def _new_provisioner(self) -> Provisioner | None:
         options = self._options
         if not options.provisioning_class:
@@ -320,7 +329,7 @@ class GangScheduler:
 
     def _new_extender(self) -> HttpServer | None:
         options = self._options
-        if options.mode == "affinity" or options.extender_bind_address is None:
+        if self._is_affinity or options.extender_bind_address is None:
             return None
         placements = GangPlacements(self.caches.gangs.store, self.state, self._is_working.is_set)
         files = TlsFiles(
@@ -340,12 +349,9 @@ class GangScheduler:
     def _shut_down(self) -> bool:
         log.info("stopping")
         ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
-        ended &= self._permit.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
-        ended &= self._ungater.stop(_PART_SECONDS) if self._ungater is not None else True
-        ended &= self._provisioner.stop(_PART_SECONDS) if self._provisioner is not None else True
-        ended &= self._writer.stop(_PART_SECONDS) & self._evictor.stop(_PART_SECONDS)
+        for part in self._parts:
+            ended &= part.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
-        ended &= self.admission.stop(_PART_SECONDS)
         ended &= self.caches.informers.stop(_PART_SECONDS)
         ended &= self._follower.stop(_PART_SECONDS) if self._follower is not None else True
         for server in self.servers:
@@ -354,6 +360,27 @@ class GangScheduler:
         log.info("stopped" if ended else "not all parts stopped in time")
         sys.stderr.flush()
         return ended
+
+    # Debug pages and metrics
+
+    def _pages(self) -> dict[str, Callable[[], Any]]:
+        return {
+            "caches": self.caches.informers.statistics,
+            "permit": self._permit.statistics,
+            "requests": self.transport.statistics,
+            "writer": self._writer.statistics,
+            "evictor": self._evictor.statistics,
+            **({"ungater": self._ungater.statistics} if self._ungater is not None else {}),
+            **({"provisioning": self._provisioner.statistics} if self._provisioner is not None else {}),
+        }
+
+    def _collect_metrics(self) -> None:
+        self.metrics.collect_informers(self.caches.informers.statistics)
+        self.metrics.collect_thread_restarts(self._restarts)
+        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.state.view.utilization)
+        self.gang_metrics.collect_underway(self._underway)
+        if self._provisioner is not None:
+            self.gang_metrics.collect_provisioning(self._provisioner.states)
 
     def _restarts(self) -> dict[str, int]:
         own = {

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import secrets
 import socket
 import sys
@@ -22,39 +21,32 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
 
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
-from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
+from tfjob_controller.api.controllerconfig import ControllerConfig, read_controller_config
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.handlers import TriggerLog
 from tfjob_controller.controller.podevents import PodEvents
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.httpserver.server import ListenError
 from tfjob_controller.jobs.plan import gangterms as terms
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
-from tfjob_controller.kinds.kindcontroller import Kind, KindController, Shared
+from tfjob_controller.kinds.kindcontroller import KindController, Shared
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
-from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.recorder import EventRecorder
-from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
-from tfjob_controller.kube.meta import namespace_of
-from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
-from tfjob_controller.programs.program import StartError, on_signals, run_until, servers
+from tfjob_controller.programs.program import StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.fairness import most_of_namespace
 from tfjob_controller.util.heaps import share_heaps
@@ -75,11 +67,6 @@ _WORKERS_SECONDS = 5.0
 _PART_SECONDS = 1.0
 # The interval in which caches and lease are checked until both are ready.
 _START_POLL_SECONDS = 0.02
-# The delays of one job's retries, and the rate of all retries. Both allow more retries than client-go's limits: with
-# its cap of 1,000 s a job would notice only after a quarter of an hour that a quota has capacity again, and one quota
-# can refuse hundreds of jobs at once.
-_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
-_RETRY_RATE, _RETRY_BURST = 50.0, 200
 # Connections beyond those of workers and writers: twelve lists, events, the version, logs, and one in reserve.
 _MORE_CONNECTIONS = 16
 # The first Kubernetes version that restarts containers by rules on exit codes (beta, and on by default).
@@ -98,22 +85,11 @@ def run(options: RunOptions) -> int:
 
 def _build(options: RunOptions, stop: threading.Event) -> Manager:
     try:
-        controller_config = _read_controller_config(options.controller_config_file)
+        controller_config = read_controller_config(options.controller_config_file)
         config = find_config(options.kubeconfig or None, options.context or None)
         return Manager(options, config, controller_config, stop=stop)
     except (KubeconfigError, FileError, ListenError) as error:
         raise StartError(str(error)) from None
-
-
-def _read_controller_config(path: str) -> ControllerConfig:
-    if not path:
-        return ControllerConfig()
-    try:
-        text = Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise FileError(f"cannot read {path}: {reason}") from None
-    return parse_controller_config(text, path)
 
 
 class Manager:
@@ -177,8 +153,12 @@ class Manager:
             gangs=gangs,
             events=PodEvents(self.transport, self._clock),
         )
-        self._kinds = [self._new_kind(kind) for kind in kinds]
-        self._progress = self._new_progress_serving(config.namespace) if options.progress_server else None
+        most, traces = workers_of_namespace(options), options.log_level == DEBUG
+        self._kinds = [
+            KindController(kind, self.jobs[kind.name], self._shared, most_of_namespace=most, traces=traces)
+            for kind in kinds
+        ]
+        self._progress = self._new_progress_serving(config.namespace)
         self.metrics.collect_jobs(lambda: self._led(lambda kind: kind.works() if kind.kind.is_tfjob else ()))
         self.metrics.collect_trainjobs(lambda: self._led(lambda kind: () if kind.kind.is_tfjob else kind.works()))
         self.metrics.collect_training(lambda: self._led(KindController.training))
@@ -206,7 +186,7 @@ class Manager:
             self._elector.start()
         else:
             self._leading.set()
-        version = self._retried("the API server's version is not known", lambda: server_version(self.transport))
+        version = self._answer("the API server's version is not known", lambda: server_version(self.transport))
         if version is None:
             return
         log.info("API server found", version=f"{version[0]}.{version[1]}")
@@ -240,24 +220,16 @@ class Manager:
             progress.ensure_certificate()
             return True
 
-        if not self._retried("the progress server has no certificate", ensure):
+        if not self._answer("the progress server has no certificate", ensure):
             return False
         progress.start()
         return True
 
-    def _retried(self, problem: str, ask: Callable[[], _T]) -> _T | None:
-        """Returns what the API server answers once it does; None if `stop` is set first."""
-        backoff = DecorrelatedBackoff(self._clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
-        while not self._stop.is_set():
-            try:
-                return ask()
-            except ApiError as error:
-                found = f"{problem}: {error}"
-                if found != self._starting:
-                    log.warning("cannot start yet", problem=found)
-                self._starting = found
-                self._clock.sleep(backoff.next_seconds(error.retry_after_seconds or 0.0), self._stop)
-        return None
+    def _answer(self, problem: str, ask: Callable[[], _T]) -> _T | None:
+        def note(reason: str) -> None:
+            self._starting = reason
+
+        return answer_of(problem, ask, note, self._clock, self._stop)
 
     def _wait_until_ready(self) -> bool:
         """Wait until caches are synced and the lease is held; returns False if `stop` is set first."""
@@ -266,37 +238,12 @@ class Manager:
                 return False
         return True
 
-    def _new_kind(self, kind: Kind) -> KindController:
-        triggers = TriggerLog(enabled=self._options.log_level == DEBUG)
-        return KindController(kind, self.jobs[kind.name], self._shared, self._new_queue(kind.name), triggers)
-
-    def _new_queue(self, name: str) -> RateLimitingQueue[str]:
-        limiter = RateLimiter(
-            _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, lambda: TokenBucket(_RETRY_RATE, _RETRY_BURST, self._clock)
-        )
-        # Namespaces take turns, so that many jobs in one do not delay those in others.
-        return RateLimitingQueue(
-            self._clock,
-            limiter,
-            name=name,
-            metrics=self.metrics.queues,
-            group_of=namespace_of,
-            most_of_group=workers_of_namespace(self._options),
-        )
-
     def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
-        options = self._options
-        if options.progress_server_bind_address is None:
+        options, address = self._options, self._options.progress_server_bind_address
+        if not options.progress_server or address is None:
             return None
-        return ProgressServing(
-            self.transport,
-            self.caches,
-            options.progress_server_bind_address,
-            options.progress_server_url,
-            own_namespace,
-            self.metrics.report_answered,
-            self._clock,
-        )
+        observe, url = self.metrics.report_answered, options.progress_server_url
+        return ProgressServing(self.transport, self.caches, address, url, own_namespace, observe, self._clock)
 
     def _new_elector(self, own_namespace: str) -> LeaderElector:
         options = self._options

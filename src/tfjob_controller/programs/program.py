@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import structlog
 
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress
+from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.telemetry import endpoints
+from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_T = TypeVar("_T")
 
 
 class StartError(Exception):
@@ -52,6 +61,27 @@ def run_until(stop: threading.Event, start: Callable[[], None], shut_down: Calla
     finally:
         ended = shut_down()
     return 0 if ended else 1
+
+
+def answer_of(
+    problem: str, ask: Callable[[], _T], note: Callable[[str], None], clock: Clock, stop: threading.Event
+) -> _T | None:
+    """Returns what the API server answers once it does; None if `stop` is set first.
+
+    While it does not, `note` is called with the problem and the last error, and each new error is logged.
+    """
+    backoff, last = DecorrelatedBackoff(clock, random.Random()), ""  # noqa: S311 -- spreads load, guards nothing
+    while not stop.is_set():
+        try:
+            return ask()
+        except ApiError as error:
+            reason = f"{problem}: {error}"
+            if reason != last:
+                log.warning("cannot start yet", problem=reason)
+            last = reason
+            note(reason)
+            clock.sleep(backoff.next_seconds(error.retry_after_seconds or 0.0), stop)
+    return None
 
 
 class Addresses(Protocol):

@@ -128,8 +128,8 @@ class JobCollector:
         replicas: Tally[tuple[str, str, str]] = Tally()
         for job in jobs:
             for each in job.status.replica_statuses:
-                for state, count in each.replicas_states.items():
-                    replicas[job.metadata.namespace, each.tf_replica_type, state] += count
+                for state, count in each.states.items():
+                    replicas[job.metadata.namespace, each.role, state] += count
         return _filled(self._families(), (by_phase, replicas, _most_restarts(jobs)))
 
     def _families(self) -> tuple[GaugeMetricFamily, ...]:
@@ -202,7 +202,7 @@ def _workers(jobs: Iterable[TrainingJob]) -> tuple[Tally[tuple[str]], Tally[tupl
     for job in jobs:
         if job.status.scaling is not None and job.status.completion_time is None:
             desired[(job.metadata.namespace,)] += job.status.scaling.workers
-            actual[(job.metadata.namespace,)] += job.status.worker_replicas
+            actual[(job.metadata.namespace,)] += job.status.workers
     return actual, desired
 
 

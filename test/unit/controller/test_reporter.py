@@ -93,7 +93,7 @@ def test_events_are_about_the_job_as_it_was_read() -> None:
 WRITTEN = TrainingStatus(phase="Running", state="Running")
 WORK = PlainTrainingJob(ObjectMeta(name="train"), WRITTEN, 60)
 # Who is ready is a figure, the phase is not.
-FIGURES = StatusResult(replace(WRITTEN, worker_replicas=2))
+FIGURES = StatusResult(replace(WRITTEN, workers=2))
 SUBSTANCE = StatusResult(replace(WRITTEN, phase="CleanUp"))
 
 

@@ -107,9 +107,7 @@ def test_workers_are_counted_of_jobs_that_go_on(metrics: Metrics) -> None:
         lambda: [
             replace(
                 each,
-                status=replace(
-                    each.status, scaling=ScalingStatus(workers=4), worker_replicas=3, completion_time=completed
-                ),
+                status=replace(each.status, scaling=ScalingStatus(workers=4), workers=3, completion_time=completed),
             )
             for each, completed in zip(jobs, times, strict=True)
         ]

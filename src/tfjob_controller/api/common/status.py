@@ -31,16 +31,16 @@ class JobCondition(_Value, frozen=True, omit_defaults=False):
 
 
 class ReplicaStatus(_Value, frozen=True):
-    """`ReplicasStates` counts the indexes of one replica type by their state, under upstream's capital R."""
+    """The replicas of one role. The names on the wire are those of tf-operator's TFJob."""
 
-    tf_replica_type: Annotated[str, describe("The replica type.")] = msgspec.field(name="tf_replica_type", default="")
+    role: Annotated[str, describe("The replica type.")] = msgspec.field(name="tf_replica_type", default="")
     state: Annotated[
         str,
         describe(
             "Failed if any replica failed, else Running if any runs, else Succeeded if all succeeded, else Unknown.",
         ),
     ] = ""
-    replicas_states: Annotated[
+    states: Annotated[
         dict[str, int], describe("The number of replicas by state: Running, Succeeded, Failed or Unknown.")
     ] = msgspec.field(name="ReplicasStates", default_factory=dict)
 
@@ -139,9 +139,9 @@ class TrainingStatus(_Value, frozen=True):
     progress: Annotated[
         Progress | None, describe("The steps of a job with autoscaling.totalSteps or autoscaling.progress.")
     ] = None
-    worker_replicas: Annotated[
-        int, describe("The number of existing workers, for the scale subresource.", format="int32")
-    ] = 0
+    workers: Annotated[int, describe("The number of existing workers, for the scale subresource.", format="int32")] = (
+        msgspec.field(name="workerReplicas", default=0)
+    )
     worker_selector: Annotated[str, describe("The label selector of the workers' pods, for the scale subresource.")] = (
         ""
     )
@@ -154,3 +154,7 @@ class TrainingStatus(_Value, frozen=True):
     ] = {}
     checkpoint: LastCheckpoint = None
     summary: Summary = ""
+
+    def ready_count(self, role: str) -> int:
+        """Returns the number of ready replicas of a role, by which it is listed in `ready`."""
+        return int(self.ready.get(role, "0/0").partition("/")[0])

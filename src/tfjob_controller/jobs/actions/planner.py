@@ -362,7 +362,7 @@ def _must_wait(job_state: JobState) -> bool:
         return True
     if plan.has_restart_attempts and seconds_until_restart(job_state.plan, job_state.status, job_state.now) > 0:
         return True
-    return is_scaling_unrecorded(plan, job_state.status.scaling, job_state.tf_config_workers)
+    return is_scaling_unrecorded(plan, job_state.status.scaling, job_state.attempt_members)
 
 
 def _resizes(job_state: JobState) -> Iterator[Patch]:

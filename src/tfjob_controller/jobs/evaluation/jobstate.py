@@ -47,6 +47,7 @@ from tfjob_controller.jobs.state.replica_state import (
 )
 from tfjob_controller.jobs.state.restarts import (
     StaleChildren,
+    attempt_members,
     is_end_counted,
     new_disruptions,
     next_restart_counts,
@@ -54,7 +55,6 @@ from tfjob_controller.jobs.state.restarts import (
     replaced_counts,
     replica_restarts,
     stale_children,
-    tf_config_workers,
     with_gone_pods_added,
     without_lost_pods,
 )
@@ -87,7 +87,7 @@ class JobState:
     # Children of earlier attempts in the due step.
     stale: StaleChildren
     # With resize Restart: how many workers TF_CONFIG should list; 0 otherwise.
-    tf_config_workers: int
+    attempt_members: int
     # None for a job that no scheduler runs as a gang.
     wait: GangWait | None
     # How the job ends; None while it goes on. The refusal of a write may end it as well: see `next_status`.
@@ -162,7 +162,7 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
         step=step,
         admission=admission,
         stale=_stale_children(step, admission),
-        tf_config_workers=_tf_config_workers(plan, states, admission),
+        attempt_members=_attempt_members(plan, states, admission),
         wait=wait,
         completion=completion,
     )
@@ -181,11 +181,11 @@ def _stale_children(step: Step, admission: GangAdmission | None) -> StaleChildre
     return stale_children(step.plan, step.observed, step.replica_states)
 
 
-def _tf_config_workers(plan: Plan, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
+def _attempt_members(plan: Plan, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
     if plan.scaling.resize != BY_RESTART:
         return 0
     is_admitted = admission is not None and admission.is_admitted
-    return tf_config_workers(plan, states, admission.assignments if admission is not None and is_admitted else None)
+    return attempt_members(plan, states, admission.assignments if admission is not None and is_admitted else None)
 
 
 def replica_states(
@@ -278,5 +278,5 @@ def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
     together = {role.replica_type for role in plan.replicas.roles if role.restarts_together}
-    recorded = [each.replicas_states for each in status.replica_statuses if each.tf_replica_type in together]
+    recorded = [each.states for each in status.replica_statuses if each.role in together]
     return bool(recorded) and all(UNKNOWN not in states for states in recorded)

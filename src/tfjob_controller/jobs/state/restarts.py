@@ -394,8 +394,8 @@ def stale_children(plan: Plan, observed: ObservedState, states: Sequence[Replica
     return StaleChildren(stale, not stale and not left_over)
 
 
-def tf_config_workers(plan: Plan, states: Sequence[ReplicaState], assigned: Collection[str] | None) -> int:
-    """Returns how many workers TF_CONFIG should list.
+def attempt_members(plan: Plan, states: Sequence[ReplicaState], assigned: Collection[str] | None) -> int:
+    """Returns how many workers of the attempt know each other, as TF_CONFIG lists them.
 
     `assigned` has the names of replicas with an assignment; None if replicas need none. A worker that was listed in
     this attempt stays listed, so that no worker is restarted because a node was lost.

@@ -35,7 +35,7 @@ def with_counts(job_state: JobState) -> TrainingStatus:
         restart_counts=job_state.restart_counts,
         restarts=job_state.restarts,
         disruptions=job_state.disruptions,
-        worker_replicas=_existing(plan, states),
+        workers=_existing(plan, states),
         worker_selector=_worker_selector(plan),
     )
 

@@ -102,7 +102,7 @@ def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingSt
         new = replace(old, workers=wanted, before=old.workers, reason=reason)
     if job_state.plan.scaling.resize != BY_RESTART:
         return new
-    return new if job_state.tf_config_workers == new.members else next_attempt(new, job_state.tf_config_workers)
+    return new if job_state.attempt_members == new.members else next_attempt(new, job_state.attempt_members)
 
 
 def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[StatusEvent]:

@@ -361,7 +361,7 @@ def _without_minor_fields(status: TrainingStatus) -> TrainingStatus:
         reason="",
         replica_statuses=(),
         ready={},
-        worker_replicas=0,
+        workers=0,
         succeeded_indexes=(),
         progress=None,
         conditions=tuple(

@@ -168,22 +168,21 @@ def _has_failed_job(role: ReplicaStatus, status: TrainingStatus) -> bool:
     if failed is None or failed.status != conditions.TRUE or failed.reason not in _JOB_FAILURES:
         return False
     # Such a message begins with the id of the replica.
-    return failed.message.partition(" ")[0].rstrip(":").rpartition("-")[0] == role.tf_replica_type
+    return failed.message.partition(" ")[0].rstrip(":").rpartition("-")[0] == role.role
 
 
 def _job_status(role: ReplicaStatus, status: TrainingStatus) -> ReplicatedJobStatus:
     """Returns the state of a role's Job. It is ready if all its pods are ready or have succeeded."""
-    states = role.replicas_states
+    states = role.states
     total, succeeded = sum(states.values()), states.get(replica_state.SUCCEEDED, 0)
     is_complete = 0 < total == succeeded
     is_failed = bool(states.get(replica_state.FAILED)) or _has_failed_job(role, status)
     has_ended = any(conditions.has_true(status.conditions, each) for each in (conditions.SUCCEEDED, conditions.FAILED))
     runs = not (is_complete or is_failed or has_ended)
     is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
-    ready, _, _ = status.ready.get(role.tf_replica_type, "0/0").partition("/")
     return ReplicatedJobStatus(
-        role.tf_replica_type,
-        ready=int(runs and not is_suspended and 0 < total <= int(ready)),
+        role.role,
+        ready=int(runs and not is_suspended and 0 < total <= status.ready_count(role.role)),
         succeeded=int(is_complete),
         failed=int(is_failed),
         active=int(runs and not is_suspended and replica_state.RUNNING in states),

@@ -51,7 +51,7 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
         start_time=status.start_time,
         completion_time=status.completion_time,
         scaling=_node_scaling(status.scaling) if status.scaling is not None else None,
-        current_nodes=status.worker_replicas,
+        current_nodes=status.workers,
         selector=status.worker_selector,
         checkpoint=status.checkpoint,
         nodes=next((f"{each.ready + each.succeeded}/{each.replicas}" for each in jobs if each.name == NODE), ""),
@@ -76,7 +76,7 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
         start_time=status.start_time,
         completion_time=status.completion_time,
         scaling=_scaling_status(status.scaling) if status.scaling is not None else None,
-        worker_replicas=status.current_nodes,
+        workers=status.current_nodes,
         worker_selector=status.selector,
         checkpoint=status.checkpoint,
     )
@@ -114,14 +114,13 @@ def _renamed(
 
 
 def _jobs_status(role: ReplicaStatus, status: TrainingStatus) -> JobsStatus:
-    states = role.replicas_states
-    ready, _, _ = status.ready.get(role.tf_replica_type, "0/0").partition("/")
+    states = role.states
     is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
     succeeded = states.get(SUCCEEDED, 0)
     return JobsStatus(
-        name=role.tf_replica_type,
+        name=role.role,
         replicas=sum(states.values()),
-        ready=int(ready) - succeeded,
+        ready=status.ready_count(role.role) - succeeded,
         active=states.get(RUNNING, 0),
         succeeded=succeeded,
         failed=states.get(FAILED, 0),

@@ -273,7 +273,7 @@ def test_more_workers_are_added_and_the_rest_is_left_alone() -> None:
         "Service/example-job-worker-a6no-2",
     ]
     cluster.settle()
-    assert cluster.job.status.worker_replicas == 3
+    assert cluster.job.status.workers == 3
 
 
 def test_of_fewer_workers_the_highest_index_goes_first() -> None:
@@ -286,7 +286,7 @@ def test_of_fewer_workers_the_highest_index_goes_first() -> None:
         "services/example-job-worker-a6no-2",
     ]
     cluster.settle()
-    assert (cluster.job.status.worker_replicas, cluster.job.status.ready["worker"]) == (1, "1/1")
+    assert (cluster.job.status.workers, cluster.job.status.ready["worker"]) == (1, "1/1")
 
 
 def test_a_worker_that_goes_keeps_its_job_until_its_pod_is_gone() -> None:

@@ -81,7 +81,7 @@ def test_workers_that_come_take_the_lowest_free_indexes_and_the_others_are_not_t
     scale(cluster, 4)
     assert indexes(cluster) == [0, 1, 2, 3]
     assert {name: cluster.jobs[name] for name in before} == before
-    assert cluster.job.status.worker_replicas == 4
+    assert cluster.job.status.workers == 4
 
 
 def test_of_workers_that_leave_the_highest_index_is_the_first() -> None:

@@ -27,7 +27,7 @@ def is_true(cluster: World, condition_type: str) -> bool:
 
 
 def states(cluster: World) -> dict[str, tuple[str, dict[str, int]]]:
-    return {each.tf_replica_type: (each.state, each.replicas_states) for each in cluster.job.status.replica_statuses}
+    return {each.role: (each.state, each.states) for each in cluster.job.status.replica_statuses}
 
 
 def test_a_new_job_is_creating_and_says_what_it_consists_of() -> None:
@@ -365,7 +365,7 @@ def test_the_same_input_gives_the_same_object() -> None:
 
 def test_workers_are_counted_for_the_scale_subresource() -> None:
     cluster = running_world(master(), workers(3))
-    assert cluster.job.status.worker_replicas == 3
+    assert cluster.job.status.workers == 3
     assert cluster.job.status.worker_selector == (
         "job_type=WORKER,kubeflow.org=,runtime_id=a6no,tf_job_name=example-job"
     )

@@ -89,7 +89,7 @@ def test_how_far_the_pods_of_a_step_are(status: TrainingStatus, told: JobsStatus
     assert wire.jobs_status == (told,)
     assert wire.nodes == column
     assert from_wire(wire).ready == status.ready
-    assert from_wire(wire).replica_statuses[0].replicas_states == status.replica_statuses[0].replicas_states
+    assert from_wire(wire).replica_statuses[0].states == status.replica_statuses[0].states
 
 
 def test_only_a_suspended_job_has_suspended_pods() -> None:
