@@ -37,7 +37,7 @@ from tfjob_controller.api.gang import (
     Gang,
     gang_decoder,
 )
-from tfjob_controller.jobs.gang.admission import NODE_LABEL
+from tfjob_controller.jobs.gang.assignment import NODE_LABEL
 from tfjob_controller.jobs.gang.podgroup import GROUP_LABEL
 from tfjob_controller.jobs.naming import (
     JOB_TYPE,

@@ -29,7 +29,7 @@ from tfjob_controller.api.common.cluster import ALWAYS
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
-from tfjob_controller.jobs.gang.admission import MemberAssignment, apply_assignment, apply_to_set, set_labels
+from tfjob_controller.jobs.gang.assignment import MemberAssignment, apply_assignment, apply_to_set, set_labels
 from tfjob_controller.jobs.gang.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.jobs.naming import (
     INDEX_VARIABLE,

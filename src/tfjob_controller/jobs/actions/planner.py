@@ -14,31 +14,19 @@ Contract with the reconciler:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
-from itertools import takewhile
 
 from tfjob_controller.api.common.core import (
-    CONFIG_MAPS,
     HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
-    PERSISTENT_VOLUME_CLAIMS,
     PODS,
-    SECRETS,
     SERVICES,
     BatchJob,
     PodGroup,
 )
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
 from tfjob_controller.api.tfjob.types import CLEAN_NONE
-from tfjob_controller.jobs.actions.children import (
-    build_claim,
-    build_config_map,
-    build_first_service,
-    build_job,
-    build_secret,
-    build_service,
-)
+from tfjob_controller.jobs.actions.creates import creates, index_count
 from tfjob_controller.jobs.actions.model import (
     NO_ACTIONS,
     Actions,
@@ -50,7 +38,7 @@ from tfjob_controller.jobs.actions.model import (
     combined,
     merge,
 )
-from tfjob_controller.jobs.actions.suspension import is_set_stopping, jobs_to_replace, jobs_to_stop
+from tfjob_controller.jobs.actions.suspension import jobs_to_replace, jobs_to_stop
 from tfjob_controller.jobs.evaluation.cleanup import (
     active_jobs,
     finished_pods_to_delete,
@@ -60,12 +48,10 @@ from tfjob_controller.jobs.evaluation.cleanup import (
 from tfjob_controller.jobs.evaluation.jobstate import JobState, had_all_jobs
 from tfjob_controller.jobs.gang.admission import (
     GangAdmission,
-    build_gang,
     desired_gang_spec,
     gang_spec_patch,
     is_misplaced,
     must_suspend_gang,
-    plan_for_admitted,
 )
 from tfjob_controller.jobs.gang.podgroup import (
     build_pod_group,
@@ -73,7 +59,7 @@ from tfjob_controller.jobs.gang.podgroup import (
     must_delete_pod_group,
     pod_group_patch,
 )
-from tfjob_controller.jobs.plan.model import Plan, Replica, Role
+from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.scaling.autoscaler import (
     autoscaler_patch,
     build_autoscaler,
@@ -81,15 +67,13 @@ from tfjob_controller.jobs.scaling.autoscaler import (
     must_have_autoscaler,
 )
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.attempts import is_replaced_job
 from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
 from tfjob_controller.jobs.state.replica_state import ReplicaState, job_outcome
+from tfjob_controller.jobs.state.replica_times import seconds_until_removal
 from tfjob_controller.jobs.state.restarts import (
-    can_create_job,
-    is_replaced_job,
     is_restart_recorded,
-    is_scaling_unrecorded,
     seconds_until_replica_restart,
-    seconds_until_restart,
     surplus_failed_pods,
 )
 from tfjob_controller.jobs.state.successes import unrecorded_successes
@@ -132,7 +116,7 @@ def _suspended(job_state: JobState) -> Actions:
 def _running(job_state: JobState) -> Actions:
     """Returns the actions in the current step of a job that is not suspended."""
     return Actions(
-        creates=tuple(_creates(job_state)),
+        creates=tuple(creates(job_state)),
         deletes=(
             *_deletes(job_state),
             *_stale_deletes(job_state),
@@ -157,7 +141,7 @@ def _deletes(job_state: JobState) -> tuple[Delete, ...]:
 def _ended_pod_deletes(states: Sequence[ReplicaState], now: datetime) -> Iterator[Delete]:
     """Yields the deletions of pods that do nothing any more, but do not end by themselves."""
     for state in states:
-        left = replica_state.seconds_until_removal(state, now)
+        left = seconds_until_removal(state, now)
         if state.pod is not None and left is not None and left <= 0:
             yield build_delete(PODS, state.pod)
 
@@ -289,82 +273,6 @@ def _suspend_gang(gang: Gang) -> Patch:
     return Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}})
 
 
-def _creates(job_state: JobState) -> Iterator[Create]:
-    """Yields the missing children, those of the chief first.
-
-    For a gang this is only the Gang until it is placed, and then the children of all replicas with an assignment. A
-    replica that has succeeded never runs again, but keeps its Service.
-    """
-    plan, observed, admission = job_state.step.plan, job_state.step.observed, job_state.admission
-    terms = plan.scheduling.gang
-    if terms is not None and admission is not None and observed.gang is None:
-        yield Create(GANGS, terms.name, build_gang(plan, desired_gang_spec(plan, terms, admission)))
-    if _must_wait(job_state):
-        return
-    yield from _mounted_creates(plan, observed)
-    announced = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
-    yield from _indexed_creates(job_state, announced)
-    for state in job_state.step.replica_states:
-        replica, is_done = state.replica, state.state == replica_state.SUCCEEDED
-        if replica.role.job_name:
-            continue
-        assignment = admission.assignments.get(replica.name) if admission is not None else None
-        is_assigned = admission is None or assignment is not None
-        if is_assigned and not is_done and can_create_job(observed, replica.name):
-            restarts = job_state.status.restart_counts.get(replica.id, 0)
-            yield Create(JOBS, replica.name, build_job(announced, replica, assignment=assignment, restarts=restarts))
-        if (is_assigned or is_done) and _lacks_service(replica, observed):
-            yield Create(SERVICES, replica.name, build_service(plan, replica))
-
-
-def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
-    """Yields the missing Indexed Jobs and their Services.
-
-    A Job is created once all of its replicas may run, or for an elastic role as many as its gang has nodes for.
-    """
-    observed, admission = job_state.step.observed, job_state.admission
-    for role in plan.replicas.roles:
-        states = [state for state in job_state.step.replica_states if state.replica.role is role]
-        if not role.job_name or not states:
-            continue
-        first, count = states[0].replica, _index_count(role, states, admission)
-        if not count:
-            continue
-        is_done = all(state.state == replica_state.SUCCEEDED for state in states)
-        if not is_done and all(can_create_job(observed, state.replica.name) for state in states):
-            assignment = admission.assignments[first.name] if admission is not None else None
-            of_count = replace(first, role=replace(role, replicas=count))
-            yield Create(JOBS, role.job_name, build_job(plan, of_count, assignment=assignment))
-        if _lacks_service(first, observed):
-            yield Create(SERVICES, role.service_name, build_service(plan, first))
-        if role.is_elastic and not observed.has_first_service:
-            yield Create(SERVICES, first.name, build_first_service(plan, first))
-
-
-def _index_count(role: Role, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
-    """Returns how many indexes of a role's Job may run now. `states` are those of the role, by index."""
-    if admission is None:
-        return role.replicas
-    assigned = sum(1 for _ in takewhile(lambda state: state.replica.name in admission.assignments, states))
-    return assigned if assigned >= min(role.min_replicas or role.replicas, role.replicas) else 0
-
-
-def _must_wait(job_state: JobState) -> bool:
-    """Reports whether no child may be created yet.
-
-    This is so while the gang is not placed, children of an earlier attempt or suspended ones of a set exist, the
-    back-off of a restart lasts, or the status does not have the number of workers yet.
-    """
-    plan = job_state.step.plan
-    if (job_state.admission is not None and not job_state.admission.is_admitted) or not job_state.stale.are_deleted:
-        return True
-    if is_set_stopping(job_state.step.replica_states):
-        return True
-    if plan.has_restart_attempts and seconds_until_restart(job_state.plan, job_state.status, job_state.now) > 0:
-        return True
-    return is_scaling_unrecorded(plan, job_state.status.scaling, job_state.attempt_members)
-
-
 def _resizes(job_state: JobState) -> Iterator[Patch]:
     """Yields the patch of `parallelism` and `completions` of an elastic Job, which batch/v1 allows only together.
 
@@ -377,7 +285,7 @@ def _resizes(job_state: JobState) -> Iterator[Patch]:
     for role in job_state.step.plan.replicas.roles:
         states = [state for state in current if state.replica.role is role]
         job = states[0].job if role.is_elastic and states else None
-        count = _index_count(role, states, job_state.admission)
+        count = index_count(role, states, job_state.admission)
         if job is None or job.metadata.deletion_timestamp is not None or count in (0, job.spec.parallelism):
             continue
         if not job_outcome(job) and all(state.state != replica_state.SUCCEEDED for state in states):
@@ -440,21 +348,6 @@ def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterat
         job = observed.jobs.get(state.replica.name)
         if state.job is None and job is not None and job.metadata.deletion_timestamp is None and is_active(job):
             yield SetSuspend(job.metadata.name, True)
-
-
-def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
-    """Yields the objects that pods mount. They may be created together with the pods, which wait for them."""
-    if plan.mounts.config_map and not observed.has_config_map:
-        yield Create(CONFIG_MAPS, plan.mounts.config_map, build_config_map(plan))
-    if plan.mounts.secret is not None and not observed.has_secret:
-        yield Create(SECRETS, plan.mounts.secret.name, build_secret(plan, plan.mounts.secret))
-    for claim in plan.mounts.claims:
-        if claim.name not in observed.claims:
-            yield Create(PERSISTENT_VOLUME_CLAIMS, claim.name, build_claim(plan, claim))
-
-
-def _lacks_service(replica: Replica, observed: ObservedState) -> bool:
-    return bool(replica.role.port) and replica.name not in observed.services
 
 
 def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:

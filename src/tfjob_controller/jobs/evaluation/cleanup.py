@@ -20,7 +20,8 @@ from tfjob_controller.jobs.scaling.autoscaler import has_autoscaler
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.pods import has_unstarted_container, is_finished, was_started
-from tfjob_controller.jobs.state.replica_state import ReplicaState, has_ended_well, job_outcome
+from tfjob_controller.jobs.state.replica_state import ReplicaState, job_outcome
+from tfjob_controller.jobs.state.replica_times import has_ended_well, seconds_until_removal
 from tfjob_controller.util.timestamps import parse_time_or_none, seconds_until
 
 # How long the Job of a pod that should have ended is waited for. Then it is suspended like the others.
@@ -99,7 +100,7 @@ def _is_ending(state: ReplicaState, now: datetime) -> bool:
     pod = state.pod
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
-    left = replica_state.seconds_until_removal(state, now)
+    left = seconds_until_removal(state, now)
     return left is not None and left > -SUSPENDED_AFTER_SECONDS
 
 

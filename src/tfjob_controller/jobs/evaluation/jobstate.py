@@ -23,6 +23,13 @@ from tfjob_controller.jobs.gang.admission import GangAdmission, gang_admission, 
 from tfjob_controller.jobs.gang.waiting import GangWait, gang_wait, pod_group_wait
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
+from tfjob_controller.jobs.state.attempts import (
+    StaleChildren,
+    attempt_members,
+    of_current_attempt,
+    stale_children,
+    without_lost_pods,
+)
 from tfjob_controller.jobs.state.completion import (
     Completion,
     Step,
@@ -46,17 +53,12 @@ from tfjob_controller.jobs.state.replica_state import (
     classify_replicas,
 )
 from tfjob_controller.jobs.state.restarts import (
-    StaleChildren,
-    attempt_members,
     is_end_counted,
     new_disruptions,
     next_restart_counts,
-    of_current_attempt,
     replaced_counts,
     replica_restarts,
-    stale_children,
     with_gone_pods_added,
-    without_lost_pods,
 )
 
 

@@ -22,11 +22,10 @@ A job that was started without a gang continues without one, even if the flags h
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -36,36 +35,30 @@ from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
     BOUND,
-    GANG_LABEL,
     GANGS,
     MAX_MEMBERS,
-    MEMBER_KIND_LABEL,
     MEMBER_LABEL,
     ON_TIMEOUT_WAIT,
-    PLACEMENT_GATE,
     RELEASED,
-    REQUIRED_NODE_AFFINITY,
     Gang,
     GangSpec,
     GangStatus,
-    Member,
     index_of,
     kind_of,
     must_leave,
     placed_nodes,
-    required_on_node,
-    wanted_members,
 )
 from tfjob_controller.api.provisioningrequest import CLASS_ANNOTATION, CONSUME_ANNOTATION
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
+from tfjob_controller.jobs.gang.assignment import NODE_LABEL, MemberAssignment, node_value, wanted_role_members
 from tfjob_controller.jobs.naming import replica_id
 from tfjob_controller.jobs.plan.gangterms import GangTerms
 from tfjob_controller.jobs.plan.model import Plan, environment_of
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.attempts import StaleChildren, is_of_attempt
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.pods import has_succeeded, is_finished
 from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE, ReplicaState, job_outcome
-from tfjob_controller.jobs.state.restarts import StaleChildren, is_of_attempt
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
 
@@ -371,83 +364,3 @@ def _is_left_over(pod: Pod, now: CurrentAttempt) -> bool:
 
 def _is_being_deleted(obj: Object) -> bool:
     return obj.metadata.deletion_timestamp is not None
-
-
-# On pinned children: a hash of the node's name, which may be too long for a label value.
-NODE_LABEL = "scheduling.kubeflow.org/pinned-to"
-
-
-@dataclass(frozen=True, slots=True)
-class MemberAssignment:
-    """`node` is set if the pod is pinned to it; otherwise the scheduler `scheduler_name` assigns the node.
-
-    `annotations` name the ProvisioningRequest that has provided the nodes of the attempt, if any.
-    """
-
-    gang: str
-    member: str
-    attempt: int
-    scheduler_name: str = ""
-    node: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def labels(self) -> dict[str, str]:
-        pinned = {NODE_LABEL: node_value(self.node)} if self.node else {}
-        return {GANG_LABEL: self.gang, MEMBER_LABEL: self.member, ATTEMPT_LABEL: str(self.attempt), **pinned}
-
-
-def set_labels(assignment: MemberAssignment, kind: str) -> dict[str, str]:
-    """Returns the labels of the Indexed Job that runs all members of a kind, identified by their completion indexes."""
-    return {GANG_LABEL: assignment.gang, MEMBER_KIND_LABEL: kind, ATTEMPT_LABEL: str(assignment.attempt)}
-
-
-def apply_to_set(template: dict[str, Any], assignment: MemberAssignment) -> None:
-    """Changes the pod template of an Indexed Job in place.
-
-    One template cannot pin its pods to different nodes. If pods are pinned, each waits behind a scheduling gate until
-    the gang scheduler has pinned it.
-    """
-    _annotate(template, assignment)
-    pod_spec = template["spec"]
-    if assignment.scheduler_name:
-        pod_spec["schedulerName"] = assignment.scheduler_name
-    if assignment.node:
-        gates = [each for each in pod_spec.get("schedulingGates") or () if each.get("name") != PLACEMENT_GATE]
-        pod_spec["schedulingGates"] = [*gates, {"name": PLACEMENT_GATE}]
-
-
-def wanted_role_members(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:
-    """Returns the members of a role with `count` members, by index. `gang` is None while there is no placement."""
-    if gang is None:
-        return tuple(replica_id(role, index) for index in range(count))
-    own = next((each for each in gang.spec.members if each.name == role), Member(role, count))
-    spec = msgspec.structs.replace(gang.spec, members=(msgspec.structs.replace(own, count=count),))
-    return wanted_members(msgspec.structs.replace(gang, spec=spec))
-
-
-def node_value(node: str) -> str:
-    """Returns the hash of a node's name, for a label."""
-    return hashlib.sha256(node.encode()).hexdigest()[:16]
-
-
-def apply_assignment(template: dict[str, Any], assignment: MemberAssignment) -> None:
-    """Changes a pod template in place, so that the pod runs as assigned."""
-    _annotate(template, assignment)
-    pod_spec = template["spec"]
-    if assignment.scheduler_name:
-        pod_spec["schedulerName"] = assignment.scheduler_name
-    if assignment.node:
-        pod_spec["affinity"] = _pinned(pod_spec.get("affinity") or {}, assignment.node)
-
-
-def _annotate(template: dict[str, Any], assignment: MemberAssignment) -> None:
-    if assignment.annotations:
-        metadata = template["metadata"]
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), **assignment.annotations}
-
-
-def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
-    of_nodes = affinity.get("nodeAffinity") or {}
-    required = required_on_node(of_nodes.get(REQUIRED_NODE_AFFINITY), node)
-    return {**affinity, "nodeAffinity": {**of_nodes, REQUIRED_NODE_AFFINITY: required}}

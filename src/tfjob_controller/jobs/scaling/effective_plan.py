@@ -20,7 +20,8 @@ from tfjob_controller.api.common.core import BatchJob
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE, WORKER
-from tfjob_controller.jobs.gang.admission import is_placed, is_run_as_gang, wanted_role_members
+from tfjob_controller.jobs.gang.admission import is_placed, is_run_as_gang
+from tfjob_controller.jobs.gang.assignment import wanted_role_members
 from tfjob_controller.jobs.gang.podgroup import plan_for_pod_group
 from tfjob_controller.jobs.plan.model import WORKER_ROLE, Plan, Replica
 from tfjob_controller.jobs.scaling.progress import with_shares

@@ -22,7 +22,8 @@ from tfjob_controller.api.common.core import ContainerStatus, Pod
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER, SAVER
 from tfjob_controller.jobs.state.pods import is_finished, last_exit, training_container
-from tfjob_controller.jobs.state.replica_state import REPORT_SECONDS, SUCCEEDED, ReplicaState, grace_seconds
+from tfjob_controller.jobs.state.replica_state import SUCCEEDED, ReplicaState
+from tfjob_controller.jobs.state.replica_times import REPORT_SECONDS, grace_seconds
 from tfjob_controller.util.text import CONTROL_CHARACTERS, PRINTABLE_PATTERN
 from tfjob_controller.util.timestamps import seconds_until
 

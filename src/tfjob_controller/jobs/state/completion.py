@@ -4,14 +4,6 @@ A job succeeds when the replicas that must succeed have done so: the chief alone
 when a replica fails for good, a write can never succeed, or a deadline or limit is exceeded. A job without steps has
 one step, which is its whole plan.
 
-Failure attribution. In synchronous training a replica that loses a peer usually fails as well, often within a second
-and with an ordinary error. Only the first failure is the cause. If the first replica to end was killed, evicted or lost
-with its node, a permanent error of another replica is a consequence, and the whole set restarts. If a permanent error
-came first, it is the program's own and ends the job. Kubelets report terminations with a delay, each on its own
-schedule, so a permanent error is attributed only after `GRACE_SECONDS`. Termination times have a resolution of one
-second; a tie is decided in favor of the retryable failure, because `maxRestarts` bounds restarts, whereas a failed job
-cannot be undone.
-
 Initializers and exporters neither wait nor are retried without limit. The kubelet waits forever for a Secret or
 ConfigMap that a container lacks, since it may be created later, and a pod that only transfers data is retried after
 each retryable error. The containers of nodes have no such limits. The controller does not read Secrets to find out what
@@ -32,6 +24,12 @@ from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.attribution import (
+    finish_time_of,
+    first_failure,
+    is_consequence,
+    seconds_until_attributed,
+)
 from tfjob_controller.jobs.state.observed import ObservedState, Obstacle
 from tfjob_controller.jobs.state.podreasons import why_ended_by_kubelet
 from tfjob_controller.jobs.state.pods import running_since, training_container
@@ -268,7 +266,7 @@ def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int
     words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"
     failed = [state for state in states if state.exited is not None and state.exited.exit_code]
     # A program that was restarted in place runs again.
-    last = max(failed, key=lambda state: (state.is_restarting, _finish_time(state)), default=None)
+    last = max(failed, key=lambda state: (state.is_restarting, finish_time_of(state)), default=None)
     why = failure_message(last) if last is not None else failed_sidecar(states) or before
     return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(f"{words}; {why}" if why else words))
 
@@ -334,44 +332,6 @@ def current_step(plan: Plan, states: Sequence[ReplicaState], observed: ObservedS
             return Step(step, part, observed.only(step.replicas.by_name), completed, is_first=step is plan.steps[0])
         completed.extend(part)
     raise AssertionError("there is a last step")
-
-
-# The kubelet's sync loop runs every second; a busy node needs three of them to report a termination. One more is added,
-# since timestamps have whole seconds.
-GRACE_SECONDS = 4.0
-
-
-def is_consequence(failed: ReplicaState, restarting: Sequence[ReplicaState]) -> bool:
-    """Reports whether `failed` ended because one of `restarting`, which may be retried, had ended before it."""
-    if not failed.replica.role.restarts_together:
-        return False
-    finish_time = _finish_time(failed)
-    return any(_finish_time(peer) <= finish_time for peer in restarting)
-
-
-def seconds_until_attributed(failed: ReplicaState, states: Sequence[ReplicaState], now: datetime) -> float:
-    """Returns how long the cause of this failure stays open, or 0.0 if it is decided."""
-    peers = [state for state in states if state.replica.role.restarts_together and state is not failed]
-    finish_time = _finish_time(failed)
-    if not failed.replica.role.restarts_together or not peers or not finish_time:
-        return 0.0
-    return max(0.0, seconds_until(finish_time, GRACE_SECONDS, now))
-
-
-def next_attribution_seconds(states: Sequence[ReplicaState], now: datetime) -> float | None:
-    """Returns when the earliest open permanent error is attributed, or None if none is open."""
-    open_seconds = (seconds_until_attributed(state, states, now) for state in states if state.state == FAILED)
-    return min((seconds for seconds in open_seconds if seconds > 0), default=None)
-
-
-def first_failure(failed: Sequence[ReplicaState]) -> ReplicaState:
-    """Returns the replica that ended first; of several, the first one in the plan's order."""
-    return min(failed, key=_finish_time)
-
-
-def _finish_time(state: ReplicaState) -> str:
-    """Returns the termination time; empty, which sorts first, if the replica was deleted or its node was lost."""
-    return (state.exited.finished_at or "") if state.exited is not None else ""
 
 
 # Long enough for a Secret that is applied together with its job, or that another controller makes.

@@ -46,9 +46,12 @@ def why_unheard(pod: Pod, training: ContainerStatus) -> str:
     """
     if not training.ready or pod.metadata.deletion_timestamp is not None:
         return ""
-    ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
-    is_unheard = ready is not None and ready.status == "False" and ready.reason in ("", _NODE_NOT_READY)
-    return f"{_NODE_NOT_READY}: {pod.spec.node_name} does not report" if is_unheard else ""
+    # A loop, since each sync asks this about each pod.
+    for condition in pod.status.conditions:
+        if condition.type == "Ready":
+            is_unheard = condition.status == "False" and condition.reason in ("", _NODE_NOT_READY)
+            return f"{_NODE_NOT_READY}: {pod.spec.node_name} does not report" if is_unheard else ""
+    return ""
 
 
 def why_repeated(pod: Pod) -> str:

@@ -97,10 +97,12 @@ def failing_init_container(pod: Pod, ignored: str) -> tuple[str, Terminated] | N
 
 def restarts_in_place(pod: Pod, container: str, ignored: str) -> int:
     """Returns how often the kubelet has restarted the training container, and init containers but `ignored`."""
-    left_out = native_sidecars(pod) | {ignored}
     training = training_container(pod, container)
-    init = sum(_restarts_of(each) for each in pod.status.init_container_statuses if each.name not in left_out)
-    return init + (_restarts_of(training) if training is not None else 0)
+    count = _restarts_of(training) if training is not None else 0
+    if pod.status.init_container_statuses:
+        left_out = native_sidecars(pod) | {ignored}
+        count += sum(_restarts_of(each) for each in pod.status.init_container_statuses if each.name not in left_out)
+    return count
 
 
 def _restarts_of(status: ContainerStatus) -> int:
@@ -223,14 +225,19 @@ def given_up_since(pod: Pod) -> str | None:
     its exit code (kuberuntime_manager.go:computePodActions, kubelet_pods.go:getPhase, 1.36).
     """
     status = pod.status
+    # First what is so of nearly every pod, since each sync asks this about each of them.
+    for sandbox in status.conditions:
+        if sandbox.type == _SANDBOX_READY and sandbox.status == "False":
+            break
+    else:
+        return None
     if is_finished(pod) or pod.metadata.deletion_timestamp is not None or pod.spec.restart_policy == ON_FAILURE:
         return None
     containers = (*status.init_container_statuses, *status.container_statuses)
     has_run = any(each.state.terminated is not None for each in containers)
-    sandbox = next((each for each in status.conditions if each.type == _SANDBOX_READY), None)
     if not has_run or any(each.state.running is not None for each in containers):
         return None
-    return sandbox.last_transition_time if sandbox is not None and sandbox.status == "False" else None
+    return sandbox.last_transition_time
 
 
 def _true_condition(pod: Pod, condition_type: str) -> Condition | None:

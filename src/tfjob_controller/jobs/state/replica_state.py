@@ -37,13 +37,11 @@ from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.podreasons import why_pending, why_repeated, why_unheard
 from tfjob_controller.jobs.state.pods import (
-    GIVEN_UP_SECONDS,
     blocked_since,
     blocking_init_container,
     deletion_request_time,
     failed_before_training,
     failing_init_container,
-    given_up_since,
     is_disrupted,
     is_finished,
     is_owned_by,
@@ -60,7 +58,7 @@ from tfjob_controller.jobs.state.terminations import (
     is_retryable_exit_code,
     why_never_started,
 )
-from tfjob_controller.util.timestamps import format_time, seconds_until
+from tfjob_controller.util.timestamps import format_time
 
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
@@ -74,10 +72,6 @@ _OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget"
 # The end of a pod on a lost node is never reported. Such a pod counts as lost this long after its grace period. This is
 # also how long the end of a Job waits for the end of its pod.
 LOST_AFTER_SECONDS = 30
-# Kubernetes' default of `terminationGracePeriodSeconds`.
-DEFAULT_GRACE_SECONDS = 30
-# A kubelet reports an end some seconds late.
-REPORT_SECONDS = 5
 # The Job controller creates pods within moments. If it cannot (quota, admission), only events of the Job say why.
 NO_POD_AFTER_SECONDS = 30
 # Most init containers have ended by then, and finished pods are gone that their Job takes along.
@@ -167,17 +161,17 @@ def as_restarting(state: ReplicaState) -> ReplicaState:
 
 def job_outcome(job: BatchJob) -> str:
     """Returns `Complete`, `Failed` (also while pods of a Job that is bound to fail still end), or empty if neither."""
-    condition = _ending(job)
+    condition = job_ending(job)
     return "" if condition is None else _OUTCOMES[condition.type]
 
 
 def job_end_time(job: BatchJob) -> str | None:
     """Returns when the Job ended; None if it has not, or the condition has no time."""
-    condition = _ending(job)
+    condition = job_ending(job)
     return None if condition is None else condition.last_transition_time
 
 
-def _ending(job: BatchJob) -> Condition | None:
+def job_ending(job: BatchJob) -> Condition | None:
     """Returns the condition that says how the Job ended."""
     for condition in job.status.conditions:
         if condition.status == "True" and condition.type in _OUTCOMES:
@@ -193,7 +187,7 @@ def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
     """
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
-    ending = _ending(job)
+    ending = job_ending(job)
     return ending is not None and (ending.last_transition_time is None or ending.last_transition_time >= moment)
 
 
@@ -363,48 +357,6 @@ def has_post_start_hook(replica: Replica) -> bool:
     return "postStart" in (_training_template(replica).get("lifecycle") or {})
 
 
-def grace_seconds(replica: Replica) -> int:
-    """Returns the time that the template gives containers to end."""
-    given = (replica.template.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return given if isinstance(given, int) else DEFAULT_GRACE_SECONDS
-
-
-def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
-    """Returns when the pod must be deleted because it does nothing any more; None if it need not be.
-
-    The training container has ended for good, and its sidecars have had the grace period to end by themselves; or the
-    kubelet has given the pod up. The Job controller would replace an elastic node that has succeeded, unless all of
-    its containers have.
-    """
-    pod = state.pod
-    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
-        return None
-    since = given_up_since(pod)
-    if since is not None:
-        return seconds_until(since, GIVEN_UP_SECONDS, now)
-    container = training_container(pod, state.replica.role.container)
-    ended = container.state.terminated if container is not None else None
-    if ended is None or not ended.finished_at or is_restarted_in_place(state.replica, pod, ended):
-        return None
-    if state.state == SUCCEEDED and state.replica.role.is_elastic and not has_ended_well(pod):
-        return None
-    # A sidecar that waits for its image or its next start has not ended either.
-    is_held_up = any(each.state.running is not None for each in pod.status.init_container_statuses) or any(
-        each.state.terminated is None for each in pod.status.container_statuses
-    )
-    grace = grace_seconds(state.replica)
-    # A pod whose containers have all ended will be reported as ended, and stays with its log.
-    return seconds_until(
-        ended.finished_at, (grace if is_held_up else max(grace, DEFAULT_GRACE_SECONDS)) + REPORT_SECONDS, now
-    )
-
-
-def has_ended_well(pod: Pod) -> bool:
-    """Reports whether all containers but native sidecars have ended with 0, so that the pod will be Succeeded."""
-    ended = [each.state.terminated for each in pod.status.container_statuses]
-    return bool(ended) and all(each is not None and each.exit_code == 0 for each in ended)
-
-
 def lost_before(now: datetime) -> str:
     return format_time(now - timedelta(seconds=LOST_AFTER_SECONDS))
 
@@ -413,48 +365,3 @@ def is_lost(pod: Pod, moment: str) -> bool:
     """Reports whether the pod should have ended before `moment` (`lost_before`), and its end was not reported."""
     deleted = pod.metadata.deletion_timestamp
     return deleted is not None and deleted < moment and not is_finished(pod)
-
-
-def seconds_until_change(states: Sequence[ReplicaState], started: str | None, now: datetime) -> float | None:
-    """Returns when the first of the states will change by the passing of time alone; None if none will."""
-    times = (
-        seconds for state in states if (seconds := _seconds_until_next_change(state, started or "", now)) is not None
-    )
-    return min(times, default=None)
-
-
-def _seconds_until_next_change(state: ReplicaState, started: str, now: datetime) -> float | None:
-    job, pod = state.job, state.pod
-    if pod is None:
-        if job is None or state.pending or state.state != RUNNING or job.spec.suspend or job.status.failed:
-            return None
-        since = max(job.metadata.creation_timestamp or "", started)
-        # One second is added, since timestamps have whole seconds.
-        return _positive(seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)) if since else None
-    deleted = pod.metadata.deletion_timestamp
-    if deleted is not None:
-        return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now))
-    blocked = None if state.is_up else blocked_since(pod)
-    times = (
-        _end_of_wait(job, pod, now),
-        _second_after(seconds_until_removal(state, now)),
-        _second_after(seconds_until(blocked, PATIENCE_SECONDS, now) if blocked else None),
-    )
-    return min((seconds for seconds in times if seconds is not None), default=None)
-
-
-def _second_after(seconds: float | None) -> float | None:
-    """Returns one second more, since timestamps have whole seconds."""
-    return _positive(seconds + 1) if seconds is not None else None
-
-
-def _end_of_wait(job: BatchJob | None, pod: Pod, now: datetime) -> float | None:
-    """Returns when the end of the Job will count although the end of its pod was not seen."""
-    ending = _ending(job) if job is not None and not is_finished(pod) else None
-    if ending is None or not ending.last_transition_time:
-        return None
-    return _positive(seconds_until(ending.last_transition_time, LOST_AFTER_SECONDS + 1, now))
-
-
-def _positive(seconds: float) -> float | None:
-    return seconds if seconds > 0 else None

@@ -29,8 +29,8 @@ from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.plan.gangterms import OFF, ON
 from tfjob_controller.jobs.plan.model import WORKER_ROLE, Plan, Role
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.attempts import next_attempt
 from tfjob_controller.jobs.state.pods import is_finished
-from tfjob_controller.jobs.state.restarts import next_attempt
 
 _NO_REASON = "the gang scheduler requests it"
 

@@ -17,13 +17,14 @@ from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.attempts import blocking_pod_message
+from tfjob_controller.jobs.state.attribution import first_failure
 from tfjob_controller.jobs.state.completion import (
     Completion,
     Step,
     ended_words,
     failed_sidecar,
     failure_message,
-    first_failure,
     missing_replicas,
 )
 from tfjob_controller.jobs.state.observed import (
@@ -37,13 +38,7 @@ from tfjob_controller.jobs.state.observed import (
 from tfjob_controller.jobs.state.podreasons import as_reason
 from tfjob_controller.jobs.state.pods import has_unfinished_sidecar
 from tfjob_controller.jobs.state.replica_state import ReplicaState
-from tfjob_controller.jobs.state.restarts import (
-    backoff_seconds,
-    blocking_pod_message,
-    pod_key,
-    replica_restarts,
-    restarted_states,
-)
+from tfjob_controller.jobs.state.restarts import backoff_seconds, pod_key, replica_restarts, restarted_states
 from tfjob_controller.util.text import shortened
 
 # The summary of a job that does not run yet, as kubectl calls such pods. While all replicas of a job are restarted, its

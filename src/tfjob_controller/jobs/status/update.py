@@ -30,6 +30,8 @@ from tfjob_controller.jobs.events import WARNING, StatusEvent
 from tfjob_controller.jobs.gang.waiting import GangWait, preemptor_of
 from tfjob_controller.jobs.scaling.progress import has_last_words, is_unread
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.attempts import is_of_attempt, seconds_until_held_up, seconds_until_pod_lost
+from tfjob_controller.jobs.state.attribution import next_attribution_seconds
 from tfjob_controller.jobs.state.checkpoints import (
     restored_in,
     saving_replica,
@@ -37,7 +39,6 @@ from tfjob_controller.jobs.state.checkpoints import (
     seconds_until_saved,
 )
 from tfjob_controller.jobs.state.completion import (
-    next_attribution_seconds,
     refusal,
     seconds_until_config_timeout,
     seconds_until_deadline,
@@ -52,14 +53,9 @@ from tfjob_controller.jobs.state.observed import (
     is_finished,
 )
 from tfjob_controller.jobs.state.podreasons import as_reason
-from tfjob_controller.jobs.state.replica_state import ReplicaState, seconds_until_change, seconds_until_removal
-from tfjob_controller.jobs.state.restarts import (
-    is_of_attempt,
-    seconds_until_held_up,
-    seconds_until_pod_lost,
-    seconds_until_replica_restart,
-    seconds_until_restart,
-)
+from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.state.replica_times import seconds_until_change, seconds_until_removal
+from tfjob_controller.jobs.state.restarts import seconds_until_replica_restart, seconds_until_restart
 from tfjob_controller.jobs.state.successes import unrecorded_successes
 from tfjob_controller.jobs.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
 from tfjob_controller.jobs.status.counts import with_counts, with_restart

@@ -17,7 +17,7 @@ from tfjob_controller.jobs.plan.gangterms import (
     GangPolicy,
 )
 from tfjob_controller.jobs.scaling.autoscaler import METRICS_HASH, build_autoscaler
-from tfjob_controller.jobs.state.completion import GRACE_SECONDS
+from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 MEMORY = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}}

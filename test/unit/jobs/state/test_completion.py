@@ -11,13 +11,8 @@ import pytest
 
 from helpers.clusterinmemory import World, running_world
 from helpers.trainworld import ends, running_train_world, train_world, world_in_steps
-from tfjob_controller.jobs.state.completion import (
-    GRACE_SECONDS,
-    Completion,
-    Step,
-    has_succeeded,
-    job_completion,
-)
+from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
+from tfjob_controller.jobs.state.completion import Completion, Step, has_succeeded, job_completion
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 
 

@@ -8,7 +8,7 @@ from helpers.trainworld import ends, running_train_world, train_plan
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.jobs.actions.children import build_job, build_service
 from tfjob_controller.jobs.actions.model import NO_ACTIONS
-from tfjob_controller.jobs.state.completion import GRACE_SECONDS
+from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.indexedjobs import by_replica, indexes
 from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS, job_outcome
 
