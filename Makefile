@@ -146,7 +146,7 @@ demo-resume: $(READY) ## Train on two nodes without shared storage, cut off the 
 	@$(PY) -m demo.resume $(if $(KEEP),--keep)
 
 .PHONY: demo-preemption
-demo-preemption: $(READY) ## An urgent job takes the place of one that trains, which then goes on from its checkpoint
+demo-preemption: $(READY) ## An urgent job takes the place of one that trains, which then continues from its checkpoint
 	@$(PY) -m demo.preemption
 
 .PHONY: demo-dashboard

@@ -1,4 +1,4 @@
-"""`make demo-preemption`: an urgent job takes the place of one that trains, which then goes on from its checkpoint.
+"""`make demo-preemption`: an urgent job takes the place of one that trains, which then continues from its checkpoint.
 
 Real PyTorch on two real nodes, whose simulated GPUs the first job holds. A job of higher priority comes: the gang
 scheduler asks for all pods of the first one, the urgent job runs in their place, and afterwards the first job goes on
@@ -142,7 +142,7 @@ class Demo:
         self._until(f"{URGENT} to end", lambda jobs: _phase(jobs, URGENT) in ("Done", "Failed"))
         jobs = self._look()
         saved, urgent = _checkpoint(jobs, FIRST), _phase(jobs, URGENT)
-        self.screen.title(f"3. {FIRST} goes on from {saved}")
+        self.screen.title(f"3. {FIRST} continues from {saved}")
         # Its pods may be gone soon after its end.
         self._until(f"{FIRST} to go on from a checkpoint", lambda jobs: self._has_gone_on())
         self._until(f"{FIRST} to end", lambda jobs: _phase(jobs, FIRST) in ("Done", "Failed"))

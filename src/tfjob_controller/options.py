@@ -74,7 +74,9 @@ class RunOptions:
     concurrent_writes: int = option(
         COUNT, "10", "How many more children are written at the same time than there are workers, over all jobs."
     )
-    qps: float = option(RATE, "200", "Requests per second to the API server, over all; 0 for no limit of our own.")
+    qps: float = option(
+        RATE, "200", "Requests per second to the API server, over all; 0 disables client-side rate limiting."
+    )
     burst: int = option(COUNT, "400", "Requests that may go at once before --qps counts.")
     leader_elect: bool = option(SWITCH, "false", "Only work while holding a Lease, so that several replicas can run.")
     leader_elect_lease_namespace: str = option(
@@ -296,7 +298,9 @@ class ExtenderOptions:
         "How many Bindings or statuses are written at the same time; at most four fifths of the statuses are of one "
         "namespace.",
     )
-    qps: float = option(RATE, "1000", "Requests per second to the API server, over all; 0 for no limit of our own.")
+    qps: float = option(
+        RATE, "1000", "Requests per second to the API server, over all; 0 disables client-side rate limiting."
+    )
     burst: int = option(COUNT, "2000", "Requests that may go at once before --qps counts.")
     metrics_bind_address: BindAddress | None = _metrics("127.0.0.1:8090")  # noqa: RUF009 -- it is dataclasses.field
     health_probe_bind_address: BindAddress | None = _probes("127.0.0.1:8091")  # noqa: RUF009 -- it is dataclasses.field

@@ -1,4 +1,4 @@
-"""Checkpoints outlive the pods that wrote them: a job whose pod is lost goes on from the last one."""
+"""Checkpoints outlive the pods that wrote them: a job whose pod is lost continues from the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samples that resume: each loses its pod while it trains, and goes on from its last checkpoint."""
+"""The samples that resume: each loses its pod while it trains, and continues from its last checkpoint."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_the_status_tells_of_saved_and_restored_checkpoints_and_the_end_waits_fo
     restored = checkpoint(status)["restored"]
     assert (restored["name"], restored["step"], restored["repeatedSteps"]) == ("checkpoint-30", 30, 7)
     assert "failure" not in checkpoint(status)
-    trial.await_event("CheckpointRestored", "goes on from checkpoint-30 (step 30); 7 steps are done again")
+    trial.await_event("CheckpointRestored", "continues from checkpoint-30 (step 30); 7 steps are done again")
 
     node.program_ends(0)
     status = trial.await_status(lambda status: status.get("succeededIndexes") == ["node-0"])

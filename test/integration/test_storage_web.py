@@ -133,7 +133,7 @@ def test_an_interrupted_run_is_continued(number: signal.Signals, code: int, tmp_
         assert ended.code == code
         if number is signal.SIGTERM:
             assert ended.last_line == (
-                "tfjob-controller: initialize dataset: stopped by a signal; a new run goes on from here"
+                "tfjob-controller: initialize dataset: stopped by a signal; a new run continues from here"
             )
         assert list(content_of(tmp_path)) != ["data.tar.gz"]
         again = initialize("dataset", server.url, tmp_path)

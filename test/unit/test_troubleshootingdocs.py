@@ -38,7 +38,7 @@ PIECES = 3
 
 def quotations() -> list[str]:
     """What stands between backticks in the first cell of each row of the tables that quote."""
-    tables = re.findall(r"^\| it says \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    tables = re.findall(r"^\| message \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     cells = (row.split(" | ")[0] for table in tables for row in table.splitlines())
     return sorted({words for cell in cells for words in re.findall(r"`([^`]+)`", cell)})
 

@@ -5,7 +5,7 @@ which it was seen, and the files that it names are hashed. What must hold:
 
 - broken: the files of a checkpoint with a manifest exist, with the sizes and hashes of the manifest, as long as the
   manifest exists. It is judged when the manifest appears, and again at the end.
-- older: no program goes on from an older checkpoint than the newest one that was seen before its restore began.
+- older: no program continues from an older checkpoint than the newest one that was seen before its restore began.
 - order: a newer checkpoint never has a lower step than an older one.
 - kept: after a further save to each storage, only the newest `keep` checkpoints are left, and no other files.
 
@@ -82,7 +82,8 @@ class Auditor:
         """Judges from which step a program goes on whose restore began at this time."""
         newest = self.newest(job, started_at)
         if newest is not None and step < newest.step:
-            self.report("older", job, f"it goes on from step {step} although {newest.manifest} has step {newest.step}")
+            details = f"it continues from step {step} although {newest.manifest} has step {newest.step}"
+            self.report("older", job, details)
 
     def report(self, rule: str, job: str, details: str) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Fits a line with JAX, and goes on from the newest checkpoint of orbax.
+"""Fits a line with JAX, and continues from the newest checkpoint of orbax.
 
 Orbax writes each step into a folder of its own, which gets its name when it is complete. It finds the one that was
 restored by itself. For one process; several of them would write each checkpoint together, into a folder that they share.

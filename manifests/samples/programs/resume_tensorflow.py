@@ -1,4 +1,4 @@
-"""Trains a Keras model, and goes on from the newest checkpoint.
+"""Trains a Keras model, and continues from the newest checkpoint.
 
 `tf.train.Checkpoint.write` makes several files, so each checkpoint has a folder, which gets its name when it is complete.
 """

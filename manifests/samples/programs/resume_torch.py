@@ -1,4 +1,4 @@
-"""Trains with DistributedDataParallel, and goes on from the newest checkpoint when its pods are started again.
+"""Trains with DistributedDataParallel, and continues from the newest checkpoint when its pods are started again.
 
 Rank 0 writes a checkpoint under a hidden name and renames it, so that a file with its final name is complete. All ranks
 read the checkpoint that was restored to their node.

@@ -1,4 +1,4 @@
-"""Trains a tiny language model with Hugging Face's Trainer, and goes on from its newest checkpoint."""
+"""Trains a tiny language model with Hugging Face's Trainer, and continues from its newest checkpoint."""
 
 import os
 import time

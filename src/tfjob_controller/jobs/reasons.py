@@ -77,8 +77,9 @@ DESCRIPTIONS: dict[str, str] = {
     CHECKPOINT_SAVED: "A checkpoint is complete in the storage. Of several that were saved within five seconds, "
     "only the last one is named.",
     CHECKPOINT_FAILED: "A checkpoint is not saved; the message says why. Training goes on, and saving is tried again.",
-    CHECKPOINT_RESTORED: "Pods were started, and the program goes on from a checkpoint, or begins anew because there "
-    "is none. The message says how many steps are done again. It is a warning if a broken checkpoint was skipped.",
+    CHECKPOINT_RESTORED: "Pods were started, and the program continues from a checkpoint, or starts from the beginning "
+    "because there is none. The message says how many steps are done again. It is a warning if a broken checkpoint "
+    "was skipped.",
     CHANGE_REVERTED: "Another client keeps reverting what the controller writes to a child, such as a queue that "
     "suspends child Jobs. The message says which child, which field and, if it is known, which client.",
     CHANGES_ACCEPTED: "No change of a child is reverted any more.",
@@ -99,7 +100,7 @@ DESCRIPTIONS: dict[str, str] = {
     JOBS_CREATION_SUCCEEDED: "Of a TrainJob: the controller has seen it.",
     JOBS_BUILD_FAILED: "Of a TrainJob: it cannot be run as it is; the message says which field and why.",
     ALL_JOBS_COMPLETED: "Of a TrainJob: all nodes (with MPI the launcher), and then its exporter, succeeded.",
-    WAITING_FOR_SCHEDULER: "The gang scheduler has not looked at the job's Gang yet.",
+    WAITING_FOR_SCHEDULER: "The gang scheduler has not processed the Gang of the job yet.",
     NOT_WAITING: "The job is suspended, so it does not wait for capacity.",
     GANG_ADMITTED: "There is capacity for all replicas, or for spec.gang.minWorkers: they are created.",
     GANG_SCHEDULED: "With --gang-backend: its scheduler has given nodes to all replicas, or as many as must run.",

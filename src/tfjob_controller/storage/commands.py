@@ -53,7 +53,7 @@ def run_command(command: str, uri: str, redact: Redactor, work: Callable[[], Non
         with _stoppable():
             work()
     except Stopped:
-        return _leave(f"{command}: stopped by a signal; a new run goes on from here", EXIT_STOPPED)
+        return _leave(f"{command}: stopped by a signal; a new run continues from here", EXIT_STOPPED)
     except Exception as error:
         where = redact_urls(uri)
         fault: StorageError = explain(error, where)

@@ -58,7 +58,7 @@ def test_random_jobs_have_the_requested_shape() -> None:
 
 
 def test_random_trainjobs_are_the_same_jobs_without_servers() -> None:
-    """Their nodes leave from the highest index on, as the rules that the gang scheduler runs demand of their Gangs."""
+    """Their nodes are removed in descending index order, as the gang scheduler's rules demand of their Gangs."""
     tfjobs, trainjobs = RandomWorkload().generate(3), RandomWorkload(kind=TRAINJOB).generate(3)
     assert trainjobs == [replace(job, servers=0, is_indexed=True) for job in tfjobs]
     for job in trainjobs:

@@ -35,7 +35,8 @@ class RestoredCheckpoint(_Value, frozen=True):
     """The checkpoint from which the job went on when its pods were last started."""
 
     name: Annotated[
-        str, describe("The name of the checkpoint; empty if there was none, so that training began anew.")
+        str,
+        describe("The name of the checkpoint; empty if there was none, so that training started from the beginning."),
     ] = ""
     step: Annotated[int | None, describe("Its training step. Absent without a number in its name.", format="int64")] = (
         None

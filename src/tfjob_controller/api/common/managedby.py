@@ -22,7 +22,7 @@ ManagedBy: TypeAlias = Annotated[
     ),
 ]
 
-MANAGED_BY_FIXED = "managedBy cannot change: delete the job and create it anew"
+MANAGED_BY_FIXED = "managedBy cannot change: delete the job and create it again"
 
 
 def is_managed_here(managed_by: str) -> bool:

@@ -120,7 +120,8 @@ class Checkpoint(_Value, frozen=True):
         str,
         describe(
             "The URI below which checkpoints are saved: s3://, hf://, gs://, file:// or pvc://. Each job needs a URI "
-            "of its own; a job that is created anew with the URI of an earlier one goes on from its last checkpoint.",
+            "of its own; a job that is created again with the URI of an earlier one continues from its last "
+            "checkpoint.",
             minLength=1,
             maxLength=MAX_URI,
         ),

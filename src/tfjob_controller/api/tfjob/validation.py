@@ -76,17 +76,18 @@ CONTAINER_MISSING = "template needs a container named tensorflow: its exit code 
 
 # Messages about a change after RuntimeId is set.
 RUNTIME_ID_FIXED = "RuntimeId names all children of the job and cannot change: leave it as it is"
-TYPES_FIXED = "the replica types of a started job cannot change: delete the job and create it anew"
-TEMPLATE_FIXED = "the templates of a started job cannot change: delete the job and create it anew"
-PORT_FIXED = "the ports of a started job cannot change: delete the job and create it anew"
+TYPES_FIXED = "the replica types of a started job cannot change: delete the job and create it again"
+TEMPLATE_FIXED = "the templates of a started job cannot change: delete the job and create it again"
+PORT_FIXED = "the ports of a started job cannot change: delete the job and create it again"
 REPLICAS_FIXED = "only the replicas of WORKER can change in a started job"
-GANG_FIXED = "gang.enabled of a started job cannot change: delete the job and create it anew"
+GANG_FIXED = "gang.enabled of a started job cannot change: delete the job and create it again"
 RESIZE_FIXED = (
-    "adding, removing or changing the resize of autoscaling is not for a started job: delete the job and create it anew"
+    "autoscaling cannot be added to or removed from a started job, and its resize cannot change: "
+    "delete the job and create it again"
 )
-TOTAL_STEPS_FIXED = "autoscaling.totalSteps of a started job cannot change: delete the job and create it anew"
-TERMINATION_POLICY_FIXED = "the terminationPolicy of a started job cannot change: delete the job and create it anew"
-CHECKPOINT_FIXED = "the checkpoint of a started job cannot change: delete the job and create it anew"
+TOTAL_STEPS_FIXED = "autoscaling.totalSteps of a started job cannot change: delete the job and create it again"
+TERMINATION_POLICY_FIXED = "the terminationPolicy of a started job cannot change: delete the job and create it again"
+CHECKPOINT_FIXED = "the checkpoint of a started job cannot change: delete the job and create it again"
 
 
 def validate(job: TFJob) -> str | None:

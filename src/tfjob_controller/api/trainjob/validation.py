@@ -88,15 +88,15 @@ NO_CONTAINER = "there is no container {}"
 NO_INIT_CONTAINER = "there is no init container {}"
 
 # Messages about a change.
-RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it anew"
+RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it again"
 STARTED_FIXED = (
     "this cannot change in a started job, but for suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
-    "maxRestarts, metrics, gang (not gang.enabled), and with elasticPolicy numNodes: delete the job and create it anew"
+    "maxRestarts, metrics, gang (not gang.enabled), and with elasticPolicy numNodes: delete the job and create it again"
 )
 
 ELASTIC_FIXED = (
-    "adding, removing or changing the bounds of elasticPolicy is not for a started job: delete the job and create it "
-    "anew"
+    "elasticPolicy cannot be added to or removed from a started job, and its bounds cannot change: "
+    "delete the job and create it again"
 )
 
 # Message about a runtime.

@@ -155,7 +155,7 @@ def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
         preemption = status.get("preemption") or {}
         if phase == BOUND and preemption.get("state") == REQUESTED:
             now = f"it is preempted: {preemption.get('by', '')} gets the capacity, and all of its pods are deleted"
-            return Diagnosis(now, "it waits for capacity again, and goes on from its last checkpoint if it has one")
+            return Diagnosis(now, "it waits for capacity again, and continues from its last checkpoint if it has one")
         if phase == WAITING:
             position = status.get("position", 0)
             place = f" at position {position} of the queue" if position else ""

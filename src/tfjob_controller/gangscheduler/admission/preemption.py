@@ -204,7 +204,7 @@ class PreemptionRequests:
         return plan
 
     def _ending(self) -> list[FreedCapacity]:
-        """Returns what gangs have that have just ended: nobody has to leave for what is about to be free."""
+        """Returns what gangs have that have just ended: no gang is preempted for capacity that is about to be freed."""
         now = self._clock.monotonic()
         self._ended = {key: (gang, until) for key, (gang, until) in self._ended.items() if until > now}
         ending: list[FreedCapacity] = []

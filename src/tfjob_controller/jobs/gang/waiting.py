@@ -37,7 +37,7 @@ from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.util.timestamps import format_time, parse_time
 
-_NOT_SEEN = "The gang scheduler has not looked at the job yet: does it run?"
+_NOT_SEEN = "The gang scheduler has not processed this job yet; check that it is running"
 _OFF = "The job requests gang scheduling, which is turned off: its replicas are scheduled one by one"
 _STOPPING = "waits until the pods of the last attempt are gone"
 _WHAT_FOLLOWS = {ON_TIMEOUT_FAIL: "the job fails", ON_TIMEOUT_SUSPEND: "the job is suspended"}

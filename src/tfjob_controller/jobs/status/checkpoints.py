@@ -93,8 +93,9 @@ def size_text(size: int) -> str:
 
 
 def restored_words(restored: RestoredCheckpoint) -> str:
-    """Returns text such as `goes on from checkpoint-500 (step 500); 20 steps are done again`."""
-    words = f"goes on from {named(restored)}" if restored.name else "begins anew, since there is no checkpoint"
+    """Returns text such as `continues from checkpoint-500 (step 500); 20 steps are done again`."""
+    from_the_beginning = "starts from the beginning, because there is no checkpoint"
+    words = f"continues from {named(restored)}" if restored.name else from_the_beginning
     steps = restored.repeated_steps
     return words + (f"; {steps} step{'s are' if steps > 1 else ' is'} done again" if steps else "")
 

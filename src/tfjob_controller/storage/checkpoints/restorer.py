@@ -5,8 +5,8 @@ or if a file is missing or has another size or hash than the manifest says; then
 error, such as missing rights or a full disk, ends the command, because an older checkpoint would not help.
 
 Files are fetched into a hidden folder beside their final place, whose name contains the upload id, so that a restart
-goes on from there. Once all are verified, the folder is renamed, and last the link is replaced. What the program finds
-under the final name is therefore always one whole checkpoint.
+continues from there. Once all are verified, the folder is renamed, and last the link is replaced. What the program
+finds under the final name is therefore always one whole checkpoint.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ programs that keep few checkpoints may remove each one before its upload begins 
 A checkpoint is never uploaded after a newer one of the same folder, since the last upload is what a restore takes.
 
 The link from which the program resumes follows what is in the storage, so that a container that the kubelet restarts
-goes on from there too. If the program has removed that checkpoint, the link names the newest complete one instead.
+continues from there too. If the program has removed that checkpoint, the link names the newest complete one instead.
 
 After SIGTERM the training program has ended: a checkpoint that stays as it is for a second is complete. Uploads go on
 until all is saved or the grace period is over.

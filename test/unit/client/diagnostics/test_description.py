@@ -259,7 +259,7 @@ def test_the_last_checkpoint_is_shown_with_what_fails_and_what_was_restored() ->
     restored = RestoredCheckpoint("best", None, "2026-01-01T00:01:00Z", repeated_steps=3)
     failure = CheckpointFailure("checkpoint-600", "no rights", "2026-01-01T00:02:00Z")
     assert described_checkpoint(job, CheckpointStatus(restored=restored, failure=failure)) == (
-        "checkpoint-600 is not saved: no rights; training goes on from best; 3 steps are done again"
+        "checkpoint-600 is not saved: no rights; training continues from best; 3 steps are done again"
     )
 
 

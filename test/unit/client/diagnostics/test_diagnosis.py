@@ -152,7 +152,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         pytest.param(
             case(gangs=[gang("Bound", preemption={"by": "other/urgent", "state": "Requested"})]),
             "it is preempted: other/urgent gets the capacity, and all of its pods are deleted",
-            "it waits for capacity again, and goes on from its last checkpoint",
+            "it waits for capacity again, and continues from its last checkpoint",
             id="being preempted",
         ),
         pytest.param(

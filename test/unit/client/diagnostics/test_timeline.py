@@ -129,7 +129,7 @@ def test_what_a_job_has_saved_and_restored_is_in_its_timeline() -> None:
     }
     entries = sort_entries(_of_checkpoints("trainjob/train", checkpoint))
     assert [(each.time, each.text, each.is_warning) for each in entries] == [
-        (at(1), "training goes on from checkpoint-20 (step 20); 7 steps are done again", False),
+        (at(1), "training continues from checkpoint-20 (step 20); 7 steps are done again", False),
         (at(5), "saved checkpoint-30 (step 30), 2.0 KiB", False),
         (at(9), "checkpoint-40 is not saved: no rights", True),
     ]

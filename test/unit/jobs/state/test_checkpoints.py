@@ -228,7 +228,7 @@ def test_the_status_says_what_the_job_went_on_from_and_how_many_steps_are_done_a
     assert result.status.checkpoint.restored == RestoredCheckpoint(
         "checkpoint-30", 30, format_time(cluster.now), FOUND["uri"], repeated_steps=7
     )
-    assert "Training goes on from checkpoint-30 (step 30); 7 steps are done again" in [
+    assert "Training continues from checkpoint-30 (step 30); 7 steps are done again" in [
         each.note for each in result.events
     ]
     assert from_wire(to_wire(result.status, TrainJobStatus())).checkpoint == result.status.checkpoint

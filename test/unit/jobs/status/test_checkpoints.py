@@ -186,14 +186,14 @@ def test_an_earlier_restore_never_replaces_a_later_one() -> None:
 def test_a_restore_is_an_event_that_says_what_is_done_again_and_what_was_skipped() -> None:
     broken = (SkippedCheckpoint("checkpoint-40", "a file is missing"), SkippedCheckpoint("checkpoint-35", "x"))
     texts = [
-        (restored_after(restore(20, 30)), "Training goes on from checkpoint-30 (step 30)"),
+        (restored_after(restore(20, 30)), "Training continues from checkpoint-30 (step 30)"),
         (
             restored_after(restore(20, 30), reported(1, 31)),
-            "Training goes on from checkpoint-30 (step 30); 1 step is done again",
+            "Training continues from checkpoint-30 (step 30); 1 step is done again",
         ),
         (
             restored_after(restore(20), reported(1, 37)),
-            "Training begins anew, since there is no checkpoint; 37 steps are done again",
+            "Training starts from the beginning, because there is no checkpoint; 37 steps are done again",
         ),
     ]
     for status, text in texts:
@@ -203,7 +203,7 @@ def test_a_restore_is_an_event_that_says_what_is_done_again_and_what_was_skipped
         (
             "Warning",
             "CheckpointRestored",
-            "Training goes on from checkpoint-30 (step 30). "
+            "Training continues from checkpoint-30 (step 30). "
             "checkpoint-40 (and 1 more) could not be restored: a file is missing",
         )
     ]

@@ -29,7 +29,8 @@ from tfjob_controller.jobs.plan.gangterms import (
     GangPolicy,
 )
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
-from tfjob_controller.jobs.state.completion import GRACE_SECONDS, MAX_ATTEMPTS
+from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
+from tfjob_controller.jobs.state.completion import MAX_ATTEMPTS
 from tfjob_controller.jobs.state.observed import is_finished
 from tfjob_controller.jobs.status.update import invalid_status
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
