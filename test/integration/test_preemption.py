@@ -252,7 +252,8 @@ def test_a_trainjob_of_kubeflow_leaves_as_a_whole_and_runs_again_without_a_resta
     before = {pod["metadata"]["uid"] for pod in low.await_pods(8)}
     owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
     owner.await_phase("high", "Admitted")
-    assert low.children("pods") == {}
+    # The Job controller may have begun to replace a pod before its Job was suspended.
+    assert [name for name, pod in low.children("pods").items() if pod["spec"].get("nodeName")] == []
     owner.make_pods("high")
     owner.await_phase("high", "Bound")
     gang = only_gang(low)
