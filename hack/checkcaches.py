@@ -23,17 +23,14 @@ _CACHES = frozenset((*_FUNCTIONS, *_CLASSES))
 # By the cache's place, at most how many bytes it takes and why.
 BOUNDS: Mapping[str, str] = {
     "api/common/quantity.py: _known_milli": "1 MB: 4,096 texts of 32 characters",
-    "controller/podevents.py: self._budgets": "2 MB: by namespace, 63 characters",
     "controller/podevents.py: self._paused_until": "1 MB: by namespace, 63 characters",
-    "controller/progressserver/reports.py: self._buckets": "by the UID of a job or the address of a client",
     "controller/writer.py: self._by_key": "24 MB: 2,000 objects of 12 KB, which `kube.kept` decodes",
     "dashboard/feeds.py: self._contents": "8 pages of at most 100 rows for each feed",
-    "dashboard/feeds.py: self._starts": "a bucket for each of 1,024 people, whose names the API server has confirmed",
     "dashboard/loginrate.py: self._tried": "1 MB: the addresses of 4,096 clients, and a number for each",
     "dashboard/pages/rendering.py: self._values": "100 readings; their keys are names that were checked",
     "dashboard/users.py: self._allowed": "1,000 answers for each person; their keys are names that were checked",
     "dashboard/users.py: self._rejected": "hashes of 200 tokens",
-    "kube/workqueue/queue.py: self._buckets": "by namespace, 63 characters",
+    "kube/flowcontrol.py: self._buckets": "a bucket for 4,096 namespaces, UIDs, addresses, or usernames of reviews",
     "scheduling/fairshare.py: _weight": "1 MB: 1,024 texts of 32 characters",
     "scheduling/nodefilter.py: _cached": "2 MB of JSON, by its size",
     "scheduling/nodefilter.py: _node_filter": "uses `_cached`",

@@ -33,7 +33,7 @@ from cachetools import LRUCache
 from tfjob_controller.kube.codec import decode_list, decoder_for
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.recorder import EVENTS
-from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.flowcontrol import TokenBucket, TokenBuckets
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
@@ -124,7 +124,7 @@ class PodEvents:
         self._answers: FairCache[str, _Answer] = FairCache(MAX_ANSWERS)
         self._paused_until: LRUCache[str, float] = LRUCache(_MAX_NAMESPACES)
         self._budget = TokenBucket(_RATE, _BURST, clock)
-        self._budgets: LRUCache[str, TokenBucket] = LRUCache(_MAX_NAMESPACES)
+        self._budgets = TokenBuckets(_NAMESPACE_RATE, _NAMESPACE_BURST, clock, _MAX_NAMESPACES)
         self._free = threading.Semaphore(_MAX_CONCURRENT)
 
     def warnings_of(self, namespace: str, uids: Sequence[str]) -> Mapping[str, str]:
@@ -160,9 +160,7 @@ class PodEvents:
             return True
 
     def _take_token(self, namespace: str) -> bool:
-        budget = self._budgets.get(namespace)
-        if budget is None:
-            budget = self._budgets[namespace] = TokenBucket(_NAMESPACE_RATE, _NAMESPACE_BURST, self._clock)
+        budget = self._budgets.of(namespace)
         return budget.has_token() and self._budget.try_take() and budget.try_take()
 
     def _forget(self, now: float) -> None:

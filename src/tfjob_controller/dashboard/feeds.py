@@ -30,7 +30,7 @@ from tfjob_controller.dashboard.shares import Shares, tenant_of
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
-from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.util.clock import Clock
@@ -41,7 +41,6 @@ FEEDS_EACH, MAX_FEEDS = 12, 40
 # Starts of one person per second, after twice as many as run at a time.
 STARTS_PER_SECOND = 0.25
 _START_POLL_SECONDS = 0.5
-_MAX_TENANTS, _TENANT_SECONDS = 1024, 600.0
 # Values of a loss that are kept for the line beside it.
 _LOSSES = 40
 _STOP_SECONDS = 5.0
@@ -331,8 +330,7 @@ class Feeds:
         self._clock = clock
         self._entries: dict[Hashable, _Entry] = {}
         self._places: Shares[Hashable] = Shares(each, total)
-        self._new_bucket: Callable[[], TokenBucket] = lambda: TokenBucket(starts_per_second, 2 * each, clock)
-        self._starts: TTLCache[str, TokenBucket] = TTLCache(_MAX_TENANTS, _TENANT_SECONDS, timer=clock.monotonic)
+        self._starts = TokenBuckets(starts_per_second, 2 * each, clock)
 
     def jobs(self, user: User, namespace: str) -> AbstractAsyncContextManager[JobFeed]:
         """The rows of a namespace, followed at least until the end of the block."""
@@ -369,14 +367,9 @@ class Feeds:
 
     async def _wait_for_start(self, user: User) -> None:
         """Waits until the person may start another feed. The accounts of a namespace count as one person."""
-        tenant = tenant_of(user.person)
-        bucket = self._starts.get(tenant)
-        if bucket is None:
-            bucket = self._starts[tenant] = self._new_bucket()
+        bucket = self._starts.of(tenant_of(user.person))
         while not bucket.try_take():
             await asyncio.sleep(_START_POLL_SECONDS)
-        # It is kept for as long as the person is active.
-        self._starts[tenant] = bucket
 
     async def stop(self) -> None:
         await self._stop(list(self._entries))

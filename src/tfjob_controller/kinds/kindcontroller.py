@@ -27,7 +27,7 @@ from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.jobs.status.checkpoints import unsaved_since
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.meta import Resource, namespace_of
 from tfjob_controller.kube.requester import Requester
@@ -127,9 +127,7 @@ class KindController:
         # Namespaces take turns, so that many jobs in one do not delay those in others.
         self.queue: RateLimitingQueue[str] = RateLimitingQueue(
             shared.clock,
-            RateLimiter(
-                _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, lambda: TokenBucket(_RETRY_RATE, _RETRY_BURST, shared.clock)
-            ),
+            RateLimiter(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS, TokenBuckets(_RETRY_RATE, _RETRY_BURST, shared.clock)),
             name=kind.name,
             metrics=shared.metrics.queues,
             group_of=namespace_of,

@@ -15,6 +15,9 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Hashable
+
+from cachetools import LRUCache
 
 from tfjob_controller.util.clock import Clock
 
@@ -65,6 +68,24 @@ class TokenBucket:
         now = self._clock.monotonic()
         self._tokens = min(float(self._burst), self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
+
+
+class TokenBuckets:
+    """A token bucket for each of the `size` keys that were used last. Thread-safe."""
+
+    def __init__(self, rate: float, burst: int, clock: Clock, size: int = 4096) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._buckets: LRUCache[Hashable, TokenBucket] = LRUCache(size)
+
+    def of(self, key: Hashable) -> TokenBucket:
+        with self._lock:
+            bucket = self._buckets.get(key)
+            if bucket is None:
+                bucket = self._buckets[key] = TokenBucket(self._rate, self._burst, self._clock)
+            return bucket
 
 
 class FlowControl:

@@ -14,19 +14,17 @@ Threads: any. Source: KEP-2779 of kubeflow/trainer; pkg/statusserver/server.go f
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import structlog
-from cachetools import LRUCache
 
 from tfjob_controller.api.common.trainerstatus import ReportError, TrainerStatus, decode_report, report_audience
 from tfjob_controller.controller.progressserver.authorization import JobsOfPods, PodIdentity, TokenReviewer
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.flowcontrol import TokenBucket, TokenBuckets
 from tfjob_controller.kube.meta import OwnerReference, Resource
 from tfjob_controller.kube.requester import MERGE_PATCH, Requester
 from tfjob_controller.util.clock import Clock
@@ -36,7 +34,6 @@ log = structlog.get_logger(__name__)
 # Rate per second, and how many at once.
 JOB_RATE, NAMESPACE_RATE, TOTAL_RATE = (1.0, 5), (5.0, 20), (50.0, 100)
 REVIEW_RATE, CLIENT_REVIEW_RATE, REFUSED_RATE = (50.0, 200), (2.0, 20), (1.0, 10)
-_BUCKETS = 4096
 _WRITE_SECONDS = 5.0
 _FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(TrainerStatus))
 
@@ -99,12 +96,12 @@ class Reports:
         self._clock = clock
         self._is_ready = is_ready
         self._observe = observe
-        self._of_job = _Rates(*JOB_RATE, clock)
-        self._of_namespace = _Rates(*NAMESPACE_RATE, clock)
-        self._refused = _Rates(*REFUSED_RATE, clock)
+        self._of_job = TokenBuckets(*JOB_RATE, clock)
+        self._of_namespace = TokenBuckets(*NAMESPACE_RATE, clock)
+        self._refused = TokenBuckets(*REFUSED_RATE, clock)
         self._all = TokenBucket(*TOTAL_RATE, clock)
         self._reviews = TokenBucket(*REVIEW_RATE, clock)
-        self._reviews_of_client = _Rates(*CLIENT_REVIEW_RATE, clock)
+        self._reviews_of_client = TokenBuckets(*CLIENT_REVIEW_RATE, clock)
 
     def take(self, namespace: str, name: str, token: str, body: bytes, client: str) -> Answer:
         """Processes a report for a job; `client` is the address that sent it. Sends requests and waits for them."""
@@ -168,21 +165,3 @@ class Reports:
 def _replacing(report: TrainerStatus) -> Mapping[str, Any]:
     """A merge patch that replaces the earlier report: fields that the new one lacks are removed."""
     return {**dict.fromkeys(_FIELDS), **msgspec.to_builtins(report)}
-
-
-class _Rates:
-    """A token bucket for each key, of which the ones used longest ago are forgotten."""
-
-    def __init__(self, rate: float, burst: int, clock: Clock) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._buckets: LRUCache[Hashable, TokenBucket] = LRUCache(_BUCKETS)
-
-    def of(self, key: Hashable) -> TokenBucket:
-        with self._lock:
-            found = self._buckets.get(key)
-            if found is None:
-                found = self._buckets[key] = TokenBucket(self._rate, self._burst, self._clock)
-            return found

@@ -1,7 +1,7 @@
 """Restart attempts: which children are of an earlier one, and what must be gone before another child is created.
 
-With `resize: Restart` every replica must know the exact cluster, so the Jobs and pods of such a job carry the
-restart attempt in a label, and the status has the current one and the number of workers that TF_CONFIG lists in it
+With `resize: Restart` every replica must know the exact cluster, so the Jobs and pods of such a job carry the restart
+attempt in a label, and the status has the current one and the number of workers that TF_CONFIG lists in it
 (`scaling.generation`, `scaling.members`). When another number of workers is due, the status is written first, with the
 next attempt. Children of another attempt are stale: they are deleted with their pods, their exit codes do not count,
 and no child is created before all of them are gone. A resize during a resize is one more attempt. Services stay, and so

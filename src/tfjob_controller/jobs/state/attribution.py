@@ -1,12 +1,11 @@
 """Failure attribution: which of several failures of a set is the cause.
 
-In synchronous training a replica that loses a peer usually fails as well, often within a second
-and with an ordinary error. Only the first failure is the cause. If the first replica to end was killed, evicted or lost
-with its node, a permanent error of another replica is a consequence, and the whole set restarts. If a permanent error
-came first, it is the program's own and ends the job. Kubelets report terminations with a delay, each on its own
-schedule, so a permanent error is attributed only after `GRACE_SECONDS`. Termination times have a resolution of one
-second; a tie is decided in favor of the retryable failure, because `maxRestarts` bounds restarts, whereas a failed job
-cannot be undone.
+In synchronous training a replica that loses a peer usually fails as well, often within a second and with an ordinary
+error. Only the first failure is the cause. If the first replica to end was killed, evicted or lost with its node, a
+permanent error of another replica is a consequence, and the whole set restarts. If a permanent error came first, it is
+the program's own and ends the job. Kubelets report terminations with a delay, each on its own schedule, so a permanent
+error is attributed only after `GRACE_SECONDS`. Termination times have a resolution of one second; a tie is decided in
+favor of the retryable failure, because `maxRestarts` bounds restarts, whereas a failed job cannot be undone.
 
 All functions are pure. Times are RFC 3339 strings as kubelets write them; `now` is timezone-aware.
 """

@@ -38,9 +38,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic
 
-from cachetools import LRUCache
-
-from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.workqueue.fairpriorityqueue import SPARE_ENTRIES, FairPriorityQueue
 from tfjob_controller.kube.workqueue.metrics import ItemT, MetricsProvider, QueueMetrics
 from tfjob_controller.util.clock import Clock
@@ -49,8 +47,6 @@ from tfjob_controller.util.clock import Clock
 UNFINISHED_WORK_UPDATE_SECONDS = 0.5
 # 2.0**1024 overflows a float. Any base doubled this often is past any cap.
 _MAX_DOUBLINGS = 200
-# Groups with failures that are remembered.
-_MAX_BUCKETS = 4096
 
 
 class ShutDown(Exception):  # noqa: N818 -- not an error but the end; a regular end of work
@@ -72,29 +68,25 @@ class RateLimiter:
     """Computes how long an item that failed waits until it is retried. Any method from any thread.
 
     The delay of an item doubles with each of its failures up to `cap_seconds`, so that an item that always fails
-    becomes rare without delaying others; it is kept until it is forgotten. With `new_bucket`, every failure also takes
+    becomes rare without delaying others; it is kept until it is forgotten. With `buckets`, every failure also takes
     a token of the bucket of its group, so that ten thousand items that fail at once do not come back at once, and delay
     no items of other groups. The longer delay counts.
     """
 
-    def __init__(
-        self, base_seconds: float, cap_seconds: float, new_bucket: Callable[[], TokenBucket] | None = None
-    ) -> None:
+    def __init__(self, base_seconds: float, cap_seconds: float, buckets: TokenBuckets | None = None) -> None:
         self._base_seconds = base_seconds
         self._cap_seconds = cap_seconds
-        self._new_bucket = new_bucket
+        self._buckets = buckets
         self._lock = threading.Lock()
         self._failures: dict[Hashable, int] = {}
-        self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_BUCKETS)
 
     def delay_seconds(self, item: Hashable, group: str = "") -> float:
         """Count a failure of `item` and return the seconds until it may be retried."""
         with self._lock:
             before = self._failures.get(item, 0)
             self._failures[item] = before + 1
-            bucket = self._bucket_of(group)
         delay = min(self._cap_seconds, self._base_seconds * 2.0 ** min(before, _MAX_DOUBLINGS))
-        return max(delay, bucket.reserve_seconds()) if bucket else delay
+        return max(delay, self._buckets.of(group).reserve_seconds()) if self._buckets is not None else delay
 
     def forget(self, item: Hashable) -> None:
         """Reset the failures of `item`. Unknown items are ignored."""
@@ -105,12 +97,6 @@ class RateLimiter:
         """The number of failures of `item` since it was last forgotten."""
         with self._lock:
             return self._failures.get(item, 0)
-
-    def _bucket_of(self, group: str) -> TokenBucket | None:
-        bucket: TokenBucket | None = self._buckets.get(group)
-        if bucket is None and self._new_bucket is not None:
-            bucket = self._buckets[group] = self._new_bucket()
-        return bucket
 
 
 def _one_group(_: object) -> str:

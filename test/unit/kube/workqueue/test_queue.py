@@ -13,7 +13,7 @@ import pytest
 
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
-from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue, ShutDown
 from tfjob_controller.util.clock import RealClock
 
@@ -500,7 +500,7 @@ class TestRateLimitingQueue:
 
     def test_many_items_that_fail_at_once_do_not_come_back_at_once(self, clock: FakeClock) -> None:
         queue: RateLimitingQueue[int] = RateLimitingQueue(
-            clock, RateLimiter(0.005, 1000.0, lambda: TokenBucket(10.0, 100, clock))
+            clock, RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, clock))
         )
         for item in range(300):
             queue.add_rate_limited(item)
@@ -511,7 +511,7 @@ class TestRateLimitingQueue:
         queue.shut_down()
 
     def test_those_of_one_group_delay_no_item_of_another(self, clock: FakeClock) -> None:
-        limiter = RateLimiter(0.005, 1000.0, lambda: TokenBucket(10.0, 100, clock))
+        limiter = RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, clock))
         queue = RateLimitingQueue[str](clock, limiter, group_of=lambda item: item.partition("/")[0])
         for item in range(300):
             queue.add_rate_limited(f"hostile/{item}")

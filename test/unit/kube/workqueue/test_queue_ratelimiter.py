@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.fakeclock import FakeClock
-from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.workqueue.queue import RateLimiter
 
 
@@ -39,7 +39,7 @@ def test_asking_for_failures_counts_none() -> None:
 
 
 def test_forgetting_an_unknown_item_is_no_error() -> None:
-    limiter = RateLimiter(1.0, 60.0, lambda: TokenBucket(1.0, 1, FakeClock()))
+    limiter = RateLimiter(1.0, 60.0, TokenBuckets(1.0, 1, FakeClock()))
     limiter.forget("never seen")
     assert limiter.failures("never seen") == 0
 
@@ -52,20 +52,20 @@ def test_the_delay_never_passes_the_cap_nor_falls(failures: int, base: float, ca
 
 
 def test_every_failure_takes_a_token_and_forgetting_an_item_returns_none() -> None:
-    limiter = RateLimiter(0.001, 0.001, lambda: TokenBucket(1.0, 1, FakeClock()))
+    limiter = RateLimiter(0.001, 0.001, TokenBuckets(1.0, 1, FakeClock()))
     assert delays(limiter, 2) == [0.001, 1.0]
     limiter.forget("a")
     assert delays(limiter, 1) == [2.0]
 
 
 def test_the_longer_of_both_delays_counts() -> None:
-    limiter = RateLimiter(1.5, 60.0, lambda: TokenBucket(1.0, 1, FakeClock()))
+    limiter = RateLimiter(1.5, 60.0, TokenBuckets(1.0, 1, FakeClock()))
     assert delays(limiter, 3) == [1.5, 3.0, 6.0]
     assert limiter.delay_seconds("b") == 3.0
 
 
 def test_one_item_is_slowed_by_itself_and_a_storm_of_many_together() -> None:
-    limiter = RateLimiter(0.005, 1000.0, lambda: TokenBucket(10.0, 100, FakeClock()))
+    limiter = RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, FakeClock()))
     assert delays(limiter, 3) == [0.005, 0.01, 0.02]
     storm = [limiter.delay_seconds(str(n)) for n in range(200)]
     assert storm[0] == 0.005
@@ -73,7 +73,7 @@ def test_one_item_is_slowed_by_itself_and_a_storm_of_many_together() -> None:
 
 
 def test_a_storm_in_one_group_delays_no_other_group() -> None:
-    limiter = RateLimiter(0.005, 1000.0, lambda: TokenBucket(10.0, 100, FakeClock()))
+    limiter = RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, FakeClock()))
     for number in range(5000):
         limiter.delay_seconds(f"hostile/{number}", "hostile")
     assert limiter.delay_seconds("team/train", "team") == 0.005
