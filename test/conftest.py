@@ -14,10 +14,11 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 import hypothesis
 import pytest
+import structlog
 
 from helpers.cluster import Cluster, clear_namespace, delete_namespace, new_namespace
 from helpers.examples import DEFAULT_PROFILE, PROFILES
@@ -42,6 +43,25 @@ for _name, _count in PROFILES.items():
         _name, deadline=None, max_examples=_count, derandomize=_name == DEFAULT_PROFILE
     )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or DEFAULT_PROFILE)
+
+
+class _Standard:
+    """Standard output as a file descriptor, for the logs of threads.
+
+    They log while pytest reads and empties what it has captured. A text stream of Python does not survive that: now and
+    then the interpreter crashes.
+    """
+
+    @staticmethod
+    def write(text: str) -> None:
+        os.write(1, text.encode(errors="backslashreplace"))
+
+    @staticmethod
+    def flush() -> None:
+        """Does nothing."""
+
+
+structlog.configure(logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Standard())))
 
 _PASSED = pytest.StashKey[bool]()
 _stack_numbers = itertools.count(1)

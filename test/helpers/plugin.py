@@ -42,9 +42,10 @@ def runner(capfd: pytest.CaptureFixture[str], kubeconfig: Path, namespace: str) 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silences the controller's log, which would mix with the plugin's output: in tests they share a process."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    before = structlog.get_config()
+    structlog.configure(**{**before, "wrapper_class": structlog.make_filtering_bound_logger(logging.CRITICAL)})
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
+from helpers import plugin as plugins
 from helpers.cluster import Cluster, new_token, set_pod_waiting, write_kubeconfig
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
@@ -32,9 +31,8 @@ Explain = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     """The controller's log would mix with what the plugin prints: here they share a process."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
+    with plugins.quiet():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +118,7 @@ def test_it_says_why_a_job_does_not_run_and_what_would_change_that(explain: Expl
 def test_explain_shows_a_gangs_position_and_placement(explain: Explain, trial: Trial) -> None:
     trial.submit(master(template=alone()), gang={"enabled": True})
     path = f"/apis/{GANG}/namespaces/{trial.namespace}/gangs/{trial.name}-{trial.runtime_id}"
-    gang = eventually(lambda: trial.jobs.api.find(path), 30)
+    gang = eventually(lambda: trial.jobs.api.find(path))
     seen = {"observedGeneration": gang["metadata"]["generation"], "queuedTime": "2026-01-01T00:00:00Z"}
     missing = [{"resource": "cpu", "requested": "8", "available": "2"}]
     waits = {**seen, "phase": "Waiting", "position": 2, "message": "8 cpu and 2 are free", "missing": missing}

@@ -5,15 +5,14 @@ The three are accounts with tokens, each bound in its namespace as an administra
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
+from helpers import plugin as plugins
 from helpers.cluster import Cluster, delete_namespace, new_namespace, new_token, write_kubeconfig
 from helpers.kubectl import Answer, Kubectl
 from helpers.manifests import master, tfjob, workers
@@ -113,8 +112,8 @@ def people(
     tokens = {role: new_token(api, namespace, role) for role in ROLES}
     made = People(control_plane, administrator, tokens, namespace, foreign, tmp_path_factory.mktemp("people"))
     for role, right in zip(ROLES, ("get", "create", "get"), strict=True):
-        eventually(lambda role=role, right=right: right in made.rights(role, KUBEFLOW, "tfjobs", namespace), 60, 0.2)  # type: ignore[misc] # bound now
-    eventually(lambda: "patch" in made.rights(ADMIN, KUBEFLOW, "trainjobs/status", namespace), 60, 0.2)
+        eventually(lambda role=role, right=right: right in made.rights(role, KUBEFLOW, "tfjobs", namespace))  # type: ignore[misc] # bound now
+    eventually(lambda: "patch" in made.rights(ADMIN, KUBEFLOW, "trainjobs/status", namespace))
     yield made
     for each in (namespace, foreign):
         delete_namespace(api, each)
@@ -232,9 +231,8 @@ def playground_viewer(people: People, trial: Trial) -> Iterator[Path]:
 @pytest.fixture
 def quiet() -> Iterator[None]:
     """The controller's log would mix with what the plugin prints: here they share a process."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
+    with plugins.quiet():
+        yield
 
 
 # The plugin's commands that only read, and those that change something.
