@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,13 @@ def install_crds(api: Api) -> None:
 
     Several processes may call it at the same time.
     """
-    _install(api, [crd for path in sorted(CRDS.glob("*.yaml")) for crd in yaml.safe_load_all(path.read_text())])
+    _install(api, _crds())
+
+
+@functools.cache
+def _crds() -> list[dict[str, Any]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [crd for path in sorted(CRDS.glob("*.yaml")) for crd in yaml.load_all(path.read_text(), loader)]
 
 
 def install_crd(api: Api, crd: dict[str, Any]) -> None:

@@ -38,11 +38,25 @@ PATIENCE_SECONDS = 60.0
 
 @pytest.fixture
 def controller(own_control_plane: Cluster, tmp_path: Path) -> Iterator[OurProgram]:
-    install_crds(own_control_plane.api)
+    """Of a whole cluster, which may be flooded with objects."""
+    with started(own_control_plane, tmp_path) as program:
+        yield program
+
+
+@pytest.fixture
+def endpoints(control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[OurProgram]:
+    """A controller of one namespace, whose ports are attacked."""
+    with started(control_plane, tmp_path, f"--namespace={namespace}") as program:
+        yield program
+
+
+@contextlib.contextmanager
+def started(cluster: Cluster, folder: Path, *flags: str) -> Iterator[OurProgram]:
+    install_crds(cluster.api)
     with ports.reserve(2, LOOPBACK) as (probes, metrics):
         served = {PROBES: probes, METRICS: metrics}
-        kubeconfig = own_control_plane.own.kubeconfig
-        program = OurProgram("run", kubeconfig, served, log=tmp_path / "controller.log", mark=kubeconfig.parent)
+        kubeconfig = cluster.own.kubeconfig
+        program = OurProgram("run", kubeconfig, served, *flags, log=folder / "controller.log", mark=kubeconfig.parent)
         program.start()
         try:
             program.wait_ready()
@@ -81,11 +95,11 @@ def push(client: socket.socket, data: bytes, count: int) -> None:
         ),
     ],
 )
-def test_what_has_no_end_costs_no_memory_and_no_probe(controller: OurProgram, head: bytes, endless: bytes) -> None:
-    before = peak_resident_bytes(controller.pid)
+def test_what_has_no_end_costs_no_memory_and_no_probe(endpoints: OurProgram, head: bytes, endless: bytes) -> None:
+    before = peak_resident_bytes(endpoints.pid)
     for server in (PROBES, METRICS):
         with contextlib.ExitStack() as stack:
-            address = (LOOPBACK, port_of(controller, server))
+            address = (LOOPBACK, port_of(endpoints, server))
             clients = [stack.enter_context(socket.create_connection(address)) for _ in range(100)]
             for client in clients:
                 client.settimeout(PATIENCE_SECONDS)
@@ -93,23 +107,23 @@ def test_what_has_no_end_costs_no_memory_and_no_probe(controller: OurProgram, he
             threads = [threading.Thread(target=push, args=(client, endless, 100)) for client in clients]
             for thread in threads:
                 thread.start()
-            eventually(lambda: is_alive(controller), PATIENCE_SECONDS)
+            eventually(lambda: is_alive(endpoints), PATIENCE_SECONDS)
             for thread in threads:
                 thread.join()
     # 64 connections held 427 MB, and 2,186 MB when their heads ended.
-    assert peak_resident_bytes(controller.pid) - before < 64 * MB
-    assert is_alive(controller)
+    assert peak_resident_bytes(endpoints.pid) - before < 64 * MB
+    assert is_alive(endpoints)
 
 
-def test_silent_connections_from_another_address_keep_no_probe_out(controller: OurProgram) -> None:
+def test_silent_connections_from_another_address_keep_no_probe_out(endpoints: OurProgram) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(300):
             client = socket.create_connection(
-                (LOOPBACK, port_of(controller, PROBES)), source_address=("127.0.0.2", 0), timeout=PATIENCE_SECONDS
+                (LOOPBACK, port_of(endpoints, PROBES)), source_address=("127.0.0.2", 0), timeout=PATIENCE_SECONDS
             )
             stack.enter_context(client)
         for _ in range(20):
-            assert is_alive(controller)
+            assert is_alive(endpoints)
 
 
 def test_jobs_that_grow_in_memory_cost_no_more_than_they_are_and_delay_nobody(

@@ -88,16 +88,16 @@ class Run:
             logs = [log for log in self._logs() if in_step in log]
             return all(any(_counts(log, worker) for log in logs) for worker in workers)
 
-        eventually(have_counted, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(have_counted, PATIENCE_SECONDS)
 
     def done(self) -> int:
         """Steps of all workers, as worker 0 has learnt it."""
-        said = eventually(lambda: re.findall(r"(\d+) of \d+ by all", self.log(0)), PATIENCE_SECONDS, PERIOD_SECONDS)
+        said = eventually(lambda: re.findall(r"(\d+) of \d+ by all", self.log(0)), PATIENCE_SECONDS)
         return int(said[-1])
 
     def await_workers(self, count: int) -> None:
         """Until there are so many pods of workers, and the job says that it has been resized."""
-        eventually(lambda: len(self._pods()) == count and not self._is_resizing(), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: len(self._pods()) == count and not self._is_resizing(), PATIENCE_SECONDS)
 
     def _is_resizing(self) -> bool:
         conditions = self.jobs.status(self.name)["conditions"]
@@ -107,11 +107,11 @@ class Run:
         """The log of worker 0."""
         assert self.done() < TOTAL, "it was not resized in the middle"
         self.brake.unlink()
-        eventually(lambda: self.jobs.phase(self.name) in ("Done", "Failed"), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: self.jobs.phase(self.name) in ("Done", "Failed"), PATIENCE_SECONDS)
         status = self.jobs.status(self.name)
         assert (status["phase"], status["state"]) == ("Done", "Succeeded"), (status, self.log(0))
         # A node may be asked in vain once.
-        return eventually(lambda: _whole(self.log(0)), PATIENCE_SECONDS, PERIOD_SECONDS)
+        return eventually(lambda: _whole(self.log(0)), PATIENCE_SECONDS)
 
     def resizes(self) -> list[str]:
         """What its events tell, oldest first."""

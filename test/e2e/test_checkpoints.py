@@ -59,10 +59,10 @@ def test_a_job_whose_pod_is_lost_goes_on_from_its_last_checkpoint(
     job = trainjob("resumes", 1, framework="plain", trainer=trainer, checkpoint=checkpoint)
     trainjobs.cluster.api.create(f"/apis/kubeflow.org/v2alpha1/namespaces/{trainjobs.namespace}/trainjobs", job)
     # Older ones are removed once the newest is safe.
-    eventually(lambda: saved(s3) == ["checkpoint-20", "checkpoint-30"], 120, 0.5)
+    eventually(lambda: saved(s3) == ["checkpoint-20", "checkpoint-30"], 120)
     assert "begins at step 0" in trainjobs.log("resumes")
     shown = lambda: trainjobs.status("resumes").get("metrics") or [{}]  # noqa: E731
-    eventually(lambda: shown()[-1].get("value") == "34", 60, 0.5)
+    eventually(lambda: shown()[-1].get("value") == "34")
 
     kubectl.must("delete", "pod", "--force", "--grace-period=0", "--selector=train_job_name=resumes")
     status = trainjobs.await_success("resumes")
@@ -119,9 +119,9 @@ def test_the_replicas_of_a_tfjob_go_on_from_what_the_chief_has_saved(
     def begins_at_30(replica: str) -> bool:
         return "begins at step 30" in kubectl.run("logs", "-l", replica, "-c", "tensorflow", "--tail=-1").out
 
-    eventually(lambda: begins_at_30(chief), 120, 0.5)
+    eventually(lambda: begins_at_30(chief), 120)
     assert saved(s3) == ["checkpoint-20", "checkpoint-30"]
-    eventually(lambda: begins_at_30(worker), 120, 0.5)
+    eventually(lambda: begins_at_30(worker), 120)
     pods = json.loads(kubectl.must("get", "pods", "-o", "json", "-l", chief))["items"]
     (restarts,) = (status["restartCount"] for pod in pods for status in pod["status"]["containerStatuses"])
     assert restarts == 1
@@ -129,5 +129,5 @@ def test_the_replicas_of_a_tfjob_go_on_from_what_the_chief_has_saved(
     kubectl.must("exec", name, "-c", "tensorflow", "--", "touch", "/workspace/checkpoints/.end")
     path = f"/apis/kubeflow.org/v1alpha1/namespaces/{trainjobs.namespace}/tfjobs/resumes"
     status = lambda: trainjobs.cluster.api.get(path)["status"]  # noqa: E731
-    eventually(lambda: status().get("summary") == "Succeeded", 60, 0.2)
+    eventually(lambda: status().get("summary") == "Succeeded")
     assert (status()["checkpoint"]["name"], status()["checkpoint"]["step"]) == ("checkpoint-30", 30)

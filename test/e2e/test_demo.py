@@ -131,6 +131,7 @@ STATES = {
 }
 
 
+@pytest.mark.long
 def test_the_dashboards_demo_has_jobs_in_all_states_and_leaves_them(start: Start, home: Path) -> None:
     demo = start(module="demo.dashboard")
     assert demo.stdout is not None
@@ -148,7 +149,7 @@ def test_the_dashboards_demo_has_jobs_in_all_states_and_leaves_them(start: Start
 
     # This one changes between two states.
     restarted = {"killed-again-and-again": "Pending"}
-    eventually(lambda: states() | restarted == STATES, TIMEOUT_SECONDS, 1)
+    eventually(lambda: states() | restarted == STATES, TIMEOUT_SECONDS)
     demo.send_signal(signal.SIGINT)
     assert demo.wait(60) == 128 + signal.SIGINT
     assert state.condition(state.read(folder)) is state.Condition.RUNNING
@@ -214,6 +215,7 @@ def test_an_interrupted_demo_leaves_nothing_even_if_it_was_to_be_kept(start: Sta
     assert machine.listing() == before
 
 
+@pytest.mark.long
 def test_an_existing_cluster_is_used_and_left_as_it_was(
     start: Start, own_nodes: Cluster, installed_kinds: Callable[[], None], home: Path
 ) -> None:

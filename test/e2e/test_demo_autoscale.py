@@ -38,6 +38,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess
     stack.down(state.stack_dir(NAME))
 
 
+@pytest.mark.long
 def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(
     before: Listing, demo: subprocess.Popen[str]
 ) -> None:

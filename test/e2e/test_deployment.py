@@ -100,7 +100,7 @@ def test_the_shipped_deployment_runs_jobs_with_no_rights_to_spare_and_outlives_t
     run_with_server(jobs, kubectl)
 
     leader = holder(own_nodes)
-    eventually(lambda: leading(system, pods) == {name: float(name == leader) for name in pods}, 60, 0.2)
+    eventually(lambda: leading(system, pods) == {name: float(name == leader) for name in pods})
     submit_errand(jobs, kubectl, leader_node=pods[leader])
     number = int(pods[leader].removeprefix("node-"))
     before = own_nodes.api.get(LEASE)["spec"]
@@ -122,7 +122,7 @@ def controllers(cluster: Cluster) -> dict[str, str]:
 
 def holder(cluster: Cluster) -> str:
     """The pod that leads."""
-    identity = eventually(lambda: (cluster.api.find(LEASE) or {"spec": {}})["spec"].get("holderIdentity"), 60, 0.2)
+    identity = eventually(lambda: (cluster.api.find(LEASE) or {"spec": {}})["spec"].get("holderIdentity"))
     return str(identity).partition("_")[0]
 
 
@@ -168,11 +168,11 @@ def check_pod_security(cluster: Cluster) -> None:
 def run_with_server(jobs: Jobs, kubectl: Kubectl) -> None:
     """A job whose master ends when it has reached a standard parameter server, the program of which is a ConfigMap."""
     jobs.submit(tfjob(master(template=template(REACH_SERVER)), parameter_servers(1), name="first", tfImage=TENSORFLOW))
-    eventually(lambda: jobs.phase("first") in ("Done", "Failed"), PATIENCE_SECONDS, 0.2)
+    eventually(lambda: jobs.phase("first") in ("Done", "Failed"), PATIENCE_SECONDS)
     status = jobs.status("first")
     assert (status["phase"], status["state"], status.get("restarts", 0)) == ("Done", "Succeeded", 0), status
     assert kubectl.must("logs", "-l", "tf_job_name=first,job_type=MASTER") == "reached\n"
-    told = eventually(lambda: "Done" in reasons(jobs, "first") and reasons(jobs, "first"), 60, 0.2)
+    told = eventually(lambda: "Done" in reasons(jobs, "first") and reasons(jobs, "first"))
     assert not {"Failed", "FailedCreate", "Restarted"} & set(told), told
 
 
@@ -188,7 +188,7 @@ def submit_errand(jobs: Jobs, kubectl: Kubectl, leader_node: str) -> None:
     chief = template(ERRAND, nodeSelector={"kubernetes.io/hostname": other})
     worker = template(ERRAND, env={"TROUBLE": "wait"}, affinity=preferring(leader_node))
     jobs.submit(tfjob(master(template=chief), workers(1, template=worker), name="errand"))
-    eventually(lambda: "start worker-0 1" in chief_log(kubectl), 90, 0.2)
+    eventually(lambda: "start worker-0 1" in chief_log(kubectl), 90)
     assert jobs.await_phase("Running", "errand")["state"] == "Running"
     pods = [pod for pod in jobs.children("pods").values() if pod["metadata"]["labels"]["tf_job_name"] == "errand"]
     assert {pod["metadata"]["labels"]["job_type"]: pod["spec"]["nodeName"] for pod in pods} == {
@@ -205,9 +205,9 @@ def chief_log(kubectl: Kubectl) -> str:
 def check_takeover(system: Kubectl, cluster: Cluster, pods: dict[str, str], before: Object) -> None:
     """The other one leads, once the lease that nobody renewed is over, and says so."""
     (other,) = pods.keys() - {before["holderIdentity"].partition("_")[0]}
-    eventually(lambda: holder(cluster) == other, 60, 0.2)
+    eventually(lambda: holder(cluster) == other)
     assert cluster.api.get(LEASE)["spec"]["leaseTransitions"] == before["leaseTransitions"] + 1
-    eventually(lambda: leading(system, [other]) == {other: 1.0}, 60, 0.2)
+    eventually(lambda: leading(system, [other]) == {other: 1.0})
 
 
 def check_errand(jobs: Jobs, kubectl: Kubectl) -> None:
@@ -216,5 +216,5 @@ def check_errand(jobs: Jobs, kubectl: Kubectl) -> None:
     status = jobs.await_phase("Done", "errand", timeout=given_up_seconds + PATIENCE_SECONDS)
     assert (status["state"], status["restarts"]) == ("Succeeded", 1), status
     assert "start worker-0 2" in chief_log(kubectl)
-    told = eventually(lambda: "Done" in reasons(jobs, "errand") and reasons(jobs, "errand"), 60, 0.2)
+    told = eventually(lambda: "Done" in reasons(jobs, "errand") and reasons(jobs, "errand"))
     assert (told.count("Restarted"), told.count("Done"), told.count("Failed")) == (1, 1, 0), told

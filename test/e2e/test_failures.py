@@ -80,7 +80,7 @@ def test_a_worker_that_is_killed_starts_again_and_the_job_succeeds(
 ) -> None:
     worker = template(ERRAND, env={"TROUBLE": "wait"}, restartPolicy=restart_policy)
     jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=worker)))
-    eventually(lambda: "in trouble" in log_of(kubectl, "WORKER"), PATIENCE_SECONDS, 0.2)
+    eventually(lambda: "in trouble" in log_of(kubectl, "WORKER"), PATIENCE_SECONDS)
     (first,) = pods_of(jobs, "WORKER")
     kill(first)
     status = await_success(jobs)
@@ -122,8 +122,8 @@ def test_a_node_dies_in_silence_its_replicas_start_again_elsewhere_and_it_comes_
     gang_of_node_2(own_nodes, jobs)
     create_pod(own_nodes, space, pod("victim", SERVER, "node-2"))
     submit_to_node_2(jobs)
-    eventually(lambda: "in trouble" in log_of(kubectl, "WORKER"), PATIENCE_SECONDS, 0.2)
-    eventually(lambda: jobs.phase("lonely") == "Running", PATIENCE_SECONDS, 0.2)
+    eventually(lambda: "in trouble" in log_of(kubectl, "WORKER"), PATIENCE_SECONDS)
+    eventually(lambda: jobs.phase("lonely") == "Running", PATIENCE_SECONDS)
     eventually(lambda: phase(own_nodes, space, "victim") == "Running", PATIENCE_SECONDS)
     connection = eventually(lambda: connect(own_nodes, space, "victim"), PATIENCE_SECONDS)
     stack.node_kill(own_nodes.folder, 2)
@@ -131,8 +131,8 @@ def test_a_node_dies_in_silence_its_replicas_start_again_elsewhere_and_it_comes_
         with connection, pytest.raises(TimeoutError):  # neither an end nor a reset: a dead machine sends nothing
             connection.recv(1)
         assert [one["condition"] for one in stack.node_status(own_nodes.folder)] == ["running", "dead"]
-        eventually(lambda: condition(own_nodes, "node-2") == "Unknown", PATIENCE_SECONDS, 0.5)
-        eventually(lambda: own_nodes.api.find(pod_path(space, "victim")) is None, PATIENCE_SECONDS, 0.5)
+        eventually(lambda: condition(own_nodes, "node-2") == "Unknown", PATIENCE_SECONDS)
+        eventually(lambda: own_nodes.api.find(pod_path(space, "victim")) is None, PATIENCE_SECONDS)
         for name in ("example-job", "lonely", "together"):
             jobs.await_phase("Done", name, PATIENCE_SECONDS)
     finally:
@@ -198,13 +198,13 @@ def test_a_chief_that_fails_permanently_fails_the_job_with_its_message_and_its_l
     assert (status["state"], status["reason"], status.get("restarts", 0)) == ("Failed", words, 0)
     assert notes(jobs, "Failed") == [f"Job is in phase Failed: {words}"]
     assert words in kubectl.must("describe", "tfjob", "example-job")
-    eventually(lambda: pods_of(jobs, "WORKER") == [], 30)
+    eventually(lambda: pods_of(jobs, "WORKER") == [])
     assert log_of(kubectl, "MASTER") == "epoch 1\n"
 
 
 def test_a_chief_that_is_killed_starts_again_in_place_and_the_job_succeeds(jobs: Jobs, kubectl: Kubectl) -> None:
     jobs.submit(tfjob(master(template=template(SECOND_TIME_LUCKY, restartPolicy="OnFailure", **STATE))))
-    eventually(lambda: "waiting" in log_of(kubectl, "MASTER"), PATIENCE_SECONDS, 0.2)
+    eventually(lambda: "waiting" in log_of(kubectl, "MASTER"), PATIENCE_SECONDS)
     kill(pods_of(jobs, "MASTER")[0])
     assert await_success(jobs)["restarts"] == 1
     assert log_of(kubectl, "MASTER") == "well done\n"

@@ -23,9 +23,9 @@ grep -cE '^# (bytecode is stale|code object from /)' /said || true
     ("image", "module"),
     [
         pytest.param(images.TORCH, "torch.distributed.run", id="torch"),
-        pytest.param(images.JAX, "jax", id="jax"),
-        pytest.param(images.XGBOOST, "xgboost.tracker", id="xgboost"),
-        pytest.param(images.MPI, "mpi4py", id="mpi"),
+        pytest.param(images.JAX, "jax", id="jax", marks=pytest.mark.long),
+        pytest.param(images.XGBOOST, "xgboost.tracker", id="xgboost", marks=pytest.mark.long),
+        pytest.param(images.MPI, "mpi4py", id="mpi", marks=pytest.mark.long),
     ],
 )
 def test_a_framework_is_imported_as_it_was_compiled_in_its_image(
@@ -36,6 +36,6 @@ def test_a_framework_is_imported_as_it_was_compiled_in_its_image(
     flags = ("--image", image, "--image-pull-policy=IfNotPresent", "--restart=Never", "--command", "--")
     kubectl.must("run", "one", *flags, "sh", "-c", command)
     phase = ("get", "pod", "one", "-o", "jsonpath={.status.phase}")
-    ended = eventually(lambda: (now := kubectl.must(*phase)) in ("Succeeded", "Failed") and now, 240, 0.5)
+    ended = eventually(lambda: (now := kubectl.must(*phase)) in ("Succeeded", "Failed") and now, 240)
     assert ended == "Succeeded", kubectl.run("logs", "one").out
     assert kubectl.must("logs", "one") == "0\n"

@@ -125,7 +125,7 @@ def test_a_function_is_trained_by_torch_on_two_nodes(user: SdkUser) -> None:
     assert status == "Complete", logs
     # The job ends with the last container, and the kubelet reports the end of the pod a moment later.
     steps = {"node-0": "Succeeded", "node-1": "Succeeded"}
-    eventually(lambda: user.steps(name) == steps, PATIENCE_SECONDS, 0.5)
+    eventually(lambda: user.steps(name) == steps, PATIENCE_SECONDS)
     assert user.sdk.call("get_job", name=name)["num_nodes"] == 2
     assert sorted(re.findall(r"hello from rank (\d) of 2: the sum is 1", "\n".join(logs))) == ["0", "1"]
 
@@ -159,13 +159,14 @@ def test_jobs_are_listed_until_they_are_deleted(user: SdkUser) -> None:
     assert user.sdk.call("list_jobs", runtime="torch-distributed") == []
     user.sdk.call("delete_job", name=names[0])
     assert [each["name"] for each in user.sdk.call("list_jobs", runtime="plain")] == names[1:]
-    eventually(lambda: len(user.pods()) == 1, PATIENCE_SECONDS, 0.2)
+    eventually(lambda: len(user.pods()) == 1, PATIENCE_SECONDS)
     (left,) = user.pods()
     assert left["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == names[1]
     with pytest.raises(SdkError, match="Failed to get TrainJob"):
         user.sdk.call("get_job", name=names[0])
 
 
+@pytest.mark.long
 def test_the_notebook_runs_from_its_first_cell_to_its_last(user: SdkUser) -> None:
     nodes_module.load_image(user.cluster.folder, images.TORCH)
     notebook = parameterized(EXAMPLES / "kubeflow-sdk.ipynb", namespace=user.namespace, image=images.TORCH)

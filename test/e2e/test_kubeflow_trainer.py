@@ -65,7 +65,7 @@ class KubeflowJobs:
             return found
 
         try:
-            eventually(lambda: status().get("conditions"), PATIENCE_SECONDS, 0.2)
+            eventually(lambda: status().get("conditions"), PATIENCE_SECONDS)
         except AssertionError:
             raise AssertionError(self._pods()) from None
         return status()
@@ -156,7 +156,7 @@ def test_no_node_runs_beside_the_pod_of_a_job_that_somebody_deleted(kubeflow: Ku
     runtime = kubeflow_runtime(replicated_job(container=container), name="slow-to-end")
     api.create_if_missing(RUNTIMES_PATH, runtime)
     api.create(f"{GROUP_PATH}/namespaces/{namespace}/trainjobs", kubeflow_trainjob("slow", "slow-to-end"))
-    (first,) = eventually(lambda: running_pods(kubeflow), PATIENCE_SECONDS, 0.2)
+    (first,) = eventually(lambda: running_pods(kubeflow), PATIENCE_SECONDS)
     api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs/slow-node-0", propagationPolicy=propagation)
     if propagation == "Orphan":
         api.delete(f"/api/v1/namespaces/{namespace}/pods/{first}")
@@ -166,7 +166,7 @@ def test_no_node_runs_beside_the_pod_of_a_job_that_somebody_deleted(kubeflow: Ku
         assert len(running) <= 1
         return bool(running) and running != {first}
 
-    eventually(is_replaced, PATIENCE_SECONDS, 0.2)
+    eventually(is_replaced, PATIENCE_SECONDS)
 
 
 def running_pods(kubeflow: KubeflowJobs) -> set[str]:

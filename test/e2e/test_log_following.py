@@ -95,16 +95,16 @@ def test_a_log_that_is_rotated_is_followed_on_and_read_to_its_end(
     nodes: Cluster, space: str, follower: LogFollower, kubectl: Kubectl
 ) -> None:
     program = Program(nodes, space, follower, "rotates", ROTATES)
-    eventually(program.step, 120.0, 0.2)
+    eventually(program.step, 120.0)
     requester = Transport(load_config(str(nodes.kubeconfig)), qps=0)
     assert first_words(requester, space, "rotates") == b"the beginning"
     kubectl.must("exec", "rotates", "--", "touch", "/go")
-    eventually(lambda: program.step() and first_words(requester, space, "rotates") != b"the beginning", 120.0, 0.2)
+    eventually(lambda: program.step() and first_words(requester, space, "rotates") != b"the beginning", 120.0)
     opened, then = follower.statistics().opened, program.step()
-    eventually(lambda: program.step() > then + 100, 120.0, 0.2)
+    eventually(lambda: program.step() > then + 100, 120.0)
     assert follower.statistics().opened == opened, "the same answer goes on"
     kubectl.must("exec", "rotates", "--", "touch", "/enough")
-    eventually(program.is_over, 120.0, 0.2)
+    eventually(program.is_over, 120.0)
     last = re.findall(r"^step=(\d+) loss=(\S+) ", kubectl.must("logs", "rotates"), re.MULTILINE)[-1]
     assert program.sync() == {"step": last[0], "loss": last[1], "accuracy": "0.75"}
     requester.close()
@@ -114,14 +114,14 @@ def test_a_flood_is_kept_pace_with_and_its_last_line_counts(
     nodes: Cluster, space: str, follower: LogFollower, kubectl: Kubectl
 ) -> None:
     program = Program(nodes, space, follower, "floods", FLOODS)
-    eventually(program.step, 120.0, 0.2)
+    eventually(program.step, 120.0)
     steps: set[int] = set()
 
     def was_behind() -> bool:
         steps.add(program.step())
         return len(steps) > 3 and follower.statistics().jumps > 0
 
-    eventually(was_behind, 240.0, 0.2)
+    eventually(was_behind, 240.0)
     kubectl.must("exec", "floods", "--", "touch", "/enough")
-    eventually(program.is_over, 240.0, 0.2)
+    eventually(program.is_over, 240.0)
     assert program.sync()["accuracy"] == "0.5"

@@ -65,7 +65,7 @@ def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(nodes:
     create_pod(nodes, space, pod("web", SERVER, "node-1", readinessProbe=probe))
     nodes.api.create(f"/api/v1/namespaces/{space}/services", service("headless", "web", 8000, clusterIP="None"))
     nodes.api.create(f"/api/v1/namespaces/{space}/services", service("virtual", "web", 80))
-    eventually(lambda: is_available(nodes, space, "web"), 30)
+    eventually(lambda: is_available(nodes, space, "web"))
     script = (
         "import sys, time, urllib.request as u\n"
         "for host in sys.argv[1:]:\n"
@@ -77,7 +77,7 @@ def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(nodes:
     argv = ["python3", "-c", script, *hosts]
     for number in (1, 2):
         create_pod(nodes, space, pod(f"client-{number}", argv, f"node-{number}"))
-    eventually(lambda: {phase(nodes, space, f"client-{number}") for number in (1, 2)} == {"Succeeded"}, 30)
+    eventually(lambda: {phase(nodes, space, f"client-{number}") for number in (1, 2)} == {"Succeeded"})
     for number in (1, 2):
         said = kubectl(nodes, "logs", "-n", space, f"client-{number}")
         assert said.splitlines() == [f"{host} 200" for host in hosts]
@@ -88,7 +88,7 @@ def test_logs_exec_and_port_forward_work(nodes: Cluster, space: str) -> None:
     command = ["sh", "-c", f"echo hello; exec {' '.join(SERVER)}"]
     create_pod(nodes, space, pod("web", command, "node-2", readinessProbe=probe))
     # Listening, not only running: kubectl gives a port up after the first connection that is refused.
-    eventually(lambda: is_available(nodes, space, "web"), 30)
+    eventually(lambda: is_available(nodes, space, "web"))
     eventually(lambda: kubectl(nodes, "logs", "-n", space, "web").startswith("hello"))
     assert kubectl(nodes, "exec", "-n", space, "web", "--", "hostname") == "web\n"
     argv = [
@@ -116,10 +116,11 @@ def answer_of(port: int) -> int | None:
         return None
 
 
+@pytest.mark.long
 def test_a_pod_that_takes_too_much_memory_is_killed_and_says_so(nodes: Cluster, space: str) -> None:
     limit = {"limits": {"memory": "40Mi"}}
     create_pod(nodes, space, pod("greedy", ["python3", "-c", "x = b'1' * 10**9"], resources=limit))
-    eventually(lambda: phase(nodes, space, "greedy") == "Failed", 30)
+    eventually(lambda: phase(nodes, space, "greedy") == "Failed")
     (status,) = nodes.api.get(pod_path(space, "greedy"))["status"]["containerStatuses"]
     assert (status["state"]["terminated"]["reason"], status["state"]["terminated"]["exitCode"]) == ("OOMKilled", 137)
 
@@ -130,10 +131,11 @@ def test_a_processor_limit_holds(nodes: Cluster, space: str) -> None:
         "print('used', time.process_time() < 1.0)"
     )
     create_pod(nodes, space, pod("slow", ["python3", "-c", script], resources={"limits": {"cpu": "200m"}}))
-    eventually(lambda: phase(nodes, space, "slow") == "Succeeded", 60)
+    eventually(lambda: phase(nodes, space, "slow") == "Succeeded")
     assert kubectl(nodes, "logs", "-n", space, "slow") == "used True\n"
 
 
+@pytest.mark.long
 def test_an_image_that_is_not_there_is_reported_as_on_any_cluster(nodes: Cluster, space: str) -> None:
     create_pod(nodes, space, pod("unknown", SLEEP, image="localhost/does-not-exist"))
 
@@ -141,7 +143,7 @@ def test_an_image_that_is_not_there_is_reported_as_on_any_cluster(nodes: Cluster
         statuses = nodes.api.get(pod_path(space, "unknown"))["status"].get("containerStatuses", ())
         return next((one["state"].get("waiting", {}).get("reason", "") for one in statuses), "")
 
-    eventually(lambda: reason() in ("ErrImagePull", "ImagePullBackOff"), 30)
+    eventually(lambda: reason() in ("ErrImagePull", "ImagePullBackOff"))
 
 
 def test_a_pod_talks_to_the_api_server_with_the_token_that_it_got(nodes: Cluster, space: str) -> None:
@@ -156,7 +158,7 @@ def test_a_pod_talks_to_the_api_server_with_the_token_that_it_got(nodes: Cluster
         "print(json.load(u.urlopen(request, context=context))['status']['userInfo']['username'])"
     )
     create_pod(nodes, space, pod("inside", ["python3", "-c", script]))
-    eventually(lambda: phase(nodes, space, "inside") in ("Succeeded", "Failed"), 30)
+    eventually(lambda: phase(nodes, space, "inside") in ("Succeeded", "Failed"))
     assert kubectl(nodes, "logs", "-n", space, "inside") == f"system:serviceaccount:{space}:default\n"
 
 
@@ -172,7 +174,7 @@ def test_this_projects_own_image_runs_without_rights_on_a_read_only_root(nodes: 
     body = pod("own", [], image=images.CONTROLLER, args=["--version"], securityContext=security)
     del body["spec"]["containers"][0]["command"]
     create_pod(nodes, space, body)
-    eventually(lambda: phase(nodes, space, "own") in ("Succeeded", "Failed"), 60)
+    eventually(lambda: phase(nodes, space, "own") in ("Succeeded", "Failed"))
     assert kubectl(nodes, "logs", "-n", space, "own").startswith("tfjob-controller ")
     assert phase(nodes, space, "own") == "Succeeded"
 
@@ -187,7 +189,7 @@ def test_nothing_leaves_the_machine(nodes: Cluster, space: str) -> None:
         "    except OSError as error: print(type(error).__name__)"
     )
     create_pod(nodes, space, pod("runaway", ["python3", "-c", script]))
-    eventually(lambda: phase(nodes, space, "runaway") == "Succeeded", 30)
+    eventually(lambda: phase(nodes, space, "runaway") == "Succeeded")
     assert kubectl(nodes, "logs", "-n", space, "runaway") in ("TimeoutError\ngaierror\n", "OSError\ngaierror\n")
 
 
@@ -202,7 +204,7 @@ def test_a_kubelet_that_ends_is_started_again(nodes: Cluster) -> None:
     first = kubelet()
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    assert eventually(lambda: (again := kubelet()) != first and again, 10)
+    assert eventually(lambda: (again := kubelet()) != first and again)
 
 
 def comm(pid: int) -> str:
@@ -246,7 +248,10 @@ def _has_containerd(folder: Path) -> bool:
     return any(Path(words.split()[0]).name == "containerd" for words in running.values())
 
 
-@pytest.mark.parametrize("is_far_enough", [network.claim_of, _has_pki, _has_containerd])
+@pytest.mark.parametrize(
+    "is_far_enough",
+    [*(pytest.param(early, marks=pytest.mark.long) for early in (network.claim_of, _has_pki)), _has_containerd],
+)
 def test_a_start_that_is_killed_half_way_leaves_nothing_that_down_does_not_remove(
     name: str, is_far_enough: Callable[[Path], object]
 ) -> None:
@@ -264,11 +269,12 @@ def test_a_start_that_is_killed_half_way_leaves_nothing_that_down_does_not_remov
     assert machine.listing(plan, folder) == before
 
 
+@pytest.mark.long
 def test_an_interrupted_start_takes_itself_down(name: str) -> None:
     argv = [sys.executable, "-m", "localcluster", "up", "--nodes", "2", "--name", name]
     env = {**os.environ, "PYTHONPATH": str(HACK)}
     with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True, preexec_fn=interrupt.allow) as up:
-        eventually(lambda: network.claim_of(state.stack_dir(name)), 30)
+        eventually(lambda: network.claim_of(state.stack_dir(name)))
         up.send_signal(signal.SIGINT)
         words = up.communicate(timeout=60)[1]
     assert (up.returncode, "Traceback" in words) == (128 + signal.SIGINT, False)
@@ -276,6 +282,7 @@ def test_an_interrupted_start_takes_itself_down(name: str) -> None:
     assert process.marked(state.stack_dir(name)) == []
 
 
+@pytest.mark.long
 def test_a_stack_ends_with_the_process_that_owns_it_however_that_ends(name: str) -> None:
     folder = state.stack_dir(name)
     script = "import sys, time; from pathlib import Path; from localcluster import process, stack\n"
@@ -289,6 +296,6 @@ def test_a_stack_ends_with_the_process_that_owns_it_however_that_ends(name: str)
         plan = network.claim_of(folder)
         assert plan is not None
         owner.kill()
-    eventually(lambda: network.claim_of(folder) is None, 20)
-    eventually(lambda: process.marked(folder) == [], 20)
+    eventually(lambda: network.claim_of(folder) is None)
+    eventually(lambda: process.marked(folder) == [])
     assert not any(f"{plan.number}" in line for line in machine.listing(plan, folder)["control groups"])

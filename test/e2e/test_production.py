@@ -69,6 +69,7 @@ def cluster(own_nodes: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     kubectl.run("delete", "--ignore-not-found", "namespace/team-a", "namespace/tfjob-system", *kinds)
 
 
+@pytest.mark.long
 def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, clone: Path, tmp_path: Path) -> None:
     environment = {
         **os.environ,

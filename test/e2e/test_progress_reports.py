@@ -61,7 +61,7 @@ class Reporting:
             return status if status.get("trainerStatus", {}).get("progressPercentage", -1) >= percentage else None
 
         try:
-            found = eventually(reported, PATIENCE_SECONDS, 0.1)
+            found = eventually(reported, PATIENCE_SECONDS)
         except AssertionError:
             raise AssertionError((self.status(group, name), self.logs())) from None
         assert found is not None
@@ -106,7 +106,7 @@ def test_the_trainer_of_transformers_reports_from_its_begin_to_its_end(reporting
     reporting.await_report(group, SAMPLE, 100)
     reporting.trainjobs.await_success(SAMPLE)
     # The report is written at once, and what follows from it with the next sync.
-    eventually(lambda: reporting.status(group, SAMPLE)["progress"] == "100 %", PATIENCE_SECONDS, 0.2)
+    eventually(lambda: reporting.status(group, SAMPLE)["progress"] == "100 %", PATIENCE_SECONDS)
     metrics = {each["name"]: float(each["value"]) for each in reporting.status(group, SAMPLE)["metrics"]}
     assert 0 < metrics["loss"] < 1, metrics
 
@@ -130,4 +130,4 @@ def test_a_job_of_kubeflow_trainers_own_api_has_the_report_that_the_sdk_sends(re
         conditions = reporting.status(group, "reports").get("conditions", ())
         return any((each["type"], each["status"]) == ("Complete", "True") for each in conditions)
 
-    eventually(is_complete, PATIENCE_SECONDS, 0.2)
+    eventually(is_complete, PATIENCE_SECONDS)

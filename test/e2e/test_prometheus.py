@@ -66,7 +66,7 @@ def prometheus(installed: Kubectl, own_nodes: Cluster, tmp_path: Path) -> Iterat
     kubectl = Kubectl(own_nodes.kubeconfig, tmp_path / "monitoring", PROMETHEUS_NAMESPACE)
     kubectl.must("apply", "-f", "-", manifest=yaml.safe_dump_all(objects(binaries.ensure("prometheus"))))
     try:
-        yield Prometheus(f"http://{eventually(lambda: ready_address(own_nodes), 120, 0.5)}:{PORT}")
+        yield Prometheus(f"http://{eventually(lambda: ready_address(own_nodes), 120)}:{PORT}")
     finally:
         kubectl.must("delete", "namespace", PROMETHEUS_NAMESPACE, "--wait=false")
 
@@ -90,7 +90,7 @@ def test_prometheus_in_the_cluster_finds_both_programs_and_alerts_when_they_are_
 ) -> None:
     assert prometheus.targets() == []
     grant_rights_as_the_page_says(own_nodes)
-    eventually(lambda: healthy_targets(prometheus) == pods_of_programs(own_nodes), 120, 0.5)
+    eventually(lambda: healthy_targets(prometheus) == pods_of_programs(own_nodes), 120)
     assert sorted(rule["name"] for rule in prometheus.rules()) == sorted(rule["alert"] for rule in RULES)
 
     work(own_nodes, Kubectl(own_nodes.kubeconfig, tmp_path / "user", space))
@@ -101,17 +101,17 @@ def test_prometheus_in_the_cluster_finds_both_programs_and_alerts_when_they_are_
 
     replicas = {name: replicas_of(installed, name) for name in DEPLOYMENTS}
     installed.must("scale", "deployment/gang-scheduler", "--replicas=0")
-    eventually(lambda: alerts(prometheus, "pending") == {"GangSchedulerDown"}, 120, 0.5)
+    eventually(lambda: alerts(prometheus, "pending") == {"GangSchedulerDown"}, 120)
     # It is the controller that knows of gangs, so without one only the other alert is left.
     installed.must("scale", "deployment/tfjob-controller", "--replicas=0")
-    eventually(lambda: alerts(prometheus, "pending") == {"TFJobControllerDown"}, 120, 0.5)
-    eventually(lambda: prometheus.targets() == [], 120, 0.5)
+    eventually(lambda: alerts(prometheus, "pending") == {"TFJobControllerDown"}, 120)
+    eventually(lambda: prometheus.targets() == [], 120)
     eventually(lambda: alerts(prometheus, "firing") == {"TFJobControllerDown"}, 420, 1.0)
 
     for name in DEPLOYMENTS:
         installed.must("scale", f"deployment/{name}", f"--replicas={replicas[name]}")
-    eventually(lambda: alerts(prometheus, "firing") == set(), 180, 0.5)
-    eventually(lambda: healthy_targets(prometheus) == pods_of_programs(own_nodes), 120, 0.5)
+    eventually(lambda: alerts(prometheus, "firing") == set(), 180)
+    eventually(lambda: healthy_targets(prometheus) == pods_of_programs(own_nodes), 120)
 
 
 def grant_rights_as_the_page_says(cluster: Cluster) -> None:
@@ -168,8 +168,8 @@ def work(cluster: Cluster, user: Kubectl) -> None:
     deployed.await_phase(user, cluster, "holder", "Running")
     user.must("create", "-f", "-", manifest=gang("waits"))
     path = f"/apis/kubeflow.org/v2alpha1/namespaces/{user.namespace}/trainjobs"
-    eventually(lambda: cluster.api.get(f"{path}/trains").get("status", {}).get("phase") == "Done", 120, 0.5)
-    eventually(lambda: cluster.api.get(f"{path}/trains-on").get("status", {}).get("metrics"), 120, 0.5)
+    eventually(lambda: cluster.api.get(f"{path}/trains").get("status", {}).get("phase") == "Done", 120)
+    eventually(lambda: cluster.api.get(f"{path}/trains-on").get("status", {}).get("metrics"), 120)
 
 
 def gang(name: str) -> Object:

@@ -71,9 +71,9 @@ def test_a_sample_goes_on_from_its_last_checkpoint(
     def summary() -> str:
         return kubectl.must("get", kind, name, "-o", "jsonpath={.status.summary}")
 
-    eventually(has_saved, 240, 0.5)
+    eventually(has_saved, 240)
     kubectl.must("delete", "pod", "--force", "--grace-period=0", "-l", label)
-    eventually(lambda: summary() in ("Succeeded", "Failed"), 240, 0.5)
+    eventually(lambda: summary() in ("Succeeded", "Failed"), 240)
     assert summary() == "Succeeded"
     log = kubectl.must("logs", "-l", label, "-c", "node" if kind == "trainjob" else "tensorflow", "--tail=-1")
     assert re.search(begins, log, re.MULTILINE), log

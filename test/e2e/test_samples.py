@@ -32,7 +32,7 @@ def losses(log: str) -> tuple[float, float]:
 
 def run(jobs: Jobs, kubectl: Kubectl, sample: str) -> Object:
     kubectl.must("apply", "-f", str(MANIFESTS / "samples" / f"{sample}.yaml"))
-    eventually(lambda: jobs.phase(sample) in ("Done", "Failed"), PATIENCE_SECONDS, 0.1)
+    eventually(lambda: jobs.phase(sample) in ("Done", "Failed"), PATIENCE_SECONDS)
     status = jobs.status(sample)
     assert (status["phase"], status["state"]) == ("Done", "Succeeded"), status
     return status

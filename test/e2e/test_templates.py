@@ -64,7 +64,7 @@ def devices(own_nodes: Cluster) -> Iterator[tuple[str, ...]]:
     for value in ("2", None):
         own_nodes.api.patch(f"{NODE}/status", {"status": {"capacity": dict.fromkeys(DEVICES, value)}})
         if value is not None:
-            eventually(lambda: has_devices(own_nodes.api), PATIENCE_SECONDS, 0.2)
+            eventually(lambda: has_devices(own_nodes.api), PATIENCE_SECONDS)
             yield DEVICES
 
 

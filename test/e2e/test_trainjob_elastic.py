@@ -59,7 +59,7 @@ class Training:
     def await_steps(self, count: int) -> None:
         """Waits until rank 0 has done so many more steps."""
         wanted = len(self.steps()) + count
-        eventually(lambda: len(self.steps()) >= wanted, PATIENCE_SECONDS, 0.2)
+        eventually(lambda: len(self.steps()) >= wanted, PATIENCE_SECONDS)
 
     def pods(self) -> dict[int, Object]:
         """The running pods by index."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 from collections.abc import Iterator
@@ -55,11 +56,15 @@ class Cluster:
 
 @contextlib.contextmanager
 def own_plane(name: str, options: Options) -> Iterator[Cluster]:
-    """Starts a control plane with options of its own, which ends with the block, or with this run of pytest."""
+    """Starts a control plane with options of its own, which ends with the block, or with this run of pytest.
+
+    Nothing of a test has to survive a crash of the machine, so etcd does not wait for the disk.
+    """
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
     owner = os.getppid() if is_worker else os.getpid()
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{owner}-{worker}-{name}")
+    options = dataclasses.replace(options, unsafe_no_fsync=True)
     with ControlPlane(folder, options, owner=process.identify(owner)) as plane:
         yield Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane)
 

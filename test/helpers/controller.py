@@ -99,7 +99,7 @@ class Jobs:
             status = self.status(name)
             return status if status.get("phase", "") == phase else None
 
-        return eventually(found, timeout, 0.05) or {}
+        return eventually(found, timeout) or {}
 
     def change(self, patch: Object, name: str = "example-job") -> Object:
         return self.api.patch(self._path(name), patch)

@@ -36,7 +36,7 @@ class ControllerProcess:
         return self.log.read_text().count(words) if self.log.exists() else 0
 
     def await_log(self, words: str, timeout: float = 60.0) -> None:
-        eventually(lambda: self.logged(words), timeout, 0.002)
+        eventually(lambda: self.logged(words), timeout)
 
 
 @contextlib.contextmanager

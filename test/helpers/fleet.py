@@ -146,7 +146,7 @@ class Fleet:
             return found == wanted
 
         try:
-            eventually(all_ended, timeout, 0.3)
+            eventually(all_ended, timeout)
         except AssertionError:
             wrong = {name: (found.get(name), end) for name, end in wanted.items() if found.get(name) != end}
             extra = sorted(found.keys() - wanted.keys())

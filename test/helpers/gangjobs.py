@@ -89,25 +89,25 @@ class GangJobs:
         return sorted(pod for pod, each in self.pods(name).items() if each["spec"].get("nodeName"))
 
     def await_pods(self, name: str, count: int) -> None:
-        eventually(lambda: len(self.pods(name)) == count, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: len(self.pods(name)) == count, PATIENCE_SECONDS)
 
     def await_running(self, name: str, replicas: int) -> None:
         def runs() -> bool:
             phases = [each.get("status", {}).get("phase") for each in self.pods(name).values()]
             return phases == ["Running"] * replicas and self.jobs.phase(name) == "Running"
 
-        eventually(runs, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(runs, PATIENCE_SECONDS)
 
     def await_stopped(self, name: str) -> None:
         """Waits until no pod of the job has a node."""
-        eventually(lambda: not self.bound(name), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: not self.bound(name), PATIENCE_SECONDS)
 
     def await_reason(self, name: str, *words: str) -> str:
         def reason() -> str:
             found = str(self.jobs.status(name).get("reason", ""))
             return found if all(word in found for word in words) else ""
 
-        return eventually(reason, PATIENCE_SECONDS, PERIOD_SECONDS)
+        return eventually(reason, PATIENCE_SECONDS)
 
     def finish(self, name: str) -> None:
         for pod in self.pods(name):
@@ -129,12 +129,12 @@ class GangJobs:
         return self.api.list(f"/apis/{resource.api_version}/namespaces/{self.namespace}/{resource.plural}")
 
     def await_no_groups(self) -> None:
-        eventually(lambda: not self.groups(), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: not self.groups(), PATIENCE_SECONDS)
 
     def delete_all(self) -> None:
         for name in self.submitted:
             self.jobs.delete(name)
-        eventually(lambda: not self.jobs.children("pods"), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: not self.jobs.children("pods"), PATIENCE_SECONDS)
 
 
 def _tfjob(replicas: int, gang: Object, minimum: int | None) -> Object:
@@ -207,4 +207,4 @@ def retried(make: Callable[[], None]) -> None:
             return False
         return True
 
-    eventually(is_made, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(is_made, PATIENCE_SECONDS)

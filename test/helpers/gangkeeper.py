@@ -113,7 +113,7 @@ class Keeper:
             return all(found[name].phase == phase for name in names)
 
         try:
-            eventually(are_there, timeout, 0.05)
+            eventually(are_there, timeout)
         except AssertionError as error:
             described = "; ".join(f"{name}: {seen}" for name, seen in found.items())
             raise AssertionError(f"{error}; {described}") from None
@@ -158,7 +158,7 @@ class Keeper:
             return all(found[name].is_whole for name in names)
 
         try:
-            eventually(is_so, timeout, 0.1)
+            eventually(is_so, timeout)
         except AssertionError:
             left = {name: str(found[name]) for name in names if not found[name].is_whole}
             raise AssertionError(f"not whole within {timeout} s: {left}") from None

@@ -21,7 +21,7 @@ WATCHED_SECONDS = 4
 def a_job_that_fits_runs_and_leaves_no_object_behind(gangs: GangJobs) -> None:
     gangs.submit("first", 2)
     gangs.await_running("first", 2)
-    eventually(lambda: gangs.scheduled("first").get("reason") == "GangScheduled", PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: gangs.scheduled("first").get("reason") == "GangScheduled", PATIENCE_SECONDS)
     gangs.finish("first")
     gangs.await_no_groups()
     assert gangs.restarts("first") == 0
@@ -45,7 +45,7 @@ def two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs: GangJobs) -
     def counts() -> list[int]:
         return [len(gangs.bound(name)) for name in ("first", "second")]
 
-    eventually(lambda: max(counts()) == CAPACITY, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: max(counts()) == CAPACITY, PATIENCE_SECONDS)
     before, after = ("first", "second") if gangs.bound("first") else ("second", "first")
     never(lambda: gangs.bound(after), WATCHED_SECONDS, PERIOD_SECONDS)
     gangs.await_running(before, CAPACITY)
@@ -57,9 +57,9 @@ def two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs: GangJobs) -
 def a_queue_counts_what_its_jobs_use_until_they_have_finished(gangs: GangJobs, used: Callable[[], str]) -> None:
     gangs.submit("first", 2)
     gangs.await_running("first", 2)
-    eventually(lambda: used() == "2", PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: used() == "2", PATIENCE_SECONDS)
     gangs.finish("first")
-    eventually(lambda: used() == "0", PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: used() == "0", PATIENCE_SECONDS)
 
 
 def a_suspended_job_gives_its_capacity_back_and_queues_again_when_it_is_resumed(gangs: GangJobs) -> None:
@@ -92,7 +92,7 @@ def a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gang
     gangs.submit("first", 2)
     gangs.await_running("first", 2)
     gangs.submit("elastic", CAPACITY, minimum=1)
-    eventually(lambda: len(gangs.bound("elastic")) == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: len(gangs.bound("elastic")) == 1, PATIENCE_SECONDS)
     never(lambda: len(gangs.bound("elastic")) > 1, WATCHED_SECONDS, PERIOD_SECONDS)
     assert gangs.scheduled("elastic")["reason"] == "GangScheduled"
     gangs.finish("first")
@@ -104,7 +104,7 @@ def a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs: GangJobs) 
     gangs.await_running("first", CAPACITY)
     lost = gangs.bound("first")[0]
     gangs.api.delete(pod_path(gangs.namespace, lost))
-    eventually(lambda: lost not in gangs.pods("first"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: lost not in gangs.pods("first"), PATIENCE_SECONDS)
     gangs.await_running("first", CAPACITY)
 
 

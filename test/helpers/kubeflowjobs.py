@@ -11,7 +11,7 @@ from typing import Any
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import running_controller
 from helpers.kubeflowmanifests import kubeflow_trainjob
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Script
+from helpers.playground import Script
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import DEFAULT_NODES, DEFAULT_RESOURCES, FakeKubelet
@@ -86,7 +86,7 @@ class KubeflowTrial:
 
     def eventually(self, found: Callable[[], Any]) -> Any:
         try:
-            return eventually(found, PATIENCE_SECONDS, PERIOD_SECONDS)
+            return eventually(found)
         except AssertionError:
             raise AssertionError(f"the last state was {self.get()}") from None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.cluster import bind_pod
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial
+from helpers.playground import PATIENCE_SECONDS, Trial
 from helpers.poll import eventually
 from localcluster.fakekubelet import DEFAULT_NODES
 
@@ -28,7 +28,7 @@ class GangOf:
         return f"{group}/{self.trial.name}-{self.trial.runtime_id}"
 
     def get(self) -> Object:
-        return eventually(lambda: self.trial.jobs.api.find(self.path), PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+        return eventually(lambda: self.trial.jobs.api.find(self.path), PATIENCE_SECONDS) or {}
 
     def says(self, phase: str, **status: Any) -> None:
         self.get()
@@ -55,7 +55,7 @@ class GangOf:
             pods = self.trial.children("pods").values()
             return sum(bool(pod["spec"].get("nodeName")) for pod in pods) >= members
 
-        eventually(done, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(done, PATIENCE_SECONDS)
 
     def wishes(self, target: int, *leaving: str, reason: str) -> None:
         wish = {"targetMembers": {"worker": target}, "leaving": list(leaving), "targetReason": reason}
@@ -63,7 +63,7 @@ class GangOf:
 
     def follows(self, *workers: int) -> None:
         """Waits until the owner requests these workers, and reports them as placed and bound."""
-        eventually(lambda: self.count() == len(workers), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: self.count() == len(workers), PATIENCE_SECONDS)
         members = ["master-0", *(f"worker-{index}" for index in workers)]
         placement = [{"node": NODE, "members": members}]
         self.says("Bound", placement=placement, targetMembers=None, leaving=None, targetReason=None)

@@ -36,7 +36,6 @@ Object = dict[str, Any]
 
 # Machines are shared and noisy. All waits poll, so a generous limit costs nothing.
 PATIENCE_SECONDS = 60.0
-PERIOD_SECONDS = 0.05
 # A node without a kubelet. Its object exists, because kube-controller-manager deletes pods of missing nodes.
 NOBODYS_NODE = "nobodys-node"
 
@@ -165,7 +164,7 @@ class Trial:
             return bool(predicate(seen[0]))
 
         try:
-            eventually(fulfilled, timeout, PERIOD_SECONDS)
+            eventually(fulfilled, timeout)
         except AssertionError:
             raise AssertionError(f"not within {timeout} s; the last status was {seen}") from None
         return seen[0]
@@ -186,7 +185,7 @@ class Trial:
     def runtime_id(self) -> str:
         if self.jobs.resource is TRAINJOBS:
             return runtime_id_of(self.get()["metadata"]["uid"])
-        return str(eventually(lambda: self.get()["spec"].get("RuntimeId"), PATIENCE_SECONDS, PERIOD_SECONDS))
+        return str(eventually(lambda: self.get()["spec"].get("RuntimeId")))
 
     def child(self, replica: str) -> str:
         """Returns the name of the Job that runs a replica such as `worker-3`; all nodes of a TrainJob share one."""
@@ -218,7 +217,7 @@ class Trial:
             found.update(self.children(plural))
             return len(found) == count
 
-        eventually(complete, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(complete)
         return found
 
     def child_job(self, replica: str) -> Object:
@@ -250,7 +249,7 @@ class Trial:
                     return pod
             return None
 
-        return eventually(fresh, PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+        return eventually(fresh) or {}
 
     def await_running(self, replica: str, but: str = "") -> Object:
         """Waits for a pod of that replica whose containers run."""
@@ -259,7 +258,7 @@ class Trial:
             pod = self.await_pod(replica, but)
             return pod if pod.get("status", {}).get("phase") == "Running" else None
 
-        return eventually(running, PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+        return eventually(running) or {}
 
     def end(self, replica: str, exit_code: int = 0, message: str = "") -> None:
         """Ends the training container of that replica's running pod now, and the pod."""
@@ -289,7 +288,7 @@ class Trial:
                 if each["reason"] == reason and all(word in each["note"] for word in words)
             ]
 
-        return eventually(told, PATIENCE_SECONDS, PERIOD_SECONDS)[0]
+        return eventually(told)[0]
 
     def clear(self) -> None:
         """Deletes the job after a test, and removes pods that no kubelet would end."""

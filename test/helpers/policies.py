@@ -63,7 +63,7 @@ class Site:
 @contextmanager
 def policy_site(folder: Path, *components: str) -> Iterator[Site]:
     """Yields a server with the rights and policies of the overlay gang-scheduling and these components."""
-    with own_plane("policies", Options(unsafe_no_fsync=True)) as cluster:
+    with own_plane("policies", Options()) as cluster:
         install_crds(cluster.api)
         install_kubeflow_crds(cluster.api)
         install_provisioning_crd(cluster.api)

@@ -9,10 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PERIOD_SECONDS = 0.01
-# Most predicates send requests to an API server on the same machine. If a result is not there soon it takes seconds,
-# and polling a hundred times a second is useless.
-_LONGEST_PERIOD_SECONDS = 0.1
+# Most predicates send requests to an API server on the same machine, whose cores all tests share. If a result is not
+# there soon it takes seconds: the time between two polls grows, and is a multiple of what the last one took.
+_LONGEST_PERIOD_SECONDS = 0.25
 _GROWTH = 1.25
+_REST = 3.0
 # A deadline only ends waits that hang; it is no requirement on speed, because anything may take seconds on a busy
 # machine.
 _SHORTEST_DEADLINE_SECONDS = 60.0
@@ -21,20 +22,25 @@ _SHORTEST_DEADLINE_SECONDS = 60.0
 def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float | None = None) -> T:
     """Returns the first true result of `predicate`; raises AssertionError after `timeout` real seconds.
 
-    The limit is at least a minute. It polls every `period` seconds; without a period, at growing intervals.
+    The limit is at least a minute. It polls at growing intervals. A `period` is a fixed interval: what is true only for
+    a moment needs a short one.
     """
-    pause = PERIOD_SECONDS if period is None else period
+    pause = PERIOD_SECONDS
     timeout = max(timeout, _SHORTEST_DEADLINE_SECONDS)
     deadline = time.monotonic() + timeout
     while True:
+        begin = time.monotonic()
         answer = predicate()
         if answer:
             return answer
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"not within {timeout} s; the last answer was {answer!r}")
-        time.sleep(pause)
-        if period is None:
-            pause = min(pause * _GROWTH, _LONGEST_PERIOD_SECONDS)
+        if period is not None:
+            time.sleep(period)
+            continue
+        time.sleep(max(pause, min(_REST * (now - begin), 4 * _LONGEST_PERIOD_SECONDS)))
+        pause = min(pause * _GROWTH, _LONGEST_PERIOD_SECONDS)
 
 
 def never(predicate: Callable[[], object], seconds: float, period: float = PERIOD_SECONDS) -> None:

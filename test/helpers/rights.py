@@ -193,7 +193,7 @@ def await_rights(api: Api, token: str, namespace: str, right: Right) -> None:
         "spec": {"resourceAttributes": attributes},
     }
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    eventually(lambda: user.create(path, review)["status"]["allowed"], 30)
+    eventually(lambda: user.create(path, review)["status"]["allowed"])
     user.close()
 
 
@@ -208,7 +208,7 @@ def await_policies(kubectl: Kubectl, account: str, path: str, manifest: Object) 
         answer = kubectl.run("create", "--raw", f"{path}?dryRun=All", user, "-f", "-", manifest=manifest)
         return "ValidatingAdmissionPolicy" in answer.error
 
-    eventually(is_refused, 30, 0.2)
+    eventually(is_refused)
 
 
 def forbidden(program: Manager | GangScheduler) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.playground import PATIENCE_SECONDS, Trial, condition
 from helpers.poll import eventually
 from helpers.trainmanifests import runtime
 from localcluster.api import Api
@@ -80,7 +80,7 @@ def cluster_runtime(api: Api, **spec: Any) -> Iterator[str]:
 def await_cached(trial: Trial, runtime_name: str) -> None:
     """Waits until the controller has cached the runtime, since a job that names it earlier has to wait for it."""
     informer = trial.playground.manager.jobs["trainjob"].all[2]
-    eventually(lambda: informer.store.get(runtime_name) is not None, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: informer.store.get(runtime_name) is not None)
 
 
 def claim(name: str = "workspace") -> Object:

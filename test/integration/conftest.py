@@ -20,6 +20,7 @@ from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.playground import CONFIG, NOBODYS_NODE, Playground, Script, Trial
+from helpers.policies import Site, policy_site
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.crds import install_crds
@@ -112,6 +113,13 @@ def gang_scheduling(gang_cluster: Cluster) -> Iterator[Cluster]:
         assert scheduler.extender is not None
         with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
             yield gang_cluster
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A control plane of this worker's own with the shipped admission policies, for tests of those."""
+    with policy_site(tmp_path_factory.mktemp("site"), "kubeflow-trainer", "node-autoscaler") as site:
+        yield site
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,7 @@ def chief_ends(api: Api, namespace: str, restart_policy: str, exit_code: int) ->
 
 def pending_pod(api: Api, namespace: str, job: Body) -> Body:
     """The pod that the Job controller makes."""
-    return eventually(lambda: newest_unfinished(api, namespace, job) or {}, 20)
+    return eventually(lambda: newest_unfinished(api, namespace, job) or {})
 
 
 @pytest.mark.parametrize("exit_code", [3, 137])
@@ -134,7 +134,7 @@ def test_a_job_gives_up_with_its_pod_also_if_that_was_disrupted(api: Api, namesp
 
 def assert_has_failed_with_its_only_pod(api: Api, namespace: str, job: Body, pod: str) -> None:
     """The Job controller creates no pod for a Job with the condition Failed."""
-    eventually(lambda: "Failed" in conditions_of(api, namespace, job), 20)
+    eventually(lambda: "Failed" in conditions_of(api, namespace, job))
     assert [each["metadata"]["name"] for each in pods_of(api, namespace, job)] == [pod]
     assert api.get(path_of(job, namespace, job["metadata"]["name"]))["status"]["failed"] == 1
 
@@ -156,6 +156,6 @@ def test_a_suspended_job_loses_its_running_pod_and_is_not_failed(api: Api, names
     pending_pod(api, namespace, job)
     path = path_of(job, namespace, job["metadata"]["name"])
     api.patch(path, {"spec": {"suspend": True}})
-    eventually(lambda: pods_of(api, namespace, job) == [], 20)
-    eventually(lambda: "Suspended" in conditions_of(api, namespace, job), 20)
+    eventually(lambda: pods_of(api, namespace, job) == [])
+    eventually(lambda: "Suspended" in conditions_of(api, namespace, job))
     assert api.get(path)["status"].get("failed", 0) == 0

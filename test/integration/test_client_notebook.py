@@ -31,9 +31,9 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
     notebook = parameterized(EXAMPLES / "train.ipynb", namespace=trial.namespace, pod={"nodeName": logging_node.name})
 
     def end_when_it_was_scaled() -> None:
-        eventually(lambda: any(job["metadata"]["name"] == JOB for job in trial.jobs.all()), CELL_SECONDS, 0.2)
+        eventually(lambda: any(job["metadata"]["name"] == JOB for job in trial.jobs.all()), CELL_SECONDS)
         trial.await_running("worker-2")
-        eventually(lambda: [each for each in logging_node.requests if "follow" in each.query], CELL_SECONDS, 0.2)
+        eventually(lambda: [each for each in logging_node.requests if "follow" in each.query], CELL_SECONDS)
         trial.end("master-0")
 
     kubelet = FakeKubelet(

@@ -245,6 +245,6 @@ def test_the_types_in_templates_are_those_of_this_kubernetes(api: Api) -> None:
 def test_explain_describes_each_field(administrator: Kubectl) -> None:
     explain = ("explain", "tfjob.spec.terminationPolicy.chief.replicaIndex")
     # The server publishes the schemas of a kind some time after it serves it.
-    eventually(lambda: administrator.run(*explain).code == 0, 30, 0.2)
+    eventually(lambda: administrator.run(*explain).code == 0)
     assert "The chief's index within its type." in administrator.must(*explain)
     assert "nodeSelector\t<map[string]string>" in administrator.must("explain", "tfjob.spec.replicaSpecs.template.spec")

@@ -150,7 +150,7 @@ def test_a_token_that_has_ended_leads_to_the_login_and_from_there_back(
         shown = f"{address}/jobs/{trial.namespace}/tfjob/{trial.name}"
         # The API server binds the role a moment later.
         log_in(guest.page, address, first)
-        eventually(lambda: guest.page.goto(shown) and guest.page.get_by_role("button", name="Suspend").count(), 60)
+        eventually(lambda: guest.page.goto(shown) and guest.page.get_by_role("button", name="Suspend").count())
         expect(guest.page.get_by_label("Diagnosis")).to_contain_text("it runs")
         other = guest.context.new_page()
         other.goto(f"{address}/queue?namespace={trial.namespace}")

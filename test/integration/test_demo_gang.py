@@ -38,6 +38,7 @@ def test_two_jobs_wait_for_each_other_without_gangs_and_not_with_them(demo: subp
     assert process.marked(state.stack_dir("demo-gang")) == []
 
 
+@pytest.mark.long
 def test_an_interrupted_demo_leaves_nothing(demo: subprocess.Popen[str]) -> None:
     interrupt_at(demo, "1. The default scheduler")
     assert process.marked(state.stack_dir("demo-gang")) == []

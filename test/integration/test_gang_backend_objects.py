@@ -115,7 +115,7 @@ class Backed:
             found = self.groups()
             return found[0] if len(found) == 1 and found[0]["spec"].items() >= spec.items() else None
 
-        return eventually(asks, PATIENCE_SECONDS, 0.05) or {}
+        return eventually(asks) or {}
 
     def says(self, **status: Any) -> None:
         """The scheduler writes the group's status. Volcano's has no subresource for it."""
@@ -123,10 +123,10 @@ class Backed:
         self.api.patch(f"{self.path}/{self.group()['metadata']['name']}{part}", {"status": status})
 
     def await_gone(self) -> None:
-        eventually(lambda: not self.groups(), PATIENCE_SECONDS, 0.05)
+        eventually(lambda: not self.groups())
 
     def await_pods(self, count: int) -> list[Object]:
-        eventually(lambda: len(self.jobs.children("pods")) == count, PATIENCE_SECONDS, 0.05)
+        eventually(lambda: len(self.jobs.children("pods")) == count)
         return list(self.jobs.children("pods").values())
 
     def await_reason(self, *words: str, name: str = NAME) -> Object:
@@ -218,7 +218,7 @@ def test_kueue_admits_a_job_and_evicts_it(controlled: Controlled) -> None:
         backed.says(conditions=[unready("Evicted", "Preempted to accommodate a higher priority Workload", "True")])
         backed.await_pods(0)
         assert all(job["spec"]["suspend"] for job in backed.jobs.children("jobs").values())
-        eventually(lambda: backed.group()["metadata"]["uid"] != group["metadata"]["uid"], PATIENCE_SECONDS, 0.05)
+        eventually(lambda: backed.group()["metadata"]["uid"] != group["metadata"]["uid"])
         assert not backed.jobs.get()["spec"].get("suspend")
         backed.says(conditions=[unready("Admitted", "", "True")])
         backed.await_pods(5)

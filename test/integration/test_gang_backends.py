@@ -13,7 +13,7 @@ from helpers.docs import DOCS
 from helpers.gangbackends import OPTIONS, gang_control_plane
 from helpers.gangowner import SMALL
 from helpers.manifests import container, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, condition
+from helpers.playground import condition
 from helpers.poll import eventually, never
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
@@ -48,7 +48,7 @@ def jobs(cluster: Cluster) -> Iterator[Jobs]:
         yield Jobs(cluster.api, namespace)
     cluster.api.delete(f"/apis/kubeflow.org/v1alpha1/namespaces/{namespace}/tfjobs")
     cluster.api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs", propagationPolicy="Background")
-    eventually(lambda: not cluster.api.list(f"/api/v1/namespaces/{namespace}/pods"), PATIENCE_SECONDS, 0.05)
+    eventually(lambda: not cluster.api.list(f"/api/v1/namespaces/{namespace}/pods"))
 
 
 def gang(count: int, **spec: Any) -> Object:
@@ -76,7 +76,7 @@ def scheduled(jobs: Jobs, status: str, *words: str, name: str = "example-job") -
         found = condition(jobs.status(name), "Scheduled")
         return found if found["status"] == status and all(word in found["message"] for word in words) else None
 
-    return eventually(said, PATIENCE_SECONDS, 0.05) or {}
+    return eventually(said) or {}
 
 
 def test_a_gang_that_fits_runs_and_its_group_goes_with_its_end(jobs: Jobs) -> None:
@@ -90,12 +90,12 @@ def test_a_gang_that_fits_runs_and_its_group_goes_with_its_end(jobs: Jobs) -> No
     assert {pod["spec"]["schedulingGroup"]["podGroupName"] for pod in pods} == {group["metadata"]["name"]}
     assert not jobs.api.list(f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{jobs.namespace}/gangs")
     jobs.change({"spec": {"suspend": True}})
-    eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
+    eventually(lambda: not groups(jobs))
 
 
 def test_of_a_gang_that_does_not_fit_no_pod_gets_a_node_until_there_is_capacity(cluster: Cluster, jobs: Jobs) -> None:
     jobs.submit(gang(5))
-    eventually(lambda: len(jobs.children("pods")) == 5, PATIENCE_SECONDS, 0.05)
+    eventually(lambda: len(jobs.children("pods")) == 5)
     found = scheduled(jobs, "False", "pod group is unschedulable")
     assert found["reason"] == "WaitingForCapacity"
     assert "waits for capacity: " in jobs.status()["reason"]
@@ -112,12 +112,12 @@ def test_a_gang_that_grows_keeps_its_group_which_goes_when_all_have_succeeded(jo
     jobs.submit(gang(2))
     jobs.await_phase("Running")
     jobs.change({"spec": {"replicaSpecs": gang(3)["spec"]["replicaSpecs"]}})
-    eventually(lambda: len(nodes_of(jobs)) == 3 and all(nodes_of(jobs)), PATIENCE_SECONDS, 0.05)
+    eventually(lambda: len(nodes_of(jobs)) == 3 and all(nodes_of(jobs)))
     assert min_counts(jobs) == [2]
     for pod in jobs.children("pods"):
         set_pod_terminated(jobs.api, jobs.namespace, pod, 0)
     jobs.await_phase("Done")
-    eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
+    eventually(lambda: not groups(jobs))
 
 
 def test_a_train_job_is_a_gang_of_its_nodes(jobs: Jobs) -> None:
@@ -128,7 +128,7 @@ def test_a_train_job_is_a_gang_of_its_nodes(jobs: Jobs) -> None:
     trains.submit(manifest)
     status = trains.await_phase("Failed", "train")
     assert "No capacity within 1 s" in status["reason"]
-    eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
+    eventually(lambda: not groups(jobs))
     assert not any(nodes_of(trains))
 
 

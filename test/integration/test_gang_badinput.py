@@ -174,7 +174,7 @@ def await_ends(keeper: Keeper, cases: list[Case]) -> None:
         return not left
 
     try:
-        eventually(is_so, 40, 0.1)
+        eventually(is_so)
     except AssertionError:
         raise AssertionError({case.id: str(found[name]) for name, case in left.items()}) from None
 
@@ -203,7 +203,7 @@ def test_invalid_input_gets_its_error_and_affects_no_other_gang(gang_cluster: Cl
         begin(keeper, CASES)
         await_ends(keeper, CASES)
         path = f"{elsewhere.pods_path}/{stray['metadata']['name']}"
-        eventually(lambda: NO_GANG in str(elsewhere.api.get(path).get("status", {}).get("conditions")), period=0.1)
+        eventually(lambda: NO_GANG in str(elsewhere.api.get(path).get("status", {}).get("conditions")))
         pool(elsewhere, "elsewhere")
         elsewhere.submit(BESIDE, SIZE, pool="elsewhere")
         same_name = elsewhere.tend_until_whole(BESIDE)[BESIDE]

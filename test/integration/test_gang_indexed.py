@@ -61,7 +61,7 @@ def test_the_pods_of_an_indexed_job_are_bound_all_at_once_where_their_gang_was_p
     owner.submit("indexed", node=4)
     status = owner.await_phase("indexed", "Admitted")
     gang_scheduling.api.create(JOBS, indexed_job("indexed", status["attempt"], 3, completions=4))
-    eventually(lambda: len(owner.nodes("indexed")) == 3, 30)
+    eventually(lambda: len(owner.nodes("indexed")) == 3)
     never(lambda: any(owner.nodes("indexed").values()), 2)
     gang_scheduling.api.patch(f"{JOBS}/indexed", {"spec": {"parallelism": 4}})
     owner.await_phase("indexed", "Bound", 30)
@@ -83,8 +83,8 @@ def test_an_elastic_indexed_job_loses_its_highest_indexes_and_gets_them_back(gan
         api.patch(f"{JOBS}/elastic", {"spec": {"completions": count, "parallelism": count}})
         members_now = [f"node-{index}" for index in range(count)]
         # Before anybody has seen the change, the old pods are where the old placement has them.
-        eventually(lambda: sorted(owner.nodes("elastic")) == sorted(placed(owner.status("elastic"))) == members_now, 30)
-        eventually(lambda: owner.nodes("elastic") == placed(owner.status("elastic")), 30)
+        eventually(lambda: sorted(owner.nodes("elastic")) == sorted(placed(owner.status("elastic"))) == members_now)
+        eventually(lambda: owner.nodes("elastic") == placed(owner.status("elastic")))
 
     for count in (2, 4):
         resize(count)
@@ -118,7 +118,7 @@ def test_in_mode_affinity_gated_pods_are_pinned_one_by_one_and_the_default_sched
         status = owner.await_phase("pinned", "Admitted")
     # None runs while the pods are created: a new one finds all that is left.
     api.create(JOBS, indexed_job("pinned", status["attempt"], 6, **gated))
-    eventually(lambda: len(owner.nodes("pinned")) == 6, 30)
+    eventually(lambda: len(owner.nodes("pinned")) == 6)
     labels = {f"{PREFIX}/gang": "pinned", f"{PREFIX}/member-kind": "node", f"{PREFIX}/attempt": "7"}
     for name, index in (("stranger", "0"), ("other", "17")):
         body = pod(name, "10m", {**labels, "batch.kubernetes.io/job-completion-index": index})

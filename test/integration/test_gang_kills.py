@@ -154,7 +154,7 @@ class Scene:
         for step in steps:
             if step.via != "Waiting":
                 self._go_on(step)
-        eventually(lambda: self._are_bound(steps), 20, 0.05)
+        eventually(lambda: self._are_bound(steps))
 
     def hold_in_the_queue(self, steps: Sequence[Step]) -> None:
         """Of those that have to be given up first, the next status arrives, which says so, and none after it.
@@ -180,7 +180,7 @@ class Scene:
             return not astray
 
         try:
-            eventually(is_so, 20, 0.05)
+            eventually(is_so)
         except AssertionError:
             raise AssertionError(f"not where they are to be: {astray}") from None
 

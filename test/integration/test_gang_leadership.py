@@ -30,7 +30,7 @@ def await_phase_while_led(cluster: Cluster, gang: str, phase: str) -> dict[str, 
         hold(cluster.api, socket.gethostname())
         return bool(owner.status(gang).get("phase") == phase)
 
-    eventually(is_so, period=0.2)
+    eventually(is_so)
     return owner.status(gang)
 
 

@@ -81,7 +81,7 @@ def await_calls(port: int, count: int) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/permit", timeout=5) as page:
             return int(json.load(page)["calls"])
 
-    eventually(lambda: calls() == count, 20, 0.05)
+    eventually(lambda: calls() == count)
 
 
 def lose(keeper: Keeper, case: Case, node: str) -> None:
@@ -166,7 +166,7 @@ def test_gangs_whose_capacity_is_lost_before_they_are_bound_go_back_whole_where_
                 seen.phase in ("Waiting", "Unschedulable") and not seen.pods for seen in found.values()
             )
 
-        eventually(all_are_back, 40, 0.1)
+        eventually(all_are_back)
         assert seen_bound == []
         for case in CASES:
             give_back(keeper, case, lost[case.gang])

@@ -12,7 +12,7 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, workers
 from helpers.playedgang import NODE, PREFIX, GangOf
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, condition
+from helpers.playground import Playground, Script, Trial, condition
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import DEFAULT_NODES, FakeKubelet
@@ -43,7 +43,7 @@ def attempts(trial: Trial) -> set[str]:
 
 
 def await_no_jobs(trial: Trial) -> None:
-    eventually(lambda: not trial.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not trial.children("jobs"))
 
 
 def test_nothing_but_the_gang_exists_before_there_is_capacity(trial: Trial, gang: GangOf) -> None:
@@ -110,11 +110,11 @@ def test_a_suspended_job_releases_its_capacity_and_is_queued_again_when_it_goes_
     gang.bind()
     trial.await_running("master-0")
     trial.change(suspend=True)
-    eventually(lambda: gang.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: gang.get()["spec"].get("suspend"))
     gang.says("Released", placement=[])
-    eventually(lambda: not trial.children("pods"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not trial.children("pods"))
     trial.change(suspend=False)
-    eventually(lambda: not gang.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not gang.get()["spec"].get("suspend"))
     await_no_jobs(trial)
     gang.admit(attempt=2)
     trial.await_children("pods", 3)
@@ -123,9 +123,9 @@ def test_a_suspended_job_releases_its_capacity_and_is_queued_again_when_it_goes_
 
 def test_a_job_that_has_waited_too_long_is_suspended(trial: Trial, gang: GangOf) -> None:
     submit(trial, timeoutSeconds=1, onTimeout="Suspend")
-    eventually(lambda: trial.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: trial.get()["spec"].get("suspend"))
     trial.await_event("TimedOut", "No capacity within 1 s")
-    eventually(lambda: gang.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: gang.get()["spec"].get("suspend"))
     assert condition(trial.status(), "Scheduled")["reason"] == "TimedOut"
 
 

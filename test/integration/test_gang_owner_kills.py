@@ -104,7 +104,7 @@ class Scene:
 
     def go_on(self) -> None:
         if self.step.patch is not None:
-            eventually(lambda: self.seen.is_whole and self.jobs.phase(NAME) == "Running", 30, 0.05)
+            eventually(lambda: self.seen.is_whole and self.jobs.phase(NAME) == "Running")
             self._lose(self.step.later)
             self.jobs.change({"spec": self.step.patch}, NAME)
 
@@ -204,6 +204,6 @@ def test_whatever_step_a_job_is_at_when_its_controller_is_killed_its_gang_become
                 controller_process(through, "", tmp_path / "second", "--qps=0"),
             ):
                 (suspended,) = [scene for scene in scenes if scene.step.patch == {"suspend": True}]
-                eventually(lambda: suspended.seen.phase == "Released" and not suspended.seen.placed, 30, 0.1)
+                eventually(lambda: suspended.seen.phase == "Released" and not suspended.seen.placed)
                 suspended.jobs.change({"spec": {"suspend": False}}, NAME)
                 await_all(scenes, "is_whole", 60)

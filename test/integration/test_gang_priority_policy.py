@@ -52,12 +52,12 @@ def bounded(gang_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     try:
         for each in objects:
             kubectl.must("apply", "-f", "-", manifest=each)
-        eventually(lambda: is_bounded(kubectl), PATIENCE_SECONDS, 0.2)
+        eventually(lambda: is_bounded(kubectl))
         yield kubectl
     finally:
         for each in objects:
             kubectl.must("delete", "--ignore-not-found", "-f", "-", manifest=each)
-        eventually(lambda: not is_bounded(kubectl), PATIENCE_SECONDS, 0.2)
+        eventually(lambda: not is_bounded(kubectl))
         delete_namespace(gang_plane.api, namespace)
 
 
@@ -90,6 +90,6 @@ def test_a_gang_cannot_be_changed_to_go_above_it(bounded: Kubectl) -> None:
 
 def test_a_namespace_can_be_exempted(bounded: Kubectl) -> None:
     bounded.must("label", "namespace", bounded.namespace, "gang-priority=any")
-    eventually(lambda: not is_bounded(bounded), PATIENCE_SECONDS, 0.2)
+    eventually(lambda: not is_bounded(bounded))
     bounded.must("label", "namespace", bounded.namespace, "gang-priority-")
-    eventually(lambda: is_bounded(bounded), PATIENCE_SECONDS, 0.2)
+    eventually(lambda: is_bounded(bounded))

@@ -153,7 +153,7 @@ def audited_cluster() -> Iterator[tuple[Cluster, Path]]:
     """A control plane of this test's own, with the two nodes and the namespace; its audit log of the gang scheduler."""
     with (
         rights_log(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}") as (log, flags),
-        own_plane("audited", Options(apiserver_flags=flags, unsafe_no_fsync=True)) as cluster,
+        own_plane("audited", Options(apiserver_flags=flags)) as cluster,
     ):
         install_crds(cluster.api)
         install_provisioning_crd(cluster.api)
@@ -191,12 +191,12 @@ def test_the_shipped_rights_are_enough_and_every_single_one_is_used(
                 lead(api)
                 return play.goes_on(scheduler) == "Bound"
 
-            eventually(repeats_events, 60, 0.1)
-            eventually(play.withdraws, 60, 0.1)
+            eventually(repeats_events)
+            eventually(play.withdraws)
             play.goes_to_stay()
-            eventually(bound, 60, 0.05)
+            eventually(bound)
             play.leaves()
-            eventually(lambda: not set(RIGHTS) - used_rights(log), 60, 0.2)
+            eventually(lambda: not set(RIGHTS) - used_rights(log))
             assert forbidden(scheduler) == 0
             node, disliked = play.node()
             assert node
@@ -238,8 +238,8 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
         extender = extender_url(scheduler)
         with KubeScheduler(gang_cluster.own, extender, kubeconfig=kubeconfig, leader_election=election):
             gang_cluster.api.create(PODS, _foreign(gang_cluster.api))
-            eventually(lambda: gang_cluster.api.get(f"{PODS}/foreign")["spec"].get("nodeName"), 30, 0.05)
-            eventually(lambda: play.goes_on(scheduler) == "Bound", 30, 0.05)
+            eventually(lambda: gang_cluster.api.get(f"{PODS}/foreign")["spec"].get("nodeName"))
+            eventually(lambda: play.goes_on(scheduler) == "Bound")
         assert forbidden(scheduler) == 0
     log = (gang_cluster.own.logs / f"{NAME}.log").read_text()
     assert "forbidden" not in log, [line for line in log.splitlines() if "forbidden" in line][:5]

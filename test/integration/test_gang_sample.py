@@ -62,7 +62,7 @@ class Terminal:
         with (self._folder / f"{name}.out").open("w") as out:
             started = subprocess.Popen(argv, env=self._environment, stdout=out, stderr=subprocess.STDOUT, text=True)
         self.started.append(started)
-        eventually(lambda: started.poll() is not None or self._api.find(f"{GANGS.format(NAMESPACE)}/{name}"), 30)
+        eventually(lambda: started.poll() is not None or self._api.find(f"{GANGS.format(NAMESPACE)}/{name}"))
         return started
 
     def said(self, name: str) -> str:
@@ -128,7 +128,7 @@ def test_its_pods_are_all_bound_where_they_were_placed_and_it_ends_with_them(
         placed = {member: place["node"] for place in status["placement"] for member in place["members"]}
         assert owner.nodes("mine") == placed
         assert len(placed) == 6
-        eventually(lambda: "Bound: 6 pods" in terminal.said("mine"), period=0.1)
+        eventually(lambda: "Bound: 6 pods" in terminal.said("mine"))
         pods.may_end()
         assert script.wait(WAIT_SECONDS) == 0
         # Started again it finds that all is done.
@@ -143,7 +143,7 @@ def test_two_that_do_not_fit_together_run_one_after_the_other(gang_cluster: Clus
             lambda: [name for name in ("left", "right") if owner.status(name).get("phase") == "Waiting"], 20, 0.05
         )
         assert owner.nodes(waiting[0]) == {}
-        eventually(lambda: "no node has capacity" in terminal.said(waiting[0]), period=0.1)
+        eventually(lambda: "no node has capacity" in terminal.said(waiting[0]))
         pods.may_end()
         assert [script.wait(WAIT_SECONDS) for script in scripts] == [0, 0]
 
@@ -164,7 +164,7 @@ def test_an_attempt_that_comes_to_nothing_is_cleared_away_and_tried_again(
     owner = Owner(gang_cluster.api, NAMESPACE)
     with running_gang_scheduler(gang_cluster.kubeconfig, bind_timeout=1.0):
         script = terminal.run("again", 2)
-        eventually(lambda: owner.status("again").get("attempt", 0) >= 2, 40, 0.05)
+        eventually(lambda: owner.status("again").get("attempt", 0) >= 2)
     with ExitStack() as stack:
         _, pods = scheduling(gang_cluster, stack)
         pods.may_end()
@@ -180,4 +180,4 @@ def test_the_pods_go_with_the_gang(gang_cluster: Cluster, terminal: Terminal) ->
         owner.await_phase("gone", "Bound")
         # The garbage collector looks for kinds that are new every 30 s.
         gang_cluster.api.delete(f"{GANGS.format(NAMESPACE)}/gone")
-        eventually(lambda: owner.nodes("gone") == {}, 60, 0.1)
+        eventually(lambda: owner.nodes("gone") == {})

@@ -40,7 +40,7 @@ def fill(keeper: Keeper) -> None:
 
 def await_target(keeper: Keeper, target: int) -> Object:
     """What the gang `big` is told while it should have so many."""
-    eventually(lambda: status(keeper, "big").get("targetMembers") == {"worker": target}, PATIENCE_SECONDS, 0.05)
+    eventually(lambda: status(keeper, "big").get("targetMembers") == {"worker": target})
     return status(keeper, "big")
 
 
@@ -56,7 +56,7 @@ def await_members(keeper: Keeper, count: int) -> None:
         seen = keeper.seen("big")
         return len(seen.placed) == count and seen.status.get("targetMembers") != {"worker": count}
 
-    eventually(has_followed, PATIENCE_SECONDS, 0.05)
+    eventually(has_followed)
 
 
 def await_lack(keeper: Keeper, available: str) -> None:
@@ -66,7 +66,7 @@ def await_lack(keeper: Keeper, available: str) -> None:
         missing = status(keeper, "next").get("missing") or [{}]
         return bool(missing[0].get("available") == available)
 
-    eventually(is_told, PATIENCE_SECONDS, 0.05)
+    eventually(is_told)
 
 
 def test_a_gang_shrinks_for_the_head_of_the_queue_only_and_grows_again_when_that_has_ended(

@@ -107,7 +107,7 @@ def test_an_attempt_without_progress_is_given_up_and_the_gang_waits_with_its_nex
             waiting = owner.await_phase("late", "Waiting")
             assert "placement" not in waiting
             assert "given up" in waiting["message"]
-            eventually(lambda: owner.status("late").get("attempt", 0) >= 2, 20)
+            eventually(lambda: owner.status("late").get("attempt", 0) >= 2)
 
 
 def test_a_pod_of_an_attempt_that_is_over_is_never_bound(owner: Owner) -> None:
@@ -173,7 +173,7 @@ def tight_quota(gang_cluster: Cluster) -> Iterator[str]:
     )
     try:
         # The API server enforces what kube-controller-manager has taken over into the status, and so does this one.
-        eventually(lambda: gang_cluster.api.get(f"{path}/tight")["status"].get("hard"), 30)
+        eventually(lambda: gang_cluster.api.get(f"{path}/tight")["status"].get("hard"))
         yield f"{path}/tight"
     finally:
         gang_cluster.api.delete(f"{path}/tight")

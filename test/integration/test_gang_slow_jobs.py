@@ -42,7 +42,7 @@ def slow_plane() -> Iterator[Cluster]:
     if stack.existing_kubeconfig() is not None:
         pytest.skip("needs a control plane with flags of its own: unset KUBECONFIG")
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-slow")
-    options = Options(controller_manager_flags=DEFAULTS, unsafe_no_fsync=True)
+    options = Options(controller_manager_flags=DEFAULTS)
     with ControlPlane(folder, options, owner=process.identify(os.getpid())) as plane:
         api = Api.from_kubeconfig(plane.kubeconfig)
         install_crds(api)

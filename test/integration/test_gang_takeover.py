@@ -1,4 +1,4 @@
-"""Leadership moves between two gang schedulers with a hundred gangs: all are bound, none partly or twice."""
+"""Leadership moves between two gang schedulers with many gangs: all are bound, none partly or twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from localcluster.programs import LOOPBACK
 
 pytestmark = pytest.mark.cluster
 
-GANGS, SIZE, NODES = 100, 2, 8
+GANGS, SIZE, NODES = 40, 2, 8
 LEASE_NAME = "gang-takeover"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{LEASE_NAME}"
 # As shipped, with kube-scheduler's own 15 s: with less a server that hangs for two seconds ends the second leader too.
@@ -60,7 +60,7 @@ def whole(found: dict[str, Seen]) -> int:
     return sum(seen.is_whole for seen in found.values())
 
 
-def test_leadership_moves_amid_a_hundred_gangs_and_all_are_bound_once(gang_cluster: Cluster) -> None:
+def test_leadership_moves_amid_many_gangs_and_all_are_bound_once(gang_cluster: Cluster) -> None:
     if not process.may_name_hosts():
         pytest.skip("this user may make no namespace in which the machine has another name: run as root")
     api = gang_cluster.api
@@ -71,13 +71,13 @@ def test_leadership_moves_amid_a_hundred_gangs_and_all_are_bound_once(gang_clust
     keeper = Keeper(api)
     names = [f"gang-{number:03d}" for number in range(GANGS)]
     # Bound; with one pod that waits, or whose last one comes just then; and those that are just being admitted.
-    done, half, late = names[:30], names[30:60], names[60:]
+    done, half, late = names[:12], names[12:24], names[24:]
     with replica(gang_cluster, "one") as one, replica(gang_cluster, "two") as two:
-        eventually(lambda: leader(api) in ("one", "two"), 20, 0.05)
+        eventually(lambda: leader(api) in ("one", "two"))
         first, second = (one, two) if leader(api) == "one" else (two, one)
         for name in done + half:
             keeper.submit(name, SIZE)
-        eventually(lambda: whole(keeper.tend(but=half)) == len(done), 60, 0.1)
+        eventually(lambda: whole(keeper.tend(but=half)) == len(done))
         keeper.await_phase("Admitted", *half)
         for name in half:
             keeper.make_pod(name, "worker-0", 1)

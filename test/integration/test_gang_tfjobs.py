@@ -47,7 +47,7 @@ def condition(jobs: Jobs, name: str, type_: str) -> Object:
 def test_of_two_jobs_that_together_do_not_fit_one_runs_and_then_the_other(jobs: Jobs) -> None:
     for name in ("first", "second"):
         jobs.submit(gang_job(name, 5))
-    (running,) = eventually(lambda: [name for name in ("first", "second") if jobs.phase(name) == "Running"], 20, 0.05)
+    (running,) = eventually(lambda: [name for name in ("first", "second") if jobs.phase(name) == "Running"])
     (waiting,) = {"first", "second"} - {running}
     eventually(lambda: condition(jobs, waiting, "Scheduled").get("status") == "False")
     assert "cpu" in condition(jobs, waiting, "Scheduled")["message"]
@@ -80,9 +80,9 @@ def test_workers_that_are_added_to_a_running_gang_come_when_there_is_capacity(jo
     for name in ("grower", "other"):
         jobs.await_phase("Running", name, 20)
     jobs.change({"spec": {"workerReplicas": 4}}, "grower")
-    eventually(lambda: workers_on_nodes(jobs, "grower") == 3, 20, 0.1)
+    eventually(lambda: workers_on_nodes(jobs, "grower") == 3)
     jobs.delete("other")
-    eventually(lambda: workers_on_nodes(jobs, "grower") == 4, 40, 0.1)
+    eventually(lambda: workers_on_nodes(jobs, "grower") == 4)
 
 
 def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_cluster: Cluster) -> None:
@@ -99,14 +99,14 @@ def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_clust
             elastic = gang_job("elastic", 6)
             elastic["spec"]["autoscaling"] = {"minWorkers": 2, "maxWorkers": 6}
             jobs.submit(elastic)
-            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120, 0.1)
+            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120)
             jobs.submit(gang_job("second", 3))
             jobs.await_phase("Running", "second", 120)
             assert jobs.get("elastic")["spec"]["workerReplicas"] == 3
-            eventually(lambda: workers_on_nodes(jobs, "elastic") == 3, 120, 0.1)
+            eventually(lambda: workers_on_nodes(jobs, "elastic") == 3, 120)
             jobs.delete("second")
-            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120, 0.1)
-            eventually(lambda: condition(jobs, "elastic", "Resizing").get("status") == "False", 120, 0.1)
+            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120)
+            eventually(lambda: condition(jobs, "elastic", "Resizing").get("status") == "False", 120)
             told = [each["note"] for each in jobs.events() if each["reason"] == "Resized"]
             assert any(note.startswith("shrunk 6 → 3 workers: capacity for gangs/second") for note in told)
             assert jobs.status("elastic").get("restarts", 0) == 0

@@ -130,6 +130,7 @@ def next_version(folder: Path) -> Path:
     return chart
 
 
+@pytest.mark.long
 def test_jobs_and_crds_outlive_every_step_of_a_release(stage: Stage, tmp_path: Path) -> None:
     chart = next_version(tmp_path)
     said = stage.helm.must("install", RELEASE, str(CHART), "--create-namespace")
@@ -143,7 +144,7 @@ def test_jobs_and_crds_outlive_every_step_of_a_release(stage: Stage, tmp_path: P
 
     stage.helm.must("upgrade", RELEASE, str(chart), "--reset-then-reuse-values", "--set", "controller.replicas=5")
     assert (stage.replicas(), "newField" in stage.spec_fields()) == (5, True)
-    eventually(lambda: patch_new_field(stage), period=0.2)  # the API server takes a moment for a new schema
+    eventually(lambda: patch_new_field(stage))  # the API server takes a moment for a new schema
     assert stage.jobs.get()["spec"]["newField"] == "kept"
     assert stage.uids() == uids
 
@@ -203,6 +204,7 @@ def test_releases_for_one_namespace_each_do_not_clash(stage: Stage) -> None:
     ]
 
 
+@pytest.mark.long
 def test_what_kubectl_installed_can_be_taken_over(stage: Stage) -> None:
     stage.system.must("delete", "-k", str(CRDS), "--ignore-not-found")
     stage.system.must("apply", "--server-side", "-k", str(CRDS))

@@ -57,7 +57,7 @@ def await_all(api: Api) -> None:
         budget = api.get(f"{BUDGETS}/{app}").get("status", {})
         return len(running(api, app)) == REPLICAS[app] and budget.get("disruptionsAllowed") == 1
 
-    eventually(lambda: all(is_whole(app) for app in REPLICAS), period=0.1)
+    eventually(lambda: all(is_whole(app) for app in REPLICAS))
 
 
 def nodes_of(api: Api, app: str) -> Counter[str]:

@@ -112,8 +112,8 @@ def parcels(control_plane: Cluster, tmp_path: Path) -> Iterator[Parcels]:
 
 
 @pytest.fixture
-def own_parcels(own_control_plane: Cluster, tmp_path: Path) -> Iterator[Parcels]:
-    with parcels_of(own_control_plane, tmp_path) as parcels:
+def own_parcels(spare_control_plane: Cluster, tmp_path: Path) -> Iterator[Parcels]:
+    with parcels_of(spare_control_plane, tmp_path) as parcels:
         yield parcels
 
 
@@ -237,15 +237,15 @@ def test_missing_rights_are_reported_with_their_account(
 
 
 def test_a_killed_api_server_is_followed_again_when_it_is_back(
-    own_parcels: Parcels, own_control_plane: Cluster
+    own_parcels: Parcels, spare_control_plane: Cluster
 ) -> None:
     own_parcels.put("before", 1)
     with running(own_parcels.informer()) as (informer, diary):
-        own_control_plane.own.kill(APISERVER)
+        spare_control_plane.own.kill(APISERVER)
         eventually(lambda: informer.last_error, timeout=LIMIT_SECONDS)
         assert informer.store.list(), "what is known stays"
         assert informer.is_synced
-        own_control_plane.own.start_program(APISERVER)
+        spare_control_plane.own.start_program(APISERVER)
         own_parcels.put("before", 2)
         own_parcels.remove("before")
         diary.comes_to(("add", "before", 1, True), ("update", "before", 1, 2), ("delete", "before", True))
@@ -253,7 +253,7 @@ def test_a_killed_api_server_is_followed_again_when_it_is_back(
 
 
 def test_a_compacted_history_is_a_410_and_a_new_list_with_tombstones(
-    own_parcels: Parcels, own_control_plane: Cluster
+    own_parcels: Parcels, spare_control_plane: Cluster
 ) -> None:
     own_parcels.put("gone", 1)
     own_parcels.put("stays", 1)
@@ -263,10 +263,10 @@ def test_a_compacted_history_is_a_410_and_a_new_list_with_tombstones(
         own_parcels.remove("gone")
         own_parcels.put("stays", 2)
         own_parcels.put("new", 1)
-        own_control_plane.own.compact_etcd()
+        spare_control_plane.own.compact_etcd()
         # A server that was there keeps the events in memory; one that has just started has none.
-        own_control_plane.own.kill(APISERVER)
-        own_control_plane.own.start_program(APISERVER)
+        spare_control_plane.own.kill(APISERVER)
+        spare_control_plane.own.start_program(APISERVER)
         own_parcels.proxy.is_refusing = False
         eventually(lambda: complete_lists(informer) == 2, timeout=60.0)
         assert informer.statistics().reflector.expired == 1

@@ -51,7 +51,7 @@ class Scene:
         if expects:
             manifest["metadata"]["annotations"] = {EXPECTS: expects}
         jobs.submit(manifest)
-        eventually(lambda: jobs.phase(name) in ("Done", "Failed"), PATIENCE_SECONDS, 0.05)
+        eventually(lambda: jobs.phase(name) in ("Done", "Failed"), PATIENCE_SECONDS)
         return jobs.get(name)
 
 

@@ -15,7 +15,7 @@ from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
+from helpers.playground import PATIENCE_SECONDS
 from helpers.poll import eventually
 from helpers.sentrequests import requests
 from helpers.timing import shortest
@@ -144,9 +144,9 @@ def test_a_job_that_has_all_it_needs_costs_nothing_whatever_happens_around_it(
     jobs, plural = Jobs(api, namespace, kind.resource), kind.resource.plural
     with running_controller(control_plane.kubeconfig, namespace):
         jobs.submit(kind.that_runs)
-        eventually(lambda: kind.is_ready(jobs.status("running")), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: kind.is_ready(jobs.status("running")))
     with running_controller(kubeconfig, namespace) as manager:
-        eventually(lambda: syncs(manager) > 0, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: syncs(manager) > 0)
         await_rest(manager, **{plural: [jobs.get("running")]})
         synced = syncs(manager)
         touch = {"metadata": {"labels": {"touched": "yes"}}}
@@ -173,7 +173,7 @@ def test_a_finished_job_costs_its_next_controller_one_request_when_its_time_to_l
     # Only now, since the first controller would delete it if it took longer than that to stop.
     jobs.change({"spec": {"ttlSecondsAfterFinished": 3}})
     with running_controller(kubeconfig, jobs.namespace):
-        eventually(lambda: jobs.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: jobs.status() == {})
     assert requests(proxy.seen) == [f"DELETE {jobs.path}/example-job"]
 
 
@@ -190,7 +190,7 @@ def test_a_finished_job_costs_nothing_whatever_happens_to_its_children(
             api.delete(f"/api/v1/namespaces/{jobs.namespace}/services/{name}")
         for name in jobs.children("jobs"):
             api.delete(f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}", propagationPolicy="Background")
-        eventually(lambda: not jobs.children("pods"), PATIENCE_SECONDS, 0.2)
+        eventually(lambda: not jobs.children("pods"))
         caches = manager.caches
         eventually(lambda: not any(each.store.list() for each in (caches.services, caches.jobs, caches.pods)))
         await_rest(manager)

@@ -97,7 +97,7 @@ def test_describe_shows_the_warnings_about_a_replica_that_waits(plugin: Run, tri
         _, out, _ = plugin("describe", trial.name)
         return any("FailedScheduling" in line and pod in line for line in out.splitlines())
 
-    eventually(told, 20.0, 0.5)
+    eventually(told)
 
 
 def test_describe_counts_restarts_and_shows_the_last_exit_with_its_message(plugin: Run, trial: Trial) -> None:

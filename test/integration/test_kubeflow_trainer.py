@@ -106,4 +106,4 @@ def test_a_deleted_job_takes_its_children_with_it(kubeflow: KubeflowCluster) -> 
     trial = kubeflow.submit(trainer=TORCHRUN)
     trial.await_pods(2)
     kubeflow.api.delete(f"{trial.path}/{trial.name}")
-    eventually(lambda: not any(trial.children(plural) for plural in ("pods", "jobs", "services")), 60, 0.1)
+    eventually(lambda: not any(trial.children(plural) for plural in ("pods", "jobs", "services")))

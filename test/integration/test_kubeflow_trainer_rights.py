@@ -59,7 +59,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     admission = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
     with (
         rights_log(f"system:serviceaccount:{SYSTEM}:{NAME}") as (log, flags),
-        own_plane("kubeflow", Options(apiserver_flags=(admission, *flags), unsafe_no_fsync=True)) as cluster,
+        own_plane("kubeflow", Options(apiserver_flags=(admission, *flags))) as cluster,
     ):
         install_crds(cluster.api)
         install_kubeflow_crds(cluster.api)
@@ -98,7 +98,7 @@ def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_
             assert forbidden(manager) == 0
         # Another one has not created the claim, and reads that it is the job's.
         with running_controller(kubeconfig, "", kubeflow_trainer_api=True) as manager:
-            eventually(lambda: READS_CLAIM in used_rights(site.log), 30, 0.2)
+            eventually(lambda: READS_CLAIM in used_rights(site.log))
             for pod in pods:
                 set_pod_terminated(api, site.namespace, pod["metadata"]["name"], container="node")
             trial.await_condition("Complete")
@@ -115,7 +115,7 @@ def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_
                 cluster.submit()
                 return forbidden(manager) > 0
 
-            eventually(is_refused, 30, 0.5)
+            eventually(is_refused)
             api.patch(path, {"rules": rules})
 
 
@@ -165,4 +165,4 @@ def refusal_of(user: Api, method: str, path: str, body: Any, *, is_expected: boo
             return f"{failure.status} {failure}"
         return ""
 
-    return eventually(attempt, 20, 0.2) if is_expected else attempt()
+    return eventually(attempt) if is_expected else attempt()

@@ -189,9 +189,9 @@ def test_a_leader_survives_an_outage_shorter_than_its_deadline(
         transport.close()
 
 
-def test_two_electors_while_the_api_server_is_killed_and_comes_back(own_control_plane: Cluster) -> None:
-    namespace = new_namespace(own_control_plane.api)
-    config = load_config(str(own_control_plane.kubeconfig))
+def test_two_electors_while_the_api_server_is_killed_and_comes_back(spare_control_plane: Cluster) -> None:
+    namespace = new_namespace(spare_control_plane.api)
+    config = load_config(str(spare_control_plane.kubeconfig))
     transports = [Transport(config, qps=0) for _ in range(2)]
     first = new_entrant(transports[0], namespace, "first")
     second = new_entrant(transports[1], namespace, "second")
@@ -201,10 +201,10 @@ def test_two_electors_while_the_api_server_is_killed_and_comes_back(own_control_
         second.elector.start()
         eventually(lambda: second.elector.leader == "first")
         with Referee(first, second) as referee:
-            own_control_plane.own.kill("kube-apiserver")
+            spare_control_plane.own.kill("kube-apiserver")
             eventually(lambda: first.stopped_at)
             assert not second.started_at
-            own_control_plane.own.start_program("kube-apiserver")
+            spare_control_plane.own.start_program("kube-apiserver")
             eventually(lambda: second.started_at, timeout=LEASE + 10.0)
         assert referee.fouls == 0
     finally:

@@ -60,12 +60,12 @@ def test_a_leader_that_is_killed_is_followed_within_its_lease(
         controller_process(control_plane.kubeconfig, namespace, tmp_path / "first", *flags) as first,
         controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags) as second,
     ):
-        eventually(lambda: first.logged(WORKING) + second.logged(WORKING), 60)
+        eventually(lambda: first.logged(WORKING) + second.logged(WORKING))
         leader, other = (first, second) if first.logged(WORKING) else (second, first)
         other.await_log("attempting to acquire lease")
         for number in range(4):
             fleet.submit(number)
-        eventually(lambda: auditor.count > 40, 60)
+        eventually(lambda: auditor.count > 40)
         leader.kill()
         killed = time.monotonic()
         assert not other.logged(WORKING)
@@ -88,10 +88,10 @@ def test_a_leader_that_is_stopped_hands_over_while_jobs_run(
         first.await_log(WORKING)
         with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags[:2]) as second:
             second.await_log("attempting to acquire lease")
-            eventually(lambda: second.logged('"event": "listed"') >= 5, 60)
+            eventually(lambda: second.logged('"event": "listed"') >= 5)
             for number in range(6):
                 fleet.submit(number)
-            eventually(lambda: auditor.count > 60, 60)
+            eventually(lambda: auditor.count > 60)
             told = time.monotonic()
             first.terminate()
             assert first.wait(STOP_SECONDS + SLACK_SECONDS) == 0
@@ -132,7 +132,7 @@ def test_a_right_that_is_granted_later_makes_it_ready(
     token = new_service_account(api, namespace, "late", [])
     kubeconfig = write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
     with running_controller(kubeconfig, namespace, ready=False) as manager:
-        eventually(lambda: any("forbidden" in problem for problem in manager.problems()), 30)
+        eventually(lambda: any("forbidden" in problem for problem in manager.problems()))
         new_service_account(api, namespace, "late", everything)
         eventually(lambda: not manager.problems(), 90)
     delete_service_account(api, namespace, "late")

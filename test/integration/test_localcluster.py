@@ -73,21 +73,20 @@ def test_two_stacks_run_side_by_side_and_each_stops_alone(state_home: Path) -> N
     assert Api.from_kubeconfig(paths[1]).find("/api/v1/namespaces/only-a") is None
 
 
-def test_secrets_are_the_owners_alone_and_in_no_command_line(state_home: Path) -> None:
-    kubeconfig = Path(command("up").stdout.splitlines()[-1])
-    folder = kubeconfig.parent
+def test_secrets_are_the_owners_alone_and_in_no_command_line(control_plane: Cluster) -> None:
+    folder = control_plane.folder
     for path in (folder, *folder.rglob("*")):
         public = path.name == "apiserver.crt" or stat.S_ISSOCK(path.stat().st_mode)
         assert public or stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     token = ControlPlane.attach(folder).token
     lines = [Path(f"/proc/{identity.pid}/cmdline").read_text() for identity in process.marked(folder)]
-    assert len(lines) == 4
+    assert len(lines) >= 4
     assert not any(token in line for line in lines)
     assert token not in (folder / "state.json").read_text()
 
 
-def test_only_loopback_is_listened_on(own_control_plane: Cluster) -> None:
-    pids = {identity.pid for identity in process.marked(own_control_plane.folder)}
+def test_only_loopback_is_listened_on(control_plane: Cluster) -> None:
+    pids = {identity.pid for identity in process.marked(control_plane.folder)}
     lines = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout.splitlines()
     mine = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
     assert mine
@@ -191,10 +190,10 @@ def test_a_stack_ends_with_its_owner_even_by_sigkill(tmp_path: Path) -> None:
     eventually(lambda: not (tmp_path / "s" / "kubeconfig").exists())
 
 
-def test_a_killed_server_comes_back_on_its_port_with_its_objects(own_control_plane: Cluster) -> None:
-    plane, api = own_control_plane.own, own_control_plane.api
+def test_a_killed_server_comes_back_on_its_port_with_its_objects(spare_control_plane: Cluster) -> None:
+    plane, api = spare_control_plane.own, spare_control_plane.api
     server = plane.server
-    api.create("/api/v1/namespaces", {"metadata": {"name": "kept"}})
+    api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "kept"}})
     for name in ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager"):
         plane.kill(name)
         assert plane.condition is state.Condition.BROKEN

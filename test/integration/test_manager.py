@@ -74,7 +74,7 @@ def process(cluster: Cluster, namespace: str, log: Path, *flags: str) -> Iterato
 
 
 def await_log(log: Path, words: str, count: int = 1) -> None:
-    eventually(lambda: log.read_text().count(words) >= count, 30)
+    eventually(lambda: log.read_text().count(words) >= count)
 
 
 def test_a_missing_right_is_named_and_waited_for(
@@ -96,19 +96,19 @@ def test_a_missing_right_is_named_and_waited_for(
             named = any(f'cannot {verb} resource "services"' in words for verb in ("list", "watch"))
             return named and "services not synced" in words and "pods" not in words
 
-        eventually(is_named, 20)
+        eventually(is_named)
     delete_service_account(api, namespace, "limited")
 
 
 def test_a_missing_crd_is_named(own_control_plane: Cluster) -> None:
     with running_controller(own_control_plane.kubeconfig, "default", ready=False) as manager:
         port = manager.servers[0].port
-        eventually(lambda: "is its CRD installed?" in ready(port)[1], 20)
+        eventually(lambda: "is its CRD installed?" in ready(port)[1])
         status, words = ready(port)
         assert status == 503
         assert words.startswith("not ready: tfjobs")
         install_crds(own_control_plane.api)
-        eventually(lambda: ready(port) == (200, "ok\n"), 60)
+        eventually(lambda: ready(port) == (200, "ok\n"))
 
 
 @pytest.mark.kubernetes("1.36", "emulated versions are three at most, and 1.33 is the oldest here")
@@ -117,7 +117,7 @@ def test_a_server_that_emulates_an_older_version_gets_what_that_one_knows() -> N
     if stack.existing_kubeconfig() is not None:
         pytest.skip("needs a control plane with flags of its own: unset KUBECONFIG")
     flags = ("--emulated-version=1.33",)
-    with own_plane("emulating", Options(apiserver_flags=flags, unsafe_no_fsync=True)) as cluster:
+    with own_plane("emulating", Options(apiserver_flags=flags)) as cluster:
         install_crds(cluster.api)
         with running_controller(cluster.kubeconfig, "default") as manager:
             jobs = Jobs(cluster.api, "default")
@@ -137,7 +137,7 @@ def test_a_server_without_gangs_of_its_own_is_told_what_it_lacks(control_plane: 
     options = {"gang_backend": "kubernetes", "ready": False}
     with running_controller(control_plane.kubeconfig, "default", **options) as manager:
         port = manager.servers[0].port
-        eventually(lambda: "podgroups.scheduling.k8s.io" in ready(port)[1], 20)
+        eventually(lambda: "podgroups.scheduling.k8s.io" in ready(port)[1])
         status, words = ready(port)
         assert status == 503
         (line,) = [line for line in words.splitlines() if "podgroups" in line]
@@ -153,7 +153,7 @@ def test_an_api_server_that_is_not_there_yet_is_waited_for(
         kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
         with running_controller(kubeconfig, namespace, ready=False) as manager:
             eventually(lambda: "version is not known" in ready(manager.servers[0].port)[1])
-            eventually(lambda: ready(manager.servers[0].port)[0] == 200, 30)
+            eventually(lambda: ready(manager.servers[0].port)[0] == 200)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -188,11 +188,11 @@ def test_an_instance_that_waits_to_lead_keeps_no_list_of_jobs_that_come_and_go_a
     with running_controller(control_plane.kubeconfig, namespace, **options) as standby:
         for number in range(5):
             jobs.submit(tfjob(master(), name=f"job-{number}"))
-            eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 1, 20)
+            eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 1)
             jobs.delete(f"job-{number}")
-            eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 0, 20)
+            eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 0)
         jobs.submit(tfjob(master(), name="stays"))
-        eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 1, 20)
+        eventually(lambda: len(standby.jobs["tfjob"].jobs.store) == 1)
         assert page(standby.servers[0].port, "/debug/queue")["queued"] == 0
         assert "\ntfjob_jobs{" not in exposition(standby.servers[0].port)
         api.patch(f"{leases}/tfjob-controller", {"spec": {"holderIdentity": ""}})
@@ -228,14 +228,14 @@ def test_of_jobs_that_were_deleted_nothing_is_remembered(
             if number % 4 == 0:  # in the middle of its first syncs
                 jobs.delete(name)
         kept = [name for number, name in enumerate(names) if number % 4]
-        eventually(lambda: all(jobs.phase(name) == "Creating" for name in kept), 60)
+        eventually(lambda: all(jobs.phase(name) == "Creating" for name in kept))
         for name in kept:
             jobs.delete(name)
         port = manager.servers[0].port
         rest = {"queued": 0, "processing": 0, "dirty_while_processing": 0, "delayed": 0, "is_shutting_down": False}
         # Their children are the garbage collector's, which takes its time.
-        eventually(lambda: page(port, "/debug/caches")["tfjobs"]["objects"] == 0, 20, 0.2)
-        eventually(lambda: page(port, "/debug/queue") == rest, 10, 0.2)
+        eventually(lambda: page(port, "/debug/caches")["tfjobs"]["objects"] == 0)
+        eventually(lambda: page(port, "/debug/queue") == rest)
         assert page(port, "/debug/syncs") == {"jobs_remembered": 0}
 
 

@@ -242,7 +242,7 @@ def test_a_gang_that_waits_for_another_is_shown_as_one_that_does_not_fit(watched
         found = watched.prometheus.query("gang_queue_length")
         return {each["metric"]["fits"]: each["value"][1] for each in found}
 
-    eventually(lambda: fits() == {"yes": "0", "held": "0", "no": "1", "unknown": "0"}, period=0.5)
+    eventually(lambda: fits() == {"yes": "0", "held": "0", "no": "1", "unknown": "0"})
 
 
 def test_of_two_controllers_one_leads(watched: Watched) -> None:
@@ -250,7 +250,7 @@ def test_of_two_controllers_one_leads(watched: Watched) -> None:
         found = watched.prometheus.query("sum by (job) (leader_election_master_status)")
         return {each["metric"]["job"]: each["value"][1] for each in found}
 
-    eventually(lambda: leaders() == {"tfjob-controller": "1", "gang-scheduler": "1"}, period=0.5)
+    eventually(lambda: leaders() == {"tfjob-controller": "1", "gang-scheduler": "1"})
 
 
 @pytest.mark.parametrize("pod", ["controller-a", "gang-scheduler"])

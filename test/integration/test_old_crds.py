@@ -19,7 +19,7 @@ from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.opencrds import install_open_crds
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
+from helpers.playground import PATIENCE_SECONDS
 from helpers.poll import eventually
 from helpers.refusals import Bad
 from helpers.trainjobs import GROUP_PATH
@@ -85,6 +85,7 @@ def proxy(own_control_plane: Cluster) -> Iterator[FaultProxy]:
         yield proxy
 
 
+@pytest.mark.long
 def test_what_an_old_crd_lets_through_is_refused_once_with_a_reason(
     own_control_plane: Cluster, proxy: FaultProxy, tmp_path: Path
 ) -> None:
@@ -113,7 +114,7 @@ def every_bad_manifest_is_refused(kind: Kind, jobs: Jobs) -> None:
         found[bad.name] = jobs.status(bad.name)["reason"]
     assert found == {bad.name: f"invalid job spec: {bad.words}" for bad in kind.bad}
     assert jobs.children("jobs").keys() == others(kind, jobs)
-    eventually(lambda: warnings(kind, jobs) == {bad.name: 1 for bad in kind.bad}, PATIENCE_SECONDS, 0.2)
+    eventually(lambda: warnings(kind, jobs) == {bad.name: 1 for bad in kind.bad})
 
 
 def others(kind: Kind, jobs: Jobs) -> set[str]:
@@ -135,7 +136,7 @@ def warnings(kind: Kind, jobs: Jobs) -> dict[str, int]:
 def a_job_in_order_beside_them_runs(kind: Kind, jobs: Jobs) -> None:
     before = len(jobs.children("jobs"))
     jobs.submit(kind.good)
-    eventually(lambda: len(jobs.children("jobs")) == before + kind.children, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: len(jobs.children("jobs")) == before + kind.children)
 
 
 def no_more_is_sent_for_refused_jobs(kind: Kind, proxy: FaultProxy) -> None:

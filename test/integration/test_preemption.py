@@ -68,7 +68,7 @@ def admit_a_pod(api: Api) -> None:
             return False
         return True
 
-    eventually(is_admitted, 30, 0.1)
+    eventually(is_admitted)
 
 
 def run(owner: Owner, name: str, workers: int, **more: int | str) -> None:
@@ -83,7 +83,7 @@ def await_state(owner: Owner, name: str, state: str) -> dict[str, str]:
         preemption: dict[str, str] = owner.status(name).get("preemption") or {}
         return preemption if preemption.get("state") == state else None
 
-    return eventually(found, 30, 0.05) or {}
+    return eventually(found) or {}
 
 
 def reasons(cluster: Cluster, name: str) -> set[str]:
@@ -167,7 +167,7 @@ def forbidden_class(preempting: Cluster) -> Iterator[Callable[[], None]]:
             api.delete(f"{ADMISSION}/{kind}/{name['name']}")
 
     try:
-        eventually(is_refused, 30, 0.1)
+        eventually(is_refused)
         yield end
     finally:
         end()
@@ -181,7 +181,7 @@ def test_a_class_that_a_policy_forbids_to_the_pods_of_a_namespace_preempts_nobod
     run(owner, "low", 8)
     owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
     refusal = f"preempts nobody before a pod of its namespace was admitted with the PriorityClass {URGENT}"
-    eventually(lambda: refusal in owner.status("high").get("message", ""), 30, 0.05)
+    eventually(lambda: refusal in owner.status("high").get("message", ""))
     assert "preemption" not in owner.status("low")
     forbidden_class()
     admit_a_pod(preempting.api)
@@ -223,7 +223,7 @@ def test_a_tfjob_leaves_as_a_whole_for_an_urgent_one_and_runs_again_without_a_re
     urgent = gang_job("urgent", 3, priority=1000)
     urgent["spec"]["priorityClassName"] = URGENT
     jobs.submit(urgent)
-    eventually(lambda: conditions(jobs, "low").get("Preempted") == "True", 30, 0.05)
+    eventually(lambda: conditions(jobs, "low").get("Preempted") == "True")
     jobs.await_phase("Running", "urgent", 40)
     running = [pod["metadata"]["labels"]["tf_job_name"] for pod in jobs.children("pods").values()]
     assert set(running) == {"urgent"}

@@ -50,7 +50,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("progress")
     with rights_log(f"system:serviceaccount:{SYSTEM}:{NAME}") as (log, flags):
-        options = Options(apiserver_flags=flags, service_account_admission=True, unsafe_no_fsync=True)
+        options = Options(apiserver_flags=flags, service_account_admission=True)
         with own_plane("progress-rights", options) as cluster:
             install_crds(cluster.api)
             kubectl = Kubectl(cluster.kubeconfig, folder / "cache", SYSTEM)
@@ -92,7 +92,7 @@ def test_reports_are_taken_with_the_shipped_rights_of_which_each_is_used(site: S
             eventually(lambda: reporter.report(progressPercentage=3).code == 200)
             trial.await_status(lambda status: status.get("progress") == "3 %")
             assert forbidden(manager) == 0
-    eventually(lambda: site.rights <= used_rights(site.log), 30, 0.2)
+    eventually(lambda: site.rights <= used_rights(site.log))
     # It wrote into the Secret of the manifest, and applying that again keeps what is there.
     assert api.get(f"{SECRETS}/{SECRET_NAME}")["data"].keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
 
@@ -114,7 +114,7 @@ def test_the_policy_lets_the_controller_write_no_other_secret_there(site: Site) 
                 return str(error)
             return ""
 
-        eventually(lambda: "in its own namespace" in refusal("other"), 20, 0.2)
+        eventually(lambda: "in its own namespace" in refusal("other"))
         assert refusal(SECRET_NAME) == ""
 
 
@@ -135,4 +135,4 @@ def test_under_the_certificates_name_the_controller_creates_no_secret_that_gets_
                 return str(error)
             return ""
 
-        assert "in its own namespace" in eventually(refusal, 20, 0.2)
+        assert "in its own namespace" in eventually(refusal)

@@ -47,7 +47,7 @@ class Autoscaler:
         return [each for each in found if each["metadata"]["ownerReferences"][0]["name"].startswith(gang)]
 
     def await_request(self, gang: str) -> Object:
-        return eventually(lambda: next(iter(self.requests(gang)), None), 20, 0.05) or {}
+        return eventually(lambda: next(iter(self.requests(gang)), None)) or {}
 
     def set_condition(self, request: Object, type_: str, message: str = "", *, status: str = "True") -> None:
         path = f"{REQUESTS}/{request['metadata']['name']}"
@@ -137,9 +137,9 @@ def test_only_gangs_that_lack_capacity_ask(owner: Owner, autoscaler: Autoscaler,
         # With those that run and wait, this one would exceed the quota; alone it would not.
         eventually(lambda: asking.api.get(f"{QUOTAS}/small").get("status", {}).get("used"))
         owner.submit("beyond", worker=5)
-        eventually(lambda: "the quotas of the namespace do not allow" in message_of(owner, "beyond"), 20)
+        eventually(lambda: "the quotas of the namespace do not allow" in message_of(owner, "beyond"))
         asking.api.patch(f"{QUOTAS}/small", {"spec": {"hard": {"requests.cpu": "8"}}})
-        eventually(lambda: not autoscaler.requests(), 20)
+        eventually(lambda: not autoscaler.requests())
     finally:
         asking.api.delete(f"{QUOTAS}/small")
     autoscaler.await_request("lacks")
@@ -170,7 +170,7 @@ def test_the_pods_of_a_job_say_whose_nodes_they_use(autoscaler: Autoscaler, aski
         gang = request["metadata"]["ownerReferences"][0]["name"]
         eventually(lambda: "about to join" in message_of(Owner(asking.api, "gangs"), gang))
         make_node(asking.api, NEW_NODE, SMALL)
-        pods = eventually(lambda: list(jobs.children("pods").values()), 30)
+        pods = eventually(lambda: list(jobs.children("pods").values()))
         wanted = {
             f"{PREFIX}/consume-provisioning-request": request["metadata"]["name"],
             f"{PREFIX}/provisioning-class-name": CLASS,
@@ -209,7 +209,7 @@ def test_a_planted_request_is_deleted_without_the_templates_of_others(
 
 
 def test_without_the_crd_gangs_wait_as_without_an_autoscaler_until_it_is_installed() -> None:
-    with own_plane("provisioning", Options(unsafe_no_fsync=True)) as cluster:
+    with own_plane("provisioning", Options()) as cluster:
         install_crds(cluster.api)
         cluster.api.create("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
         options = {"provisioning_class": CLASS, "provision_after": 0.1}

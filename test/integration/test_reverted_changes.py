@@ -9,7 +9,7 @@ import pytest
 from helpers.adversary import MANAGER, Suspender
 from helpers.cluster import Cluster
 from helpers.manifests import master, workers
-from helpers.playground import PATIENCE_SECONDS, Trial, condition
+from helpers.playground import Trial, condition
 from helpers.plugin import runner
 from helpers.poll import eventually
 from helpers.trainjobs import await_ready
@@ -42,7 +42,7 @@ def test_a_job_whose_children_a_foreign_queue_suspends_stops_and_names_it(
         words = condition(status, "ChangesReverted")["message"]
         assert words.startswith(f"another client ({MANAGER}) keeps suspending Job {job.name}")
         assert words in status["reason"]
-        eventually(lambda: is_quiet(job), PATIENCE_SECONDS)
+        eventually(lambda: is_quiet(job))
         assert queue.suspensions
         assert max(queue.suspensions.values()) <= MAX_SUSPENSIONS
         job.await_event("ChangeReverted", f"keeps suspending Job {job.name}")
@@ -72,6 +72,6 @@ def test_a_service_that_somebody_keeps_deleting_is_not_recreated_for_ever(trial:
             trial.jobs.api.delete(path)
         return is_reverted(trial.status())
 
-    eventually(is_given_up, PATIENCE_SECONDS)
+    eventually(is_given_up)
     assert len(uids) == MAX_SUSPENSIONS
     assert "keeps deleting (or relabelling) Service" in trial.status()["reason"]

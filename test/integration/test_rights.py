@@ -66,7 +66,7 @@ def strict() -> Iterator[tuple[Cluster, Path]]:
     admission = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
     with (
         rights_log(f"system:serviceaccount:{SYSTEM}:{NAME}") as (log, flags),
-        own_plane("strict", Options(apiserver_flags=(admission, *flags), unsafe_no_fsync=True)) as cluster,
+        own_plane("strict", Options(apiserver_flags=(admission, *flags))) as cluster,
     ):
         yield cluster, log
 
@@ -101,8 +101,8 @@ def test_the_shipped_rights_are_enough_for_everything_and_every_single_one_is_us
         proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
         with running_controller(proxy.kubeconfig(tmp_path, token), "", **leads) as manager:
             _to_the_end(play, log)
-            eventually(lambda: jobs_workers(play, "wished") == 1, 60, 0.1)
-            eventually(lambda: unused(log) == set(), 60, 0.2)
+            eventually(lambda: jobs_workers(play, "wished") == 1)
+            eventually(lambda: unused(log) == set())
             assert forbidden(manager) == 0
             # The rights that only this server asks for.
             for right, kind, manifest in zip(FINALIZERS, (TFJOBS, TRAINJOBS), (tfjob(), trainjob()), strict=True):
@@ -129,7 +129,7 @@ def _miss(api: Api, manager: Manager, right: Right, kind: Resource, manifest: di
         api.create(kind.path(new_namespace(api, "again")), manifest)
         return forbidden(manager) > before
 
-    eventually(refused, 30, 0.5)
+    eventually(refused)
     api.patch(role, {"rules": rules})
 
 
@@ -153,22 +153,22 @@ def _to_the_end(play: Play, log: Path) -> None:
         conditions = jobs.status("shrinking").get("conditions") or ()
         return any(each["type"] == "Suspended" and each["status"] == "True" for each in conditions)
 
-    eventually(is_suspended, 60, 0.05)
-    eventually(lambda: "exists already" in str(jobs.status("foreign").get("reason")), 60, 0.05)
-    eventually(lambda: REPEATED_EVENTS in used_rights(log), 60, 0.1)
+    eventually(is_suspended)
+    eventually(lambda: "exists already" in str(jobs.status("foreign").get("reason")))
+    eventually(lambda: REPEATED_EVENTS in used_rights(log))
     play.relent()
     for name in ("adopted", "foreign", "shrinking"):
-        eventually(lambda name=name: jobs.phase(name) == "Done", 90, 0.1)  # type: ignore[misc] # bound now
-    eventually(lambda: "whole" not in {each["metadata"]["name"] for each in jobs.all()}, 60, 0.1)
+        eventually(lambda name=name: jobs.phase(name) == "Done", 90)  # type: ignore[misc] # bound now
+    eventually(lambda: "whole" not in {each["metadata"]["name"] for each in jobs.all()})
     trained = TRAINJOBS.path(jobs.namespace)
-    eventually(lambda: "trained" not in {each["metadata"]["name"] for each in jobs.api.list(trained)}, 60, 0.1)
-    eventually(lambda: jobs.api.get(f"{trained}/impatient")["spec"].get("suspend"), 60, 0.1)
+    eventually(lambda: "trained" not in {each["metadata"]["name"] for each in jobs.api.list(trained)})
+    eventually(lambda: jobs.api.get(f"{trained}/impatient")["spec"].get("suspend"))
 
     def state_of(name: str) -> str:
         return str(jobs.api.get(f"{trained}/{name}").get("status", {}).get("state"))
 
     for name in ("launched", "launched-before"):
-        eventually(lambda name=name: state_of(name) == "SUCCESS", 60, 0.1)  # type: ignore[misc] # bound now
+        eventually(lambda name=name: state_of(name) == "SUCCESS")  # type: ignore[misc] # bound now
     # Events are written a moment after the status.
     told = {"SuccessfulCreate", "SuccessfulDelete", "FailedCreate", "Done"}
-    eventually(lambda: {each["reason"] for each in jobs.events()} >= told, 60, 0.1)
+    eventually(lambda: {each["reason"] for each in jobs.events()} >= told)

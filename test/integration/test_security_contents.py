@@ -5,7 +5,6 @@ Each object has an owner that exists, so that only its content can be the reason
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -24,7 +23,6 @@ from helpers.policies import (
     new_pod,
     owned_by,
     path_of,
-    policy_site,
 )
 from helpers.poll import eventually
 from helpers.renderings import SYSTEM
@@ -59,12 +57,6 @@ TEMPLATES = "/api/v1/namespaces/{}/podtemplates"
 PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 AUTOSCALERS = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with policy_site(tmp_path_factory.mktemp("site"), "kubeflow-trainer", "node-autoscaler") as found:
-        yield found
 
 
 def owner_in(metadata: Object) -> Object:

@@ -17,7 +17,6 @@ from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.manifests import container, master, pod_template, tfjob
 from helpers.opencrds import install_open_crds
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from tfjob_controller.api.trainjob.types import TRAINJOBS
@@ -84,12 +83,12 @@ def test_objects_nested_too_deep_or_huge_stop_nobody_else(
 
     with running_controller(own_control_plane.kubeconfig, NAMESPACE) as manager:
         jobs.submit(tfjob(master(), name="in-order"))
-        eventually(lambda: jobs.phase("in-order") == "Creating", PATIENCE_SECONDS, PERIOD_SECONDS)
-        eventually(lambda: jobs.phase("huge") != "", PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: jobs.phase("in-order") == "Creating")
+        eventually(lambda: jobs.phase("huge") != "")
         for each in ("tfjob/deep", "trainjob/deep-train"):
-            eventually(lambda: state(each) == TOO_DEEP, PATIENCE_SECONDS, 0.5)  # noqa: B023 -- called now
+            eventually(lambda: state(each) == TOO_DEEP)  # noqa: B023 -- called now
         write_a_huge_status(jobs, "in-order")
-        eventually(lambda: jobs.phase("in-order") == "Creating", PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: jobs.phase("in-order") == "Creating")
         informers = manager.caches.informers.statistics()
     assert [each.thread_restarts for each in informers.values()] == [0] * len(informers)
     for arguments in (("describe", "deep", "-o", "yaml"), ("list",)):

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.cluster import set_pod_terminated
 from helpers.manifests import container, master, pod_template, workers
-from helpers.playground import NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial
+from helpers.playground import NOBODYS_NODE, Trial
 from helpers.poll import eventually
 from tfjob_controller.jobs.naming import POD_JOB_NAME
 
@@ -25,7 +25,7 @@ NEVER = pod_template(container(), restartPolicy="Never")
 def labels_of(trial: Trial, replica: str) -> dict[str, str]:
     """All that the Job of that replica carries, and what its pods carry besides."""
     job = trial.child(replica)
-    eventually(lambda: job in trial.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: job in trial.children("jobs"))
     labels: dict[str, str] = trial.child_job(replica)["metadata"]["labels"]
     return labels
 
@@ -89,10 +89,10 @@ def test_what_imitates_a_jobs_children_is_neither_counted_nor_stopped_nor_delete
     assert trial.await_end()["reason"] == "master-0 succeeded"
     own = [trial.child(replica) for replica in ("master-0", "worker-0", "worker-1")]
     planted_pods = {each["metadata"]["name"] for plural, each in planted if plural == "pods"}
-    eventually(lambda: set(trial.children("pods")) == planted_pods, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: set(trial.children("pods")) == planted_pods)
     assert are_as_planted(trial, planted)
     trial.delete()
-    eventually(lambda: not set(own) & set(trial.jobs.children("jobs")), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not set(own) & set(trial.jobs.children("jobs")))
     assert are_as_planted(trial, planted)
     for plural, each in planted:
         trial.jobs.api.delete(trial.child_path(plural, each["metadata"]["name"]), gracePeriodSeconds=0)

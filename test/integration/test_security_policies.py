@@ -6,7 +6,6 @@ show that whole jobs and gangs run under the policies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,7 +29,6 @@ from helpers.policies import (
     new_pod,
     owned_by,
     path_of,
-    policy_site,
 )
 from helpers.poll import eventually
 from helpers.renderings import SYSTEM
@@ -61,17 +59,11 @@ EVICTIONS_BY_UID = "the gang scheduler evicts pods only by their uid"
 PLAIN_BINDINGS = "the gang scheduler binds pods without annotations and labels"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with policy_site(tmp_path_factory.mktemp("site")) as found:
-        yield found
-
-
 def test_the_server_accepts_each_policy_and_finds_no_wrong_type_in_it(site: Site) -> None:
     def checked() -> bool:
         return all("typeChecking" in each.get("status", {}) for each in site.admin.list(POLICIES))
 
-    eventually(checked, 30, 0.2)
+    eventually(checked)
     found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in site.admin.list(POLICIES)}
     shipped = (
         *(f"{GANG_SCHEDULER}-{each}" for each in _OF_GANG_SCHEDULER),

@@ -68,7 +68,7 @@ def test_a_job_without_a_pod_says_why_the_job_controller_creates_none(
         "spec": {"hard": {"pods": "0"}},
     }
     api.create(folder, quota)
-    eventually(lambda: api.get(f"{folder}/limited").get("status", {}).get("used"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: api.get(f"{folder}/limited").get("status", {}).get("used"))
     jobs, train = Jobs(api, namespace), Jobs(api, namespace, TRAINJOBS)
     with running_controller(control_plane.kubeconfig, namespace):
         jobs.submit(tfjob(master(template=pod_template(container())), name="held-up"))

@@ -168,7 +168,7 @@ def test_jobs_of_one_name_after_another_have_children_of_their_own(trial: Trial)
     before = trial.runtime_id
     trial.await_children("jobs", 1)
     trial.delete()
-    eventually(lambda: trial.status() == {}, 20)
+    eventually(lambda: trial.status() == {})
     trial.submit(master())
     assert trial.runtime_id != before
     trial.await_phase("Running")

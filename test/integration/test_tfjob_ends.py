@@ -9,7 +9,7 @@ import pytest
 from helpers.cluster import pod_path, set_pod_running
 from helpers.kubernetesversion import running_version
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
+from helpers.playground import FOREVER, NOBODYS_NODE, Trial, alone, ends
 from helpers.poll import eventually, never
 from localcluster import podstatus
 from localcluster.api import STRATEGIC_MERGE_PATCH
@@ -141,7 +141,7 @@ def test_a_worker_that_succeeded_is_never_run_again_whatever_is_deleted(trial: T
 def test_a_ps_that_ends_with_0_is_started_again(trial: Trial) -> None:
     trial.plays("ps-0", ends(0), FOREVER)
     trial.submit(master(), parameter_servers(1, template=ON_FAILURE))
-    first = eventually(lambda: trial.pods("ps-0"), PATIENCE_SECONDS, PERIOD_SECONDS)[0]["metadata"]["name"]
+    first = eventually(lambda: trial.pods("ps-0"))[0]["metadata"]["name"]
     trial.await_running("ps-0", but=first)
     status = trial.await_status(lambda status: status["ready"]["ps"] == "1/1")
     assert state_of(status, "PS") == ("Running", {"Running": 1})
@@ -162,7 +162,7 @@ def test_a_child_that_is_deleted_comes_back(trial: Trial, plural: str) -> None:
         found = trial.jobs.api.find(path)
         return found is not None and found["metadata"]["uid"] != uid
 
-    eventually(is_back, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(is_back)
     trial.await_running("ps-0")
     assert trial.status()["state"] == "Running"
 
@@ -247,7 +247,7 @@ def test_a_chief_that_ran_out_of_memory_is_not_started_again_and_again_even_if_n
     trial.plays("master-0", *[ends(137, reason="OOMKilled", after=1.0)] * 900)
     trial.submit(master(template=ON_FAILURE), workers(1), cleanPodPolicy="None")
     assert trial.await_end()["reason"] == "master-0 failed: exit code 137 (OOMKilled)"
-    eventually(lambda: trial.pods("master-0") == [], PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: trial.pods("master-0") == [])
     assert trial.child_job("master-0")["spec"]["suspend"] is True
     assert trial.child_job("worker-0")["spec"]["suspend"] is False
     assert len(trial.pods("worker-0")) == 1
@@ -302,7 +302,7 @@ def test_the_program_decides_even_if_a_container_beside_it_runs_on(trial: Trial)
     assert trial.await_status(lambda status: status.get("completionTime"))["state"] == "Failed"
     # What runs beside is stopped, as cleanPodPolicy says; no kubelet confirms it here.
     for replica in ("master-0", "worker-0"):
-        eventually(lambda: trial.child_job(replica)["spec"]["suspend"], PATIENCE_SECONDS, PERIOD_SECONDS)  # noqa: B023
+        eventually(lambda: trial.child_job(replica)["spec"]["suspend"])  # noqa: B023
     assert trial.await_end()["state"] == "Failed"
 
 

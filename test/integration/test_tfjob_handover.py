@@ -10,7 +10,7 @@ from helpers.cluster import Cluster, pod_path
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, parameter_servers, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
+from helpers.playground import PATIENCE_SECONDS
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
@@ -41,7 +41,7 @@ def test_a_job_that_ended_meanwhile_is_cleaned_up_and_done(control_plane: Cluste
         await_running(jobs)
         before = jobs.get()["spec"]["RuntimeId"]
     jobs.end_replica("master")
-    eventually(lambda: child_ended(jobs, "master"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: child_ended(jobs, "master"))
     with running_controller(control_plane.kubeconfig, jobs.namespace):
         status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
     assert (status["state"], jobs.get()["spec"]["RuntimeId"]) == ("Succeeded", before)
@@ -55,7 +55,7 @@ def test_a_worker_that_succeeded_meanwhile_and_lost_its_pod_is_not_run_again(
         jobs.submit(tfjob(master(), workers(1)))
         await_running(jobs)
     jobs.end_replica("worker")
-    eventually(lambda: child_ended(jobs, "worker"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: child_ended(jobs, "worker"))
     (pod,) = [name for name in jobs.children("pods") if "-worker-" in name]
     api.delete(pod_path(jobs.namespace, pod), gracePeriodSeconds=0)
     with running_controller(control_plane.kubeconfig, jobs.namespace):
@@ -71,7 +71,7 @@ def test_events_of_a_phase_are_not_repeated(control_plane: Cluster, jobs: Jobs) 
             if not jobs.status():
                 jobs.submit(tfjob(master()))
             await_running(jobs)
-            eventually(lambda: told(jobs)["Running"] == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
+            eventually(lambda: told(jobs)["Running"] == 1)
     counts = told(jobs)
     assert counts == {"Running": 1, "SuccessfulCreate": 1}
 

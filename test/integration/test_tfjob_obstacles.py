@@ -12,7 +12,7 @@ from helpers.cluster import Cluster, set_pod_terminated
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial
+from helpers.playground import PATIENCE_SECONDS, Trial
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
@@ -51,7 +51,7 @@ def lasting(seconds: float) -> Object:
 
 
 def await_status(jobs: Jobs, *words: str) -> Object:
-    eventually(lambda: all(word in jobs.status().get("reason", "") for word in words), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: all(word in jobs.status().get("reason", "") for word in words))
     return jobs.status()
 
 
@@ -68,9 +68,7 @@ def set_quota(api: Api, namespace: str, amounts: dict[str, str]) -> None:
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     if not api.create_if_missing(path, quota(amounts)):
         api.patch(f"{path}/limited", {"spec": {"hard": amounts}})
-    eventually(
-        lambda: api.get(f"{path}/limited").get("status", {}).get("hard") == amounts, PATIENCE_SECONDS, PERIOD_SECONDS
-    )
+    eventually(lambda: api.get(f"{path}/limited").get("status", {}).get("hard") == amounts)
 
 
 def test_a_quota_shows_as_the_reason_and_the_job_goes_on_once_it_is_raised(
@@ -80,10 +78,10 @@ def test_a_quota_shows_as_the_reason_and_the_job_goes_on_once_it_is_raised(
     jobs.submit(tfjob(master(), workers(2)))
     status = await_status(jobs, "cannot create Job example-job-", "exceeded quota: limited")
     assert status["phase"] in ("Creating", "Running")
-    eventually(lambda: "FailedCreate" in [each["reason"] for each in jobs.events()], PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: "FailedCreate" in [each["reason"] for each in jobs.events()])
     assert len(jobs.children("jobs")) == 1
     set_quota(api, namespace, {"count/jobs.batch": "3"})
-    eventually(lambda: jobs.status().get("ready") == {"master": "1/1", "worker": "2/2"}, PATIENCE_SECONDS, 0.2)
+    eventually(lambda: jobs.status().get("ready") == {"master": "1/1", "worker": "2/2"})
     status = jobs.status()
     assert (status["phase"], status.get("reason", "")) == ("Running", "")
 
@@ -93,7 +91,7 @@ def test_a_quota_of_pods_is_the_job_controllers_affair_and_is_waited_for(
 ) -> None:
     set_quota(api, namespace, {"pods": "0"})
     jobs.submit(tfjob(master(template=lasting(0.5))))
-    eventually(lambda: len(jobs.children("jobs")) == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: len(jobs.children("jobs")) == 1)
     assert jobs.await_phase("Creating")["state"] == "Running"
     set_quota(api, namespace, {"pods": "5"})
     jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
@@ -113,7 +111,7 @@ def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_messag
     (failed,) = [each for each in status["conditions"] if each["type"] == "Failed"]
     assert (failed["status"], failed["reason"]) == ("True", "CreateRefused")
     # What could be made is stopped again, and nothing is tried anew.
-    eventually(lambda: all(each["spec"]["suspend"] for each in trial.children("jobs").values()), PATIENCE_SECONDS)
+    eventually(lambda: all(each["spec"]["suspend"] for each in trial.children("jobs").values()))
     assert trial.child("worker-0") not in trial.children("jobs")
     assert trial.await_event("FailedCreate", "is invalid")["type"] == "Warning"
 
@@ -138,7 +136,7 @@ def test_a_lost_answer_makes_nothing_twice_and_the_job_ends_well(
     jobs.submit(tfjob(master(), workers(1), parameter_servers(1)))
     # The replicas end only when everything was created: a job that is over creates nothing any more.
     for plural in ("jobs", "services"):
-        eventually(lambda plural=plural: len(jobs.children(plural)) == 3, PATIENCE_SECONDS, PERIOD_SECONDS)  # type: ignore[misc]
+        eventually(lambda plural=plural: len(jobs.children(plural)) == 3)  # type: ignore[misc]
     for role in ("worker", "master"):
         jobs.end_replica(role)
     status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
@@ -167,10 +165,10 @@ def test_a_foreign_object_under_a_childs_name_is_named_and_untouched_until_it_go
     status = await_status(jobs, f"cannot create Service {name}: Service {name} exists already and is not this job's")
     assert status["phase"] in ("Creating", "Running")
     assert api.get(f"{path}/{name}")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-    eventually(lambda: "FailedCreate" in [each["reason"] for each in jobs.events()], PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: "FailedCreate" in [each["reason"] for each in jobs.events()])
     api.delete(f"{path}/{name}")
-    eventually(lambda: name in jobs.children("services"), PATIENCE_SECONDS, PERIOD_SECONDS)
-    eventually(lambda: jobs.status().get("reason", "") == "", PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: name in jobs.children("services"))
+    eventually(lambda: jobs.status().get("reason", "") == "")
     assert api.get(f"{path}/{name}")["metadata"]["ownerReferences"][0]["name"] == NAME
 
 
@@ -181,7 +179,7 @@ def test_a_child_that_lost_its_labels_is_taken_back(controller: Manager, jobs: J
     path = f"/api/v1/namespaces/{namespace}/services/{name}"
     uid = api.get(path)["metadata"]["uid"]
     api.patch(path, {"metadata": {"labels": None}})
-    eventually(lambda: name in jobs.children("services"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: name in jobs.children("services"))
     assert api.get(path)["metadata"]["uid"] == uid
     assert jobs.phase() == "Running"
 
@@ -203,7 +201,7 @@ def test_a_deleted_job_takes_all_its_children_along(trial: Trial) -> None:
             if each["metadata"]["labels"]["runtime_id"] == runtime_id
         ]
 
-    eventually(lambda: not left() and trial.status() == {}, PATIENCE_SECONDS, 0.2)
+    eventually(lambda: not left() and trial.status() == {})
 
 
 def has_asked_for_jobs(seen: list[Seen]) -> bool:
@@ -220,12 +218,12 @@ def test_nothing_is_recreated_for_a_job_that_goes_while_the_watch_of_jobs_is_sil
     api.patch(job, {"metadata": {"finalizers": ["example.com/held"]}})
     proxy.choose = lambda _, path: Late(600.0) if "/tfjobs?" in path and "watch=1" in path else None
     proxy.cut_all()
-    eventually(lambda: any(each.fault for each in proxy.seen), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: any(each.fault for each in proxy.seen))
     before = len(proxy.seen)
     try:
         api.delete(job, propagationPolicy="Foreground")
-        eventually(lambda: has_asked_for_jobs(proxy.seen[before:]), PATIENCE_SECONDS, PERIOD_SECONDS)
-        eventually(lambda: not jobs.children("services") and not jobs.children("jobs"), PATIENCE_SECONDS, 0.2)
+        eventually(lambda: has_asked_for_jobs(proxy.seen[before:]))
+        eventually(lambda: not jobs.children("services") and not jobs.children("jobs"))
         made = [each.path.partition("?")[0] for each in proxy.seen[before:] if each.method == "POST"]
         assert not [path for path in made if path.endswith(("/services", "/jobs", "/configmaps"))]
     finally:
@@ -238,12 +236,10 @@ def test_children_that_a_deleted_job_leaves_behind_as_orphans_are_nobodys(trial:
     name = trial.child("master-0")
     path = trial.child_path("jobs", name)
     trial.jobs.api.delete(f"{trial.jobs.path}/{trial.name}", propagationPolicy="Orphan")
-    eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: trial.status() == {})
     (pod,) = [each for each in trial.jobs.children("pods") if each.startswith(name)]
     set_pod_terminated(trial.jobs.api, trial.namespace, pod)
-    eventually(
-        lambda: trial.jobs.api.get(path).get("status", {}).get("succeeded") == 1, PATIENCE_SECONDS, PERIOD_SECONDS
-    )
+    eventually(lambda: trial.jobs.api.get(path).get("status", {}).get("succeeded") == 1)
     assert "ownerReferences" not in trial.jobs.api.get(path)["metadata"]
     trial.jobs.api.delete(path, propagationPolicy="Background")
     trial.jobs.api.delete(trial.child_path("services", name))
@@ -256,8 +252,8 @@ def test_a_namespace_that_goes_takes_its_jobs_along_and_the_controller_stays_wel
     jobs.submit(tfjob(master(), name="another", suspend=True))
     jobs.await_phase("Running", timeout=PATIENCE_SECONDS)
     api.delete(f"/api/v1/namespaces/{namespace}")
-    eventually(lambda: api.find(f"/api/v1/namespaces/{namespace}") is None, PATIENCE_SECONDS, 0.2)
-    eventually(lambda: controller.jobs["tfjob"].jobs.store.list() == [], PATIENCE_SECONDS)
+    eventually(lambda: api.find(f"/api/v1/namespaces/{namespace}") is None)
+    eventually(lambda: controller.jobs["tfjob"].jobs.store.list() == [])
     assert controller.problems() == []
 
 
@@ -271,17 +267,17 @@ def test_a_job_whose_children_are_all_refused_sends_few_creates(
     set_quota(api, namespace, {"count/jobs.batch": "0", "count/services": "0"})
     jobs.submit(tfjob(workers(40)))
     await_status(jobs, "exceeded quota")
-    eventually(lambda: tries(controller) >= 5, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: tries(controller) >= 5)
     # One more is under way when it is looked.
     assert creates(proxy) <= 16 * (tries(controller) + 1)
 
     def stays_through_a_try() -> bool:
         before, done = jobs.get()["metadata"]["resourceVersion"], tries(controller)
-        eventually(lambda: tries(controller) > done, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: tries(controller) > done)
         return bool(jobs.get()["metadata"]["resourceVersion"] == before)
 
     # And a reason that stays is not written again; the first tries may meet another one each.
-    eventually(stays_through_a_try, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(stays_through_a_try)
 
 
 def creates(proxy: FaultProxy) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.cluster import pod_path, set_pod_running, set_pod_terminated
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, condition, ends
+from helpers.playground import FOREVER, Trial, alone, condition, ends
 from helpers.poll import eventually
 from localcluster import podstatus
 
@@ -27,11 +27,7 @@ def roles_of(pods: dict[str, Object]) -> list[str]:
 
 
 def await_pods(trial: Trial, *replicas: str) -> None:
-    eventually(
-        lambda: roles_of(trial.children("pods")) == sorted(replicas),
-        PATIENCE_SECONDS,
-        PERIOD_SECONDS,
-    )
+    eventually(lambda: roles_of(trial.children("pods")) == sorted(replicas))
 
 
 # cleanPodPolicy
@@ -75,7 +71,7 @@ def test_the_time_to_live_deletes_the_job_without_any_other_event(trial: Trial) 
     # In two seconds from now, so that its status could be read before.
     seconds = seconds_since(ended) + 2
     trial.change(ttlSecondsAfterFinished=seconds)
-    eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: trial.status() == {})
     assert datetime.now(UTC) - datetime.fromisoformat(ended) >= timedelta(seconds=seconds)
 
 
@@ -112,7 +108,7 @@ def test_time_in_suspension_is_no_time(trial: Trial) -> None:
     suspended = trial.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
     assert "startTime" not in suspended
     # Times are whole seconds on the wire.
-    eventually(lambda: podstatus.now() > first["startTime"], PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: podstatus.now() > first["startTime"])
     trial.change(suspend=False)
     resumed = trial.await_phase("Running")["startTime"]
     assert resumed > first["startTime"]
@@ -165,11 +161,11 @@ def test_a_program_that_ends_with_0_because_it_is_suspended_runs_again_when_it_i
     trial.await_phase("Running")
     trial.change(suspend=True)
     path = pod_path(trial.namespace, name)
-    eventually(lambda: "deletionTimestamp" in api.get(path)["metadata"], PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: "deletionTimestamp" in api.get(path)["metadata"])
     set_pod_terminated(api, trial.namespace, name, 0)
     trial.remove_pod(pod)
     trial.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
-    eventually(lambda: not trial.pods("master-0"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not trial.pods("master-0"))
     trial.change(suspend=False)
     trial.await_pod("master-0", but=name)
     status = trial.status()
@@ -221,6 +217,6 @@ def test_after_several_scalings_the_job_has_the_last_number_of_workers(trial: Tr
     trial.await_status(lambda status: status["ready"] == {"master": "1/1", "worker": "2/2"})
     await_pods(trial, "master-0", "worker-0", "worker-1")
     names = {trial.child(replica) for replica in ("master-0", "worker-0", "worker-1")}
-    eventually(lambda: set(trial.children("jobs")) == set(trial.children("services")) == names, PATIENCE_SECONDS)
+    eventually(lambda: set(trial.children("jobs")) == set(trial.children("services")) == names)
     status = trial.status()
     assert (status["state"], status.get("restarts", 0), status.get("succeededIndexes")) == ("Running", 0, None)

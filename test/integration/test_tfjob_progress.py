@@ -16,7 +16,7 @@ from helpers.controllerprocess import controller_process
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.manifests import container, master, pod_template, workers
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, alone
+from helpers.playground import Playground, Script, Trial, alone
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
@@ -79,7 +79,7 @@ def test_nothing_is_lost_or_counted_twice_when_the_controller_is_killed(
         report(trial, "worker-1", "20")
         await_done(trial, 30)
         trial.change(workerReplicas=1)
-        eventually(lambda: len(trial.children("pods")) == 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: len(trial.children("pods")) == 2)
         first.kill()
         report(trial, "worker-0", "12")
         with controller_process(control_plane.kubeconfig, namespace, log):

@@ -19,7 +19,7 @@ from helpers.controllerprocess import controller_process
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, parameter_servers, workers
 from helpers.playedgang import GangOf
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, condition
+from helpers.playground import PATIENCE_SECONDS, Playground, Script, Trial, condition
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
@@ -72,7 +72,7 @@ def await_workers(trial: Trial, *wanted: int) -> None:
         of_workers = {name for name in trial.children("services") if "-worker-" in name}
         return indexes(trial) == list(wanted) and of_workers == names
 
-    eventually(settled, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(settled)
 
 
 def await_resized(trial: Trial, words: str) -> None:
@@ -165,14 +165,10 @@ def test_a_real_horizontal_pod_autoscaler_scales_the_job(trial: Trial) -> None:
     path = f"/apis/autoscaling/v2/namespaces/{trial.namespace}/horizontalpodautoscalers"
     trial.jobs.api.create(path, hpa)
     # It looks every 15 s, and learns of new kinds every 30 s.
-    eventually(lambda: trial.notes("Resized"), 3 * PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: trial.notes("Resized"), 3 * PATIENCE_SECONDS)
     trial.await_event("Resized", "scaled 1 → 3 workers by spec.workerReplicas")
     await_workers(trial, 0, 1, 2)
-    eventually(
-        lambda: trial.jobs.api.get(f"{path}/{trial.name}")["status"].get("desiredReplicas") == 3,
-        PATIENCE_SECONDS,
-        PERIOD_SECONDS,
-    )
+    eventually(lambda: trial.jobs.api.get(f"{path}/{trial.name}")["status"].get("desiredReplicas") == 3)
     trial.jobs.api.delete(f"{path}/{trial.name}")
 
 
@@ -263,7 +259,7 @@ def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(
                 assert before.items() >= uids(trial).items()
             else:
                 await_workers(trial, 0, 1)
-                eventually(lambda: not set(before.values()) & set(uids(trial).values()), PATIENCE_SECONDS)
+                eventually(lambda: not set(before.values()) & set(uids(trial).values()))
             gang.bind_all()
             # Not the event: it follows the status, and the kill may come between the two.
             status = trial.await_status(lambda status: condition(status, "Resizing")["status"] == "False")

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.cluster import set_pod_running
 from helpers.manifests import master, workers
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone
+from helpers.playground import Trial, alone
 from helpers.poll import eventually
 
 pytestmark = pytest.mark.cluster
@@ -43,15 +43,15 @@ def test_a_child_job_is_recreated_once_the_pod_of_the_deleted_one_has_gone(
     was = {path: trial.jobs.api.get(path)["metadata"]["uid"] for path in (job, service)}
 
     trial.jobs.api.delete(job, propagationPolicy=propagation)
-    eventually(lambda: trial.jobs.api.find(job) is None, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: trial.jobs.api.find(job) is None)
     trial.await_reason(f"worker-0: waits for pod {pod}", words)
     trial.jobs.api.delete(service)
-    eventually(lambda: is_new(trial, service, was[service]), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: is_new(trial, service, was[service]))
     assert trial.jobs.api.find(job) is None
     assert [each["metadata"]["name"] for each in trial.pods("worker-0")] == [pod]
 
     trial.jobs.api.delete(trial.child_path("pods", pod), gracePeriodSeconds=0)
-    eventually(lambda: is_new(trial, job, was[job]), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: is_new(trial, job, was[job]))
     running_pod(trial, "worker-0")
     status = trial.await_status(lambda status: not status.get("reason"))
     assert (status["phase"], status.get("restarts", 0)) == ("Running", 0)

@@ -56,10 +56,10 @@ def test_a_reconcile_id_finds_the_cause_the_requests_and_the_events(
     with controller_process(cluster.kubeconfig, namespace, log, "--log-level=debug", "--qps=0") as controller:
         controller.await_log(WORKING)
         jobs.submit(tfjob(master(), workers(3)))
-        eventually(lambda: len(jobs.children("jobs")) == 4, 60)
-        eventually(lambda: creations_told(jobs), 60)
+        eventually(lambda: len(jobs.children("jobs")) == 4)
+        eventually(lambda: creations_told(jobs))
         # The server writes an audit event once it has answered.
-        eventually(lambda: len(creates_of_jobs(audit, namespace)) == 4, 60)
+        eventually(lambda: len(creates_of_jobs(audit, namespace)) == 4)
     lines = [line for line in json_lines(log) if line.get("key") == f"{namespace}/example-job"]
 
     created = creates_of_jobs(audit, namespace)
@@ -85,9 +85,9 @@ def test_every_write_is_part_of_a_sync_and_has_an_id_of_its_own(audited: tuple[C
     with controller_process(cluster.kubeconfig, namespace, tmp_path / "log", "--qps=0") as controller:
         controller.await_log(WORKING)
         jobs.submit(tfjob(master(), workers(3)))
-        eventually(lambda: jobs.phase() == "Creating", 60)
-        eventually(lambda: creations_told(jobs), 60)
-        eventually(lambda: any(is_event(each) for each in writes_of_controller(audit, namespace)), 60)
+        eventually(lambda: jobs.phase() == "Creating")
+        eventually(lambda: creations_told(jobs))
+        eventually(lambda: any(is_event(each) for each in writes_of_controller(audit, namespace)))
     writes = writes_of_controller(audit, namespace)
     assert all(AUDIT_ID.fullmatch(each["auditID"]) for each in writes), [each["auditID"] for each in writes]
     assert len({each["auditID"] for each in writes}) == len(writes)
@@ -104,9 +104,9 @@ def test_the_gang_schedulers_writes_have_ids_too(audited: tuple[Cluster, Path]) 
 
     with running_gang_scheduler(cluster.kubeconfig):
         cluster.api.create(path, {**meta, "spec": {"members": [{"name": "worker", "resources": {"cpu": "1"}}]}})
-        eventually(lambda: cluster.api.get(f"{path}/one").get("status", {}).get("phase"), 60)
-        eventually(writes, 60)
-        told = eventually(lambda: Jobs(cluster.api, namespace).events(), 60)
+        eventually(lambda: cluster.api.get(f"{path}/one").get("status", {}).get("phase"))
+        eventually(writes)
+        told = eventually(lambda: Jobs(cluster.api, namespace).events())
     ids = {reconcile_id_of(entry) for entry in writes()}
     assert told[0]["metadata"]["annotations"][RECONCILE_ID_ANNOTATION] in ids
 

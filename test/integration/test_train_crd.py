@@ -227,5 +227,5 @@ def test_a_runtime_for_all_has_no_namespace_and_keeps_its_templates(administrato
 )
 def test_explain_describes_each_field(administrator: Kubectl, path: str, words: str) -> None:
     # The server publishes the schemas of a kind some time after it serves it.
-    eventually(lambda: administrator.run("explain", path).code == 0, 30, 0.2)
+    eventually(lambda: administrator.run("explain", path).code == 0)
     assert words in " ".join(administrator.must("explain", path).split())

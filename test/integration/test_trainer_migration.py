@@ -24,7 +24,7 @@ from localcluster.fakekubelet import FakeKubelet
 from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests, kubeflow_module
 from localcluster.programs import Options
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
 
 PAGE = "docs/trainjob-migration.md"
 HEADING = "## From Kubeflow Trainer, and back"
@@ -41,7 +41,7 @@ FINISHED = {"type": "Complete", "status": "True", "reason": "AllJobsCompleted", 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with (
-        own_plane("migration", Options(unsafe_no_fsync=True)) as cluster,
+        own_plane("migration", Options()) as cluster,
         FakeKubelet(Api.from_kubeconfig(cluster.own.kubeconfig)),
     ):
         yield cluster
@@ -96,7 +96,7 @@ def test_the_commands_of_the_page_replace_kubeflow_trainers_controller_and_lead_
     upstream = Kubectl(cluster.kubeconfig, tmp_path / "cache", UPSTREAM)
     upstream.must("apply", "--server-side", "-k", str(overlay))
     # Nobody answers its webhooks, as after a `kubectl scale --replicas=0` of its controller.
-    eventually(lambda: is_refused(api, jobs, kubeflow_trainjob("new")), 60)
+    eventually(lambda: is_refused(api, jobs, kubeflow_trainjob("new")))
 
     shell, commands = Shell(tmp_path / "reader", cluster.kubeconfig), section(PAGE, HEADING)
     assert len(commands) == 5

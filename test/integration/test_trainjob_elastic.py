@@ -49,7 +49,7 @@ class Elastic:
             return bool(predicate(seen[0]))
 
         try:
-            eventually(fulfilled, SECONDS, 0.05)
+            eventually(fulfilled, SECONDS)
         except AssertionError:
             raise AssertionError(f"the last status of {name} was {seen[0]}") from None
         return seen[0]
@@ -78,7 +78,7 @@ class Elastic:
             pods = self.pods(name).get(str(index), [])
             return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
 
-        pod = eventually(running, SECONDS, 0.05)[0]
+        pod = eventually(running, SECONDS)[0]
         set_pod_terminated(self.jobs.api, self.jobs.namespace, pod["metadata"]["name"], exit_code, container="")
 
     def job(self, name: str) -> Object:
@@ -114,7 +114,7 @@ def test_kubectl_scale_adds_and_removes_nodes_and_restarts_none(elastic: Elastic
     assert {index: grown[index] for index in before} == before
     elastic.kubectl.must("scale", "trainjob/scaled", "--replicas=2")
     elastic.await_ready("scaled", 2)
-    eventually(lambda: list(elastic.uids("scaled")) == ["0", "1"], SECONDS, 0.05)
+    eventually(lambda: list(elastic.uids("scaled")) == ["0", "1"], SECONDS)
     assert elastic.uids("scaled") == {index: before[index] for index in ("0", "1")}
     after = elastic.await_status("scaled", lambda status: condition(status, "Resizing")["status"] == "False")
     assert (after.get("restarts", 0), after["currentNodes"], after["nodes"]) == (0, 2, "2/2")
@@ -147,7 +147,7 @@ def test_a_node_is_replaced_by_itself_and_node_0_restarts_all(elastic: Elastic) 
     before = elastic.uids("replaced")
     elastic.end("replaced", 2, 137)
     elastic.await_status("replaced", lambda status: status.get("restarts") == 1)
-    eventually(lambda: len(elastic.uids("replaced").get("2", ())) == 2, SECONDS, 0.05)
+    eventually(lambda: len(elastic.uids("replaced").get("2", ())) == 2, SECONDS)
     status = elastic.await_ready("replaced", 3)
     now = elastic.uids("replaced")
     assert {index: now[index] for index in ("0", "1")} == {index: before[index] for index in ("0", "1")}
@@ -169,7 +169,7 @@ def test_a_permanent_error_ends_the_job_and_no_pod_follows(elastic: Elastic) -> 
     assert failed["reason"] == "node-1 failed: exit code 1"
     assert len(elastic.pods("failed")["1"]) == 1
     # A suspended Job would keep the finalizer of the pod that it has not replaced, and with it the namespace.
-    eventually(lambda: not any("finalizers" in pod["metadata"] for pod in elastic.pods("failed")["1"]), SECONDS, 0.05)
+    eventually(lambda: not any("finalizers" in pod["metadata"] for pod in elastic.pods("failed")["1"]), SECONDS)
 
 
 @pytest.fixture

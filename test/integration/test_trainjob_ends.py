@@ -6,7 +6,7 @@ import pytest
 
 from helpers.controller import Jobs
 from helpers.manifests import master, tfjob
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.playground import PATIENCE_SECONDS, Trial, condition
 from helpers.poll import eventually
 from helpers.trainjobs import await_ready, ends, step_of
 
@@ -25,7 +25,7 @@ def test_a_permanent_error_of_one_node_fails_the_job_at_once_and_says_what_it_sa
     assert step_of(status)["failed"] == 1
     train.await_event("Failed", words)
     # The others are stopped; the failed one's pod stays, with its log.
-    eventually(lambda: not train.pods("node-0") and not train.pods("node-2"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not train.pods("node-0") and not train.pods("node-2"))
     assert len(train.pods("node-1")) == 1
 
 
@@ -39,7 +39,7 @@ def test_a_job_and_a_tfjob_of_the_same_name_do_not_disturb_each_other(train: Tri
         assert len(train.children("jobs")) == 1
         tfjobs.delete(train.name)
         gone = f"{train.name}-master-"
-        eventually(lambda: not [each for each in tfjobs.children("pods") if each.startswith(gone)], 60, 0.1)
+        eventually(lambda: not [each for each in tfjobs.children("pods") if each.startswith(gone)])
         assert len(train.children("pods")) == 2
         assert train.status().get("restarts", 0) == 0
         train.end("node-0")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.playedgang import PREFIX, GangOf
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.playground import Trial, condition
 from helpers.poll import eventually, never
 from helpers.trainjobs import (
     await_cached,
@@ -83,7 +83,7 @@ def test_a_gang_that_goes_back_to_the_queue_is_no_restart(train: Trial, gang: Ga
     gang.bound()
     await_ready(train)
     gang.back_to_the_queue()
-    eventually(lambda: not train.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not train.children("jobs"))
     status = train.await_phase("Creating")
     assert (status.get("restarts", 0), status.get("state", "")) == (0, "")
     gang.admit(attempt=2)
@@ -108,7 +108,7 @@ def test_a_failed_member_restarts_the_gang_in_its_place(train: Trial, gang: Gang
         pods = train.children("pods")
         return len(pods) == 2 and not before & set(pods) and step_of(train.status()).get("ready") == 2
 
-    eventually(has_new, PATIENCE_SECONDS, 0.1)
+    eventually(has_new)
     await_restart(train)
     labels = [pod["metadata"]["labels"] for pod in train.children("pods").values()]
     assert {each[f"{PREFIX}attempt"] for each in labels} == {"1"}

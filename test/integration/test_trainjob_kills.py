@@ -14,7 +14,7 @@ from helpers.cluster import Cluster, set_pod_terminated
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, controller_process
 from helpers.kubectl import Kubectl
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, condition
+from helpers.playground import condition
 from helpers.poll import eventually
 from helpers.trainjobs import GENERATION, step_of
 from helpers.trainmanifests import trainjob
@@ -86,14 +86,14 @@ def test_a_set_that_is_restarted_becomes_whole_whenever_its_controller_is_killed
         with controller_process(through, namespace, tmp_path / "first", "--qps=0") as controller:
             controller.await_log(WORKING)
             jobs.submit(trainjob(NAME, NODES, command=command, metrics={"names": []}))
-            eventually(is_whole, PATIENCE_SECONDS, PERIOD_SECONDS)
+            eventually(is_whole)
             lose(proxy, method, path, passing)
             (pod,) = [name for name in jobs.children("pods") if name.startswith(f"{NAME}-node-") and "-1-" in name]
             set_pod_terminated(api, namespace, pod, 137)
-            eventually(lambda: has_tried(proxy, method) and generations(jobs) == left, PATIENCE_SECONDS, PERIOD_SECONDS)
+            eventually(lambda: has_tried(proxy, method) and generations(jobs) == left)
             controller.kill()
     with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second"):
-        eventually(lambda: is_whole() and generations(jobs) == ["1"] * len(wanted), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: is_whole() and generations(jobs) == ["1"] * len(wanted))
     status = jobs.status(NAME)
     assert status["restarts"] == 1
     pods = [each["metadata"]["labels"] for each in jobs.children("pods").values()]

@@ -85,4 +85,4 @@ def test_a_deleted_job_takes_all_its_children_with_it(train: Trial) -> None:
         found = [train.jobs.children(plural) for plural in ("jobs", "services", "pods")]
         return [name for some in found for name in some if runtime_id in name]
 
-    eventually(lambda: not left(), 60, 0.1)
+    eventually(lambda: not left())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.playground import Trial, condition
 from helpers.poll import eventually
 from helpers.trainjobs import await_ready, env_of, generations, step_of
 from localcluster.api import Api
@@ -20,7 +20,7 @@ MPIRUN: Object = {"command": ("mpirun", "train")}
 
 def secret_of(api: Api, namespace: str, job: str) -> Object:
     path = f"/api/v1/namespaces/{namespace}/secrets/{job}-mpi-ssh-auth"
-    return eventually(lambda: api.find(path), PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+    return eventually(lambda: api.find(path)) or {}
 
 
 def test_launcher_and_nodes_get_hostfile_and_keys(train: Trial) -> None:
@@ -59,7 +59,7 @@ def test_the_launchers_end_is_the_jobs_and_the_nodes_are_stopped_then(train: Tri
     assert (status["state"], status.get("restarts", 0)) == ("SUCCESS", 0)
     assert condition(status, "Complete")["message"] == "launcher-0 succeeded"
     assert step_of(status, "launcher")["succeeded"] == 1
-    eventually(lambda: not train.pods("node-0") and not train.pods("node-1"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not train.pods("node-0") and not train.pods("node-1"))
     assert len(train.pods("launcher-0")) == 1
 
 
@@ -70,8 +70,8 @@ def test_a_node_that_is_lost_restarts_launcher_and_nodes_with_the_same_keys(trai
     before = secret_of(train.jobs.api, train.namespace, train.name)
     train.end("node-1", 137)
     train.await_status(lambda status: status.get("restarts") == 1 and step_of(status).get("ready") == 2)
-    eventually(lambda: set(generations(train).values()) == {"1"}, PATIENCE_SECONDS, PERIOD_SECONDS)
-    eventually(lambda: set(generations(train, role="launcher").values()) == {"1"}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: set(generations(train).values()) == {"1"})
+    eventually(lambda: set(generations(train, role="launcher").values()) == {"1"})
     after = secret_of(train.jobs.api, train.namespace, train.name)
     assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
 
@@ -86,7 +86,7 @@ def test_a_secret_of_somebody_else_is_reported_and_never_touched(train: Trial) -
     train.await_event("FailedCreate", name)
     assert train.jobs.api.get(f"{folder}/{name}") == before
     train.jobs.api.delete(f"{folder}/{name}")
-    eventually(lambda: train.jobs.api.find(f"{folder}/{name}"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: train.jobs.api.find(f"{folder}/{name}"))
     train.await_status(lambda status: "cannot create" not in status.get("reason", ""))
     train.end("launcher-0")
     assert train.await_end()["state"] == "SUCCESS"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from helpers.cluster import pod_path
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.playground import Trial, condition
 from helpers.poll import eventually, never
 from helpers.trainjobs import await_ready, await_restart
 
@@ -36,7 +36,7 @@ def test_a_deleted_service_or_config_map_is_recreated_and_nobody_is_restarted(
     plural = "services" if drop is drop_service else "configmaps"
     before = {each["metadata"]["uid"] for each in train.children(plural).values()}
     drop(train)
-    eventually(lambda: is_new(train, plural, before), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: is_new(train, plural, before))
     assert train.status().get("restarts", 0) == 0
 
 
@@ -85,7 +85,7 @@ def test_a_restart_that_is_due_waits_while_the_job_is_suspended(train: Trial) ->
     train.change(suspend=True)
     train.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
     # The failed pod may stay, if its Job was suspended before it could be deleted.
-    eventually(lambda: not alive(train), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not alive(train))
     train.change(suspend=False)
     status = await_ready(train)
     assert status["restarts"] == 2

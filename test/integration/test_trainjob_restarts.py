@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.cluster import pod_path, set_pod_running
-from helpers.playground import NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.playground import NOBODYS_NODE, PATIENCE_SECONDS, Trial, condition
 from helpers.poll import eventually, never
 from helpers.setwatch import SetWatch
 from helpers.trainjobs import (
@@ -111,7 +111,7 @@ def test_more_failures_than_max_restarts_fail_the_job_and_it_says_which_node_why
         "node-1 failed: exit code 137: CUDA error: ECC; restarted 1 times, as often as maxRestarts"
     )
     assert condition(status, "Restarting")["status"] == "False"
-    eventually(lambda: not train.pods("node-0"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not train.pods("node-0"))
 
 
 def test_a_lost_node_holds_up_a_restart_no_longer_than_half_a_minute(train: Trial) -> None:
@@ -146,17 +146,15 @@ def test_no_new_node_is_made_while_an_old_one_may_still_run(train: Trial) -> Non
         job = train.child("node-1")
         train.end("node-1", 137)
         # The controller deletes it after its pods.
-        eventually(
-            lambda: "deletionTimestamp" in train.child_job("node-1")["metadata"], PATIENCE_SECONDS, PERIOD_SECONDS
-        )
+        eventually(lambda: "deletionTimestamp" in train.child_job("node-1")["metadata"])
         never(lambda: "1" in generations(train).values(), 1, 0.1)
         train.jobs.api.delete(train.child_path("jobs", job), propagationPolicy="Background")
-        eventually(lambda: job not in train.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: job not in train.children("jobs"))
         never(lambda: generations(train), 1, 0.1)
         assert [pod["metadata"]["uid"] for pod in train.pods("node-0")] == [last["metadata"]["uid"]]
         removed = podstatus.now()
         train.remove_pod(last)
-        eventually(lambda: list(generations(train).values()) == ["1"], PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: list(generations(train).values()) == ["1"])
         assert train.child_job("node-1")["metadata"]["creationTimestamp"] >= removed
         assert train.status()["restarts"] == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.playground import Trial, condition
 from helpers.poll import eventually
 from helpers.trainjobs import await_ready, nodes, step_of
 from localcluster import podstatus
@@ -28,7 +28,7 @@ def test_a_suspended_job_has_no_pods_and_a_resumed_one_has_all_and_no_restart_is
     train.change(suspend=True)
     status = train.await_status(is_suspended)
     assert (status.get("state", ""), "startTime" in status) == ("", False)
-    eventually(lambda: not train.children("pods"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not train.children("pods"))
     status = train.await_status(lambda status: step_of(status).get("suspended") == 2)
     assert (step_of(status)["active"], status["nodes"]) == (0, "0/2")
     assert len(train.children("jobs")) == len(train.children("services")) == 1
@@ -53,7 +53,7 @@ def test_a_job_resumed_before_its_pods_are_gone_starts_all_of_them_together(trai
     generation = train.change(suspend=False)["metadata"]["generation"]
     # Before that a status may be of before the suspension, and pods be about to go.
     train.await_status(lambda status: status.get("observedGeneration") == generation)
-    eventually(lambda: not suspended_jobs(train), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not suspended_jobs(train))
     left = pods & {pod for pod, each in train.children("pods").items() if "deletionTimestamp" not in each["metadata"]}
     assert left in (set(), pods), "one node went on without the other"
     for node in nodes(2):
@@ -73,10 +73,10 @@ def test_if_only_one_job_was_stopped_all_are_before_they_go_on_together(train: T
     await_ready(train)
     pods = train.children("pods")
     begun = max(pod["metadata"]["creationTimestamp"] for pod in pods.values())
-    eventually(lambda: podstatus.now() > begun, PATIENCE_SECONDS, PERIOD_SECONDS)  # times are whole seconds on the wire
+    eventually(lambda: podstatus.now() > begun)  # times are whole seconds on the wire
     train.jobs.api.patch(train.child_path("jobs", train.child("node-0")), {"spec": {"suspend": True}})
-    eventually(lambda: not pods.keys() & train.children("pods").keys(), PATIENCE_SECONDS, PERIOD_SECONDS)
-    eventually(lambda: not suspended_jobs(train), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not pods.keys() & train.children("pods").keys())
+    eventually(lambda: not suspended_jobs(train))
     for replica in replicas:
         train.await_running(replica)
     status = train.status()
