@@ -16,31 +16,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
-import signal
 import sys
 import time
 from collections.abc import Sequence
 
 from audit.core import Audit, Limits, Violation
-from audit.flags import Flag
+from audit.flags import Signals
 from audit.machinetime import LostTime
-from audit.order import Event, Order
+from audit.order import Order
 from audit.watches import Watches
 from localcluster.api import Api
 
 READY = "auditing"
 _TICK_SECONDS = 0.25
 _POLL_SECONDS = 0.05
-_LIST_SECONDS = 60.0
 _DEFAULT_LAG_SECONDS = 1.0
 
 
 class Auditor:
-    """The rules with watches and a clock. `run` returns after `stop` is set, once all earlier events are judged."""
+    """The rules with watches and a clock. `run` returns after a signal, once all earlier events are judged."""
 
     def __init__(
-        self, api: Api, limits: Limits, stop: Flag, lag_seconds: float, lost_time: LostTime | None = None
+        self, api: Api, limits: Limits, signals: Signals, lag_seconds: float, lost_time: LostTime | None = None
     ) -> None:
         """`lag_seconds` is the largest delay between two watches. Time from `lost_time` counts for no deadline."""
         self._watches = Watches(api)
@@ -48,24 +45,20 @@ class Auditor:
         self._lag_seconds = lag_seconds
         self._audit = Audit(limits)
         self._lost_time = lost_time
-        self._stop = stop
+        self._signals = signals
         self._shown = 0
         self._shown_races = 0
         self._ticked_at = 0.0
-        self._has_outage = Flag()
-
-    def report_outage(self) -> None:
-        """Records an outage; may be called from a signal handler."""
-        self._has_outage.set()
 
     def run(self) -> dict[str, object]:
-        """Watches until `stop` is set and returns the report. Raises TimeoutError if the cluster cannot be read."""
+        """Watches until a signal and returns the report. Raises TimeoutError if the cluster cannot be read."""
         began = time.time()
-        self._watches.start()
+        self._watches.start(self._signals.stop)
         try:
-            self._seed(began)
+            for event in self._watches.arrived():
+                self._audit.seed(event.kind, event.change, event.obj, event.at)
             print(READY, file=sys.stderr, flush=True)
-            while not self._stop.is_set:
+            while not self._signals.stop.is_set:
                 time.sleep(_POLL_SECONDS)
                 self._work(time.time())
         finally:
@@ -76,18 +69,10 @@ class Auditor:
         counts = {"seconds": round(time.time() - began, 1), "late": self._order.late, "gaps": self._watches.gaps}
         return {**counts, **self._audit.report()}
 
-    def _seed(self, began: float) -> None:
-        while not (self._watches.is_listed or self._stop.is_set):
-            if time.time() - began > _LIST_SECONDS:
-                raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
-            time.sleep(_POLL_SECONDS)
-        for event in self._arrived():
-            self._audit.seed(event.kind, event.change, event.obj, event.at)
-
     def _work(self, now: float) -> None:
-        for event in self._arrived():
+        for event in self._watches.arrived():
             self._order.add(event)
-        if self._has_outage.take():
+        if self._signals.outage.take():
             self._audit.outage(now)
         for event in self._order.due(now):
             self._audit.event(event.kind, event.change, event.obj, event.at)
@@ -99,20 +84,12 @@ class Auditor:
         self._shown = _show(self._audit.violations, self._shown)
         self._shown_races = _show(self._audit.races, self._shown_races, "race: ")
 
-    def _arrived(self) -> list[Event]:
-        found: list[Event] = []
-        try:
-            while True:
-                found.append(self._watches.events.get_nowait())
-        except queue.Empty:
-            return found
 
-
-def _show(found: Sequence[Violation], shown: int, prefix: str = "") -> int:
+def _show(violations: Sequence[Violation], shown: int, prefix: str = "") -> int:
     """Prints the violations that are new; returns how many there are now."""
-    for each in found[shown:]:
-        print(f"{prefix}{each.rule}: {each.subject}: {each.text}", file=sys.stderr, flush=True)
-    return len(found)
+    for new in violations[shown:]:
+        print(f"{prefix}{new.rule}: {new.subject}: {new.text}", file=sys.stderr, flush=True)
+    return len(violations)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -138,13 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         resize_seconds=given.resize,
         preemption_grace_seconds=given.preemption_grace,
     )
-    stop = Flag()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    signals = Signals()
+    signals.listen()
     lost_time = LostTime() if given.share_of_machine else None
-    auditor = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag, lost_time)
-    signal.signal(signal.SIGUSR1, lambda *_: auditor.report_outage())
-    report = auditor.run()
+    report = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, signals, given.lag, lost_time).run()
     print(json.dumps(report), flush=True)
     return 1 if report["violations"] else 0
 

@@ -1,6 +1,9 @@
-"""Flags that signal handlers set for the rest of a program."""
+"""The signals that an auditor's process receives: the end of its watch, and outages."""
 
 from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
 
 
 class Flag:
@@ -20,3 +23,16 @@ class Flag:
         """Returns whether the flag was set, and clears it."""
         was_set, self.is_set = self.is_set, False
         return was_set
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """SIGTERM and SIGINT stop the auditor. SIGUSR1 reports an outage, every second while it lasts."""
+
+    stop: Flag = field(default_factory=Flag)
+    outage: Flag = field(default_factory=Flag)
+
+    def listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop.set())
+        signal.signal(signal.SIGUSR1, lambda *_: self.outage.set())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -206,18 +206,6 @@ def _requests_in(named: Mapping[str, str]) -> Amounts:
     """Returns the amounts of requests, which a quota names with or without the prefix, and of `pods`."""
     requests = {name.removeprefix("requests."): value for name, value in named.items()}
     return amounts({name: value for name, value in requests.items() if not name.startswith("limits.")})
-
-
-def is_partly_bound(gang: Gang, pods: Iterable[Pod], served: Collection[str]) -> bool:
-    """Reports whether pods use capacity while others of the placement have none, or without a placement.
-
-    `pods` are those of the gang, and `served` the members that have capacity or do not need it any more.
-    """
-    if not any(pod.uses_capacity for pod in pods):
-        return False
-    if gang.phase == "Released" and gang.placement:
-        return False
-    return not gang.is_placed or bool(gang.placement.keys() - set(served))
 
 
 def key_of(obj: Object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from audit.capacity import reservations
-from audit.objects import Amounts, Gang, Pod, is_partly_bound
+from audit.objects import Amounts, Gang, Pod
 from audit.races import Round
 
 
@@ -37,7 +37,11 @@ class GangRecord:
 
     @property
     def is_partly_bound(self) -> bool:
-        return is_partly_bound(self.gang, self.pods.values(), self.served)
+        """Reports whether pods use capacity while others of the placement have none, or without a placement."""
+        gang = self.gang
+        if (gang.phase == "Released" and gang.placement) or not any(pod.uses_capacity for pod in self.pods.values()):
+            return False
+        return not gang.is_placed or bool(gang.placement.keys() - self.served)
 
     @property
     def covered(self) -> set[str]:

@@ -9,16 +9,20 @@ Threads: one for each kind; all have ended after `stop`.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from audit.core import GANGS, NODES, PODS, QUOTAS, RELISTED
+from audit.flags import Flag
 from audit.order import Event
 from localcluster.api import Api, Object
 from localcluster.follower import Follower
 
+_POLL_SECONDS = 0.05
+_LIST_SECONDS = 60.0
 PATHS: Mapping[str, str] = {
     PODS: "/api/v1/pods",
     NODES: "/api/v1/nodes",
@@ -75,23 +79,29 @@ class Watches:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._followers = {kind: Follower(api, path, Kind(kind, self.events)) for kind, path in paths.items()}
 
-    def start(self) -> None:
+    def start(self, stop: Flag) -> None:
+        """Waits until every kind is listed, or `stop` is set. Raises TimeoutError if the cluster cannot be read."""
+        began = time.time()
         for follower in self._followers.values():
             follower.start()
+        while not (stop.is_set or all(follower.is_listed.is_set() for follower in self._followers.values())):
+            if time.time() - began > _LIST_SECONDS:
+                self.stop()
+                problems = (f"{kind}: {follower.problem}" for kind, follower in self._followers.items())
+                raise TimeoutError(f"cannot read the cluster: {', '.join(problems)}")
+            time.sleep(_POLL_SECONDS)
+
+    def arrived(self) -> Iterator[Event]:
+        """Yields the events that wait on the queue."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self.events.get_nowait()
 
     def stop(self) -> None:
         for follower in self._followers.values():
             follower.stop()
 
     @property
-    def is_listed(self) -> bool:
-        return all(follower.is_listed.is_set() for follower in self._followers.values())
-
-    @property
     def gaps(self) -> int:
         """The number of times that the server had compacted a watch's version, so that changes were missed."""
         return sum(follower.gaps for follower in self._followers.values())
-
-    @property
-    def problems(self) -> list[str]:
-        return [f"{kind}: {follower.problem}" for kind, follower in self._followers.items() if follower.problem]

@@ -15,6 +15,7 @@ import contextlib
 import threading
 from typing import Self
 
+from audit.flags import Signals
 from audit.jobs import auditor
 from audit.jobs.judge import Limits
 from localcluster.api import Api
@@ -27,7 +28,7 @@ class Auditor:
     """See the module. Every kind has been listed when the block begins."""
 
     def __init__(self, api: Api, namespace: str) -> None:
-        self._signals = auditor.Signals()
+        self._signals = Signals()
         self._auditor = auditor.Auditor(api, auditor.paths_in(namespace), Limits(), _SETTLE_SECONDS, self._signals)
         self._thread = threading.Thread(target=self._auditor.watch, name="auditor", daemon=True)
         self._open = contextlib.ExitStack()

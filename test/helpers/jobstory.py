@@ -102,16 +102,8 @@ class Story:
         conditions = [{"type": outcome, "status": "True"}]
         self.put(JOBS, uid, status={"conditions": conditions, "failed": int(outcome == "Failed")})
 
-    def gang(self, phase: str, *members: str, attempt: int = 1, **status: Any) -> None:
-        placement = [{"node": "node", "members": list(members)}] if members else []
-        meta = {"name": "gang", "ownerReferences": [self.owner()]}
-        status = {"phase": phase, "attempt": attempt, "placement": placement, **status}
-        self.put(GANGS, "gang", metadata=meta, status=status)
-
-    def member(self, replica: str, *, node: str = "node", attempt: int = 1) -> None:
-        prefix = "scheduling.kubeflow.org"
-        labels = {f"{prefix}/gang": "gang", f"{prefix}/member": replica, f"{prefix}/attempt": str(attempt)}
-        self.pod(replica, node=node, **labels)
+    def gang(self, phase: str) -> None:
+        self.put(GANGS, "gang", metadata={"ownerReferences": [self.owner()]}, status={"phase": phase})
 
     def owner(self, **fields: Any) -> Object:
         return {"kind": _OWNERS[self.kind], "name": "job", "uid": "job", "controller": True, **fields}

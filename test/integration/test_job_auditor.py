@@ -27,7 +27,7 @@ pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 
-COUNTS = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "late_starts", "stuck")
+COUNTS = ("duplicates", "orphans", "wrong_states", "reruns", "late_starts", "stuck")
 PATIENCE_SECONDS = 120.0
 EXPECTS = "chaos.kubeflow.org/expects"
 

@@ -8,8 +8,10 @@ SIGUSR1 reports an outage; deadlines start again at that time and last `--reacti
 waits, for at most `--settle-seconds`, until no violation is left that the product or Kubernetes may still correct. Then
 it lists everything, judges, and prints one JSON line:
 
-    {"duplicates": 0, "orphans": 0, "partial_gangs": 0, "wrong_states": 0, "reruns": 0,
-     "late_starts": 0, "stuck": 0, "violations": [], "versions_seen": 4711, "jobs": 12, "gaps": 0, "seconds": 61.5}
+    {"duplicates": 0, "orphans": 0, "wrong_states": 0, "reruns": 0, "late_starts": 0, "stuck": 0,
+     "violations": [], "versions_seen": 4711, "jobs": 12, "gaps": 0, "seconds": 61.5}
+
+Whether gangs are bound as a whole is judged by `python -m audit`.
 
 If there are violations, it writes all observed versions to the file `--keep`, a JSON line for each version of each
 object, in the order of the cluster (`History.rows`), without the data of Secrets.
@@ -26,7 +28,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from audit.jobs.auditor import Auditor, Signals, paths_in
+from audit.flags import Signals
+from audit.jobs.auditor import Auditor, paths_in
 from audit.jobs.judge import Limits
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError

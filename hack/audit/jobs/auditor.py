@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import json
 import os
-import queue
-import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 import urllib3
 
-from audit.flags import Flag
+from audit.flags import Signals
 from audit.jobs.facts import is_ours
 from audit.jobs.history import (
     CHILDREN,
@@ -38,7 +35,7 @@ from audit.jobs.history import (
     History,
     Object,
 )
-from audit.jobs.judge import CATEGORIES, Finding, Limits, final, pending
+from audit.jobs.judge import CATEGORIES, Limits, final, pending
 from audit.jobs.trim import trimmed
 from audit.watches import Watches
 from localcluster.api import Api
@@ -62,19 +59,6 @@ _LIST_SECONDS = 60.0
 _CATCH_UP_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """The signals that the process has received."""
-
-    stop: Flag = field(default_factory=Flag)
-    outage: Flag = field(default_factory=Flag)
-
-    def listen(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop.set())
-        signal.signal(signal.SIGUSR1, lambda *_: self.outage.set())
-
-
 class Auditor:
     """Records what watches deliver and judges it (see the module)."""
 
@@ -95,12 +79,7 @@ class Auditor:
     def __enter__(self) -> Self:
         """Starts the watches and waits for their lists. Raises TimeoutError if the cluster cannot be read."""
         self._began = time.time()
-        self._watches.start()
-        try:
-            self._await_lists()
-        except BaseException:
-            self._watches.stop()
-            raise
+        self._watches.start(self._signals.stop)
         self._work(is_old=True)
         return self
 
@@ -132,18 +111,23 @@ class Auditor:
         self._settle()
         self._watches.stop()
         self._record_lists()
-        return self._report_of(time.time() - self._began)
+        found = [
+            *final(self._history, self._limits, self._outages),
+            *pending(self._history, self._limits, time.time(), self._outages),
+        ]
+        return {
+            **{category: sum(finding.category == category for finding in found) for category in CATEGORIES},
+            "violations": [str(finding) for finding in found],
+            "versions_seen": self._history.count,
+            "jobs": sum(1 for _ in self._history.of(*OWNERS)),
+            "gaps": self.gaps,
+            "seconds": round(time.time() - self._began, 1),
+        }
 
     def keep(self, path: Path) -> None:
         """Writes all observed versions to a file, to investigate a violation. Raises OSError."""
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in self._history.rows())
-
-    def _await_lists(self) -> None:
-        while not (self._watches.is_listed or self._signals.stop.is_set):
-            if time.time() - self._began > _LIST_SECONDS:
-                raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
-            time.sleep(_POLL_SECONDS)
 
     def _work(self, *, is_old: bool = False) -> None:
         """Records the queued events; `is_old` means that they happened before all kinds were listed."""
@@ -153,24 +137,17 @@ class Auditor:
             self._history.note_gap(now)
         if self._signals.outage.take():
             self._outages.append(now)
-        try:
-            while True:
-                event = self._watches.events.get_nowait()
-                change = _OLD if is_old and event.change == "ADDED" else event.change
-                self._record(event.kind, change, event.obj, event.at)
-        except queue.Empty:
-            return
-
-    def _record(self, kind: str, change: str, obj: Object, at: float) -> None:
-        if kind in OWNERS or is_ours(obj):
-            self._history.record(kind, change, trimmed(kind, obj), at)
+        for event in self._watches.arrived():
+            change = _OLD if is_old and event.change == "ADDED" else event.change
+            if _is_recorded(event.kind, event.obj):
+                self._history.record(event.kind, change, trimmed(event.kind, event.obj), event.at)
 
     def _catch_up(self) -> None:
         """Waits until the watches have delivered what lists return now, for a limited time."""
         deadline = time.time() + _CATCH_UP_SECONDS
         for kind in (*OWNERS, *CHILDREN):
-            found = self._listed(kind, time.time() + _LIST_SECONDS)
-            existing = [obj for obj in found["items"] if kind in OWNERS or is_ours(obj)]
+            listed = self._listed(kind, time.time() + _LIST_SECONDS)["items"]
+            existing = [obj for obj in listed if _is_recorded(kind, obj)]
             while not all(map(self._history.knows, existing)) and time.time() < deadline:
                 time.sleep(_POLL_SECONDS)
                 self._work()
@@ -188,9 +165,9 @@ class Auditor:
         self._work()
         deadline = time.time() + _LIST_SECONDS
         for kind in (*OWNERS, *CHILDREN):
-            found = self._listed(kind, deadline)
-            ours = [trimmed(kind, obj) for obj in found["items"] if kind in OWNERS or is_ours(obj)]
-            self._history.record_list(kind, ours, int(found["metadata"]["resourceVersion"]), time.time())
+            listed = self._listed(kind, deadline)
+            objects = [trimmed(kind, obj) for obj in listed["items"] if _is_recorded(kind, obj)]
+            self._history.record_list(kind, objects, int(listed["metadata"]["resourceVersion"]), time.time())
 
     def _listed(self, kind: str, deadline: float) -> Object:
         while True:
@@ -201,20 +178,6 @@ class Auditor:
                     raise TimeoutError(f"cannot list {kind}: {error}") from error
                 time.sleep(_RETRY_SECONDS)
 
-    def _report_of(self, seconds: float) -> dict[str, object]:
-        found = [
-            *final(self._history, self._limits, self._outages),
-            *pending(self._history, self._limits, time.time(), self._outages),
-        ]
-        return {
-            **_counts(found),
-            "violations": [str(each) for each in found],
-            "versions_seen": self._history.count,
-            "jobs": sum(1 for _ in self._history.of(*OWNERS)),
-            "gaps": self.gaps,
-            "seconds": round(seconds, 1),
-        }
-
 
 def paths_in(namespace: str) -> dict[str, str]:
     """Returns the path of each kind in a namespace; in all namespaces if it is empty."""
@@ -222,5 +185,5 @@ def paths_in(namespace: str) -> dict[str, str]:
     return {kind: f"{group}{middle}/{kind}" for kind, group in GROUPS.items()}
 
 
-def _counts(found: Sequence[Finding]) -> dict[str, int]:
-    return {category: sum(each.category == category for each in found) for category in CATEGORIES}
+def _is_recorded(kind: str, obj: Object) -> bool:
+    return kind in OWNERS or is_ours(obj)

@@ -6,9 +6,9 @@ covers only the time in which it certainly existed, so that a gap may hide a vio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 Object = dict[str, Any]
 
@@ -27,7 +27,16 @@ _KIND_NAMES = {
     PODS: "Pod",
     GANGS: "Gang",
 }
-_NEVER = float("inf")
+
+
+class Moment(NamedTuple):
+    """A version of the cluster, and when it was observed, in seconds since the epoch."""
+
+    version: float
+    at: float
+
+
+NEVER = Moment(float("inf"), float("inf"))
 
 
 @dataclass(slots=True)
@@ -66,13 +75,27 @@ class ObjectRecord:
         return version_of(self.versions[0])
 
     @property
-    def end(self) -> float:
-        return _NEVER if self.ended is None else self.ended
+    def end(self) -> Moment:
+        return NEVER if self.ended is None else Moment(self.ended, self.ended_at)
+
+    @property
+    def deletion(self) -> Moment:
+        """When the deletion of the object began."""
+        return min(self.first(is_being_deleted), self.end)
 
     @property
     def changed_at(self) -> float:
         """When the last change of the object was observed."""
         return max(self.times[-1], self.ended_at)
+
+    def moments(self) -> Iterator[tuple[Object, Moment]]:
+        """Yields each version with its moment."""
+        for version, at in zip(self.versions, self.times, strict=True):
+            yield version, Moment(version_of(version), at)
+
+    def first(self, condition: Callable[[Object], bool]) -> Moment:
+        """Returns the moment of the first version that meets a condition."""
+        return next((moment for version, moment in self.moments() if condition(version)), NEVER)
 
     def __str__(self) -> str:
         return f"{_KIND_NAMES[self.kind]} {self.namespace}/{self.name} ({self.uid})"
@@ -115,7 +138,7 @@ class History:
         """Records that the server had compacted a watch's version, so that changes may have been missed until now."""
         self._gaps.append(at)
 
-    def had_gap(self, since: float, until: float = _NEVER) -> bool:
+    def had_gap(self, since: float, until: float) -> bool:
         return any(since <= at <= until for at in self._gaps)
 
     def knows(self, obj: Object) -> bool:
@@ -129,23 +152,24 @@ class History:
     def existing(self, *kinds: str) -> list[ObjectRecord]:
         return [record for record in self.of(*kinds) if record.ended is None]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Returns every version in the order of the cluster, with its time, kind and change: `seen` or `gone`."""
-        found = [
-            (version_of(obj), {"at": at, "kind": record.kind, "change": "seen", "object": obj})
-            for record in self._records.values()
-            for at, obj in zip(record.times, record.versions, strict=True)
-        ]
-        found += [
-            (record.ended, {"at": record.ended_at, "kind": record.kind, "change": "gone", "object": record.last})
-            for record in self._records.values()
-            if record.ended is not None
-        ]
-        return [row for _, row in sorted(found, key=lambda each: each[0])]
-
     def by_uid(self, uid: str) -> ObjectRecord | None:
         return self._records.get(uid)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns every version in the order of the cluster, with its time, kind and change: `seen` or `gone`."""
+        rows = []
+        for record in self._records.values():
+            changes = [(obj, moment, "seen") for obj, moment in record.moments()]
+            if record.ended is not None:
+                changes.append((record.last, record.end, "gone"))
+            for obj, moment, change in changes:
+                rows.append((moment.version, {"at": moment.at, "kind": record.kind, "change": change, "object": obj}))
+        return [row for _, row in sorted(rows, key=lambda entry: entry[0])]
 
 
 def version_of(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
+
+
+def is_being_deleted(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from audit.jobs import children, containers, gangs, runs, states, stuck
+from audit.jobs import children, containers, restarts, results
+from audit.jobs.facts import is_managed
+from audit.jobs.family import Family, families
 from audit.jobs.history import History
 from audit.jobs.reruns import reruns
+from audit.jobs.states import wrong_states
+from audit.jobs.stuck import stuck
 
-DUPLICATES, ORPHANS, PARTIAL_GANGS = "duplicates", "orphans", "partial_gangs"
-WRONG_STATES, RERUNS, LATE_STARTS, STUCK = "wrong_states", "reruns", "late_starts", "stuck"
-CATEGORIES = (DUPLICATES, ORPHANS, PARTIAL_GANGS, WRONG_STATES, RERUNS, LATE_STARTS, STUCK)
-
-Rule = Callable[[History], Iterator[str]]
+DUPLICATES, ORPHANS, WRONG_STATES = "duplicates", "orphans", "wrong_states"
+RERUNS, LATE_STARTS, STUCK = "reruns", "late_starts", "stuck"
+CATEGORIES = (DUPLICATES, ORPHANS, WRONG_STATES, RERUNS, LATE_STARTS, STUCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +36,32 @@ class Finding:
         return f"{self.category}: {self.text}"
 
 
+class Rule(NamedTuple):
+    """A rule yields what is wrong with a job. One that `needs_all_changes` does not judge a job with a gap."""
+
+    category: str
+    judge: Callable[[Family], Iterator[str]]
+    needs_all_changes: bool = False
+
+
 def final(history: History, limits: Limits, outages: Sequence[float]) -> list[Finding]:
     """Returns violations that nothing can correct any more. `outages` are the times of outages."""
-    rules: tuple[tuple[str, Rule], ...] = (
-        (DUPLICATES, children.duplicates),
-        (DUPLICATES, containers.overlapping_containers),
-        (PARTIAL_GANGS, lambda history: gangs.partial_for_too_long(history, outages, limits.reaction_seconds)),
-        (WRONG_STATES, lambda history: states.wrong_states(history, limits.skew_seconds)),
-        (WRONG_STATES, runs.wrong_ends),
-        (WRONG_STATES, lambda history: runs.missed_successes(history, outages, limits.reaction_seconds)),
-        (WRONG_STATES, runs.uncaused_restarts),
-        (WRONG_STATES, runs.uncounted_restarts),
-        (WRONG_STATES, runs.ends_counted_twice),
-        (WRONG_STATES, runs.spent_limits),
-        (RERUNS, lambda history: reruns(history, outages, limits.reaction_seconds)),
-        (LATE_STARTS, containers.starts_after_the_end),
+    reaction = limits.reaction_seconds
+    rules = (
+        Rule(DUPLICATES, children.duplicates),
+        Rule(DUPLICATES, containers.overlapping_pods),
+        Rule(DUPLICATES, containers.overlapping_containers),
+        Rule(WRONG_STATES, lambda family: wrong_states(family, limits.skew_seconds)),
+        Rule(WRONG_STATES, results.wrong_ends, needs_all_changes=True),
+        Rule(WRONG_STATES, lambda job: results.missed_successes(job, outages, reaction), needs_all_changes=True),
+        Rule(WRONG_STATES, restarts.uncaused_restarts, needs_all_changes=True),
+        Rule(WRONG_STATES, restarts.uncounted_restarts, needs_all_changes=True),
+        Rule(WRONG_STATES, restarts.ends_counted_twice),
+        Rule(WRONG_STATES, restarts.spent_limits, needs_all_changes=True),
+        Rule(RERUNS, lambda family: reruns(family, outages, reaction)),
+        Rule(LATE_STARTS, containers.starts_after_the_end),
     )
-    return [Finding(category, text) for category, rule in rules for text in rule(history)]
+    return _findings(history, rules)
 
 
 def pending(history: History, limits: Limits, now: float, outages: Sequence[float] = ()) -> list[Finding]:
@@ -57,10 +69,18 @@ def pending(history: History, limits: Limits, now: float, outages: Sequence[floa
     # The time for a reaction starts again after an outage.
     since = now - limits.reaction_seconds
     since = float("-inf") if any(at > since for at in outages) else since
-    rules: tuple[tuple[str, Rule], ...] = (
-        (ORPHANS, children.orphans),
-        (ORPHANS, children.leftovers),
-        (PARTIAL_GANGS, gangs.partial_now),
-        (STUCK, lambda history: stuck.stuck(history, since)),
-    )
-    return [Finding(category, text) for category, rule in rules for text in rule(history)]
+    rules = (Rule(ORPHANS, children.leftovers), Rule(STUCK, lambda family: stuck(family, since)))
+    orphans = [Finding(ORPHANS, text) for text in children.orphans(history)]
+    return [*orphans, *_findings(history, rules)]
+
+
+def _findings(history: History, rules: Iterable[Rule]) -> list[Finding]:
+    """Applies rules to all jobs, except those that another controller manages."""
+    judged = [family for family in families(history) if is_managed(family.job.last)]
+    return [
+        Finding(rule.category, text)
+        for rule in rules
+        for family in judged
+        if not (rule.needs_all_changes and family.may_lack_changes)
+        for text in rule.judge(family)
+    ]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from audit.jobs.facts import Replica, is_finished, status_of
+from audit.jobs.facts import is_elastic, is_finished, status_of, succeeded_replicas
 from audit.jobs.history import TFJOBS, Object, ObjectRecord
+from tfjob_controller.api.gang import index_of, kind_of
 
 # Roles of a TrainJob with one pod each; only nodes have a count.
 _SINGLE_ROLES = ("dataset-initializer", "model-initializer", "model-exporter", "launcher")
 _UNKNOWN = 1 << 31
 
 
-def is_planned(job: ObjectRecord, replica: Replica) -> bool:
+def is_planned(job: ObjectRecord, replica: str) -> bool:
     """Reports whether any version of the job contains the replica."""
-    if job.kind == TFJOBS:
-        most = max(_tf_count(version, replica.role) for version in job.versions)
-    else:
-        most = max(_train_count(version, replica.role) for version in job.versions)
-    return replica.index < most
+    role, index = kind_of(replica), index_of(replica) or 0
+    count_of = _tf_count if job.kind == TFJOBS else _train_count
+    return index < max(count_of(version, role) for version in job.versions)
 
 
 def node_count(job: Object) -> int:
@@ -27,21 +26,15 @@ def node_count(job: Object) -> int:
     spec = job["spec"]
     requested = spec.get("numNodes") or (spec.get("trainer") or {}).get("numNodes")
     steps = status_of(job).get("jobsStatus") or ()
-    count = int(requested or next((each.get("replicas", 0) for each in steps if each["name"] == "node"), 0))
+    count = int(requested or next((step.get("replicas", 0) for step in steps if step["name"] == "node"), 0))
     existing = int(status_of(job).get("currentNodes", 0)) if is_elastic(job) and is_finished(job) else 0
     return min(count, existing) if existing else count
 
 
-def is_elastic(job: Object) -> bool:
-    """Reports whether the nodes of a TrainJob come and go one by one."""
-    return bool(job["spec"].get("elasticPolicy"))
-
-
 def _tf_count(job: Object, role: str) -> int:
-    spec = job["spec"]
-    for each in spec.get("replicaSpecs") or ():
-        if str(each.get("tfReplicaType", "MASTER")).lower() == role:
-            count = int(each.get("replicas", 1))
+    for entry in job["spec"].get("replicaSpecs") or ():
+        if str(entry.get("tfReplicaType", "MASTER")).lower() == role:
+            count = int(entry.get("replicas", 1))
             return max(count, _most_workers(job)) if role == "worker" else count
     return 0
 
@@ -50,8 +43,8 @@ def _most_workers(job: Object) -> int:
     """Returns the largest number of worker indexes: workers that have succeeded keep their index, others are added."""
     spec = job["spec"]
     most = max(int(spec.get("workerReplicas") or 0), int((spec.get("autoscaling") or {}).get("maxWorkers") or 0))
-    done = [each for each in status_of(job).get("succeededIndexes") or () if each.startswith("worker-")]
-    return most + len(done) if most else 0
+    succeeded = [replica for replica in succeeded_replicas(job) if kind_of(replica) == "worker"]
+    return most + len(succeeded) if most else 0
 
 
 def _train_count(job: Object, role: str) -> int:

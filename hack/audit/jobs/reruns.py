@@ -21,123 +21,89 @@ because of a gap in a watch is not judged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from audit.jobs.ends import End, ended_on_request, ends_of
 from audit.jobs.facts import (
-    ContainerEnd,
-    Replica,
-    completions_of,
-    controller_of,
-    ended_on_request,
-    ends_of,
-    owners,
-    pods_of,
+    is_elastic,
+    is_running,
+    replica_of,
     restart_attempt_of,
+    restarts_of,
     status_of,
+    succeeded_replicas,
     training_statuses,
 )
-from audit.jobs.history import JOBS, TFJOBS, TRAINJOBS, History, Object, ObjectRecord, version_of
-from audit.jobs.plans import is_elastic
+from audit.jobs.family import Family, controller_uid
+from audit.jobs.history import JOBS, NEVER, OWNERS, PODS, Moment, Object, ObjectRecord, is_being_deleted
+from tfjob_controller.api.gang import kind_of
 
 _CONTROLLER_FINALIZER = "foregroundDeletion"
-_ALWAYS = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class _Success:
-    """A record of a success, the version at which that record was deleted, and when that was observed."""
-
-    ended: ContainerEnd
-    until: float = _ALWAYS
-    until_at: float = _ALWAYS
-
-
-def reruns(history: History, outages: Sequence[float], reaction_seconds: float) -> Iterator[str]:
+def reruns(family: Family, outages: Sequence[float], reaction_seconds: float) -> Iterator[str]:
     """Yields pods that are reruns (see the module). `outages` are the times of outages."""
-    known = _successes(history)
-    reported = {job.uid: _reported_successes(job) for job in owners(history)}
-    for replica, pod in pods_of(history):
-        job = history.by_uid(replica.job)
-        if job is None or not pod.is_begin_seen or (job.kind == TFJOBS and replica.role == "ps"):
+    known = _successes(family)
+    for replica, pods in family.pods.items():
+        if family.is_tfjob and kind_of(replica) == "ps":
             continue
-        successes = (*known.get(replica, ()), *reported[job.uid].get(replica.id, ()))
-        reruns_of_pod = [each for each in successes if _is_rerun(job, pod, each.ended)]
-        if any(_could_be_known(history, pod, each, outages, reaction_seconds) for each in reruns_of_pod):
-            yield f"{pod} was created after {replica.id} of {job} had succeeded"
-        if _runs_again_in_place(pod):
-            yield f"{pod} runs {replica.id} of {job} again, which had succeeded in it"
+        for pod in (pod for pod in pods if pod.is_begin_seen):
+            earlier = [success for success in known.get(replica, ()) if _is_rerun(family, pod, success)]
+            if any(_could_be_known(family, pod, success, outages, reaction_seconds) for success in earlier):
+                yield f"{pod} was created after {replica} of {family.job} had succeeded"
+            if _runs_again_in_place(pod):
+                yield f"{pod} runs {replica} of {family.job} again, which had succeeded in it"
 
 
-def _runs_again_in_place(pod: ObjectRecord) -> bool:
-    succeeded = min((each.version for each in ends_of(pod) if each.exit_code == 0), default=None)
-    return succeeded is not None and any(
-        (each.get("state") or {}).get("running") is not None
-        for version in pod.versions
-        if version_of(version) >= succeeded
-        for each in training_statuses(version)
-    )
-
-
-def _is_rerun(job: ObjectRecord, pod: ObjectRecord, ended: ContainerEnd) -> bool:
-    if pod.begin <= ended.version or pod.uid == ended.pod:
-        return False
-    return job.kind == TFJOBS or restart_attempt_of(pod.last) <= ended.attempt
-
-
-def _could_be_known(
-    history: History, pod: ObjectRecord, success: _Success, outages: Sequence[float], reaction_seconds: float
-) -> bool:
-    """Reports whether a record existed when the Job of `pod` was created, or for longer than the reaction time."""
-    child = history.by_uid(_job_of(pod))
-    is_successor = child is not None and child.begin > success.ended.version
-    if success.until > (child.begin if child is not None and is_successor else pod.begin):
-        return True
-    since = max([success.ended.at, *(at for at in outages if at < success.until_at)])
-    return success.until_at - since > reaction_seconds
-
-
-def _successes(history: History) -> dict[Replica, list[_Success]]:
-    """Returns the successes of each replica, one for each record."""
-    found: dict[Replica, list[_Success]] = {}
-    for replica, pod in pods_of(history):
-        ends = (each for each in ends_of(pod) if each.exit_code == 0)
-        found.setdefault(replica, []).extend(_Success(each, *_deletion_of(pod)) for each in ends)
-    stopped = {(_job_of(pod), replica) for replica, pod in pods_of(history) if ended_on_request(pod)}
-    for job in history.of(JOBS):
-        for replica, ended in completions_of(history, job):
-            if (job.uid, replica) not in stopped:
-                found.setdefault(replica, []).append(_Success(ended, *_deletion_of(job)))
-    return found
-
-
-def _job_of(pod: ObjectRecord) -> str:
-    return str((controller_of(pod.last) or {}).get("uid", ""))
-
-
-def _deletion_of(record: ObjectRecord) -> tuple[float, float]:
-    """Returns the version at which an object was deleted or its deletion began, and when that was observed."""
-    for version, at in zip(record.versions, record.times, strict=True):
-        meta = version["metadata"]
-        if not meta.get("deletionTimestamp"):
-            continue
-        is_by_the_controller = record.kind == JOBS and _CONTROLLER_FINALIZER in (meta.get("finalizers") or ())
-        return (_ALWAYS, _ALWAYS) if is_by_the_controller else (version_of(version), at)
-    return (_ALWAYS, _ALWAYS) if record.ended is None else (record.ended, record.ended_at)
+def _successes(family: Family) -> dict[str, list[End]]:
+    """Returns the successes of each replica by all records of them: pods, Jobs and the status of the job."""
+    stopped = {(controller_uid(pod), replica_of(pod.last)) for pod in family.of(PODS) if ended_on_request(pod)}
+    known = {
+        replica: [end for end in ends if (end.record.uid, replica) not in stopped]
+        for replica, ends in family.successes().items()
+    }
+    reported: set[tuple[str, int]] = set()
+    for version, moment in family.job.moments():
+        attempt = 0 if family.is_tfjob else _attempt(version)
+        for replica in succeeded_replicas(version):
+            if (replica, attempt) not in reported:
+                reported.add((replica, attempt))
+                known.setdefault(replica, []).append(End(family.job, moment, attempt))
+    return known
 
 
 def _attempt(job: Object) -> int:
     """Returns how often all nodes of a TrainJob were restarted together."""
-    status = status_of(job)
-    return int((status.get("scaling") or {}).get("attempt", 0) if is_elastic(job) else status.get("restarts", 0))
+    return int((status_of(job).get("scaling") or {}).get("attempt", 0)) if is_elastic(job) else restarts_of(job)
 
 
-def _reported_successes(job: ObjectRecord) -> dict[str, list[_Success]]:
-    """Returns when the status first listed each replica as succeeded, for each restart attempt."""
-    found: dict[str, dict[int, _Success]] = {}
-    for version, at in zip(job.versions, job.times, strict=True):
-        status = status_of(version)
-        attempt = _attempt(version) if job.kind == TRAINJOBS else 0
-        for each in status.get("succeededIndexes") or ():
-            ended = ContainerEnd(version_of(version), at, 0, "", "", attempt)
-            found.setdefault(each, {}).setdefault(attempt, _Success(ended))
-    return {each: list(by_attempt.values()) for each, by_attempt in found.items()}
+def _is_rerun(family: Family, pod: ObjectRecord, success: End) -> bool:
+    if pod.begin <= success.moment.version or pod is success.record:
+        return False
+    return family.is_tfjob or restart_attempt_of(pod.last) <= success.attempt
+
+
+def _could_be_known(
+    family: Family, pod: ObjectRecord, success: End, outages: Sequence[float], reaction_seconds: float
+) -> bool:
+    """Reports whether a record existed when the Job of `pod` was created, or for longer than the reaction time."""
+    until = _recorded_until(success.record)
+    job = family.job_of(pod)
+    is_successor = job is not None and job.begin > success.moment.version
+    if until.version > (job.begin if job is not None and is_successor else pod.begin):
+        return True
+    since = max([success.moment.at, *(at for at in outages if at < until.at)])
+    return until.at - since > reaction_seconds
+
+
+def _recorded_until(record: ObjectRecord) -> Moment:
+    """Returns when the deletion of a record began; never for one that the controller deletes, and for a status."""
+    going = next(filter(is_being_deleted, record.versions), None)
+    is_by_the_controller = going is not None and _CONTROLLER_FINALIZER in (going["metadata"].get("finalizers") or ())
+    return NEVER if record.kind in OWNERS or (record.kind == JOBS and is_by_the_controller) else record.deletion
+
+
+def _runs_again_in_place(pod: ObjectRecord) -> bool:
+    succeeded = min((end.moment for end in ends_of(pod) if end.exit_code == 0), default=NEVER)
+    return any(
+        any(map(is_running, training_statuses(version))) for version, moment in pod.moments() if moment >= succeeded
+    )

@@ -35,13 +35,10 @@ def trimmed(kind: str, obj: Mapping[str, Any]) -> Object:
     if kind == JOBS:
         spec = obj.get("spec") or {}
         kept["spec"] = {"suspend": bool(spec.get("suspend")), "completions": int(spec.get("completions") or 1)}
-    if kind == GANGS:
-        kept["spec"] = obj.get("spec") or {}
     if kind == PODS:
-        kept["spec"] = {name: obj["spec"][name] for name in ("nodeName", "schedulerName") if name in obj["spec"]}
-        kept["spec"]["sidecars"] = [
-            each["name"] for each in obj["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
-        ]
+        init = obj["spec"].get("initContainers") or ()
+        sidecars = [container["name"] for container in init if container.get("restartPolicy") == "Always"]
+        kept["spec"] = {"nodeName": obj["spec"].get("nodeName", ""), "sidecars": sidecars}
         kept["status"] = _pod_status(obj.get("status") or {})
     elif kind in (*OWNERS, JOBS, GANGS):
         kept["status"] = obj.get("status") or {}
@@ -53,7 +50,7 @@ def _owner_spec(spec: Mapping[str, Any]) -> Object:
     kept = {name: value for name, value in spec.items() if name not in ("trainer", "podSpecOverrides")}
     if "replicaSpecs" in spec:
         kept["replicaSpecs"] = [
-            {name: value for name, value in each.items() if name != "template"} for each in spec["replicaSpecs"]
+            {name: value for name, value in entry.items() if name != "template"} for entry in spec["replicaSpecs"]
         ]
     if "trainer" in spec:
         kept["trainer"] = {name: value for name, value in spec["trainer"].items() if name in ("numNodes", "command")}
@@ -63,10 +60,10 @@ def _owner_spec(spec: Mapping[str, Any]) -> Object:
 def _pod_status(status: Mapping[str, Any]) -> Object:
     kept: Object = {"phase": status.get("phase", "")}
     if conditions := status.get("conditions"):
-        kept["conditions"] = [each for each in conditions if each["type"] == "DisruptionTarget"]
+        kept["conditions"] = [entry for entry in conditions if entry["type"] == "DisruptionTarget"]
     for name in ("containerStatuses", "initContainerStatuses"):
-        if found := status.get(name):
-            kept[name] = [_container(each) for each in found]
+        if statuses := status.get(name):
+            kept[name] = [_container(entry) for entry in statuses]
     return kept
 
 

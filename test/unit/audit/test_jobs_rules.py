@@ -235,26 +235,6 @@ def pods_are_kept() -> Story:
     return story
 
 
-def gang_bound() -> Story:
-    story = Story()
-    story.job()
-    story.gang("Admitted", "worker-0", "worker-1")
-    for replica in ("worker-0", "worker-1"):
-        story.child(JOBS, replica)
-        story.member(replica, node="")
-    story.member("worker-0")
-    story.member("worker-1")
-    story.gang("Bound", "worker-0", "worker-1")
-    return story
-
-
-def member_is_replaced() -> Story:
-    story = gang_bound()
-    story.delete(PODS, "pod-worker-1")
-    story.advance(1000)
-    return story
-
-
 def gang_waits() -> Story:
     story = Story()
     story.job()
@@ -273,26 +253,6 @@ def foreign_job() -> Story:
     """A Job without an owner exists beside the children of the job."""
     story = done()
     story.put(JOBS, "foreign", metadata={"labels": {"kubeflow.org": ""}})
-    return story
-
-
-def outage_while_a_gang_is_bound() -> Story:
-    story = partly_bound_for(40)
-    story.outages = [story.now - 20]
-    story.member("worker-1")
-    story.gang("Bound", "worker-0", "worker-1")
-    return story
-
-
-def partly_bound_for(seconds: float) -> Story:
-    story = Story()
-    story.job()
-    story.gang("Admitted", "worker-0", "worker-1")
-    for replica in ("worker-0", "worker-1"):
-        story.child(JOBS, replica)
-        story.member(replica, node="")
-    story.member("worker-0")
-    story.advance(seconds)
     return story
 
 
@@ -580,12 +540,9 @@ VALID: dict[str, Callable[[], Story]] = {
     "a job that is suspended for a long time": suspended,
     "a job that is scaled up": scaled_up,
     "pods that cleanPodPolicy keeps": pods_are_kept,
-    "a gang that is bound": gang_bound,
-    "a member of a gang that is replaced": member_is_replaced,
     "a gang that waits for capacity for a long time": gang_waits,
     "a running job without changes for a long time": quiet_training,
     "a foreign Job": foreign_job,
-    "a gang whose binding is delayed by an outage": outage_while_a_gang_is_bound,
     "a second pod of the same Job": surplus_pod_of_one_job,
     "a second pod of the same Job that is counted": surplus_pod_of_a_replica_that_succeeds,
     "a worker that was deleted and is recreated": worker_is_deleted,
@@ -702,7 +659,7 @@ def job_is_not_suspended(story: Story) -> None:
 
 
 def gang_remains_bound(story: Story) -> None:
-    story.gang("Bound", "worker-0")
+    story.gang("Bound")
 
 
 def runs_again(replica: str, **labels: str) -> Callable[[Story], None]:
@@ -724,15 +681,6 @@ def time_passes(seconds: float) -> Callable[[Story], None]:
 def all_pods_are_deleted(story: Story) -> None:
     for replica in TF_REPLICAS:
         story.delete(PODS, f"pod-{replica}")
-
-
-def second_member_is_bound(story: Story) -> None:
-    story.member("worker-1")
-    story.gang("Bound", "worker-0", "worker-1")
-
-
-def waits_again(story: Story) -> None:
-    story.gang("Waiting")
 
 
 def condition_time_decreases(story: Story) -> None:
@@ -837,21 +785,6 @@ VIOLATIONS: dict[str, tuple[str, str, StoryFactory]] = {
         "orphans",
         "still holds capacity",
         after(done, gang_remains_bound),
-    ),
-    "a gang that is partly bound at the end": (
-        "partial_gangs",
-        "is partly bound",
-        lambda: partly_bound_for(1),
-    ),
-    "a gang that is partly bound for too long": (
-        "partial_gangs",
-        "was partly bound for",
-        after(lambda: partly_bound_for(100), second_member_is_bound),
-    ),
-    "pods that are bound while their gang waits": (
-        "partial_gangs",
-        "is partly bound",
-        after(gang_bound, waits_again),
     ),
     "a success that should have been a failure": (
         "wrong_states",

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from audit.flags import Signals
 from audit.jobs.__main__ import main
-from audit.jobs.auditor import Signals, paths_in
+from audit.jobs.auditor import paths_in
 from audit.jobs.history import CHILDREN, GANGS, OWNERS, TFJOBS
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
