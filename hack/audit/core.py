@@ -36,14 +36,14 @@ Each violation is reported once per pod, or once per attempt of a gang. All time
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from audit.capacity import ClusterCapacity, fits
 from audit.objects import Gang, Object, Pod, Quota, gang_of, key_of, node_of, pod_of, quota_of
 from audit.races import Outages, pods_unknown_to
-from audit.records import GangRecord, rank, reserved_capacity
+from audit.records import GangRecord, Timer, rank, reserved_capacity
 from audit.sharing import Preemptions, is_inverted, over_quota
 
 PODS, NODES, GANGS, QUOTAS = KINDS = ("pods", "nodes", "gangs", "resourcequotas")
@@ -92,7 +92,7 @@ class Audit:
         self._in_flight_until: dict[str, float] = {}
         self._quotas: dict[str, Quota] = {}
         self._preemptions = Preemptions(limits.preemption_grace_seconds, limits.preemptor_seconds)
-        self._inverted_since: float | None = None
+        self._inverted = Timer()
         self._outages = Outages()
         # Names of the schedulers of gang pods; these call the gang scheduler.
         self._gang_schedulers: set[str] = set()
@@ -103,9 +103,6 @@ class Audit:
         self.races: list[Violation] = []
         self.events = 0
         self.bound = 0
-        self.longest_partly_bound_seconds = 0.0
-        self.longest_fitting_wait_seconds = 0.0
-        self.longest_inversion_seconds = 0.0
 
     def seed(self, kind: str, change: str, obj: Object, now: float) -> None:
         """Applies an event from before all kinds were listed; it causes no violation."""
@@ -123,28 +120,21 @@ class Audit:
         gang scheduler reads the whole cluster again. The schedulers learn of events of that time only after the outage.
         """
         lasted = self._outages.note(now)
-        self._preemptions.delay(lasted)
-        self._inverted_since = None
-        for record in self._records.values():
-            record.fits_since = None
-            record.progress_at += lasted
-            record.partly_since = None if record.partly_since is None else record.partly_since + lasted
+        self.lost(lasted)
+        for timer in (self._inverted, *(record.fits for record in self._records.values())):
+            timer.update(now, holds=False)
         self._in_flight_until = {uid: until + lasted for uid, until in self._in_flight_until.items()}
 
     def lost(self, seconds: float) -> None:
         """Extends all deadlines by the time that other programs of a busy machine used."""
-        self._preemptions.delay(seconds)
-        self._inverted_since = None if self._inverted_since is None else self._inverted_since + seconds
-        for record in self._records.values():
-            record.progress_at += seconds
-            record.partly_since = None if record.partly_since is None else record.partly_since + seconds
-            record.fits_since = None if record.fits_since is None else record.fits_since + seconds
+        timers = [timer for record in self._records.values() for timer in record.timers]
+        for timer in (self._inverted, *timers, *self._preemptions.timers):
+            timer.delay(seconds)
 
     def tick(self, now: float) -> None:
         """Reports the violations of deadlines that have passed."""
         for record in self._records.values():
-            self._judge_partly(record, now)
-            self._judge_stuck(record, now)
+            self._judge_binding_of(record, now)
         self._judge_waits(now, [record for record in self._records.values() if record.gang.is_waiting])
         self._preemptions.tick(now, self._add_violation)
         self._judge_inversion(now)
@@ -156,14 +146,8 @@ class Audit:
             "pods": len(self._pod_uids),
             "bound": self.bound,
             "events": self.events,
-            "longest_partly_bound_seconds": round(self.longest_partly_bound_seconds, 2),
-            "longest_fitting_wait_seconds": round(self.longest_fitting_wait_seconds, 2),
-            "preemptions": self._preemptions.requested,
-            "preemptors_admitted": self._preemptions.served,
-            "longest_preemptor_wait_seconds": round(self._preemptions.longest_open_seconds, 2),
-            "longest_inversion_seconds": round(self.longest_inversion_seconds, 2),
-            "races": [asdict(each) for each in self.races],
-            "violations": [asdict(each) for each in self.violations],
+            "races": [asdict(race) for race in self.races],
+            "violations": [asdict(violation) for violation in self.violations],
         }
 
     def _apply(self, kind: str, change: str, obj: Object, now: float, *, is_judged: bool) -> None:
@@ -181,7 +165,7 @@ class Audit:
             is_placed_by_hand = change == "ADDED" and bool(obj["spec"].get("nodeName"))
             self._set_pod(obj, change, now, is_judged and not is_placed_by_hand)
         # The change may have taken capacity. A gang that does not fit any more waits from the start once it fits again.
-        self._judge_waits(now, [record for record in self._records.values() if record.fits_since is not None])
+        self._judge_waits(now, [record for record in self._records.values() if record.fits.since is not None])
 
     def _set_node(self, obj: Object, is_gone: bool) -> None:
         if is_gone:
@@ -202,13 +186,12 @@ class Audit:
         if known is None or before is None:
             pods = {pod.key: pod for pod in self._pods.values() if pod.gang == gang.key}
             succeeded = {(pod.attempt, pod.member) for pod in pods.values() if pod.phase == "Succeeded"}
-            self._records[gang.key] = GangRecord(gang, now, pods, succeeded)
-            self._note_partly(self._records[gang.key], now)
+            self._records[gang.key] = known = GangRecord(gang, Timer(now), pods, succeeded)
         else:
             if (before.phase, before.attempt, before.placement) != (gang.phase, gang.attempt, gang.placement):
-                known.progress_at = now
+                known.idle = Timer(now)
             known.gang = gang
-            self._note_partly(known, now)
+        known.partly.update(now, holds=known.is_partly_bound)
         by = self._records.get(gang.preemption.by) if gang.preemption is not None else None
         self._preemptions.note_gang(before, gang, by.gang if by is not None else None, now, self._add_violation)
         if is_judged and change != RELISTED and gang.is_placed and _has_more_members(before, gang):
@@ -257,8 +240,8 @@ class Audit:
         if pod.phase == "Succeeded":
             record.succeeded.add((pod.attempt, pod.member))
         if is_progress:
-            record.progress_at = now
-        self._note_partly(record, now)
+            record.idle = Timer(now)
+        record.partly.update(now, holds=record.is_partly_bound)
 
     # The rules
 
@@ -308,32 +291,18 @@ class Audit:
             f"{each.key} ({each.scheduler}, {now - self._bound_at.get(each.uid, 0.0):.2f} s ago)" for each in others[:4]
         )
 
-    def _note_partly(self, record: GangRecord, now: float) -> None:
-        if not record.is_partly_bound:
-            record.partly_since = None
-        elif record.partly_since is None:
-            record.partly_since = now
-
-    def _judge_partly(self, record: GangRecord, now: float) -> None:
-        if record.partly_since is None:
-            return
-        lasted = now - record.partly_since
-        self.longest_partly_bound_seconds = max(self.longest_partly_bound_seconds, lasted)
-        if lasted > self._limits.bind_deadline_seconds:
-            gang = record.gang
+    def _judge_binding_of(self, record: GangRecord, now: float) -> None:
+        """Judges whether an admitted gang makes progress, and a partly bound one gets the rest of its members."""
+        gang, limit = record.gang, self._limits.bind_deadline_seconds
+        once_for = f"{gang.uid}/{gang.attempt}"
+        if (lasted := record.partly.lasted(now)) > limit:
             lacking = ", ".join(sorted(gang.placement.keys() - record.served)[:5]) or "admission"
             text = f"{gang.phase}, attempt {gang.attempt}: for {lasted:.1f} s without {lacking}"
-            self._add_violation("partly-bound", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
-
-    def _judge_stuck(self, record: GangRecord, now: float) -> None:
-        lasted = now - record.progress_at
-        if (
-            record.gang.phase == "Admitted"
-            and not record.gang.is_being_deleted
-            and lasted > self._limits.bind_deadline_seconds
-        ):
-            text = f"admitted, attempt {record.gang.attempt}: no pod was created or bound for {lasted:.1f} s"
-            self._add_violation("stuck", f"{record.gang.uid}/{record.gang.attempt}", record.gang.key, text, now)
+            self._add_violation("partly-bound", once_for, gang.key, text, now)
+        is_admitted = gang.phase == "Admitted" and not gang.is_being_deleted
+        if is_admitted and (lasted := record.idle.lasted(now)) > limit:
+            text = f"admitted, attempt {gang.attempt}: no pod was created or bound for {lasted:.1f} s"
+            self._add_violation("stuck", once_for, gang.key, text, now)
 
     def _judge_quota(self, gang: Gang, now: float) -> None:
         """Judges the quotas of the namespace of a gang that got members.
@@ -381,23 +350,16 @@ class Audit:
         """Judges whether gangs wait that could preempt others."""
         if self._limits.preemption_grace_seconds is None:
             return
-        if not self._is_any_inverted(now):
-            self._inverted_since = None
-            return
-        self._inverted_since = now if self._inverted_since is None else self._inverted_since
-        lasted = now - self._inverted_since
-        self.longest_inversion_seconds = max(self.longest_inversion_seconds, lasted)
-        if lasted > self._limits.inversion_seconds:
-            waiting = [each.gang for each in self._records.values() if each.gang.is_waiting]
-            first = min(waiting, key=rank)
+        is_capacity_kept = self._preemptions.is_any_open or self._is_any_resizing(now)
+        since = now - self._limits.preemption_grace_seconds
+        is_any = not is_capacity_kept and is_inverted(
+            self._records.values(), self._capacity, since, self._is_over_quota
+        )
+        self._inverted.update(now, holds=is_any)
+        if (lasted := self._inverted.lasted(now)) > self._limits.inversion_seconds:
+            first = min((record.gang for record in self._records.values() if record.gang.is_waiting), key=rank)
             text = f"for {lasted:.1f} s gangs of lower priority have run that it could preempt"
-            self._add_violation("priority-inversion", f"{self._inverted_since}", first.key, text, now)
-
-    def _is_any_inverted(self, now: float) -> bool:
-        if self._preemptions.is_any_open or self._is_any_resizing(now):
-            return False
-        since = now - (self._limits.preemption_grace_seconds or 0.0)
-        return is_inverted(self._records.values(), self._capacity, since, self._is_over_quota)
+            self._add_violation("priority-inversion", f"{self._inverted.since}", first.key, text, now)
 
     def _judge_waits(self, now: float, records: list[GangRecord]) -> None:
         if not records:
@@ -406,41 +368,25 @@ class Audit:
         first_starving = self._first_starving_rank(now)
         is_capacity_kept = self._is_any_resizing(now) or self._preemptions.is_any_open
         for record in records:
-            if is_capacity_kept:
-                record.fits_since = None
-            else:
-                self._judge_wait(record, free, first_starving, now)
+            gang = record.gang
+            is_free_to_start = (
+                not is_capacity_kept
+                and gang.is_waiting
+                and gang.not_before <= now
+                and (first_starving is None or rank(gang) <= first_starving)
+                and fits(gang.needs, self._capacity, free)
+                and not self._is_over_quota(gang)
+            )
+            record.fits.update(now, holds=is_free_to_start)
+            if (lasted := record.fits.lasted(now)) > self._limits.fit_grace_seconds:
+                text = f"{gang.phase or 'new'}: has waited for {lasted:.1f} s although all of it fits"
+                self._add_violation("fits-and-waits", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
     def _is_any_resizing(self, now: float) -> bool:
         """Reports whether running gangs are being reduced or were reduced recently."""
         gangs = (record.gang for record in self._records.values())
         since = now - self._limits.resize_seconds
         return any(each.is_resize_requested or (each.resized_at and each.resized_at > since) for each in gangs)
-
-    def _judge_wait(
-        self,
-        record: GangRecord,
-        free: Mapping[str, Mapping[str, int]],
-        first_starving: tuple[int, float, str] | None,
-        now: float,
-    ) -> None:
-        gang = record.gang
-        is_free_to_start = (
-            gang.is_waiting
-            and gang.not_before <= now
-            and (first_starving is None or rank(gang) <= first_starving)
-            and fits(gang.needs, self._capacity, free)
-        )
-        if not is_free_to_start or self._is_over_quota(gang):
-            record.fits_since = None
-            return
-        if record.fits_since is None:
-            record.fits_since = now
-        lasted = now - record.fits_since
-        self.longest_fitting_wait_seconds = max(self.longest_fitting_wait_seconds, lasted)
-        if lasted > self._limits.fit_grace_seconds:
-            text = f"{gang.phase or 'new'}: has waited for {lasted:.1f} s although all of it fits"
-            self._add_violation("fits-and-waits", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
     def _first_starving_rank(self, now: float) -> tuple[int, float, str] | None:
         """Returns the rank of the first gang for which nodes may be nominated; gangs behind it may have to wait."""

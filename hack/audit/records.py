@@ -11,17 +11,40 @@ from audit.races import Round
 
 
 @dataclass(slots=True)
+class Timer:
+    """How long a condition has held, without the time that counts for no deadline."""
+
+    since: float | None = None
+
+    def update(self, now: float, *, holds: bool) -> None:
+        if not holds:
+            self.since = None
+        elif self.since is None:
+            self.since = now
+
+    def delay(self, seconds: float) -> None:
+        self.since = None if self.since is None else self.since + seconds
+
+    def lasted(self, now: float) -> float:
+        return 0.0 if self.since is None else now - self.since
+
+
+@dataclass(slots=True)
 class GangRecord:
-    """The state of a gang that its last version does not contain."""
+    """The state of a gang that its last version does not contain: its pods, and what has held since when."""
 
     gang: Gang
-    progress_at: float
+    idle: Timer
     pods: dict[str, Pod] = field(default_factory=dict)
     # (attempt, member) of the members that have succeeded, including those whose pods are deleted.
     succeeded: set[tuple[str, str]] = field(default_factory=set)
-    partly_since: float | None = None
-    fits_since: float | None = None
+    partly: Timer = field(default_factory=Timer)
+    fits: Timer = field(default_factory=Timer)
     round: Round = field(default_factory=Round)
+
+    @property
+    def timers(self) -> tuple[Timer, ...]:
+        return self.idle, self.partly, self.fits
 
     @property
     def done(self) -> set[str]:

@@ -6,12 +6,12 @@ more. While one is open, capacity is kept for the preemptor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from audit.capacity import ClusterCapacity, add_amounts, fits, reservations
 from audit.objects import Gang, Pod, Preemption, Quota
-from audit.records import GangRecord, reserved_capacity
+from audit.records import GangRecord, Timer, reserved_capacity
 
 _REQUESTED = "Requested"
 # Times of a status have less than this precision.
@@ -26,7 +26,7 @@ class _Open:
     """An open preemption: the victims that have not left yet, and since when none is left."""
 
     victims: set[str] = field(default_factory=set)
-    left_since: float | None = None
+    left: Timer = field(default_factory=Timer)
 
 
 @dataclass(slots=True)
@@ -36,45 +36,37 @@ class Preemptions:
     grace_seconds: float | None
     limit_seconds: float
     """How long a preemptor may take to be admitted once all of its victims have left."""
-    requested: int = 0
-    served: int = 0
-    """Preemptors that were admitted."""
-    longest_open_seconds: float = 0.0
     _open: dict[str, _Open] = field(default_factory=dict)
 
     @property
     def is_any_open(self) -> bool:
         return bool(self._open)
 
+    @property
+    def timers(self) -> Iterator[Timer]:
+        return (preemption.left for preemption in self._open.values())
+
     def note_gang(self, before: Gang | None, gang: Gang, preemptor: Gang | None, now: float, report: Report) -> None:
         """Records a version of a gang; `preemptor` is the gang that its preemption names, if that exists."""
         if gang.preemption is not None and gang.preemption != (before.preemption if before is not None else None):
             self._note_victim(gang, gang.preemption, preemptor, now, report)
-        if gang.key in self._open and not gang.is_waiting:
-            self.served += gang.is_placed
-            del self._open[gang.key]
+        if not gang.is_waiting:
+            self._open.pop(gang.key, None)
         self._note_left(now)
 
     def note_deleted(self, gang: Gang, now: float) -> None:
         """Records that a gang does not exist any more."""
         self._open.pop(gang.key, None)
-        for each in self._open.values():
-            each.victims.discard(gang.key)
+        for preemption in self._open.values():
+            preemption.victims.discard(gang.key)
         self._note_left(now)
-
-    def delay(self, seconds: float) -> None:
-        """Extends all deadlines."""
-        for each in self._open.values():
-            each.left_since = None if each.left_since is None else each.left_since + seconds
 
     def tick(self, now: float, report: Report) -> None:
         """Reports preemptors that do not start although all victims have left."""
-        for key, each in self._open.items():
-            lasted = now - each.left_since if each.left_since is not None else 0.0
-            self.longest_open_seconds = max(self.longest_open_seconds, lasted)
-            if lasted > self.limit_seconds:
+        for key, preemption in self._open.items():
+            if (lasted := preemption.left.lasted(now)) > self.limit_seconds:
                 text = f"others have left for it, and {lasted:.1f} s later it is not admitted"
-                report("preempted-for-nothing", f"{key}/{each.left_since}", key, text, now)
+                report("preempted-for-nothing", f"{key}/{preemption.left.since}", key, text, now)
 
     def _note_victim(
         self, gang: Gang, preemption: Preemption, preemptor: Gang | None, now: float, report: Report
@@ -84,7 +76,6 @@ class Preemptions:
             if open_ is not None:
                 open_.victims.discard(gang.key)
             return
-        self.requested += 1
         once = f"{gang.uid}/{preemption.at}"
         if preemptor is not None and preemptor.priority <= gang.priority:
             text = f"priority {gang.priority}, by {preemptor.key} of priority {preemptor.priority}"
@@ -96,12 +87,11 @@ class Preemptions:
         if preemptor is not None and preemptor.is_waiting:
             open_ = self._open.setdefault(preemption.by, _Open())
             open_.victims.add(gang.key)
-            open_.left_since = None
+            open_.left = Timer()
 
     def _note_left(self, now: float) -> None:
-        for each in self._open.values():
-            if not each.victims and each.left_since is None:
-                each.left_since = now
+        for preemption in self._open.values():
+            preemption.left.update(now, holds=not preemption.victims)
 
 
 def over_quota(
@@ -140,13 +130,10 @@ def is_inverted(
     Only gangs of lower priority count, and the waiting ones must not fit as it is, wait for another reason, or exceed
     a quota.
     """
-    waiting = [each.gang for each in records if each.gang.is_waiting]
-    highest = max((each.priority for each in waiting), default=0)
-    lower = [
-        each
-        for each in records
-        if each.gang.phase == "Bound" and each.gang.priority < highest and each.gang.bound_at < since
-    ]
+    waiting = [record.gang for record in records if record.gang.is_waiting]
+    highest = max((gang.priority for gang in waiting), default=0)
+    bound = [record for record in records if record.gang.phase == "Bound" and record.gang.bound_at < since]
+    lower = [record for record in bound if record.gang.priority < highest]
     if not waiting or not lower:
         return False
     free = capacity.free(reserved_capacity(records))
@@ -156,12 +143,12 @@ def is_inverted(
             if pod.uses_capacity and pod.node in gained:
                 add_amounts(gained[pod.node], pod.requests)
     return all(
-        not each.not_before
-        and not each.is_refused
-        and each.phase == "Waiting"
-        and not is_over_quota(each)
-        and not fits(each.needs, capacity, free)
-        and fits(each.needs, capacity, gained)
-        for each in waiting
-        if each.priority == highest
+        not gang.not_before
+        and not gang.is_refused
+        and gang.phase == "Waiting"
+        and not is_over_quota(gang)
+        and not fits(gang.needs, capacity, free)
+        and fits(gang.needs, capacity, gained)
+        for gang in waiting
+        if gang.priority == highest
     )

@@ -20,9 +20,7 @@ def test_known_versions_change_nothing() -> None:
     assert [each["metadata"]["resourceVersion"] for each in next(history.of(JOBS)).versions] == ["3", "5"]
 
 
-@pytest.mark.parametrize(
-    ("change", "is_seen"), [("ADDED", True), ("RELISTED", False), ("OLD", False), ("LISTED", False)]
-)
+@pytest.mark.parametrize(("change", "is_seen"), [("ADDED", True), ("RELISTED", False)])
 def test_only_an_added_object_has_an_observed_begin(change: str, is_seen: bool) -> None:
     history = History()
     history.record(JOBS, change, obj("a", 3), 1.0)

@@ -48,9 +48,6 @@ def test_a_gang_of_higher_priority_that_starts_after_others_left_is_no_violation
     leave(cluster, "low", 8.0)
     run(cluster, "high", 9.0, priority=9)
     assert cluster.rules(10.0, 100.0) == []
-    report = cluster.audit.report()
-    assert (report["preemptions"], report["preemptors_admitted"]) == (1, 1)
-    assert report["longest_preemptor_wait_seconds"] == 0.0
 
 
 @pytest.mark.parametrize("priority", [0, 9])
