@@ -11,9 +11,9 @@ from pathlib import Path
 from generate import kinds, kubernetesversions, prometheusrule, pythonversions, samples
 from generate.crd import CustomKind, render_crd
 from generate.interop import render_interop
+from generate.kindreference import render_gang, render_tfjob, render_trainingruntime, render_trainjob
 from generate.kubeflowcases import render_kubeflow_cases
-from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
-from generate.trainreference import render_trainingruntime, render_trainjob
+from generate.reference import render_events, render_flags, render_metrics
 from helmchart import chart
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,7 +1,8 @@
-"""The pages in docs/reference."""
+"""The pages in docs/reference of events, flags and metrics."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
@@ -9,13 +10,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from generate import kinds
 from generate.conditions import TFJOB_CONDITIONS, TRAINJOB_CONDITIONS
-from generate.fieldtables import column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page, table
-from tfjob_controller.api import gang
-from tfjob_controller.api.common.storagevalidation import UNKNOWN_TARGET, URI_WITH_LOGIN
-from tfjob_controller.api.tfjob import validation
 from tfjob_controller.flags import Option
 from tfjob_controller.jobs import reasons
 from tfjob_controller.jobs.state.observed import (
@@ -33,16 +29,6 @@ from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
 
 _PHASES = (PHASE_CREATING, PHASE_RUNNING, PHASE_CLEAN_UP, PHASE_DONE)
-
-_OF_SPECS = ("MISSING_CHIEF", "CHIEF_OUTSIDE", "CHIEF_NEVER_ENDS", "WORKER_REPLICAS_WITHOUT_WORKER",
-             "MIN_WORKERS_ABOVE_WORKERS", "AUTOSCALING_WITHOUT_WORKER", "MIN_ABOVE_MAX", "WORKERS_OUTSIDE",
-             "MIN_WORKERS_TWICE", "CHIEF_MAY_LEAVE", "BAD_PATTERN", "PER_NODE",
-             "MASTER_REPLICAS", "TEMPLATE_MISSING", "CONTAINER_MISSING")  # fmt: skip
-_OF_CHANGES = ("MANAGED_BY_FIXED", "RUNTIME_ID_FIXED", "TYPES_FIXED", "TEMPLATE_FIXED", "PORT_FIXED", "REPLICAS_FIXED",
-               "TERMINATION_POLICY_FIXED", "GANG_FIXED", "RESIZE_FIXED", "TOTAL_STEPS_FIXED",
-               "CHECKPOINT_FIXED")  # fmt: skip
-_OF_URIS = UNKNOWN_TARGET, URI_WITH_LOGIN
-
 
 # Reason of the event: its type. Meanings stand beside the reasons.
 EVENTS: Mapping[str, str] = {
@@ -70,65 +56,6 @@ EVENTS: Mapping[str, str] = {
     reasons.TIMED_OUT: "Warning",
     reasons.GANG_SCHEDULING_OFF: "Warning",
 }
-
-
-def render_tfjob() -> str:
-    _check_complete()
-    root = properties_of(kinds.TFJOB)
-    return page(
-        "TFJob",
-        "src/tfjob_controller/api and hack/generate",
-        "`kubeflow.org/v1alpha1`, kind `TFJob`, plural `tfjobs`, short name `tfj`, category `kubeflow`. "
-        "Subresources: `status`, and `scale`, which sets the workers.",
-        "## Spec",
-        field_table("spec", root["spec"]),
-        "## Status",
-        field_table("status", root["status"]),
-        "## Conditions",
-        conditions_table(TFJOB_CONDITIONS),
-        "A job that has ended has exactly one of Succeeded and Failed; Running and Restarting are then False with the "
-        "same reason.",
-        "## Rules",
-        "The API server refuses a job that breaks one of these, beside the types and limits above:",
-        _sentences(_OF_SPECS) + "".join(f"\n- checkpoint.storageUri: {each}" for each in _OF_URIS),
-        "At any time it refuses a change of managedBy; once `RuntimeId` is set, others too:",
-        _sentences(_OF_CHANGES),
-        _TEMPLATES,
-        "## Columns of `kubectl get`",
-        column_table(kinds.TFJOB),
-    )
-
-
-def render_gang() -> str:
-    root = properties_of(kinds.GANG)
-    return page(
-        "Gang",
-        "src/tfjob_controller/api/gang.py and hack/generate",
-        "`scheduling.kubeflow.org/v1alpha1`, kind `Gang`, plural `gangs`, short name `gg`. Subresource: `status`. The "
-        "owner of the pods writes the spec and creates no pod before the phase is Admitted; the gang scheduler writes "
-        "the status. Pods carry the labels `scheduling.kubeflow.org/gang`, `/member` and `/attempt`; so the name of a "
-        "Gang has 63 characters at most.",
-        "## Spec",
-        field_table("spec", root["spec"]),
-        "## Status",
-        field_table("status", root["status"]),
-        "## Rules",
-        "The API server refuses a gang that breaks one of these, beside the types and limits above:",
-        "\n".join(f"- {sentence}" for sentence in (gang.MIN_ABOVE_COUNT, gang.MAX_BELOW_COUNT, gang.TOO_MANY_MEMBERS)),
-        "## Columns of `kubectl get`",
-        column_table(kinds.GANG),
-    )
-
-
-_TEMPLATES = """
-Where the CRD is older than the controller and lets such a job through, the controller says the same words: phase
-`Failed`, `invalid job spec: …` as the reason, a Warning event, no children.
-
-Templates keep every field, also those that this version of Kubernetes does not know. One change of a started job's
-template is not seen: where a field of a pod or container that Kubernetes 1.36 does not have is taken out and another
-such field put in. Children that exist are never changed in any case. What else is wrong in a template, such as an image
-without a name, the API server finds when the children are created; the job then fails with the server's words.
-"""
 
 
 def render_events() -> str:
@@ -159,7 +86,10 @@ def render_flags() -> str:
 
 
 def _flag_table(options: Sequence[Option]) -> str:
-    rows = ((code(each.flag), code(each.env), each.kind.name, code(each.default_text), each.help) for each in options)
+    rows = (
+        (code(option.flag), code(option.env), option.kind.name, code(option.default_text), option.help)
+        for option in options
+    )
     return table(["Flag", "Environment", "Value", "Default", "Meaning"], rows)
 
 
@@ -182,12 +112,10 @@ def render_metrics() -> str:
 
 
 def _metric_table(collectors: Sequence[Collector]) -> str:
-    rows = sorted((row for each in collectors for row in _metric_rows(each)), key=lambda row: row[0].strip("`"))
+    rows = sorted(
+        (row for collector in collectors for row in _metric_rows(collector)), key=lambda row: row[0].strip("`")
+    )
     return table(["Metric", "Type", "Labels", "Meaning"], rows)
-
-
-def _sentences(names: tuple[str, ...]) -> str:
-    return "\n".join(f"- {getattr(validation, name).format('*TYPE*')}" for name in names)
 
 
 def _event_rows() -> Iterator[tuple[str, str, str]]:
@@ -202,10 +130,8 @@ def _event_rows() -> Iterator[tuple[str, str, str]]:
 
 def _check_complete() -> None:
     """Raises LookupError for a reason that no table lists."""
-    of_conditions = {
-        each for table in (TFJOB_CONDITIONS, TRAINJOB_CONDITIONS) for some in table.values() for each in some
-    }
-    missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - of_conditions
+    of_conditions = itertools.chain(*TFJOB_CONDITIONS.values(), *TRAINJOB_CONDITIONS.values())
+    missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - set(of_conditions)
     if missing:
         raise LookupError(f"hack/generate does not list {', '.join(sorted(missing))} of jobs/reasons.py in its tables")
 
@@ -220,7 +146,7 @@ def _collectors() -> list[Collector]:
     metrics.collect_checkpoints(list)
     # The registry's public side shows samples only, and there are none yet. Those of the process depend on the system.
     registered = list(metrics.registry._collector_to_names)
-    return [each for each in registered if not isinstance(each, ProcessCollector | PlatformCollector)]
+    return [entry for entry in registered if not isinstance(entry, ProcessCollector | PlatformCollector)]
 
 
 def _of_process() -> list[Collector]:

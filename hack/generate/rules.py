@@ -68,10 +68,7 @@ def _has_container(entry: str) -> str:
 REPLICA_SPEC_RULES: list[Rule] = [
     rule_of(f"self.tfReplicaType != '{MASTER}' || self.replicas == 1", says.MASTER_REPLICAS, at=".replicas"),
     rule_of(
-        f"self.tfReplicaType == '{PS}' || has(self.template)",
-        says.TEMPLATE_MISSING,
-        at=".template",
-        reason=REQUIRED,
+        f"self.tfReplicaType == '{PS}' || has(self.template)", says.TEMPLATE_MISSING, at=".template", reason=REQUIRED
     ),
     rule_of(
         f"self.tfReplicaType == '{PS}' || !has(self.template) || {_has_container('self')}",
@@ -164,7 +161,7 @@ def _total_steps(spec: str) -> str:
     return f"(has({field}) && has({field}.totalSteps) ? {field}.totalSteps : 0)"
 
 
-def _gang_enabled(spec: str) -> str:
+def gang_enabled(spec: str) -> str:
     """Returns an expression with three values: enabled, disabled, or not set by the job."""
     return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
 
@@ -198,7 +195,7 @@ _CHANGE_RULES = [
         says.TERMINATION_POLICY_FIXED,
         ".terminationPolicy",
     ),
-    _once_started(f"{_gang_enabled('self')} == {_gang_enabled('oldSelf')}", says.GANG_FIXED, ".gang"),
+    _once_started(f"{gang_enabled('self')} == {gang_enabled('oldSelf')}", says.GANG_FIXED, ".gang"),
     _once_started(f"{_resize('self')} == {_resize('oldSelf')}", says.RESIZE_FIXED, ".autoscaling"),
     _once_started(f"{_total_steps('self')} == {_total_steps('oldSelf')}", says.TOTAL_STEPS_FIXED, ".autoscaling"),
     rule_of(

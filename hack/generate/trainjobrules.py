@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from generate.rules import FORBIDDEN, REQUIRED, Rule, quoted, rule_of, same
+from generate.rules import FORBIDDEN, REQUIRED, Rule, gang_enabled, quoted, rule_of, same
 from generate.storagerules import uri_rules
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE
@@ -31,16 +31,10 @@ ENV_RULES: list[Rule] = [
 ]
 
 PROCS_RULES: list[Rule] = [
-    rule_of(
-        f"type(self) == int ? self >= 1 && self <= {MAX_PROCS} : self in {_listed(PROC_WORDS)}",
-        says.BAD_PROCS,
-    )
+    rule_of(f"type(self) == int ? self >= 1 && self <= {MAX_PROCS} : self in {_listed(PROC_WORDS)}", says.BAD_PROCS)
 ]
 QUANTITY_RULES: list[Rule] = [
-    rule_of(
-        "type(self) == int ? self >= 0 : isQuantity(self) && !self.startsWith('-')",
-        says.BAD_QUANTITY,
-    )
+    rule_of("type(self) == int ? self >= 0 : isQuantity(self) && !self.startsWith('-')", says.BAD_QUANTITY)
 ]
 LABEL_RULES: list[Rule] = [
     rule_of(f"size(self) <= {MAX_LABEL_VALUE} && self.matches({quoted(LABEL_VALUE)})", says.LABEL_WORDS)
@@ -104,11 +98,6 @@ def _once_started(rule: str, message: str, at: str) -> Rule:
     return rule_of(f"{unstarted} || ({rule})", message, at=at, reason=FORBIDDEN)
 
 
-def _gang_enabled(spec: str) -> str:
-    """Returns an expression with three values: enabled, disabled, or not set by the job."""
-    return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
-
-
 def _bounds(spec: str) -> str:
     field = f"{spec}.elasticPolicy"
     return f"(has({field}) ? [{field}.minNodes, {field}.maxNodes] : [])"
@@ -124,7 +113,7 @@ ROOT_RULES: list[Rule] = [
     _once_started(f"{_bounds('self.spec')} == {_bounds('oldSelf.spec')}", says.ELASTIC_FIXED, ".spec.elasticPolicy"),
     _fixed(says.NUM_NODES[0], "has(self.spec.elasticPolicy)"),
     *(_fixed(name) for name, _ in says.FIXED_FIELDS),
-    _once_started(f"{_gang_enabled('self.spec')} == {_gang_enabled('oldSelf.spec')}", GANG_FIXED, ".spec.gang"),
+    _once_started(f"{gang_enabled('self.spec')} == {gang_enabled('oldSelf.spec')}", GANG_FIXED, ".spec.gang"),
 ]
 
 

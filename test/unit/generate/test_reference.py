@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from generate import reference, trainreference
+from generate import kindreference, reference
 from generate.conditions import TFJOB_CONDITIONS, TRAINJOB_CONDITIONS
 from generate.crd import CustomKind, crd_of
 from generate.fieldtables import Conditions
@@ -37,10 +37,10 @@ def test_every_flag_is_listed_with_its_variable() -> None:
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        pytest.param(TFJOB, reference.render_tfjob(), id="TFJob"),
-        pytest.param(GANG, reference.render_gang(), id="Gang"),
-        pytest.param(TRAINJOB, trainreference.render_trainjob(), id="TrainJob"),
-        pytest.param(TRAINING_RUNTIME, trainreference.render_trainingruntime(), id="TrainingRuntime"),
+        pytest.param(TFJOB, kindreference.render_tfjob(), id="TFJob"),
+        pytest.param(GANG, kindreference.render_gang(), id="Gang"),
+        pytest.param(TRAINJOB, kindreference.render_trainjob(), id="TrainJob"),
+        pytest.param(TRAINING_RUNTIME, kindreference.render_trainingruntime(), id="TrainingRuntime"),
     ],
 )
 def test_every_field_of_spec_and_status_is_listed_but_not_those_of_a_pod(kind: CustomKind, text: str) -> None:
@@ -53,7 +53,7 @@ def test_every_field_of_spec_and_status_is_listed_but_not_those_of_a_pod(kind: C
 
 
 def test_a_default_stands_in_its_own_column() -> None:
-    text = reference.render_tfjob()
+    text = kindreference.render_tfjob()
     assert "| `spec.cleanPodPolicy` | `All`, `Running`, `None` | Running |" in text
     assert "| `spec.replicaSpecs[].tfPort` | integer, 1 to 65535 | `2222` |" in text
     assert "Default:" not in text
@@ -64,23 +64,28 @@ def sentences_of(module: ModuleType) -> list[str]:
     return [value for value in named if isinstance(value, str) and " " in value and value[0] != "^"]
 
 
-def test_every_rule_is_listed() -> None:
-    text = reference.render_tfjob()
-    rules = [each.format("*TYPE*") for each in sentences_of(validation)]
-    rules += [f"checkpoint.storageUri: {each}" for each in (UNKNOWN_TARGET, URI_WITH_LOGIN)]
-    assert len(rules) > 10
-    assert [rule for rule in rules if f"- {rule}\n" not in text] == []
-
-
-def test_every_rule_of_trainjobs_and_runtimes_is_listed() -> None:
-    text = trainreference.render_trainjob() + trainreference.render_trainingruntime()
-    rules = [each.format("*NAME*") for each in sentences_of(trainjobvalidation) + sentences_of(storagevalidation)]
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        pytest.param(
+            kindreference.render_tfjob(),
+            [rule.format("*TYPE*") for rule in sentences_of(validation)] + [UNKNOWN_TARGET, URI_WITH_LOGIN],
+            id="TFJob",
+        ),
+        pytest.param(
+            kindreference.render_trainjob() + kindreference.render_trainingruntime(),
+            [rule.format("*NAME*") for rule in sentences_of(trainjobvalidation) + sentences_of(storagevalidation)],
+            id="TrainJob and runtimes",
+        ),
+    ],
+)
+def test_every_rule_is_listed(text: str, rules: list[str]) -> None:
     assert len(rules) > 10
     assert [rule for rule in rules if f"{rule}\n" not in text] == []
 
 
 def test_every_reason_is_listed_with_its_meaning() -> None:
-    text = reference.render_tfjob() + trainreference.render_trainjob() + reference.render_events()
+    text = kindreference.render_tfjob() + kindreference.render_trainjob() + reference.render_events()
     assert [word for word, said in reasons.DESCRIPTIONS.items() if f"`{word}`" not in text or said not in text] == []
 
 
