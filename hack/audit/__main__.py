@@ -19,6 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import fields
 
 from audit.core import Audit, Limits, Violation
 from audit.flags import Signals
@@ -94,27 +95,17 @@ def _show(violations: Sequence[Violation], shown: int, prefix: str = "") -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
-    defaults = Limits()
     parser = argparse.ArgumentParser(prog="python -m audit", description="Watches gangs and reports violations.")
     parser.add_argument("--kubeconfig", required=True)
-    parser.add_argument("--bind-deadline", type=float, default=defaults.bind_deadline_seconds, metavar="SECONDS")
-    parser.add_argument("--fit-grace", type=float, default=defaults.fit_grace_seconds, metavar="SECONDS")
-    parser.add_argument("--starvation-timeout", type=float, default=defaults.starvation_timeout_seconds)
-    parser.add_argument("--race", type=float, default=defaults.race_seconds, metavar="SECONDS")
+    parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
     is_shared = bool(os.environ.get("AUDIT_SHARE_OF_MACHINE"))
     parser.add_argument("--share-of-machine", action="store_true", default=is_shared)
-    parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
-    parser.add_argument("--resize", type=float, default=defaults.resize_seconds, metavar="SECONDS")
-    parser.add_argument("--preemption-grace", type=float, metavar="SECONDS", help="gangs are preempted")
+    # A flag for each limit, such as --bind-deadline.
+    for limit in fields(Limits):
+        flag = limit.name.removesuffix("_seconds").replace("_", "-")
+        parser.add_argument(f"--{flag}", type=float, default=limit.default, dest=limit.name, metavar="SECONDS")
     given = parser.parse_args(argv)
-    limits = Limits(
-        given.bind_deadline,
-        given.fit_grace,
-        given.starvation_timeout,
-        given.race,
-        resize_seconds=given.resize,
-        preemption_grace_seconds=given.preemption_grace,
-    )
+    limits = Limits(**{limit.name: getattr(given, limit.name) for limit in fields(Limits)})
     signals = Signals()
     signals.listen()
     lost_time = LostTime() if given.share_of_machine else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from audit.objects import Amounts, Gang, Need, Node, Pod
+from audit.objects import Gang, Need, Node, Pod
+from audit.quantity import Amounts, add_amounts
 
 
 @dataclass(slots=True)
@@ -46,26 +47,22 @@ class ClusterCapacity:
 
     def free(self, reserved: Mapping[str, Amounts]) -> dict[str, dict[str, int]]:
         """Returns what the open nodes have left after pods and `reserved`, by node."""
-        found: dict[str, dict[str, int]] = {}
-        for name, node in self.nodes.items():
-            if node.is_open:
-                left = dict(node.allocatable)
-                add_amounts(left, self._used.get(name, {}), -1)
-                add_amounts(left, reserved.get(name, {}), -1)
-                found[name] = left
-        return found
+        free = {name: dict(node.allocatable) for name, node in self.nodes.items() if node.is_open}
+        for name, left in free.items():
+            add_amounts(left, self._used.get(name, {}), -1)
+            add_amounts(left, reserved.get(name, {}), -1)
+        return free
 
 
 def reservations(gangs: Iterable[tuple[Gang, Iterable[str]]]) -> dict[str, Amounts]:
     """Returns the requests of members without a pod, by node. Each gang comes with the members to leave out."""
-    found: dict[str, dict[str, int]] = {}
+    reserved: dict[str, dict[str, int]] = {}
     for gang, covered in gangs:
         requests = {need.name: need.requests for need in gang.needs}
-        done = set(covered)
-        for member, node in gang.placement.items():
-            if member not in done:
-                add_amounts(found.setdefault(node, {}), requests.get(member.rpartition("-")[0], {}), 1)
-    return dict(found)
+        for member in gang.placement.keys() - set(covered):
+            node = gang.placement[member]
+            add_amounts(reserved.setdefault(node, {}), requests.get(member.rpartition("-")[0], {}))
+    return dict(reserved)
 
 
 def fits(needs: Iterable[Need], capacity: ClusterCapacity, free: Mapping[str, Mapping[str, int]]) -> bool:
@@ -92,9 +89,3 @@ def _fill(need: Need, capacity: ClusterCapacity, left: dict[str, dict[str, int]]
 
 def _count_that_fit(requests: Amounts, left: Amounts) -> int:
     return max(0, min((left.get(name, 0) // value for name, value in requests.items() if value > 0), default=0))
-
-
-def add_amounts(total: dict[str, int], part: Amounts, times: int = 1) -> None:
-    """Adds these amounts to `total`, that many times."""
-    for name, value in part.items():
-        total[name] = total.get(name, 0) + times * value

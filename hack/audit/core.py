@@ -247,7 +247,9 @@ class Audit:
 
     def _judge_binding(self, pod: Pod, now: float, *, is_seen: bool) -> None:
         is_in_flight = now <= self._in_flight_until.get(pod.uid, 0.0)
-        if is_seen and pod.gang and not is_in_flight and (fault := self._fault(pod)):
+        record = self._records.get(pod.gang)
+        fault = _fault_of(record.gang, pod) if record is not None else f"gang {pod.gang} does not exist"
+        if is_seen and pod.gang and not is_in_flight and fault:
             self._add_violation("not-admitted", pod.uid, pod.key, f"bound to {pod.node}, although {fault}", now)
         excess = self._capacity.excess(pod) if pod.uses_capacity else {}
         if not excess:
@@ -258,13 +260,6 @@ class Audit:
             self._add_violation("over-committed", pod.uid, pod.key, text, now)
         else:
             self.races.append(Violation("over-committed", pod.key, text, now))
-
-    def _fault(self, pod: Pod) -> str:
-        """Returns why this pod should not have been bound; empty if it may be."""
-        record = self._records.get(pod.gang)
-        if record is None:
-            return f"gang {pod.gang} does not exist"
-        return _fault_of(record.gang, pod)
 
     def _note_round(self, pod: Pod, now: float) -> None:
         if pod.gang:
@@ -288,7 +283,8 @@ class Audit:
         others = [other for other in self._capacity.pods_on(pod.node) if other not in siblings and other.uid != pod.uid]
         others.sort(key=lambda other: -self._bound_at.get(other.uid, 0.0))
         return ", ".join(
-            f"{each.key} ({each.scheduler}, {now - self._bound_at.get(each.uid, 0.0):.2f} s ago)" for each in others[:4]
+            f"{other.key} ({other.scheduler}, {now - self._bound_at.get(other.uid, 0.0):.2f} s ago)"
+            for other in others[:4]
         )
 
     def _judge_binding_of(self, record: GangRecord, now: float) -> None:
@@ -314,7 +310,7 @@ class Audit:
             return
         # Times of creation are whole seconds.
         since = now - self._limits.race_seconds - 1.0
-        pods = [each for each in self._pods_in(gang.namespace) if each.created_at < since or self._is_placed(each)]
+        pods = [pod for pod in self._pods_in(gang.namespace) if pod.created_at < since or self._is_placed(pod)]
         exceeded = over_quota(quotas, pods, self._with_pods(gang.namespace))
         if exceeded:
             figures = ", ".join(f"{name} {total / 1000:g} of {limit / 1000:g}" for name, total, limit in exceeded)
@@ -322,7 +318,7 @@ class Audit:
             self._add_violation("quota-exceeded", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
     def _quotas_in(self, namespace: str) -> list[Quota]:
-        return [each for each in self._quotas.values() if each.namespace == namespace]
+        return [quota for quota in self._quotas.values() if quota.namespace == namespace]
 
     def _pods_in(self, namespace: str) -> list[Pod]:
         return [pod for pod in self._pods.values() if pod.key.partition("/")[0] == namespace]
@@ -386,18 +382,15 @@ class Audit:
         """Reports whether running gangs are being reduced or were reduced recently."""
         gangs = (record.gang for record in self._records.values())
         since = now - self._limits.resize_seconds
-        return any(each.is_resize_requested or (each.resized_at and each.resized_at > since) for each in gangs)
+        return any(gang.is_resize_requested or (gang.resized_at and gang.resized_at > since) for gang in gangs)
 
     def _first_starving_rank(self, now: float) -> tuple[int, float, str] | None:
         """Returns the rank of the first gang for which nodes may be nominated; gangs behind it may have to wait."""
         # Slightly less than the timeout, since the clocks of the gang scheduler and the auditor may differ.
         timeout = 0.9 * self._limits.starvation_timeout_seconds - 1.0
-        starving = [
-            rank(each.gang)
-            for each in self._records.values()
-            if each.gang.is_waiting and now - each.gang.since >= timeout and not self._is_over_quota(each.gang)
-        ]
-        return min(starving, default=None)
+        waiting = (record.gang for record in self._records.values() if record.gang.is_waiting)
+        starving = (gang for gang in waiting if now - gang.since >= timeout and not self._is_over_quota(gang))
+        return min(map(rank, starving), default=None)
 
     def _add_violation(self, rule: str, once_for: str, subject: str, text: str, now: float) -> None:
         if (rule, once_for) not in self._reported:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from audit.quantity import amounts
+from audit.quantity import Amounts, amounts, total
 
 Object = Mapping[str, Any]
-Amounts = Mapping[str, int]
 
 _PREFIX = "scheduling.kubeflow.org"
 _FINISHED = ("Succeeded", "Failed")
@@ -142,7 +141,7 @@ def pod_of(obj: Object) -> Pod:
         gang=f"{meta['namespace']}/{name}" if name else "",
         member=_member_of(labels),
         attempt=labels.get(f"{_PREFIX}/attempt", ""),
-        is_preempted=any(_is_preemption(each) for each in status.get("conditions") or ()),
+        is_preempted=any(map(_is_preemption, status.get("conditions") or ())),
         created_at=epoch_seconds(meta.get("creationTimestamp")),
     )
 
@@ -155,13 +154,13 @@ def _member_of(labels: Mapping[str, str]) -> str:
 
 def node_of(obj: Object) -> Node:
     spec, status = obj.get("spec", {}), obj.get("status", {})
-    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
-    is_tainted = any(each["effect"] in ("NoSchedule", "NoExecute") for each in spec.get("taints") or ())
+    conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+    is_tainted = any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
     return Node(
         name=obj["metadata"]["name"],
         allocatable=amounts(status.get("allocatable")),
         labels=obj["metadata"].get("labels") or {},
-        is_open=is_ready and not is_tainted and not spec.get("unschedulable", False),
+        is_open=conditions.get("Ready") == "True" and not is_tainted and not spec.get("unschedulable", False),
     )
 
 
@@ -173,8 +172,8 @@ def gang_of(obj: Object) -> Gang:
         uid=meta["uid"],
         phase=status.get("phase", ""),
         attempt=str(status.get("attempt", 0)),
-        placement={member: each["node"] for each in places for member in each.get("members") or ()},
-        needs=tuple(_need(each) for each in spec.get("members") or ()),
+        placement={member: place["node"] for place in places for member in place.get("members") or ()},
+        needs=tuple(map(_need, spec.get("members") or ())),
         priority=spec.get("priority", 0),
         since=epoch_seconds(status.get("queuedTime") or meta["creationTimestamp"]),
         not_before=epoch_seconds(status.get("requeueTime")),
@@ -216,10 +215,10 @@ def key_of(obj: Object) -> str:
 def epoch_seconds(text: str | None) -> float:
     """Returns a timestamp in seconds since the epoch; 0 if it is empty or invalid."""
     try:
-        found = datetime.fromisoformat(text) if text else None
+        time = datetime.fromisoformat(text or "")
     except ValueError:
-        found = None
-    return 0.0 if found is None else found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+        return 0.0
+    return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
 
 
 def requests_of(spec: Object) -> Amounts:
@@ -227,18 +226,16 @@ def requests_of(spec: Object) -> Amounts:
 
     Source: component-helpers resource/helpers.go (PodRequests).
     """
-    total = _sum(_requests(each) for each in spec.get("containers") or ())
+    containers = total(*map(_requests, spec.get("containers") or ()))
     sidecars: Amounts = {}
     highest: Amounts = {}
-    for each in spec.get("initContainers") or ():
-        own = _requests(each)
-        if each.get("restartPolicy") == "Always":
-            sidecars = _sum((sidecars, own))
-            highest = _most(highest, sidecars)
-        else:
-            highest = _most(highest, _sum((sidecars, own)))
-    most = _most(_sum((total, sidecars)), highest)
-    return {**_sum((most, amounts(spec.get("overhead")))), "pods": _ONE_POD}
+    for init in spec.get("initContainers") or ():
+        during = total(sidecars, _requests(init))
+        highest = _most(highest, during)
+        if init.get("restartPolicy") == "Always":
+            sidecars = during
+    most = _most(total(containers, sidecars), highest)
+    return {**total(most, amounts(spec.get("overhead"))), "pods": _ONE_POD}
 
 
 def _need(member: Object) -> Need:
@@ -261,14 +258,6 @@ def _is_preemption(condition: Object) -> bool:
 
 def _requests(container: Object) -> Amounts:
     return amounts((container.get("resources") or {}).get("requests"))
-
-
-def _sum(parts: Iterable[Amounts]) -> Amounts:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, value in part.items():
-            total[name] = total.get(name, 0) + value
-    return total
 
 
 def _most(one: Amounts, other: Amounts) -> Amounts:

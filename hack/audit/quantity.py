@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+Amounts = Mapping[str, int]
+
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([a-zA-Z]{0,2}|[eE][+-]?\d+)")
 _BINARY = {f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)}
 _DECIMAL = {
@@ -37,3 +39,17 @@ def thousandths(text: str) -> int:
 def amounts(quantities: Mapping[str, object] | None) -> dict[str, int]:
     """Returns the amounts of a resource list, by resource name. Raises ValueError if one cannot be parsed."""
     return {name: thousandths(str(value)) for name, value in (quantities or {}).items()}
+
+
+def total(*parts: Amounts) -> dict[str, int]:
+    """Returns the sum of amounts."""
+    added: dict[str, int] = {}
+    for part in parts:
+        add_amounts(added, part)
+    return added
+
+
+def add_amounts(target: dict[str, int], part: Amounts, times: int = 1) -> None:
+    """Adds these amounts to `target`, that many times."""
+    for name, value in part.items():
+        target[name] = target.get(name, 0) + times * value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from audit.capacity import reservations
-from audit.objects import Amounts, Gang, Pod
+from audit.objects import Gang, Pod
+from audit.quantity import Amounts
 from audit.races import Round
 
 
@@ -47,16 +48,20 @@ class GangRecord:
         return self.idle, self.partly, self.fits
 
     @property
-    def done(self) -> set[str]:
-        """Members of the current attempt that have succeeded."""
-        return {member for attempt, member in self.succeeded if attempt == self.gang.attempt}
-
-    @property
     def served(self) -> set[str]:
         """Members of the current attempt that are bound or have finished."""
-        attempt = self.gang.attempt
-        now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and (pod.node or pod.is_finished)}
-        return now | self.done
+        return self._members(lambda pod: bool(pod.node) or pod.is_finished)
+
+    @property
+    def covered(self) -> set[str]:
+        """Members that need no reservation: their pod runs on its assigned node or has succeeded."""
+        placement = self.gang.placement
+        return self._members(lambda pod: pod.uses_capacity and pod.node == placement.get(pod.member))
+
+    @property
+    def with_pods(self) -> set[str]:
+        """Members that have a pod, or have succeeded: a quota counts the pod, or nothing any more."""
+        return self._members(lambda pod: pod.phase != "Failed")
 
     @property
     def is_partly_bound(self) -> bool:
@@ -66,28 +71,16 @@ class GangRecord:
             return False
         return not gang.is_placed or bool(gang.placement.keys() - self.served)
 
-    @property
-    def covered(self) -> set[str]:
-        """Members that need no reservation: their pod runs on its assigned node or has succeeded."""
-        gang = self.gang
-        there = {
-            pod.member
-            for pod in self.pods.values()
-            if pod.attempt == gang.attempt and pod.uses_capacity and pod.node == gang.placement.get(pod.member)
-        }
-        return there | self.done
-
-    @property
-    def with_pods(self) -> set[str]:
-        """Members that have a pod, or have succeeded: a quota counts the pod, or nothing any more."""
+    def _members(self, condition: Callable[[Pod], bool]) -> set[str]:
+        """Returns the members of the current attempt whose pod meets a condition, or that have succeeded."""
         attempt = self.gang.attempt
-        now = {pod.member for pod in self.pods.values() if pod.attempt == attempt and pod.phase != "Failed"}
-        return now | self.done
+        succeeded = {member for number, member in self.succeeded if number == attempt}
+        return succeeded | {pod.member for pod in self.pods.values() if pod.attempt == attempt and condition(pod)}
 
 
 def reserved_capacity(records: Iterable[GangRecord]) -> dict[str, Amounts]:
     """Returns what is reserved for members of placed gangs, by node."""
-    return reservations((each.gang, each.covered) for each in records if each.gang.is_placed)
+    return reservations((record.gang, record.covered) for record in records if record.gang.is_placed)
 
 
 def rank(gang: Gang) -> tuple[int, float, str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from audit.capacity import ClusterCapacity, add_amounts, fits, reservations
+from audit.capacity import ClusterCapacity, fits, reservations
 from audit.objects import Gang, Pod, Preemption, Quota
+from audit.quantity import add_amounts, total
 from audit.records import GangRecord, Timer, reserved_capacity
 
 _REQUESTED = "Requested"
@@ -106,20 +107,15 @@ def over_quota(
     `pods` are those of the namespace. Each placed gang comes with its members that have a pod, or need none any more.
     With `with_status`, the pods count as at least what the quota's status says.
     """
-    in_use: dict[str, int] = {}
-    for pod in pods:
-        if not pod.is_finished:
-            add_amounts(in_use, pod.requests)
-    reserved: dict[str, int] = {}
-    for requests in reservations(placed).values():
-        add_amounts(reserved, requests)
-    return [
-        (name, total, limit)
-        for quota in quotas
-        for name, limit in sorted(quota.hard.items())
-        if (total := reserved.get(name, 0) + max(in_use.get(name, 0), quota.used.get(name, 0) if with_status else 0))
-        > limit
-    ]
+    in_use = total(*(pod.requests for pod in pods if not pod.is_finished))
+    reserved = total(*reservations(placed).values())
+    exceeded = []
+    for quota in quotas:
+        for name, limit in sorted(quota.hard.items()):
+            used = max(in_use.get(name, 0), quota.used.get(name, 0) if with_status else 0)
+            if reserved.get(name, 0) + used > limit:
+                exceeded.append((name, reserved.get(name, 0) + used, limit))
+    return exceeded
 
 
 def is_inverted(

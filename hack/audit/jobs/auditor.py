@@ -111,13 +111,13 @@ class Auditor:
         self._settle()
         self._watches.stop()
         self._record_lists()
-        found = [
+        findings = [
             *final(self._history, self._limits, self._outages),
             *pending(self._history, self._limits, time.time(), self._outages),
         ]
         return {
-            **{category: sum(finding.category == category for finding in found) for category in CATEGORIES},
-            "violations": [str(finding) for finding in found],
+            **{category: sum(finding.category == category for finding in findings) for category in CATEGORIES},
+            "violations": [str(finding) for finding in findings],
             "versions_seen": self._history.count,
             "jobs": sum(1 for _ in self._history.of(*OWNERS)),
             "gaps": self.gaps,

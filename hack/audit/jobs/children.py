@@ -10,12 +10,14 @@ from audit.jobs.facts import (
     has_ended,
     is_finished,
     is_ours,
+    is_suspended,
     job_outcome,
     kind_of_owner,
     labels_of,
     phase_of,
     replica_of,
     role_of,
+    spec_of,
 )
 from audit.jobs.family import Family, grouped
 from audit.jobs.history import (
@@ -79,7 +81,7 @@ def leftovers(family: Family) -> Iterator[str]:
                 yield f"{child} still holds capacity, although {job} has finished"
         elif are_kept:
             continue
-        elif child.kind == JOBS and not child.last["spec"]["suspend"] and not job_outcome(child.last):
+        elif child.kind == JOBS and not is_suspended(child.last) and not job_outcome(child.last):
             yield f"{child} is not stopped, although {job} has finished"
         elif child.kind == PODS and not has_ended(child.last) and not is_being_deleted(child.last):
             yield f"{child} still runs, although {job} has finished"
@@ -103,7 +105,7 @@ def _unplanned(job: ObjectRecord, child: ObjectRecord) -> Iterator[str]:
     runtime_id = labels_of(child.last).get("runtime_id", "")
     if role := role_of(child.last):
         tail = f"-{role}-{runtime_id}" if child.kind == JOBS else f"-{runtime_id}"
-        count = child.last["spec"]["completions"] if child.kind == JOBS else 0
+        count = int(spec_of(child.last).get("completions") or 1) if child.kind == JOBS else 0
         if not child.name.endswith(tail):
             yield f"{child} is named for no role of {job}"
         elif count and not is_planned(job, f"{role}-{count - 1}"):

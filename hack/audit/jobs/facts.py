@@ -63,6 +63,11 @@ def restart_attempt_of(obj: Object) -> int:
 # Jobs of both kinds
 
 
+def spec_of(obj: Object) -> Object:
+    spec: Object = obj.get("spec") or {}
+    return spec
+
+
 def status_of(obj: Object) -> Object:
     status: Object = obj.get("status") or {}
     return status
@@ -112,13 +117,18 @@ def expected_of(obj: Object) -> str:
 
 def is_managed(obj: Object) -> bool:
     """Reports whether the product's controller manages the job."""
-    manager = str((obj.get("spec") or {}).get("managedBy") or "")
+    manager = str(spec_of(obj).get("managedBy") or "")
     return not manager or manager.startswith("kubeflow.org/")
+
+
+def is_suspended(job: Object) -> bool:
+    """Reports whether a job, or a child Job, is to have no pods."""
+    return bool(spec_of(job).get("suspend"))
 
 
 def is_elastic(job: Object) -> bool:
     """Reports whether the nodes of a TrainJob come and go one by one."""
-    return bool(job["spec"].get("elasticPolicy"))
+    return bool(spec_of(job).get("elasticPolicy"))
 
 
 def chief_of(spec: Object) -> str:
@@ -159,7 +169,8 @@ def training_statuses(pod: Object) -> Sequence[Object]:
 
 def deciding_statuses(pod: Object) -> Sequence[Object]:
     """Returns the statuses of the containers whose errors end the replica: those that train, and init containers."""
-    sidecars = (pod.get("spec") or {}).get("sidecars") or ()
+    containers = spec_of(pod).get("initContainers") or ()
+    sidecars = [container["name"] for container in containers if container.get("restartPolicy") == "Always"]
     init = status_of(pod).get("initContainerStatuses") or ()
     return [*(status for status in init if status["name"] not in sidecars), *training_statuses(pod)]
 
@@ -186,7 +197,7 @@ def is_disrupted(pod: Object) -> bool:
 
 
 def is_bound(pod: Object) -> bool:
-    return bool((pod.get("spec") or {}).get("nodeName"))
+    return bool(spec_of(pod).get("nodeName"))
 
 
 def has_ended(pod: Object) -> bool:

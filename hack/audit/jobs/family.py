@@ -64,13 +64,13 @@ class Family:
 
     def successes(self, *, include_late_reports: bool = False) -> dict[str, list[End]]:
         """Returns the ends of each replica with exit code 0, by pods (`ends_of`) and Jobs; the earliest first."""
-        found: dict[str, list[End]] = {}
+        successes: dict[str, list[End]] = {}
         for replica, pods in self.pods.items():
             ends = (end for pod in pods for end in ends_of(pod, include_late_reports=include_late_reports))
-            found[replica] = [end for end in ends if end.exit_code == 0]
+            successes[replica] = [end for end in ends if end.exit_code == 0]
         for replica, end in self.completions():
-            found.setdefault(replica, []).append(end)
-        return {replica: sorted(ends, key=lambda end: end.moment) for replica, ends in found.items() if ends}
+            successes.setdefault(replica, []).append(end)
+        return {replica: sorted(ends, key=lambda end: end.moment) for replica, ends in successes.items() if ends}
 
 
 def families(history: History) -> list[Family]:

@@ -12,6 +12,7 @@ from audit.jobs.facts import (
     SUCCEEDED,
     is_disrupted,
     is_elastic,
+    is_suspended,
     labels_of,
     phase_of,
     restart_attempt_of,
@@ -134,16 +135,14 @@ def _is_certainly_replaced(family: Family, pod: ObjectRecord, following: ObjectR
     job = family.job_of(pod)
     if job is None or RESTART_ATTEMPT in labels_of(pod.last) or _was_stopped(family.job, pod, following):
         return False
-    stopped = job.first(lambda version: bool((version.get("spec") or {}).get("suspend")))
-    return pod.first(_is_over) < min(stopped, job.deletion)
+    return pod.first(_is_over) < min(job.first(is_suspended), job.deletion)
 
 
 def _was_stopped(job: ObjectRecord, pod: ObjectRecord, following: ObjectRecord) -> bool:
     """Reports whether the job was suspended, or its number of workers changed, between two pods of a replica."""
     before = [version for version in job.versions if version_of(version) <= following.begin]
     sizes = {version["spec"].get("workerReplicas") for version in before}
-    since = (version for version in before if version_of(version) >= pod.begin)
-    return len(sizes) > 1 or any(version["spec"].get("suspend") for version in since)
+    return len(sizes) > 1 or any(is_suspended(version) for version in before if version_of(version) >= pod.begin)
 
 
 def _own_errors(family: Family) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from audit.jobs.facts import chief_of, expected_of, has_ended, is_finished, phase_of, status_of
+from audit.jobs.facts import chief_of, expected_of, has_ended, is_finished, is_suspended, phase_of, status_of
 from audit.jobs.family import Family
 from audit.jobs.history import GANGS, PODS
 
@@ -25,10 +25,10 @@ def stuck(family: Family, since: float) -> Iterator[str]:
 
 def _may_wait(family: Family) -> bool:
     """Reports whether the job is suspended, waits for capacity, or has a pod that runs while its chief may succeed."""
-    spec = family.job.last["spec"]
-    if spec.get("suspend"):
+    job = family.job.last
+    if is_suspended(job):
         return True
-    if family.is_tfjob and chief_of(spec) in family.successes():
+    if family.is_tfjob and chief_of(job["spec"]) in family.successes():
         return False
     existing = [child for child in family.of(PODS, GANGS) if child.ended is None]
     return any(
