@@ -4,7 +4,7 @@
         ...
         auditor.await_no_violations()   # once, at the end
 
-It watches one namespace from outside and shares no code with the controller. helpers/jobauditor.py has it as a process.
+It watches one namespace from outside and shares no code with the controller. As a process: helpers/auditorprocess.py.
 
 Threads: one that processes the observations, besides those of the watches; all have ended after the block.
 """

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from helpers import plugin as plugins
+from helpers.auditorprocess import audited
 from helpers.browser import chromium
 from helpers.certificates import self_signed
 from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.gangauditor import audited
 from helpers.gangowner import SMALL
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl

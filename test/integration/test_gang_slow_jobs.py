@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from helpers.auditorprocess import audited
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.gangauditor import audited
 from helpers.gangkeeper import Keeper
 from helpers.gangscheduler import extender_url, running_gang_scheduler
 from helpers.manifests import container, master, pod_template, tfjob, workers

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from helpers.auditorprocess import AuditorProcess, job_auditor
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.jobauditor import JobAuditor, job_auditor
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.playground import Script, ends
@@ -38,7 +38,7 @@ class Scene:
 
     api: Api
     script: Script
-    auditor: JobAuditor
+    auditor: AuditorProcess
     tfjobs: Jobs
     trainjobs: Jobs
 
