@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from audit.jobs.history import GANGS, JOBS, PODS, SERVICES, TFJOBS, TRAINJOBS, History, Object
@@ -55,7 +56,13 @@ class Story:
             *final(self.history, LIMITS, self.outages),
             *pending(self.history, LIMITS, self.now, self.outages),
         ]
-        return [str(each) for each in violations]
+        return [str(violation) for violation in violations]
+
+    def must_find(self, finding: str) -> None:
+        """Fails unless there is a violation of this category with these words, which follow a colon."""
+        category, _, words = finding.partition(": ")
+        found = self.found()
+        assert any(text.startswith(f"{category}: ") and words in text for text in found), found
 
     # Shorthands
 
@@ -174,17 +181,17 @@ def indexed_running() -> Story:
 
 def stop(story: Story, *replicas: str) -> None:
     """Suspends Jobs and deletes their pods, as clean-up does."""
-    for each in replicas:
-        story.put(JOBS, f"{JOBS}-{each}", spec={"suspend": True})
-        story.delete(PODS, f"pod-{each}")
+    for replica in replicas:
+        story.put(JOBS, f"{JOBS}-{replica}", spec={"suspend": True})
+        story.delete(PODS, f"pod-{replica}")
 
 
 def done(expects: str = "") -> Story:
     """Sends a TFJob that has succeeded, with one of two workers."""
     story = running(expects=expects)
-    for each in ("worker-0", "master-0"):
-        story.exits(f"pod-{each}", 0)
-        story.job_ends(f"{JOBS}-{each}")
+    for replica in ("worker-0", "master-0"):
+        story.exits(f"pod-{replica}", 0)
+        story.job_ends(f"{JOBS}-{replica}")
     stop(story, "worker-1", "ps-0")
     story.job(**DONE, succeededIndexes=["master-0", "worker-0"])
     return story
@@ -203,8 +210,71 @@ def failed(expects: str = "") -> Story:
 def trained(expects: str = "") -> Story:
     """Sends a TrainJob whose two nodes have succeeded."""
     story = running(TRAINJOBS, expects)
-    for each in NODES:
-        story.exits(f"pod-{each}", 0)
-        story.job_ends(f"{JOBS}-{each}")
+    for replica in NODES:
+        story.exits(f"pod-{replica}", 0)
+        story.job_ends(f"{JOBS}-{replica}")
     story.job(**COMPLETE)
     return story
+
+
+# Changes of a story
+
+
+def elastic_ends(*, restarts: int = 2, end: int = 2) -> Story:
+    """A node of an elastic job is replaced twice by itself, and the job ends before it has grown to four nodes."""
+    story = indexed_running()
+    story.job(phase="Running", state="RUNNING", spec={"numNodes": 2, "elasticPolicy": {"minNodes": 1, "maxNodes": 4}})
+    generation = {"kubeflow.org/generation": "0"}
+    for number in (1, 2):
+        story.exits("pod-node-1" if number == 1 else "replaced-1", 137)
+        story.pod("node-1", uid=f"replaced-{number}", job=f"{JOBS}-node", **generation)
+    story.job(phase="Running", state="RUNNING", restarts=restarts, currentNodes=2, spec={"numNodes": 4})
+    for uid in ("pod-node-0", "replaced-2")[:end]:
+        story.exits(uid, 0)
+    story.put(JOBS, f"{JOBS}-node", status={"conditions": [{"type": "Complete", "status": "True"}]})
+    story.job(**COMPLETE, restarts=restarts, currentNodes=2)
+    return story
+
+
+def runs(*containers: tuple[str, int, int | None], exit_code: int = 137, **more: object) -> dict[str, object]:
+    """Returns the status of a pod whose containers run from one second until another one, or still run."""
+
+    def state(begin: int, end: int | None) -> dict[str, object]:
+        started = {"startedAt": second(begin)}
+        return (
+            {"running": started}
+            if end is None
+            else {"terminated": {**started, "finishedAt": second(end), "exitCode": exit_code}}
+        )
+
+    statuses = [{"name": name, "state": state(begin, end)} for name, begin, end in containers]
+    return {"phase": "Running", "containerStatuses": statuses, **more}
+
+
+def second(number: int) -> str:
+    return f"1970-01-01T00:{number // 60:02d}:{number % 60:02d}Z"
+
+
+StoryFactory = Callable[[], Story]
+
+
+def after(begin: Callable[[], Story], *changes: Callable[[Story], None]) -> StoryFactory:
+    def build() -> Story:
+        story = begin()
+        for change in changes:
+            change(story)
+        return story
+
+    return build
+
+
+def status_changes(**status: object) -> Callable[[Story], None]:
+    return lambda story: story.job(**status)
+
+
+def worker_succeeds(story: Story) -> None:
+    story.exits("pod-worker-0", 0)
+
+
+def reports_worker_succeeded(story: Story) -> None:
+    story.job(phase="Running", state="Running", succeededIndexes=["worker-0"])
