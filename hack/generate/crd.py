@@ -74,7 +74,7 @@ def _version(kind: CustomKind) -> dict[str, Any]:
         "name": kind.resource.version,
         "served": True,
         "storage": True,
-        "additionalPrinterColumns": [*(_column(*each) for each in kind.columns), _AGE],
+        "additionalPrinterColumns": [*(_column(*column) for column in kind.columns), _AGE],
         **({"subresources": subresources} if subresources else {}),
         "schema": {"openAPIV3Schema": _root(kind)},
     }

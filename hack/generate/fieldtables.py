@@ -26,7 +26,7 @@ def properties_of(kind: CustomKind) -> Schema:
 
 def column_table(kind: CustomKind) -> str:
     columns = crd_of(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
-    rows = ((each["name"], code(each["jsonPath"]), _width(each)) for each in columns)
+    rows = ((column["name"], code(column["jsonPath"]), _width(column)) for column in columns)
     return table(["Column", "Shows", "Where"], rows)
 
 
@@ -40,18 +40,18 @@ def conditions_table(conditions: Conditions) -> str:
 
 
 def field_table(path: str, schema: Schema) -> str:
-    rows = ((code(name), _type(each), _default(each), _meaning(each)) for name, each in _fields(path, schema))
+    rows = ((code(name), _type(field), _default(field), _meaning(field)) for name, field in _fields(path, schema))
     return table(["Field", "Type", "Default", "Meaning"], rows)
 
 
 def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
     """All fields below that have a description, parents first; others are Kubernetes' own and described there."""
-    for name, each in schema.get("properties", {}).items():
-        if "description" not in each:
+    for name, field in schema.get("properties", {}).items():
+        if "description" not in field:
             continue
-        inner = each.get("items", each)
-        here = f"{path}.{name}[]" if "items" in each and any(_fields("", inner)) else f"{path}.{name}"
-        yield here, each
+        inner = field.get("items", field)
+        here = f"{path}.{name}[]" if "items" in field and any(_fields("", inner)) else f"{path}.{name}"
+        yield here, field
         yield from _fields(here, inner)
 
 

@@ -27,7 +27,7 @@ def replaced(page: str, records: Sequence[Record]) -> str:
 def _lines(records: Sequence[Record]) -> Iterator[str]:
     """Yields a table of the programs, and one with a row for each rule and a column for each program."""
     yield ""
-    rows = [(each.name, each.version, each.kubernetes, each.date) for each in records]
+    rows = [(record.name, record.version, record.kubernetes, record.date) for record in records]
     yield table(("program", "version", "Kubernetes", "seen on"), rows).rstrip("\n")
     yield ""
     yield f"With both kinds of jobs; {_NOT_TRIED} is a rule that does not apply to the program, or was not tried:"
@@ -41,7 +41,7 @@ def _lines(records: Sequence[Record]) -> Iterator[str]:
 
 def _cell(kinds: Mapping[str, bool]) -> str:
     """Returns `yes` or `no` if all kinds are alike, else the word for each kind."""
-    words = [{None: _NOT_TRIED, True: "yes", False: "no"}[kinds.get(kind)] for kind in _KINDS]
-    if len(set(words)) == 1:
-        return words[0]
-    return ", ".join(f"{kind}: {word}" for kind, word in zip(_KINDS, words, strict=True))
+    results = [{None: _NOT_TRIED, True: "yes", False: "no"}[kinds.get(kind)] for kind in _KINDS]
+    if len(set(results)) == 1:
+        return results[0]
+    return ", ".join(f"{kind}: {result}" for kind, result in zip(_KINDS, results, strict=True))

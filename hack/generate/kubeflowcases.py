@@ -24,10 +24,10 @@ def render_kubeflow_cases() -> str:
 
 def _summary(cases: Iterable[Case]) -> str:
     every = tuple(cases)
-    passed = [each for each in every if each.passes]
-    late = [each for each in passed if each.is_refused_late]
-    of_crds = sum(each.is_of_crds for each in passed)
-    on_cluster = sum(not each.is_pure for each in every)
+    passed = [case for case in every if case.passes]
+    late = [case for case in passed if case.is_refused_late]
+    of_crds = sum(case.is_of_crds for case in passed)
+    on_cluster = sum(not case.is_pure for case in every)
     return f"""
 **{len(passed)} of {len(every)} cases pass**, {len(every) - len(passed)} differ.
 
@@ -55,7 +55,7 @@ The second column names upstream's test by its place: `controller` and `webhooks
 
 
 def _table(cases: Iterable[Case]) -> str:
-    return table(("promise", "upstream's test", "here"), ((each.promise, each.source, _result(each)) for each in cases))
+    return table(("promise", "upstream's test", "here"), ((case.promise, case.source, _result(case)) for case in cases))
 
 
 def _result(case: Case) -> str:

@@ -58,10 +58,11 @@ def struct_info(struct: type[msgspec.Struct]) -> inspect.StructType:
 def _struct(info: inspect.StructType, extras: Extras) -> Schema:
     name = info.cls.__name__
     properties = {
-        each.encode_name: _described(each, name) | _laid_over(_of(each.type, extras), extras.of_field, name, each.name)
-        for each in info.fields
+        field_info.encode_name: _described(field_info, name)
+        | _laid_over(_of(field_info.type, extras), extras.of_field, name, field_info.name)
+        for field_info in info.fields
     }
-    required = sorted(each.encode_name for each in info.fields if each.required)
+    required = sorted(field_info.encode_name for field_info in info.fields if field_info.required)
     schema: Schema = {"type": "object", "properties": dict(sorted(properties.items()))}
     if required:
         schema["required"] = required
@@ -71,14 +72,16 @@ def _struct(info: inspect.StructType, extras: Extras) -> Schema:
 def _laid_over(schema: Schema, extras: Mapping[tuple[str, str], Schema], struct: str, field_name: str) -> Schema:
     extra = extras.get((struct, field_name), {})
     # A map with known keys is an object.
-    kept = {name: each for name, each in schema.items() if name != "additionalProperties" or "properties" not in extra}
+    kept = {
+        name: value for name, value in schema.items() if name != "additionalProperties" or "properties" not in extra
+    }
     return kept | extra
 
 
-def _described(each: inspect.Field, struct: str) -> Schema:
-    if not isinstance(each.type, inspect.Metadata):
-        raise TypeError(f"{struct}.{each.name} has no description: give it one with says(…)")
-    return {"description": (each.type.extra_json_schema or {})["description"]}
+def _described(field_info: inspect.Field, struct: str) -> Schema:
+    if not isinstance(field_info.type, inspect.Metadata):
+        raise TypeError(f"{struct}.{field_info.name} has no description: give it one with says(…)")
+    return {"description": (field_info.type.extra_json_schema or {})["description"]}
 
 
 def _of(info: inspect.Type, extras: Extras) -> Schema:
@@ -100,7 +103,7 @@ def _in_words(limits: Schema) -> Schema:
     if PATTERN_MESSAGE not in limits:
         return limits
     rule = {"rule": f"self.matches({json.dumps(limits['pattern'])})", "message": limits[PATTERN_MESSAGE]}
-    kept = {name: each for name, each in limits.items() if name not in ("pattern", PATTERN_MESSAGE)}
+    kept = {name: value for name, value in limits.items() if name not in ("pattern", PATTERN_MESSAGE)}
     return kept | {"x-kubernetes-validations": [rule]}
 
 
@@ -109,11 +112,11 @@ def _values(info: inspect.Type, extras: Extras) -> Schema:
 
 
 def _is_int_or_string(union: inspect.UnionType) -> bool:
-    types = [each for each in union.types if not isinstance(each, inspect.NoneType)]
-    return {type(each) for each in types} == {inspect.IntType, inspect.StrType}
+    types = [option for option in union.types if not isinstance(option, inspect.NoneType)]
+    return {type(option) for option in types} == {inspect.IntType, inspect.StrType}
 
 
 def _only(union: inspect.UnionType) -> inspect.Type:
     """`X | None` is an optional field, which a schema says by not requiring it."""
-    (only,) = (each for each in union.types if not isinstance(each, inspect.NoneType))
+    (only,) = (option for option in union.types if not isinstance(option, inspect.NoneType))
     return only

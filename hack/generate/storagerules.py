@@ -10,8 +10,8 @@ from tfjob_controller.api.common.schema import MAX_NAME
 from tfjob_controller.api.common.storage import INPUT_URI, LOGIN_IN_URI, OUTPUT_URI
 
 
-def checked(found: list[Rule]) -> Schema:
-    return {"x-kubernetes-validations": found}
+def checked(rules: list[Rule]) -> Schema:
+    return {"x-kubernetes-validations": rules}
 
 
 def required_text(longest: int) -> Schema:

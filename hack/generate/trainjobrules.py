@@ -21,8 +21,8 @@ from tfjob_controller.api.trainjob import validation as says
 from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES, TORCH
 
 
-def _listed(words: Iterable[str]) -> str:
-    return "[" + ", ".join(quoted(word) for word in words) + "]"
+def _listed(texts: Iterable[str]) -> str:
+    return "[" + ", ".join(map(quoted, texts)) + "]"
 
 
 # Of one variable.
@@ -53,7 +53,7 @@ MODEL_RULES: list[Rule] = [
 
 
 def _covers(containers: str, path: str) -> str:
-    paths = _listed(f"{each}{end}" for each in (WORKSPACE_PATH, path) for end in ("", "/"))
+    paths = _listed(f"{folder}{end}" for folder in (WORKSPACE_PATH, path) for end in ("", "/"))
     mounted = f"has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath in {paths})"
     return f"has(o.{containers}) && o.{containers}.exists(c, c.name in {_listed(ROLES)} && {mounted})"
 

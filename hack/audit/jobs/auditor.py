@@ -21,34 +21,19 @@ import urllib3
 
 from audit.flags import Signals
 from audit.jobs.facts import is_ours
-from audit.jobs.history import (
-    CHILDREN,
-    CONFIG_MAPS,
-    GANGS,
-    JOBS,
-    OWNERS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    TFJOBS,
-    TRAINJOBS,
-    History,
-    Object,
-)
+from audit.jobs.history import CHILDREN, GANGS, JOBS, OWNERS, TFJOBS, TRAINJOBS, History, Object
 from audit.jobs.judge import CATEGORIES, Limits, final, pending
 from audit.jobs.trim import trimmed
 from audit.watches import Watches
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
 
-GROUPS = {
+# Where the API of a kind is, if it is not in the core group.
+_CORE = "/api/v1"
+_GROUPS = {
     TFJOBS: "/apis/kubeflow.org/v1alpha1",
     TRAINJOBS: "/apis/kubeflow.org/v2alpha1",
     JOBS: "/apis/batch/v1",
-    SERVICES: "/api/v1",
-    CONFIG_MAPS: "/api/v1",
-    SECRETS: "/api/v1",
-    PODS: "/api/v1",
     GANGS: "/apis/scheduling.kubeflow.org/v1alpha1",
 }
 _POLL_SECONDS = 0.05
@@ -182,7 +167,7 @@ class Auditor:
 def paths_in(namespace: str) -> dict[str, str]:
     """Returns the path of each kind in a namespace; in all namespaces if it is empty."""
     middle = f"/namespaces/{namespace}" if namespace else ""
-    return {kind: f"{group}{middle}/{kind}" for kind, group in GROUPS.items()}
+    return {kind: f"{_GROUPS.get(kind, _CORE)}{middle}/{kind}" for kind in (*OWNERS, *CHILDREN)}
 
 
 def _is_recorded(kind: str, obj: Object) -> bool:

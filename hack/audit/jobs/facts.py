@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from audit.jobs.history import TFJOBS, TRAINJOBS, Object
+from audit.jobs.history import KIND_NAMES, OWNERS, Object
 from tfjob_controller.api.gang import index_of
 from tfjob_controller.jobs.naming import replica_id_of
 
@@ -15,7 +15,7 @@ EXPECTS = "chaos.kubeflow.org/expects"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 RESTART_ATTEMPT = "kubeflow.org/generation"
 _FINISHED_PHASES = ("Done", "Failed")
-_KIND_OF_OWNER = {"TFJob": TFJOBS, "TrainJob": TRAINJOBS}
+_KIND_OF_OWNER = {KIND_NAMES[kind]: kind for kind in OWNERS}
 _STATES = {"SUCCESS": SUCCEEDED, "FAILED": FAILED, "RUNNING": "Running"}
 
 

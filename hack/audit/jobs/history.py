@@ -17,7 +17,7 @@ TFJOBS, TRAINJOBS, JOBS, SERVICES = "tfjobs", "trainjobs", "jobs", "services"
 CONFIG_MAPS, SECRETS, PODS, GANGS = "configmaps", "secrets", "pods", "gangs"
 OWNERS = (TFJOBS, TRAINJOBS)
 CHILDREN = (JOBS, SERVICES, CONFIG_MAPS, SECRETS, PODS, GANGS)
-_KIND_NAMES = {
+KIND_NAMES = {
     TFJOBS: "TFJob",
     TRAINJOBS: "TrainJob",
     JOBS: "Job",
@@ -98,7 +98,7 @@ class ObjectRecord:
         return next((moment for version, moment in self.moments() if condition(version)), NEVER)
 
     def __str__(self) -> str:
-        return f"{_KIND_NAMES[self.kind]} {self.namespace}/{self.name} ({self.uid})"
+        return f"{KIND_NAMES[self.kind]} {self.namespace}/{self.name} ({self.uid})"
 
 
 class History:
