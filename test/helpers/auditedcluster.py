@@ -79,7 +79,7 @@ class Cluster:
     def rules(self, *ticks: float) -> list[str]:
         for now in ticks:
             self.audit.tick(now)
-        return [each.rule for each in self.audit.violations]
+        return [violation.rule for violation in self.audit.violations]
 
     def _send(self, kind: str, change: str, obj: dict[str, Any], at: float) -> None:
         self.audit.event(kind, change, obj, at)

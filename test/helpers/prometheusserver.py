@@ -31,9 +31,8 @@ class Prometheus:
 
     def get(self, path: str, **fields: str | Sequence[str]) -> Any:
         """Returns the `data` of a response. Raises QueryError."""
-        pairs = [
-            (key, each) for key, value in fields.items() for each in ([value] if isinstance(value, str) else value)
-        ]
+        lists = {key: [value] if isinstance(value, str) else value for key, value in fields.items()}
+        pairs = [(key, value) for key, values in lists.items() for value in values]
         answer = urllib3.request("GET", f"{self.url}/api/v1/{path}", fields=pairs, timeout=30.0, retries=False)
         body = answer.json()
         if body["status"] != "success":
@@ -42,17 +41,17 @@ class Prometheus:
 
     def query(self, expr: str) -> list[Object]:
         """Returns the series that a query selects now."""
-        found: list[Object] = self.get("query", query=expr)["result"]
-        return found
+        result: list[Object] = self.get("query", query=expr)["result"]
+        return result
 
     def series(self, selector: str) -> list[Object]:
         """Returns the labels of all series that a selector matches."""
-        found: list[Object] = self.get("series", **{"match[]": selector})
-        return found
+        series: list[Object] = self.get("series", **{"match[]": selector})
+        return series
 
     def targets(self) -> list[Object]:
-        found: list[Object] = self.get("targets")["activeTargets"]
-        return found
+        targets: list[Object] = self.get("targets")["activeTargets"]
+        return targets
 
     def rules(self) -> list[Object]:
         return [rule for group in self.get("rules")["groups"] for rule in group["rules"]]

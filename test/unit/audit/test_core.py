@@ -46,7 +46,7 @@ def test_two_schedulers_at_the_same_moment_are_a_race_and_counted_apart(cluster:
     cluster.pod("big", 1.0, node="node-a", cpu="4", scheduler="default-scheduler")
     cluster.pod("more", 1.5, node="node-a")
     assert cluster.rules() == []
-    assert [each.subject for each in cluster.audit.races] == ["ns/more"]
+    assert [race.subject for race in cluster.audit.races] == ["ns/more"]
 
 
 @pytest.mark.parametrize(

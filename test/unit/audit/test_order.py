@@ -10,7 +10,7 @@ def event(version: int, at: float = 0.0) -> Event:
 
 
 def versions(order: Order, now: float) -> list[int]:
-    return [each.version for each in order.due(now)]
+    return [due.version for due in order.due(now)]
 
 
 def test_events_are_yielded_by_version_after_the_lag() -> None:

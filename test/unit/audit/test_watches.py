@@ -36,11 +36,8 @@ class WatchedKind:
         self.end_list(at)
 
     def received(self) -> list[tuple[str, str, int]]:
-        found: list[tuple[str, str, int]] = []
-        while not self._events.empty():
-            event = self._events.get()
-            found.append((event.change, event.obj["metadata"]["name"], event.version))
-        return found
+        events = [self._events.get() for _ in range(self._events.qsize())]
+        return [(event.change, event.obj["metadata"]["name"], event.version) for event in events]
 
 
 @pytest.fixture
