@@ -36,7 +36,7 @@ Each violation is reported once per pod, or once per attempt of a gang. All time
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -305,42 +305,40 @@ class Audit:
 
         Pods without a reservation do not count in their first moments, when the gang scheduler may not know them.
         """
-        quotas = self._quotas_in(gang.namespace)
-        if not quotas:
-            return
         # Times of creation are whole seconds.
         since = now - self._limits.race_seconds - 1.0
-        pods = [pod for pod in self._pods_in(gang.namespace) if pod.created_at < since or self._is_placed(pod)]
-        exceeded = over_quota(quotas, pods, self._with_pods(gang.namespace))
-        if exceeded:
+        if exceeded := self._exceeded_quotas(gang.namespace, since=since):
             figures = ", ".join(f"{name} {total / 1000:g} of {limit / 1000:g}" for name, total, limit in exceeded)
             text = f"attempt {gang.attempt}: its namespace requests or has reserved {figures}"
             self._add_violation("quota-exceeded", f"{gang.uid}/{gang.attempt}", gang.key, text, now)
 
-    def _quotas_in(self, namespace: str) -> list[Quota]:
-        return [quota for quota in self._quotas.values() if quota.namespace == namespace]
+    def _is_over_quota(self, gang: Gang) -> bool:
+        """Reports whether the quotas of its namespace may not leave enough for all of a waiting gang."""
+        placement = {f"{need.name}-{number}": "" for need in gang.needs for number in range(need.count)}
+        return bool(self._exceeded_quotas(gang.namespace, waiting=replace(gang, placement=placement)))
 
-    def _pods_in(self, namespace: str) -> list[Pod]:
-        return [pod for pod in self._pods.values() if pod.key.partition("/")[0] == namespace]
+    def _exceeded_quotas(
+        self, namespace: str, *, since: float = math.inf, waiting: Gang | None = None
+    ) -> list[tuple[str, int, int]]:
+        """Returns the resources whose quota is exceeded (`over_quota`), by what the namespace uses and has reserved.
+
+        Pods that were created after `since` count only with a reservation. With a `waiting` gang, all of it counts,
+        and what the status of a quota says.
+        """
+        quotas = [quota for quota in self._quotas.values() if quota.namespace == namespace]
+        if not quotas:
+            return []
+        own = (pod for pod in self._pods.values() if pod.key.partition("/")[0] == namespace)
+        pods = [pod for pod in own if pod.created_at < since or self._is_placed(pod)]
+        placed = [record for record in self._records.values() if record.gang.is_placed]
+        members = [(record.gang, record.with_pods) for record in placed if record.gang.namespace == namespace]
+        if waiting is not None:
+            members.append((waiting, set()))
+        return over_quota(quotas, pods, members, with_status=waiting is not None)
 
     def _is_placed(self, pod: Pod) -> bool:
         record = self._records.get(pod.gang)
         return record is not None and record.gang.is_placed and record.gang.attempt == pod.attempt
-
-    def _with_pods(self, namespace: str) -> Iterator[tuple[Gang, set[str]]]:
-        for record in self._records.values():
-            if record.gang.is_placed and record.gang.namespace == namespace:
-                yield record.gang, record.with_pods
-
-    def _is_over_quota(self, gang: Gang) -> bool:
-        """Reports whether the quotas of its namespace may not leave enough for all of a waiting gang."""
-        quotas = self._quotas_in(gang.namespace)
-        if not quotas:
-            return False
-        placement = {f"{need.name}-{number}": "" for need in gang.needs for number in range(need.count)}
-        wanted = replace(gang, placement=placement)
-        placed = [*self._with_pods(gang.namespace), (wanted, set[str]())]
-        return bool(over_quota(quotas, self._pods_in(gang.namespace), placed, with_status=True))
 
     def _judge_inversion(self, now: float) -> None:
         """Judges whether gangs wait that could preempt others."""
