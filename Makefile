@@ -127,31 +127,31 @@ demo: $(LOCAL) ## Run the example job on two real nodes and show its progress; K
 
 .PHONY: demo-gang
 demo-gang: $(LOCAL) ## Show two jobs that wait for each other forever, but not with the gang scheduler; no root needed
-	@$(PY) -m demo.gang
+	@$(PY) -m demo gang
 
 .PHONY: demo-autoscale
 demo-autoscale: $(LOCAL) ## Show a job that releases workers for another one and gets them back; real TensorFlow, two nodes
-	@$(PY) -m demo.autoscale
+	@$(PY) -m demo autoscale
 
 .PHONY: demo-trainjob
 demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes each, and show progress and metrics live
-	@$(PY) -m demo.trainjob $(if $(KEEP),--keep)
+	@$(PY) -m demo trainjob $(if $(KEEP),--keep)
 
 .PHONY: demo-elastic
 demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while it trains, and count the repeated steps
-	@$(PY) -m demo.elastic $(if $(KEEP),--keep)
+	@$(PY) -m demo elastic $(if $(KEEP),--keep)
 
 .PHONY: demo-resume
 demo-resume: $(READY) ## Train on two nodes without shared storage, cut off the node of rank 0, and count the steps done twice
-	@$(PY) -m demo.resume $(if $(KEEP),--keep)
+	@$(PY) -m demo resume $(if $(KEEP),--keep)
 
 .PHONY: demo-preemption
 demo-preemption: $(READY) ## An urgent job takes the place of one that trains, which then continues from its checkpoint
-	@$(PY) -m demo.preemption
+	@$(PY) -m demo preemption
 
 .PHONY: demo-dashboard
 demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the dashboard that shows them, until Ctrl-C; the cluster stays
-	@$(PY) -m demo.dashboard
+	@$(PY) -m demo dashboard
 
 .PHONY: screenshots
 screenshots: $(READY) ## Take the pictures of docs/dashboard.md, from that demo in a real browser
@@ -159,15 +159,11 @@ screenshots: $(READY) ## Take the pictures of docs/dashboard.md, from that demo 
 
 .PHONY: demo-monitoring
 demo-monitoring: $(LOCAL) ## Prometheus on two nodes, which discovers the shipped Deployments and evaluates the alerts; the cluster stays
-	@$(PY) -m demo.monitoring
-
-.PHONY: pictures
-pictures: $(READY) ## Draw the panels of the Grafana dashboards, from five minutes of that demo, for docs/monitoring.md
-	@$(PY) -m demo.monitoring --pictures docs/img
+	@$(PY) -m demo monitoring
 
 .PHONY: demo-transformers
 demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the progress, remaining time and loss that it reports
-	@$(PY) -m demo.transformers $(if $(KEEP),--keep)
+	@$(PY) -m demo transformers $(if $(KEEP),--keep)
 
 .PHONY: chaos
 chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run, CHAOS_NODES=2 on real nodes

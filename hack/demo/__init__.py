@@ -1,1 +1,1 @@
-"""`make demo`: runs the example job on a real cluster and shows its progress."""
+"""Demos: `python -m demo SCENE` plays a scene on a real cluster, shows each step, and checks what it has seen."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import yaml
-from rich.table import Table
-from rich.text import Text
 
-from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES
+from demo.follow import replica_of
 from demo.gangjobs import holds_gpu, is_running
-from demo.picture import replica_of
+from demo.stage import NODES, Object
 
-Object = dict[str, Any]
-
+GPU = "example.com/gpu"
+GPUS_PER_NODE = 2
 FIRST, SECOND = "first", "second"
 # Each worker needs a GPU; parameter servers need none.
 LEAST, MOST = 2, NODES * GPUS_PER_NODE
@@ -28,8 +25,7 @@ FIRST_STEPS = 20_000
 SECOND_STEPS = 200
 STEP_SECONDS = "0.1"
 _ALL_STEPS = re.compile(rf"(\d+) of {FIRST_STEPS} by all")
-_STYLES = {FIRST: "cyan", SECOND: "magenta"}
-_FREE = "·"
+_SHOWN_EVENTS = ("Resized", "AutoscalerOverridden")
 
 
 def manifests(sample: str) -> dict[str, list[Object]]:
@@ -49,10 +45,10 @@ def _job(sample: Object, name: str, workers: tuple[int, int, int], steps: int) -
     spec = job["spec"]
     spec["gang"] = {"enabled": True}
     spec["autoscaling"] |= {"minWorkers": least, "maxWorkers": most, "totalSteps": steps}
-    for each in spec["replicaSpecs"]:
-        if each["tfReplicaType"] == "WORKER":
-            each["replicas"] = at_first
-            container = each["template"]["spec"]["containers"][0]
+    for replica_spec in spec["replicaSpecs"]:
+        if replica_spec["tfReplicaType"] == "WORKER":
+            replica_spec["replicas"] = at_first
+            container = replica_spec["template"]["spec"]["containers"][0]
             container["resources"] = {"requests": {"cpu": "10m", "memory": "400Mi"}, "limits": {GPU: "1"}}
             container["env"] = [{"name": "STEP_SECONDS", "value": STEP_SECONDS}]
     return job
@@ -60,8 +56,8 @@ def _job(sample: Object, name: str, workers: tuple[int, int, int], steps: int) -
 
 def logged_steps(log: str) -> int:
     """Returns the steps of all workers according to the last such line; 0 without one."""
-    said = _ALL_STEPS.findall(log)
-    return int(said[-1]) if said else 0
+    steps = _ALL_STEPS.findall(log)
+    return int(steps[-1]) if steps else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +75,15 @@ class Holder:
         return self.replica.startswith("worker")
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         if self.is_leaving:
             return f"{self.replica} (leaves)"
         return self.replica if self.is_running else f"{self.replica} (starts)"
 
 
-def holders(pods: Iterable[Object]) -> list[Holder]:
+def holders_of(pods: Iterable[Object]) -> list[Holder]:
     """Returns the pods that are bound and have not ended, sorted by node, job and replica."""
-    found = [
+    holders = [
         Holder(
             node=pod["spec"]["nodeName"],
             job=pod["metadata"]["labels"]["tf_job_name"],
@@ -98,60 +94,34 @@ def holders(pods: Iterable[Object]) -> list[Holder]:
         for pod in pods
         if "tf_job_name" in pod["metadata"].get("labels", {}) and holds_gpu(pod)
     ]
-    return sorted(found, key=lambda each: (each.node, each.job, each.replica))
+    return sorted(holders, key=lambda holder: (holder.node, holder.job, holder.replica))
 
 
-def running(found: Sequence[Holder], job: str, role: str = "") -> int:
+def running(holders: Sequence[Holder], job: str, role: str = "") -> int:
     """Returns how many replicas of a job run and are not being deleted."""
     return sum(
-        each.job == job and each.is_running and not each.is_leaving and each.replica.startswith(role) for each in found
+        holder.job == job and holder.is_running and not holder.is_leaving and holder.replica.startswith(role)
+        for holder in holders
     )
 
 
-def line(found: Sequence[Holder], nodes: Sequence[str]) -> str:
+def line(holders: Sequence[Holder], nodes: Sequence[str]) -> str:
     """Returns a line such as `node-1 [first: ps-0 worker-0]   node-2 [first: worker-2 | 2 free]`."""
-    return "   ".join(f"{node} [{_on_node(found, node)}]" for node in nodes)
+    return "   ".join(f"{node} [{_on_node(holders, node)}]" for node in nodes)
 
 
-def _on_node(found: Sequence[Holder], node: str) -> str:
-    here = [each for each in found if each.node == node]
+def _on_node(holders: Sequence[Holder], node: str) -> str:
+    here = [holder for holder in holders if holder.node == node]
     parts = [
-        f"{job}: {' '.join(each.words for each in here if each.job == job)}"
-        for job in dict.fromkeys(each.job for each in here)
+        f"{job}: {' '.join(holder.text for holder in here if holder.job == job)}"
+        for job in dict.fromkeys(holder.job for holder in here)
     ]
-    free = GPUS_PER_NODE - sum(each.has_gpu for each in here)
+    free = GPUS_PER_NODE - sum(holder.has_gpu for holder in here)
     return " | ".join([*parts, *([f"{free} free"] if free > 0 else [])])
 
 
-def table(found: Sequence[Holder], nodes: Sequence[str], notes: Mapping[str, str], elapsed_seconds: float) -> Table:
-    """Returns a table for a terminal: a row for each node, a column for each GPU, and notes on each job below."""
-    picture = Table(box=None, pad_edge=False, title=f"GPU assignments, {elapsed_seconds:.0f} s", title_style="dim")
-    picture.add_column("Node", no_wrap=True)
-    for number in range(1, GPUS_PER_NODE + 1):
-        picture.add_column(f"GPU {number}", min_width=24, no_wrap=True)
-    picture.add_column("without a GPU", no_wrap=True)
-    for node in nodes:
-        here = [each for each in found if each.node == node]
-        cells = [_cell(each) for each in here if each.has_gpu]
-        cells += [Text(_FREE, "dim")] * (GPUS_PER_NODE - len(cells))
-        others = Text("  ").join(_cell(each) for each in here if not each.has_gpu)
-        picture.add_row(node, *cells[:GPUS_PER_NODE], others)
-    picture.caption = "\n".join(f"{job}: {note}" for job, note in notes.items() if note) or None
-    picture.caption_justify = "left"
-    return picture
-
-
-def _cell(holder: Holder) -> Text:
-    return Text(f"{holder.job} {holder.words}", _style(holder))
-
-
-def _style(holder: Holder) -> str:
-    colour = _STYLES.get(holder.job, "")
-    return f"dim {colour}" if holder.is_leaving or not holder.is_running else colour
-
-
 @dataclass(slots=True)
-class Seen:
+class Shown:
     """What was already shown."""
 
     events: set[str] = field(default_factory=set)
@@ -159,14 +129,12 @@ class Seen:
 
     def news(self, events: Iterable[Object]) -> list[str]:
         """Returns the new events about resizes, oldest first."""
-        new = [each for each in events if each["reason"] in _SHOWN and each["metadata"]["uid"] not in self.events]
-        self.events.update(each["metadata"]["uid"] for each in new)
-        new.sort(key=lambda each: str(each.get("eventTime")))
-        return [f"{each['reason']} {each['regarding']['name']}: {each['note']}" for each in new]
+        new = [event for event in events if event["reason"] in _SHOWN_EVENTS]
+        new = [event for event in new if event["metadata"]["uid"] not in self.events]
+        self.events.update(event["metadata"]["uid"] for event in new)
+        new.sort(key=lambda event: str(event.get("eventTime")))
+        return [f"{event['reason']} {event['regarding']['name']}: {event['note']}" for event in new]
 
-    def is_new(self, words: str) -> bool:
-        before, self.line = self.line, words
-        return words != before
-
-
-_SHOWN = ("Resized", "AutoscalerOverridden")
+    def is_new(self, line: str) -> bool:
+        before, self.line = self.line, line
+        return line != before

@@ -7,94 +7,69 @@ that a second call shows the same jobs, until `make cluster-down NAME=demo-dashb
 from __future__ import annotations
 
 import argparse
+import functools
 import os
-import signal
-import sys
-import time
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
-from demo.autoscalestage import AUTOSCALING, give_gpus
-from demo.crds import apply_crds
-from demo.dashboardjobs import FIRST_GANG, Object, jobs
-from demo.follow import DemoError
-from demo.keptcluster import kept_cluster
-from demo.kubectl import Kubectl, KubectlError
-from demo.ownstage import start_programs
-from demo.play import INTERRUPTED
+from demo import autoscale
+from demo.dashboardjobs import FIRST_GANG, jobs
+from demo.ownstage import kept_stage, start_programs
+from demo.play import exit_code
 from demo.screen import Screen
-from demo.steps import ROOT, RUNTIMES
-from localcluster import binaries, images
-from localcluster.api import Api
+from demo.stage import NAMESPACE, Stage, end_command, wait
+from localcluster import images
 from localcluster.controlplane import ControlPlane
-from localcluster.errors import LocalClusterError
 from tfjob_controller.kubectl.cli import main as kubectl_tfjob
 
-NAME = "demo-dashboard"
-NAMESPACE = "default"
-_TIMEOUT_SECONDS, _POLL_SECONDS = 120.0, 0.2
+CLUSTER = replace(autoscale.CLUSTER, name="demo-dashboard", images=(images.BASE,))
 RESOURCE_PATHS = {
     kind: f"/apis/kubeflow.org/{version}/namespaces/{NAMESPACE}/{kind.lower()}s"
     for kind, version in (("TFJob", "v1alpha1"), ("TrainJob", "v2alpha1"))
 }
+_TIMEOUT_SECONDS = 120.0
 
 
-def main() -> int:
-    """Runs the demo until Ctrl-C and returns the exit code."""
-    argparse.ArgumentParser(prog="make demo-dashboard", description=__doc__).parse_args()
+def main(arguments: Sequence[str]) -> int:
+    """Serves the dashboard until Ctrl-C and returns the exit code."""
+    argparse.ArgumentParser(prog="make demo-dashboard", description=__doc__).parse_args(arguments)
     screen = Screen(Console(highlight=False))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # like Ctrl-C
-    try:
-        kubeconfig = prepare(screen)
-    except (DemoError, KubectlError, LocalClusterError) as error:
-        screen.error(str(error))
-        return 1
-    except KeyboardInterrupt:
-        screen.step("interrupted: everything that the demo started is stopped")
-        return INTERRUPTED
-    screen.step("kubectl tfjob dashboard --all-namespaces")
-    screen.detail(f"export KUBECONFIG={kubeconfig}     # for kubectl")
-    screen.detail(f"make cluster-down NAME={NAME}     # stops all of it")
+    return exit_code(screen, lambda: _serve(prepare(screen)))
+
+
+def _serve(stage: Stage) -> bool:
+    kubeconfig = stage.kubectl.kubeconfig
+    stage.screen.step("kubectl tfjob dashboard --all-namespaces")
+    stage.screen.detail(f"export KUBECONFIG={kubeconfig}     # for kubectl")
+    stage.screen.detail(f"{end_command(stage.folder)}     # stops all of it")
     os.environ["KUBECONFIG"] = str(kubeconfig)
-    return kubectl_tfjob(["dashboard", "--all-namespaces", "--no-browser"])
+    raise SystemExit(kubectl_tfjob(["dashboard", "--all-namespaces", "--no-browser"]))
 
 
-def prepare(screen: Screen) -> Path:
-    """Returns the kubeconfig of a cluster with the jobs. After an error, nothing that was started remains."""
-    return kept_cluster(NAME, [images.BASE], screen, lambda plane: _fill(plane, screen)).kubeconfig
+def prepare(screen: Screen) -> Stage:
+    """Returns the stage with the jobs. After an error, nothing that was started remains."""
+    return kept_stage(screen, CLUSTER, _fill)
 
 
-def _fill(plane: ControlPlane, screen: Screen) -> None:
-    """Installs the kinds, starts the programs, and creates the jobs."""
-    kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)
-    screen.detail(apply_crds(kubectl, ROOT).replace("\n", "  "))
-    kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
-    api = Api.from_kubeconfig(plane.kubeconfig)
-    give_gpus(api)
-    start_programs(plane, screen, AUTOSCALING)
-    created = list(jobs())
-    screen.step(f"kubectl create: {', '.join(each['metadata']['name'] for each in created)}")
-    for each in created:
-        api.create(RESOURCE_PATHS[each["kind"]], each)
-        if each["metadata"]["name"] == FIRST_GANG:
-            # On a busy machine a later gang would come first, and take its GPUs.
-            _await_capacity(api, each)
+def _fill(plane: ControlPlane, stage: Stage) -> None:
+    start_programs(plane, stage.screen, CLUSTER)
+    create_jobs(stage)
 
 
-def _await_capacity(api: Api, job: Object) -> None:
-    path, deadline = f"{RESOURCE_PATHS[job['kind']]}/{FIRST_GANG}", time.monotonic() + _TIMEOUT_SECONDS
-    while not _is_scheduled(api.get(path)):
-        if time.monotonic() > deadline:
-            raise DemoError(f"{FIRST_GANG} got no capacity within {_TIMEOUT_SECONDS:.0f} s")
-        time.sleep(_POLL_SECONDS)
+def create_jobs(stage: Stage) -> None:
+    """Creates the jobs; later ones wait for the first gang, whose GPUs they would get on a busy machine."""
+    created = jobs()
+    stage.screen.step(f"kubectl create: {', '.join(job['metadata']['name'] for job in created)}")
+    for job in created:
+        path, name = RESOURCE_PATHS[job["kind"]], job["metadata"]["name"]
+        stage.api.create(path, job)
+        if name == FIRST_GANG:
+            is_scheduled = functools.partial(_is_scheduled, stage, f"{path}/{name}")
+            wait(is_scheduled, _TIMEOUT_SECONDS, f"{name} to get capacity")
 
 
-def _is_scheduled(job: Object) -> bool:
-    found = job.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Scheduled" and each["status"] == "True" for each in found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _is_scheduled(stage: Stage, path: str) -> bool:
+    conditions = stage.api.get(path).get("status", {}).get("conditions", ())
+    return any(condition["type"] == "Scheduled" and condition["status"] == "True" for condition in conditions)

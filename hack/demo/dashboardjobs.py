@@ -5,13 +5,11 @@ Their programs only print, so that the jobs need no large image: metrics as a tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from demo.autoscalestage import GPU
+from demo.autoscalejobs import GPU
+from demo.stage import Object
 from localcluster.images import BASE
-
-Object = dict[str, Any]
 
 # It learns, more slowly towards its end, and prints what a log reader needs.
 TRAINS = """
@@ -32,21 +30,23 @@ IS_KILLED = "import sys, time\nprint('step=1 loss=2.3', flush=True)\ntime.sleep(
 FIRST_GANG = "llama-finetune"
 
 
-def jobs() -> Iterator[Object]:
-    """Yields the manifests in the order in which they are created: those that hold GPUs before those that wait."""
-    yield trainjob("resnet", FOREVER, numNodes=2)
-    yield tfjob("mnist", FOREVER, workers=2)
-    yield trainjob(FIRST_GANG, FOREVER, numNodes=2, gang={"enabled": True}, gpus=1)
-    yield trainjob("bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 3})
-    yield trainjob("done", BRIEFLY)
-    yield tfjob("done-with-workers", BRIEFLY, workers=1)
-    yield trainjob("no-such-file", LOSES_ITS_DATA)
-    yield trainjob("killed-again-and-again", IS_KILLED, maxRestarts=100)
-    yield trainjob("no-such-image", FOREVER, image="localhost/no-such-image:1")
-    yield trainjob("suspended", FOREVER, suspend=True)
-    yield trainjob("waits-for-gpus", FOREVER, numNodes=3, gang={"enabled": True}, gpus=1)
-    yield trainjob("waits-behind-it", FOREVER, numNodes=3, gang={"enabled": True, "priority": -1}, gpus=1)
-    yield trainjob("larger-than-the-cluster", FOREVER, numNodes=64, gang={"enabled": True}, gpus=1)
+def jobs() -> list[Object]:
+    """Returns the manifests in the order in which they are created: those that hold GPUs before those that wait."""
+    return [
+        trainjob("resnet", FOREVER, numNodes=2),
+        tfjob("mnist", FOREVER, workers=2),
+        trainjob(FIRST_GANG, FOREVER, numNodes=2, gang={"enabled": True}, gpus=1),
+        trainjob("bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 3}),
+        trainjob("done", BRIEFLY),
+        tfjob("done-with-workers", BRIEFLY, workers=1),
+        trainjob("no-such-file", LOSES_ITS_DATA),
+        trainjob("killed-again-and-again", IS_KILLED, maxRestarts=100),
+        trainjob("no-such-image", FOREVER, image="localhost/no-such-image:1"),
+        trainjob("suspended", FOREVER, suspend=True),
+        trainjob("waits-for-gpus", FOREVER, numNodes=3, gang={"enabled": True}, gpus=1),
+        trainjob("waits-behind-it", FOREVER, numNodes=3, gang={"enabled": True, "priority": -1}, gpus=1),
+        trainjob("larger-than-the-cluster", FOREVER, numNodes=64, gang={"enabled": True}, gpus=1),
+    ]
 
 
 def trainjob(name: str, program: str, *, gpus: int = 0, image: str = BASE, **spec: Any) -> Object:

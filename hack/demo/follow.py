@@ -1,98 +1,144 @@
-"""Follows one job to its end: a live table on a terminal, otherwise a line for each change."""
+"""Follows one job to its end, with a line for each change of the job and of its replicas."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from rich.live import Live
-
-from demo.kubectl import Kubectl
-from demo.picture import Object, Row, changes, facts, picture, rows_of, with_gone
-from demo.screen import Screen
+from demo.stage import Object, Stage
+from localcluster.errors import LocalClusterError
+from tfjob_controller.jobs.naming import replica_id_of
 
 POLL_SECONDS = 0.5
 FINISHED_PHASES = ("Done", "Failed")
-
-# Called with the job, a row for each of its pods, and the seconds since the start.
-Show = Callable[[Object, Iterable[Row], float], None]
-
+REMOVED = "removed"
+_LABELS = {"tfjob": "tf_job_name", "trainjob": "train_job_name"}
 
 # Called with the job.
 Look = Callable[[Object], None]
 
 
-def _nothing(job: Object) -> None:
-    pass
-
-
-class DemoError(Exception):
-    """The demo cannot continue; the message contains reason and remedy."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """The last state of a job, and a row for each pod that it ever had, by name."""
-
-    job: Mapping[str, Any] = field(default_factory=dict)
-    rows: dict[str, Row] = field(default_factory=dict)
-
-    @property
-    def nodes(self) -> list[str]:
-        return [row.node for row in self.rows.values() if row.node]
+def ignore(job: Object) -> None:
+    """Is a `Look` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A job: its kind on the command line of kubectl, its name, and the label that selects its pods."""
+    """A job: its kind on the command line of kubectl, and its name."""
 
     kind: str
     name: str
-    label: str
 
     @property
     def selector(self) -> str:
-        return f"{self.label}={self.name}"
+        return f"{_LABELS[self.kind]}={self.name}"
 
 
-def follow(kubectl: Kubectl, subject: Subject, screen: Screen, timeout_seconds: float, look: Look = _nothing) -> Seen:
-    """Shows the job until it has ended, and calls `look` after each poll. Raises `DemoError` after the timeout."""
-    seen, began = Seen(), time.monotonic()
-    with _live(screen) if screen.is_live else _lines(screen) as show:
-        while time.monotonic() - began < timeout_seconds:
-            _look(kubectl, subject, seen, show, time.monotonic() - began)
-            look(seen.job)
-            if seen.job.get("status", {}).get("phase") in FINISHED_PHASES:
-                return seen
-            time.sleep(POLL_SECONDS)
-    reason = seen.job.get("status", {}).get("reason") or "see its events and the controller's log"
-    raise DemoError(f"{subject.name} has not ended within {timeout_seconds:.0f} s: {reason}")
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One replica, as it is shown."""
+
+    replica: str
+    pod: str
+    node: str
+    state: str
+    restarts: int
 
 
-@contextmanager
-def _live(screen: Screen) -> Iterator[Show]:
-    with Live(console=screen.console, refresh_per_second=4, transient=False) as live:
-        yield lambda job, rows, elapsed_seconds: live.update(picture(job, rows, elapsed_seconds))
+@dataclass(slots=True)
+class Followed:
+    """The last state of a job, and a row for each pod that it ever had, by name."""
+
+    job: Object = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> list[str]:
+        return sorted({row.node for row in self.rows.values() if row.node})
 
 
-@contextmanager
-def _lines(screen: Screen) -> Iterator[Show]:
+def follow(stage: Stage, subject: Subject, timeout_seconds: float, look: Look = ignore) -> Followed:
+    """Shows the job until it has ended, and calls `look` after each poll. Raises LocalClusterError at the timeout."""
+    followed, began = Followed(), time.monotonic()
     known: dict[str, str] = {}
-
-    def show(job: Object, rows: Iterable[Row], elapsed_seconds: float) -> None:
-        now = facts(job, rows)
+    while (elapsed_seconds := time.monotonic() - began) < timeout_seconds:
+        followed.job = stage.kubectl.get(subject.kind, subject.name)
+        followed.rows = with_gone(followed.rows, rows_of(stage.kubectl.items("pods", subject.selector)))
+        now = facts(followed.job, followed.rows.values())
         for line in changes(known, now):
-            screen.output(f"{elapsed_seconds:5.1f} s  {line}")
-        known.clear()
-        known.update(now)
+            stage.screen.output(f"{elapsed_seconds:5.1f} s  {line}")
+        known = now
+        look(followed.job)
+        if followed.job.get("status", {}).get("phase") in FINISHED_PHASES:
+            stage.screen.blank()
+            return followed
+        time.sleep(POLL_SECONDS)
+    reason = followed.job.get("status", {}).get("reason") or "see its events and the controller's log"
+    raise LocalClusterError(f"{subject.name} has not ended within {timeout_seconds:.0f} s: {reason}")
 
-    yield show
+
+def replica_of(pod: Object) -> str:
+    """Returns a name such as `worker-0`, from the labels that every child carries."""
+    return replica_id_of(pod["metadata"].get("labels", {})) or "?"
 
 
-def _look(kubectl: Kubectl, subject: Subject, seen: Seen, show: Show, elapsed_seconds: float) -> None:
-    seen.job = kubectl.get(subject.kind, subject.name)
-    seen.rows = with_gone(seen.rows, rows_of(kubectl.items("pods", subject.selector)))
-    show(seen.job, seen.rows.values(), elapsed_seconds)
+def state_of(pod: Object) -> str:
+    """Returns the pod's phase, or the reason why a container waits or has ended."""
+    status = pod.get("status", {})
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for container in status.get("containerStatuses", []):
+        state = container.get("state", {})
+        if reason := state.get("waiting", {}).get("reason"):
+            return str(reason)
+        if terminated := state.get("terminated"):
+            return "Succeeded" if terminated.get("exitCode") == 0 else f"exit code {terminated.get('exitCode')}"
+    return str(status.get("phase", "Pending"))
+
+
+def rows_of(pods: Sequence[Object]) -> list[Row]:
+    """Returns a row for each pod, ordered by replica."""
+    rows = [
+        Row(
+            replica=replica_of(pod),
+            pod=pod["metadata"]["name"],
+            node=pod.get("spec", {}).get("nodeName", ""),
+            state=state_of(pod),
+            restarts=sum(c.get("restartCount", 0) for c in pod.get("status", {}).get("containerStatuses", [])),
+        )
+        for pod in pods
+    ]
+    return sorted(rows, key=lambda row: (row.replica, row.pod))
+
+
+def with_gone(known: Mapping[str, Row], rows: Sequence[Row]) -> dict[str, Row]:
+    """Returns the rows of existing and of deleted pods, by pod."""
+    present = {row.pod: row for row in rows}
+    gone = {pod: replace(row, state=REMOVED) for pod, row in known.items() if pod not in present}
+    return dict(sorted((gone | present).items(), key=lambda item: (item[1].replica, item[0])))
+
+
+def metrics_of(job: Object) -> str:
+    """Returns the metrics in the status of a TrainJob, such as `loss=0.02 step=100`."""
+    return " ".join(f"{metric['name']}={metric['value']}" for metric in job.get("status", {}).get("metrics", ()))
+
+
+def facts(job: Object, rows: Iterable[Row]) -> dict[str, str]:
+    """Returns the facts by subject: the job, its reason, its metrics, and each replica."""
+    status = job.get("status", {})
+    result = {job["metadata"]["name"]: f"phase {status.get('phase') or '-'}, state {status.get('state') or '-'}"}
+    if reason := status.get("reason"):
+        result["reason"] = str(reason)
+    if metrics := metrics_of(job):
+        result["training"] = metrics
+    for row in rows:
+        restarts = f", restarts: {row.restarts}" if row.restarts else ""
+        result[row.replica] = f"{row.state}{f' on {row.node}' if row.node else ''}{restarts}"
+    return result
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Returns a line for each fact that was added, changed or removed."""
+    lines = [f"{about}: {text}" for about, text in now.items() if before.get(about) != text]
+    return lines + [f"{about}: removed" for about in before if about not in now]

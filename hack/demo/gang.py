@@ -1,28 +1,26 @@
-"""`make demo-gang`: two training jobs that each need all GPUs of a small cluster, twice.
+"""Two training jobs that each need all GPUs of a small cluster, twice.
 
 The default scheduler binds pods one by one: each job gets some GPUs and waits for the rest forever. With the gang
-scheduler one job completes after the other, and no job holds GPUs while it waits.
+scheduler one job completes after the other, and no job holds GPUs while it waits. It passes only if all of this was
+observed.
 
-Exit code 0 only if all of this was observed. Ctrl-C stops everything that the demo has started.
+It does not need root, since no container runs: a fake kubelet reports pods as running. kube-apiserver, both
+kube-schedulers, the Job controller, the TFJob controller and the gang scheduler are real.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 
-from demo.checks import Check
-from demo.follow import DemoError
-from demo.gangjobs import JOBS, REPLICAS, Ledger, bar, by_job, manifest
-from demo.gangstage import open_gang_stage
-from demo.ownstage import OwnStage
-from demo.play import perform_alone
-from demo.screen import Screen
-from demo.steps import show
+from demo.gangjobs import GPU, GPUS_PER_NODE, JOBS, REPLICAS, Ledger, bar, by_job, manifest
+from demo.play import Scene
+from demo.screen import Check
+from demo.stage import NODES, Cluster, Stage
 from localcluster import podstatus
-from localcluster.api import STRATEGIC_MERGE_PATCH, RefusedError
+from localcluster.api import STRATEGIC_MERGE_PATCH
+from localcluster.errors import LocalClusterError
 from localcluster.podstatus import Outcome
 
 POLL_SECONDS = 0.1
@@ -35,6 +33,7 @@ TRIES = 3
 # Two Bindings of one gang are some milliseconds apart; on a busy machine several polls may happen in between.
 AT_THE_SAME_TIME_SECONDS = 1.0
 PODS = "/api/v1/namespaces/default/pods"
+TFJOBS = "/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs"
 PODS_BY_NODE = (
     "kubectl get pods",
     "--sort-by=.spec.nodeName",
@@ -42,151 +41,131 @@ PODS_BY_NODE = (
 )
 
 
-def main() -> int:
-    """Runs the demo and returns the exit code."""
-    return perform_alone("this demo simulates nodes, so it starts its own control plane", perform)
+def run(stage: Stage) -> list[Check]:
+    return [without_gangs(stage), *with_gangs(stage)]
 
 
-def perform(screen: Screen) -> bool:
-    """Runs the demo on its control plane. Returns whether all checks hold."""
-    with open_gang_stage(screen) as stage:
-        passed = screen.checks([*without_gangs(stage, screen), *with_gangs(stage, screen)])
-        farewell(screen)
-        return passed
-
-
-def without_gangs(stage: OwnStage, screen: Screen) -> list[Check]:
+def without_gangs(stage: Stage) -> Check:
     """Shows the deadlock, with a retry if one job happens to get all GPUs."""
+    screen = stage.screen
     screen.title(f"1. The default scheduler. Two jobs are created at the same time; each needs all {REPLICAS} GPUs")
     for _ in range(TRIES):
-        ledger = contend(stage, screen)
+        ledger = contend(stage)
         if ledger.is_deadlocked():
             screen.output("Each job holds GPUs and waits for those of the other one. They wait forever.")
             screen.blank()
             break
         screen.output("This time one job got all of them. Trying again.")
-        clear(stage, screen)
+        clear(stage)
+    stage.show(*PODS_BY_NODE)
+    stage.show("kubectl get tfjobs -o wide")
+    clear(stage)
     held = " and ".join(f"{ledger.held[name]} ({name})" for name in JOBS)
-    text = f"without gangs: neither job ran, holding {held} of {REPLICAS} GPUs"
-    show(stage.kubectl, screen, *PODS_BY_NODE)
-    show(stage.kubectl, screen, "kubectl get tfjobs -o wide")
-    clear(stage, screen)
-    return [Check(ledger.is_deadlocked(), text)]
+    return Check(ledger.is_deadlocked(), f"without gangs: neither job ran, holding {held} of {REPLICAS} GPUs")
 
 
-def contend(stage: OwnStage, screen: Screen) -> Ledger:
+def contend(stage: Stage) -> Ledger:
     """Creates both jobs without gangs and waits until one has all GPUs, or until nothing changes any more."""
-    submit(stage, screen, is_gang=False)
+    submit(stage, is_gang=False)
     ledger, quiet_since = Ledger(), time.monotonic()
 
     def is_over() -> bool:
         return bool(ledger.complete_at) or time.monotonic() - quiet_since > WATCHED_SECONDS
 
-    for is_changed in watch(stage, screen, ledger, is_over):
+    for is_changed in watch(stage, ledger, is_over):
         if is_changed or not ledger.is_deadlocked():
             quiet_since = time.monotonic()
-    screen.output(f"{WATCHED_SECONDS:.0f} s later nothing has changed." if ledger.is_deadlocked() else "")
-    screen.blank()
+    stage.screen.output(f"{WATCHED_SECONDS:.0f} s later nothing has changed." if ledger.is_deadlocked() else "")
+    stage.screen.blank()
     return ledger
 
 
-def clear(stage: OwnStage, screen: Screen) -> None:
+def clear(stage: Stage) -> None:
     """Deletes both jobs, and their children, since the garbage collector discovers new kinds only every 30 s."""
-    screen.step("kubectl delete tfjobs --all")
+    stage.screen.step("kubectl delete tfjobs --all")
     stage.kubectl.run("delete", "tfjobs", "--all", "--cascade=background")
     stage.kubectl.run("delete", "jobs,services,pods", "-l", "kubeflow.org")
 
 
-def with_gangs(stage: OwnStage, screen: Screen) -> list[Check]:
+def with_gangs(stage: Stage) -> Iterator[Check]:
     """Shows that the jobs run one after the other with gangs."""
-    screen.title("2. The gang scheduler. The same two jobs, with spec.gang.enabled: true")
-    submit(stage, screen, is_gang=True)
-    ledger, training = Ledger(), Training(stage)
-    shown = False
-    for _ in watch(stage, screen, ledger, lambda: are_done(stage)):
-        training.update(ledger)
-        if ledger.complete_at and not shown:
-            shown = True
-            screen.blank()
-            show(stage.kubectl, screen, "kubectl get gangs")
-            show(stage.kubectl, screen, "kubectl get tfjobs -o wide")
-            show(stage.kubectl, screen, *PODS_BY_NODE)
-    screen.blank()
-    show(stage.kubectl, screen, "kubectl get tfjobs")
-    return [
-        Check(are_done(stage), "with gangs: both jobs completed, one after the other"),
-        Check(
-            ledger.in_vain_seconds < AT_THE_SAME_TIME_SECONDS,
-            f"with gangs: no job held a GPU while it waited for others (longest: {ledger.in_vain_seconds:.1f} s)",
-        ),
-    ]
+    stage.screen.title("2. The gang scheduler. The same two jobs, with spec.gang.enabled: true")
+    submit(stage, is_gang=True)
+    ledger, trained, is_shown = Ledger(), set[str](), False
+    for _ in watch(stage, ledger, lambda: are_done(stage)):
+        train(stage, ledger, trained)
+        if ledger.complete_at and not is_shown:
+            is_shown = True
+            stage.screen.blank()
+            stage.show("kubectl get gangs")
+            stage.show("kubectl get tfjobs -o wide")
+            stage.show(*PODS_BY_NODE)
+    stage.screen.blank()
+    stage.show("kubectl get tfjobs")
+    yield Check(are_done(stage), "with gangs: both jobs completed, one after the other")
+    yield Check(
+        ledger.in_vain_seconds < AT_THE_SAME_TIME_SECONDS,
+        f"with gangs: no job held a GPU while it waited for others (longest: {ledger.in_vain_seconds:.1f} s)",
+    )
 
 
-class Training:
+def train(stage: Stage, ledger: Ledger, trained: set[str]) -> None:
     """Simulates the training: when all replicas have run for a while, the master succeeds."""
-
-    def __init__(self, stage: OwnStage) -> None:
-        self._api = stage.api
-        self._ended: set[str] = set()
-
-    def update(self, ledger: Ledger) -> None:
-        for name, since in ledger.complete_at.items():
-            if name not in self._ended and time.monotonic() - since > TRAINING_SECONDS:
-                self._ended.add(name)
-                self._end(name)
-
-    def _end(self, name: str) -> None:
-        pods = by_job(self._api.list(PODS, f"tf_job_name={name},job_type=MASTER"))[name]
-        for pod in pods:
+    for name, since in ledger.complete_at.items():
+        if name in trained or time.monotonic() - since <= TRAINING_SECONDS:
+            continue
+        trained.add(name)
+        for pod in by_job(stage.api.list(PODS, f"tf_job_name={name},job_type=MASTER"))[name]:
             status = {"status": podstatus.terminated(pod, Outcome())}
-            self._api.patch(f"{PODS}/{pod['metadata']['name']}/status", status, STRATEGIC_MERGE_PATCH)
+            stage.api.patch(f"{PODS}/{pod['metadata']['name']}/status", status, STRATEGIC_MERGE_PATCH)
 
 
-def submit(stage: OwnStage, screen: Screen, *, is_gang: bool) -> None:
+def submit(stage: Stage, *, is_gang: bool) -> None:
     """Creates both jobs with one command, like two users at the same time."""
-    screen.step("kubectl create -f jobs.yaml   (" + ", ".join(f"TFJob {name}" for name in JOBS) + ")")
-    items = [manifest(name, is_gang=is_gang) for name in JOBS]
-    body = {"apiVersion": "v1", "kind": "List", "items": items}
-    screen.output(stage.kubectl.run("create", "-f", "-", stdin=json.dumps(body)))
-    screen.blank()
+    stage.screen.step("kubectl create -f jobs.yaml   (" + ", ".join(f"TFJob {name}" for name in JOBS) + ")")
+    body = {"apiVersion": "v1", "kind": "List", "items": [manifest(name, is_gang=is_gang) for name in JOBS]}
+    stage.screen.output(stage.kubectl.run("create", "-f", "-", stdin=json.dumps(body)))
+    stage.screen.blank()
 
 
-def watch(stage: OwnStage, screen: Screen, ledger: Ledger, is_over: Callable[[], bool]) -> Iterator[bool]:
+def watch(stage: Stage, ledger: Ledger, is_over: Callable[[], bool]) -> Iterator[bool]:
     """Polls the pods and prints a line for each change; yields whether there was one."""
     began = time.monotonic()
     while not is_over():
         now = time.monotonic()
         if now - began > TIMEOUT_SECONDS:
-            raise DemoError(f"it took more than {TIMEOUT_SECONDS:.0f} s: see the logs")
+            raise LocalClusterError(f"it took more than {TIMEOUT_SECONDS:.0f} s: see the logs in {stage.logs}")
         is_changed = ledger.look(stage.api.list(PODS), now)
         if is_changed:
-            screen.output(f"{now - began:5.1f} s  {bar(ledger.held)}")
+            stage.screen.output(f"{now - began:5.1f} s  {bar(ledger.held)}")
         yield is_changed
         time.sleep(POLL_SECONDS)
 
 
-def are_done(stage: OwnStage) -> bool:
-    path = "/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs"
-    try:
-        phases = [each.get("status", {}).get("phase") for each in stage.api.list(path)]
-    except RefusedError as error:
-        raise DemoError(str(error)) from error
+def are_done(stage: Stage) -> bool:
+    phases = [job.get("status", {}).get("phase") for job in stage.api.list(TFJOBS)]
     if "Failed" in phases:
-        raise DemoError("a job failed unexpectedly: see the logs")
+        raise LocalClusterError(f"a job failed unexpectedly: see the logs in {stage.logs}")
     return phases == ["Done"] * len(JOBS)
 
 
-def farewell(screen: Screen) -> None:
-    """Prints what to do next."""
-    screen.blank()
-    screen.output(
-        "Next:\n"
-        "  kubectl apply -k manifests/overlays/gang-scheduling     # beside the scheduler of your cluster\n"
-        "  spec: {gang: {enabled: true}}                           # in a TFJob; or --gang-scheduling=always for all\n"
-        "  manifests/samples/gang_of_pods.py                       # your own pods as a gang, without a TFJob\n"
-        "docs/gang-scheduling.md describes each message, failures and limits."
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+SCENE = Scene(
+    target="demo-gang",
+    description=__doc__ or "",
+    cluster=Cluster(
+        name="demo-gang",
+        title=f"a control plane, and {NODES} simulated nodes with {GPUS_PER_NODE} GPUs each",
+        # The limit interleaves the pods of two jobs that are created at the same time: on a real cluster the default
+        # limits of the Job controller have this effect.
+        controller=("--concurrent-writes=1",),
+        gpu=GPU,
+        gpus_per_node=GPUS_PER_NODE,
+        is_simulated=True,
+    ),
+    run=run,
+    advice="""\
+  kubectl apply -k manifests/overlays/gang-scheduling     # beside the scheduler of your cluster
+  spec: {gang: {enabled: true}}                           # in a TFJob; or --gang-scheduling=always for all
+  manifests/samples/gang_of_pods.py                       # your own pods as a gang, without a TFJob
+docs/gang-scheduling.md describes each message, failures and limits.""",
+)

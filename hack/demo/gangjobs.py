@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from demo.gangstage import GPU
-
 Object = dict[str, Any]
+
+GPU = "nvidia.com/gpu"
+GPUS_PER_NODE = 4
 
 JOBS = ("blue", "red")
 # A master and its workers, one GPU each: all GPUs of the cluster.
@@ -39,12 +40,12 @@ def manifest(name: str, *, is_gang: bool) -> Object:
 
 def by_job(pods: Sequence[Object]) -> dict[str, list[Object]]:
     """Returns the pods of each job that hold a GPU."""
-    found: dict[str, list[Object]] = {name: [] for name in JOBS}
+    holders: dict[str, list[Object]] = {name: [] for name in JOBS}
     for pod in pods:
         name = pod["metadata"].get("labels", {}).get("tf_job_name", "")
-        if name in found and holds_gpu(pod):
-            found[name].append(pod)
-    return found
+        if name in holders and holds_gpu(pod):
+            holders[name].append(pod)
+    return holders
 
 
 def holds_gpu(pod: Object) -> bool:
@@ -77,10 +78,10 @@ class Ledger:
 
     def look(self, pods: Sequence[Object], now: float) -> bool:
         """Records the pods; returns whether a number has changed."""
-        found = by_job(pods)
-        held = {name: len(each) for name, each in found.items()}
-        for name, each in found.items():
-            if len(each) == REPLICAS and all(is_running(pod) for pod in each):
+        holders = by_job(pods)
+        held = {name: len(members) for name, members in holders.items()}
+        for name, members in holders.items():
+            if len(members) == REPLICAS and all(is_running(pod) for pod in members):
                 self.complete_at.setdefault(name, now)
             self._judge(name, held[name], now)
         is_changed = held != self.held

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localcluster.errors import LocalClusterError
+
 TIMEOUT_SECONDS = 60
+CRDS = Path("manifests/base/crds")
+_CRDS_SECONDS, _POLL_SECONDS = 60.0, 0.2
 
 
-class KubectlError(Exception):
+class KubectlError(LocalClusterError):
     """kubectl failed; the message is its output."""
 
 
@@ -48,3 +53,19 @@ class Kubectl:
 
     def exists(self, *arguments: str) -> bool:
         return bool(self.run("get", *arguments, "--ignore-not-found", "-o", "name").strip())
+
+
+def apply_crds(kubectl: Kubectl, root: Path, limit_seconds: float = _CRDS_SECONDS) -> str:
+    """Applies the CRDs and waits until they are established; returns the output of kubectl. Raises `KubectlError`."""
+    output = kubectl.run("apply", "--server-side", "-f", str(root / CRDS))
+    deadline = time.monotonic() + limit_seconds
+    while True:
+        try:
+            kubectl.run("wait", "--for=condition=Established", "-f", str(root / CRDS), "--timeout=30s")
+        except KubectlError:
+            # kubectl wait fails at once if the conditions of a CRD are null, as they are right after its creation.
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
+        else:
+            return output

@@ -1,113 +1,112 @@
-"""The environment of a demo that has a cluster of its own: a control plane, nodes, and all programs of this project.
+"""Stages with a stack of their own: a control plane, nodes, and usually all programs of this project.
 
-Everything ends with the block; a guard process ends it if the demo is killed.
+`own_stage` ends with its block; a guard process ends it if the demo is killed. `kept_stage` stays: the first call fills
+it, and later ones find it as it is. Nodes are real, so containers run and root on Linux is needed, or simulated by a
+fake kubelet (localcluster.fakekubelet). GPUs are simulated, so that jobs share the same amounts on every machine.
 """
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from demo.crds import apply_crds
-from demo.follow import DemoError
-from demo.kubectl import Kubectl
-from demo.ready import wait_ready
 from demo.screen import Screen
-from demo.stage import with_local_initializer
-from demo.steps import ROOT
-from localcluster import binaries, images, nodes, ports, process, stack, state
+from demo.stage import (
+    NODES,
+    Cluster,
+    Stage,
+    end_command,
+    ending,
+    load_images,
+    local_initializer,
+    prepare_images,
+    stage_of,
+)
+from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
+from localcluster.extender import extender_beside
+from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import EXTENDER, PROBES, OurProgram
 
-NAMESPACE = "default"
-# Flags of both programs; the address for probes follows.
-_SERVING = ("--metrics-bind-address", "0", "--health-probe-bind-address")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The name of a demo's cluster, its real nodes with the images on them, and flags of both programs."""
-
-    name: str
-    nodes: int = 0
-    images: tuple[str, ...] = ()
-    controller: tuple[str, ...] = ()
-    extender: tuple[str, ...] = ()
+_SIMULATED = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
 
 
-@dataclass(frozen=True, slots=True)
-class OwnStage:
-    kubectl: Kubectl
-    api: Api
-    logs: Path
+def is_running(name: str) -> bool:
+    return state.condition(state.read(state.stack_dir(name))) is state.Condition.RUNNING
 
 
 @contextmanager
-def open_own_stage(
-    screen: Screen, setting: Setting, cluster: str, equip: Callable[[Api], AbstractContextManager[object]]
-) -> Iterator[OwnStage]:
-    """Starts everything. Raises `DemoError` in one line if something is missing.
+def own_stage(screen: Screen, cluster: Cluster) -> Iterator[Stage]:
+    """Yields a stage with CRDs, controller and gang scheduler. Raises LocalClusterError."""
+    folder = state.stack_dir(cluster.name)
+    if is_running(cluster.name):
+        raise LocalClusterError(f"another such demo is running: wait until it ends, or run {end_command(folder)}")
+    screen.step(cluster.title)
+    if not cluster.is_simulated:
+        prepare_images(screen, cluster)
 
-    `cluster` describes it; `equip` adds nodes, or something to the real ones, until its block ends.
-    """
-    folder = state.stack_dir(setting.name)
-    if state.condition(state.read(folder)) is state.Condition.RUNNING:
-        end = f"make cluster-down NAME={setting.name}"
-        raise DemoError(f"another such demo is running: wait until it ends, or run {end}")
-    try:
-        screen.step(cluster)
-        if setting.nodes:
-            # Images are prepared first, so that the nodes start with them.
-            nodes.prepare(list(setting.images), screen.detail, screen.console, tools=["kubectl"])
-        with _stopping(folder, screen):
-            plane = stack.up(folder, setting.nodes, owner=process.myself(), report=screen.detail)
-            api = Api.from_kubeconfig(plane.kubeconfig)
-            with equip(api):
-                kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)
-                screen.detail(apply_crds(kubectl, ROOT).replace("\n", "  "))
-                start_programs(plane, screen, setting)
-                yield OwnStage(kubectl, api, plane.logs)
-    except LocalClusterError as error:
-        raise DemoError(str(error)) from error
-
-
-def start_programs(plane: ControlPlane, screen: Screen, setting: Setting) -> None:
-    """Starts the controller, and the gang scheduler with its kube-scheduler."""
-    with ports.reserve(3) as (controller, extender, health):
-        screen.step(" ".join(["tfjob-controller run", *setting.controller]))
-        # Pods that fetch or save data use the image that the nodes have.
-        local = with_local_initializer(plane.folder) if images.INITIALIZER in setting.images else []
-        _start(plane, "run", [*setting.controller, *local], controller)
-        words = " ".join(["tfjob-controller extender", *setting.extender])
-        screen.step(f"{words}, and a second, unmodified kube-scheduler beside it")
-        screen.detail(f"logs: {plane.logs}")
-        address = f"127.0.0.1:{extender}"
-        _start(plane, "extender", ["--extender-bind-address", address, *setting.extender], health)
-        GangScheduler(plane, f"http://{address}").start()
-
-
-def _start(plane: ControlPlane, command: str, flags: Sequence[str], port: int) -> None:
-    """Starts `tfjob-controller <command>` and waits until it is ready; it ends with the stack whose mark it carries."""
-    log, address = plane.logs / f"tfjob-controller-{command}.log", f"127.0.0.1:{port}"
-    argv = [sys.executable, "-m", "tfjob_controller", command, "--kubeconfig", str(plane.kubeconfig), *flags]
-    identity = process.spawn([*argv, *_SERVING, address], log=log, mark=plane.folder)
-    wait_ready(identity, address, f"tfjob-controller {command}", log)
-
-
-@contextmanager
-def _stopping(folder: Path, screen: Screen) -> Iterator[None]:
-    """Stops the stack at the end of the block, also after an error."""
-    try:
-        yield
-    finally:
-        # A second Ctrl-C must not interrupt the clean-up.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+    def stop() -> None:
         screen.step("stopping everything")
         stack.down(folder, lambda _: None)
+
+    with ending(stop):
+        node_count = 0 if cluster.is_simulated else NODES
+        plane = stack.up(folder, node_count, owner=process.myself(), report=screen.detail)
+        stage = stage_of(screen, plane.kubeconfig, folder)
+        with equipped(stage.api, cluster):
+            stage.install_crds()
+            start_programs(plane, screen, cluster)
+            yield stage
+
+
+def kept_stage(screen: Screen, cluster: Cluster, fill: Callable[[ControlPlane, Stage], object]) -> Stage:
+    """Returns the stage. `fill` installs programs and creates jobs; if it fails, nothing that was started remains."""
+    folder = state.stack_dir(cluster.name)
+    if is_running(cluster.name):
+        screen.step(f"a control plane, {NODES} nodes and their jobs, which are there already")
+        return stage_of(screen, stack.up(folder, NODES, report=screen.detail).kubeconfig, folder)
+    screen.step(cluster.title)
+    prepare_images(screen, cluster)
+    with ending(lambda: stack.down(folder, lambda _: None), stays=True):
+        plane = stack.up(folder, NODES, report=screen.detail)
+        load_images(folder, screen, cluster.images)
+        stage = stage_of(screen, plane.kubeconfig, folder)
+        with equipped(stage.api, cluster):
+            stage.install_crds()
+            stage.install_runtimes()
+            fill(plane, stage)
+    return stage
+
+
+def equipped(api: Api, cluster: Cluster) -> AbstractContextManager[object]:
+    """Adds GPUs to the real nodes, or simulates nodes with GPUs until the end of the block."""
+    amounts = {cluster.gpu: str(cluster.gpus_per_node)}
+    if cluster.is_simulated:
+        names = [f"node-{number}" for number in range(1, NODES + 1)]
+        return FakeKubelet(api, nodes=names, resources={**_SIMULATED, **amounts})
+    # A kubelet keeps unknown resources in its node's capacity.
+    for node in api.list("/api/v1/nodes"):
+        status = {"status": {"capacity": amounts, "allocatable": amounts}}
+        api.patch(f"/api/v1/nodes/{node['metadata']['name']}/status", status)
+    return nullcontext()
+
+
+def start_programs(plane: ControlPlane, screen: Screen, cluster: Cluster) -> None:
+    """Starts the controller, and the gang scheduler with its kube-scheduler; they end with the stack."""
+    with ports.reserve(3) as (controller_probes, extender_port, extender_probes):
+        screen.step(" ".join(["tfjob-controller run", *cluster.controller]))
+        flags = [*cluster.controller, *local_initializer(plane.folder, cluster)]
+        log = plane.logs / "tfjob-controller.log"
+        served = {PROBES: controller_probes}
+        controller = OurProgram("run", plane.kubeconfig, served, *flags, log=log, mark=plane.folder)
+        command = " ".join(["tfjob-controller extender", *cluster.extender])
+        screen.step(f"{command}, and a second, unmodified kube-scheduler beside it")
+        screen.detail(f"logs: {plane.logs}")
+        extender = extender_beside(plane, extender_port, extender_probes, *cluster.extender)
+        for program in (controller, extender):
+            program.start()
+            program.wait_ready()
+        GangScheduler(plane, extender.urls[EXTENDER]).start()

@@ -1,4 +1,4 @@
-"""The common parts of demos: arguments, environment, signals, exit codes, and the final output."""
+"""Plays a scene: arguments, stage, signals, exit code, and the final output."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from demo.checks import Check, check_spread
-from demo.follow import FINISHED_PHASES, DemoError, Seen, Subject
-from demo.kubectl import KubectlError
-from demo.screen import Screen
-from demo.stage import Stage, open_stage
-from demo.steps import ROOT
+from demo.ownstage import own_stage
+from demo.screen import Check, Screen
+from demo.stage import Cluster, Stage, end_command, shared_stage
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
 
@@ -25,64 +22,64 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """The image that the sample names, and how to request another one."""
+class Scene:
+    """A demo, by the name of its make target. `run` shows the steps and returns the checks.
 
-    flag: str
-    variable: str
-    default: str
-    help: str
-
-
-@dataclass(frozen=True, slots=True)
-class Play:
-    """A demo of one sample. `run` gets the image, and returns its checks.
-
-    `target` is that of make. `commands` are for the cluster that is kept running. `reports`: programs report their
-    progress. `transfers`: pods fetch or save data.
+    On the shared stage, `image` and `variable` are the image of the sample and the variable that replaces it;
+    `commands` are for the cluster that is kept. On another stage, `advice` is printed at the end.
     """
 
     target: str
     description: str
-    image: Image
-    run: Callable[[Stage, Screen, str], Sequence[Check]]
-    sample: Path
-    commands: tuple[str, ...]
-    page: str
-    reports: bool = False
-    transfers: bool = False
+    cluster: Cluster
+    run: Callable[[Stage], Sequence[Check]]
+    page: str = ""
+    sample: Path = Path()
+    image: str = ""
+    variable: str = ""
+    commands: tuple[str, ...] = ()
+    advice: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        return not self.cluster.name
 
 
-def perform(play: Play) -> int:
-    """Runs the demo and returns the exit code."""
-    arguments = _parser(play).parse_args()
+def perform(scene: Scene, arguments: Sequence[str]) -> int:
+    """Plays the scene and returns the exit code."""
+    options = _parser(scene).parse_args(arguments)
     screen = Screen(Console(highlight=False))
-
-    def run() -> bool:
-        use = {"reports": play.reports, "transfers": play.transfers}
-        with open_stage(ROOT, arguments.keep, screen, play.image.default, **use) as stage:
-            passed = screen.checks(play.run(stage, screen, arguments.image))
-            _say_farewell(stage, screen, play)
-            return passed
-
-    return exit_code(screen, run)
-
-
-def perform_alone(reason: str, run: Callable[[Screen], bool]) -> int:
-    """Runs a demo that does not use the cluster of KUBECONFIG, and says the reason; returns the exit code."""
-    screen = Screen(Console(highlight=False))
+    if scene.is_shared:
+        return exit_code(screen, lambda: _on_shared_stage(scene, screen, options))
     if os.environ.get("KUBECONFIG"):
-        screen.detail(f"KUBECONFIG is not used: {reason}")
-    return exit_code(screen, lambda: run(screen))
+        screen.detail("KUBECONFIG is not used: this demo starts a cluster of its own")
+    return exit_code(screen, lambda: _on_own_stage(scene, screen))
+
+
+def _on_shared_stage(scene: Scene, screen: Screen, options: argparse.Namespace) -> bool:
+    cluster = replace(scene.cluster, images=(scene.image, *scene.cluster.images))
+    with shared_stage(screen, cluster, keep=options.keep) as stage:
+        passed = screen.checks(scene.run(replace(stage, image=options.image)))
+        screen.blank()
+        screen.output("\n".join(farewell(scene, stage)))
+        return passed
+
+
+def _on_own_stage(scene: Scene, screen: Screen) -> bool:
+    with own_stage(screen, scene.cluster) as stage:
+        passed = screen.checks(scene.run(stage))
+        screen.blank()
+        screen.output(f"Next:\n{scene.advice}")
+        return passed
 
 
 def exit_code(screen: Screen, run: Callable[[], bool]) -> int:
-    """Runs the demo, which returns whether it passed. SIGTERM and SIGHUP end it like Ctrl-C."""
+    """Runs a demo, which returns whether it passed. SIGTERM and SIGHUP end it like Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         passed = run()
-    except (DemoError, KubectlError, LocalClusterError, RefusedError) as error:
+    except (LocalClusterError, RefusedError) as error:
         screen.error(str(error))
         return 1
     except KeyboardInterrupt:
@@ -91,47 +88,27 @@ def exit_code(screen: Screen, run: Callable[[], bool]) -> int:
     return 0 if passed else 1
 
 
-def _parser(play: Play) -> argparse.ArgumentParser:
-    image = play.image
-    parser = argparse.ArgumentParser(prog=f"make {play.target}", description=play.description)
-    parser.add_argument("--keep", action="store_true", help="keep cluster, controller and job running")
-    parser.add_argument(
-        image.flag, dest="image", default=os.environ.get(image.variable) or image.default, help=image.help
-    )
+def _parser(scene: Scene) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"make {scene.target}", description=scene.description)
+    if scene.is_shared:
+        image = os.environ.get(scene.variable) or scene.image
+        parser.add_argument("--keep", action="store_true", help="keep cluster, controller and job running")
+        parser.add_argument("--image", default=image, help="image of the job, which the cluster can pull")
     return parser
 
 
-def remove_earlier(stage: Stage, screen: Screen, subject: Subject) -> None:
-    """Deletes the job of an earlier demo, except for a running one on a foreign cluster, which may be a user's."""
-    kind, name = subject.kind, subject.name
-    if not stage.kubectl.exists(kind, name):
-        return
-    phase = stage.kubectl.get(kind, name).get("status", {}).get("phase")
-    if not stage.own_nodes and phase not in FINISHED_PHASES:
-        raise DemoError(f"a {kind} {name} exists already: kubectl delete {kind} {name}, then run the demo again")
-    screen.step(f"kubectl delete {kind} {name}   (of an earlier demo)")
-    stage.kubectl.run("delete", kind, name, "--ignore-not-found", "--cascade=foreground")
-
-
-def spread_checks(stage: Stage, seen: Seen) -> list[Check]:
-    """Checks that pods use both of our own nodes; an existing cluster may have only one node."""
-    return [check_spread(seen.nodes, stage.own_nodes)] if stage.own_nodes else []
-
-
-def _say_farewell(stage: Stage, screen: Screen, play: Play) -> None:
-    screen.blank()
+def farewell(scene: Scene, stage: Stage) -> list[str]:
+    """Returns what to do next on the shared stage."""
     if not stage.stays:
-        screen.output(f"Next: `make {play.target} KEEP=1` keeps it running for kubectl; continue with {play.page}.")
-        if not stage.own_nodes:
-            screen.output(f"The job still exists: kubectl delete -f {play.sample}")
-        return
-    lines = [
+        lines = [f"Next: `make {scene.target} KEEP=1` keeps it running for kubectl; continue with {scene.page}."]
+        return lines if stage.own_nodes else [*lines, f"The job still exists: kubectl delete -f {scene.sample}"]
+    kubectl = stage.kubectl
+    return [
         "Everything keeps running. Try:",
-        f"  export KUBECONFIG={stage.kubectl.kubeconfig}",
-        *([] if shutil.which("kubectl") else [f"  export PATH=$PATH:{stage.kubectl.binary.parent}     # for kubectl"]),
-        *(f"  {command}" for command in play.commands),
-        f"  curl {stage.controller_address}/metrics",
-        f"  {stage.end_command}     # stops all of it",
-        f"Continue with {play.page}.",
+        f"  export KUBECONFIG={kubectl.kubeconfig}",
+        *([] if shutil.which("kubectl") else [f"  export PATH=$PATH:{kubectl.binary.parent}     # for kubectl"]),
+        *(f"  {command}" for command in scene.commands),
+        f"  curl {stage.metrics_url}",
+        f"  {end_command(stage.folder)}     # stops all of it",
+        f"Continue with {scene.page}.",
     ]
-    screen.output("\n".join(lines))

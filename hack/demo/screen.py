@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
 
-from demo.checks import Check
 
-Tell = Callable[[str], None]
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A sentence at the end of a demo, and whether it holds."""
+
+    holds: bool
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Standard output: a terminal, or else without colours and without a live table."""
+    """Standard output, with colours on a terminal."""
 
     console: Console
-
-    @property
-    def is_live(self) -> bool:
-        return self.console.is_terminal
 
     def step(self, text: str) -> None:
         self._line(("==> ", "bold cyan"), text)

@@ -6,33 +6,30 @@ A picture of each page is written to `docs/img`, or to another folder. The clust
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from playwright.sync_api import Page
 from rich.console import Console
 
 from demo import dashboard
-from demo.follow import DemoError
-from demo.keptcluster import is_running
-from demo.kubectl import Kubectl, KubectlError
+from demo.ownstage import is_running
+from demo.play import exit_code
 from demo.screen import Screen
-from demo.steps import ROOT
-from localcluster import binaries, stack, state
+from demo.stage import ROOT, Stage, ending, wait
+from localcluster import stack
 from localcluster.chromium import chromium
-from localcluster.errors import LocalClusterError
 
 SHOWN_JOB = "resnet"
 # The number of steps of that job after which its charts show something, and how long they may take.
 STEPS, TIMEOUT_SECONDS = 90, 600
 WIDTH = 1200
-_POLL_SECONDS = 1.0
 # The name of each picture, its height, the page's address, and what is on the page when it is complete.
 PICTURES = (
     ("dashboard-jobs", 1000, "/jobs", ".spark"),
@@ -49,33 +46,27 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "img", help="where the pictures are written")
     folder: Path = parser.parse_args().folder
     screen = Screen(Console(highlight=False))
-    was_there = is_running(dashboard.NAME)
-    try:
-        kubeconfig = dashboard.prepare(screen)
-        _await_steps(Kubectl(binaries.ensure("kubectl", screen.detail), kubeconfig, dashboard.NAMESPACE), screen)
-        with _served(kubeconfig) as address, chromium(screen.detail) as browser:
+    return exit_code(screen, lambda: _picture(screen, folder))
+
+
+def _picture(screen: Screen, folder: Path) -> bool:
+    name = dashboard.CLUSTER.name
+    was_there = is_running(name)
+    stage = dashboard.prepare(screen)
+    stop = functools.partial(stack.down, stage.folder, lambda _: None)
+    with nullcontext() if was_there else ending(stop):
+        screen.step(f"waiting for step {STEPS} of {SHOWN_JOB}")
+        wait(lambda: _has_steps(stage), TIMEOUT_SECONDS, f"{SHOWN_JOB} to reach step {STEPS}")
+        with _served(stage.kubectl.kubeconfig) as address, chromium(screen.detail) as browser:
             page = browser.new_page()
             page.goto(address)
             _take(page, address, folder, screen)
-    except (DemoError, KubectlError, LocalClusterError) as error:
-        screen.error(str(error))
-        return 1
-    finally:
-        if not was_there:
-            stack.down(state.stack_dir(dashboard.NAME), lambda _: None)
-    return 0
+    return True
 
 
-def _await_steps(kubectl: Kubectl, screen: Screen) -> None:
-    """Waits until the log of the job that is shown is long enough. Raises `DemoError`."""
-    screen.step(f"waiting for step {STEPS} of {SHOWN_JOB}")
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        metrics = kubectl.get("trainjob", SHOWN_JOB).get("status", {}).get("metrics", ())
-        if any(each["name"] == "step" and float(each["value"]) >= STEPS for each in metrics):
-            return
-        time.sleep(_POLL_SECONDS)
-    raise DemoError(f"{SHOWN_JOB} has not reached step {STEPS} within {TIMEOUT_SECONDS} s")
+def _has_steps(stage: Stage) -> bool:
+    metrics = stage.kubectl.get("trainjob", SHOWN_JOB).get("status", {}).get("metrics", ())
+    return any(metric["name"] == "step" and float(metric["value"]) >= STEPS for metric in metrics)
 
 
 @contextmanager

@@ -1,123 +1,189 @@
-"""The environment of the demo: a cluster, the CRDs, a running controller.
+"""The stage of a scene: a cluster with the CRDs of this project, and kubectl for it.
 
-The demo ends all that it starts: at once on Ctrl-C, otherwise at the end, unless it is kept (KEEP=1). It keeps what
-existed before: a stack that already runs is used, and the controller of an earlier demo is replaced by one that remains
-too.
+`shared_stage` uses the default stack, or the cluster of KUBECONFIG, with a controller. It ends all that it starts: at
+once on Ctrl-C, otherwise at the end, unless it is kept (KEEP=1). It keeps what existed before: a stack that already
+runs is used, and the controller of an earlier demo is replaced by one that remains too. demo.ownstage has other stages.
 """
 
 from __future__ import annotations
 
 import signal
 import socket
-import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from demo.crds import CRDS, apply_crds
-from demo.follow import DemoError
-from demo.kubectl import Kubectl, KubectlError
-from demo.ready import wait_ready
+import yaml
+
+from demo.kubectl import CRDS, Kubectl, apply_crds
 from demo.screen import Screen
 from localcluster import binaries, images, nodes, ports, process, stack, state
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
-from localcluster.process import Identity
+from localcluster.ourprogram import METRICS, PROBES, OurProgram
 
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIMES = Path("manifests/base/runtimes")
 NODES = 2
 NAMESPACE = "default"
 # The state folder of the controller on a foreign cluster.
 GUEST_NAME = "demo"
 STOP_GRACE_SECONDS = 10
+_POLL_SECONDS = 0.5
+
+Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`nodes` is 0 on a foreign cluster; `folder` contains logs and is the mark of the controller."""
+    """What a scene needs: images on the nodes, flags of the programs, and tools on this machine.
 
-    folder: Path
-    kubeconfig: Path
-    nodes: int
+    `name` is that of its own stack, which `title` describes; without one it uses the shared stage. `gpu` is the
+    extended resource of which each node has `gpus_per_node`; with `is_simulated` the nodes are simulated, too.
+    `reports`: the controller of the shared stage has a progress server.
+    """
+
+    name: str = ""
+    title: str = ""
+    images: tuple[str, ...] = ()
+    controller: tuple[str, ...] = ()
+    extender: tuple[str, ...] = ()
+    gpu: str = ""
+    gpus_per_node: int = 0
+    is_simulated: bool = False
+    reports: bool = False
+    tools: tuple[str, ...] = ("kubectl",)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`own_nodes` is 0 on a foreign cluster; `stays` means that the controller continues after the demo."""
+    """`own_nodes` is 0 on a foreign cluster; `stays` means that the controller continues after the demo.
 
-    kubectl: Kubectl
-    own_nodes: int
-    stays: bool
-    controller_address: str
-    end_command: str
-
-
-@contextmanager
-def open_stage(
-    root: Path,
-    keep: bool,
-    screen: Screen,
-    image: str = images.TENSORFLOW,
-    *,
-    reports: bool = False,
-    transfers: bool = False,
-) -> Iterator[Stage]:
-    """Yields a cluster with CRDs and controller, and with the image on its nodes. Raises `DemoError` in one line.
-
-    `reports` starts the controller's progress server. `transfers`: pods fetch or save data.
+    `folder` contains logs and is the mark of the programs. `image` is that of the jobs, if a user can choose it.
     """
-    needed = [image, images.INITIALIZER] if transfers else [image]
+
+    screen: Screen
+    kubectl: Kubectl
+    api: Api
+    folder: Path
+    own_nodes: int = NODES
+    stays: bool = False
+    metrics_url: str = ""
+    image: str = ""
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    def install_crds(self) -> None:
+        self.screen.step(f"kubectl apply -f {CRDS}")
+        self.screen.output(apply_crds(self.kubectl, ROOT))
+
+    def install_runtimes(self) -> None:
+        self.kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
+
+    def apply(self, *objects: Object) -> str:
+        """Applies the objects; returns the output of kubectl."""
+        return self.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(objects, sort_keys=False))
+
+    def show(self, command: str, *more: str, only: str = "") -> None:
+        """Runs a command and shows its output; with `only`, lines with this word. `more` arguments are not shown."""
+        with self.screen.command(f"{command} | grep {only}" if only else command):
+            lines = self.kubectl.run(*command.split()[1:], *more).splitlines()
+            self.screen.output("\n".join(line for line in lines if only in line))
+
+
+def stage_of(screen: Screen, kubeconfig: Path, folder: Path, namespace: str = NAMESPACE) -> Stage:
+    kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), kubeconfig, namespace)
+    return Stage(screen, kubectl, Api.from_kubeconfig(kubeconfig), folder)
+
+
+def wait(is_reached: Callable[[], object], seconds: float, what: str, poll_seconds: float = _POLL_SECONDS) -> None:
+    """Polls until the condition holds. Raises LocalClusterError after the time limit."""
+    deadline = time.monotonic() + seconds
+    while not is_reached():
+        if time.monotonic() > deadline:
+            raise LocalClusterError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(poll_seconds)
+
+
+@contextmanager
+def ending(end: Callable[[], object], *, stays: bool = False, stays_after_error: bool = False) -> Iterator[None]:
+    """Calls `end` after the block, unless what it ends is to stay, which is never so after Ctrl-C."""
+    is_due = True
     try:
-        with _cluster(keep, screen, needed) as cluster:
-            kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), cluster.kubeconfig, NAMESPACE)
-            screen.step(f"kubectl apply -f {CRDS}")
-            screen.output(apply_crds(kubectl, root))
-            with _controller(cluster, keep, screen, reports=reports, transfers=transfers) as (address, stays):
-                yield Stage(kubectl, cluster.nodes, stays, address, _end_command(cluster))
-    except LocalClusterError as error:
-        raise DemoError(str(error)) from error
+        yield
+        is_due = not stays
+    except LocalClusterError:
+        is_due = not stays_after_error
+        raise
+    finally:
+        if is_due:
+            # A second Ctrl-C must not interrupt the clean-up.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            end()
 
 
 @contextmanager
-def _cluster(keep: bool, screen: Screen, needed: Sequence[str]) -> Iterator[Cluster]:
+def shared_stage(screen: Screen, cluster: Cluster, *, keep: bool) -> Iterator[Stage]:
+    """Yields the stage with CRDs and a controller. Raises LocalClusterError."""
+    with _opened(screen, cluster.images, keep) as stage:
+        stage.install_crds()
+        with _controller(stage, cluster, keep) as ready:
+            yield ready
+
+
+def prepare_images(screen: Screen, cluster: Cluster) -> None:
+    """Builds the images before the nodes, which start with them."""
+    nodes.prepare(list(cluster.images), screen.detail, screen.console, tools=list(cluster.tools))
+
+
+def load_images(folder: Path, screen: Screen, names: Sequence[str]) -> None:
+    for name in names:
+        nodes.load_image(folder, name, screen.detail)
+
+
+@contextmanager
+def _opened(screen: Screen, needed: Sequence[str], keep: bool) -> Iterator[Stage]:
     existing = stack.existing_kubeconfig()
-    if existing is None or stack.is_own(existing):
-        # Our own stack, the default one unless KUBECONFIG names another.
-        folder = Path(existing).parent if existing else state.stack_dir()
-        with _own_cluster(folder, keep, screen, needed) as cluster:
-            yield cluster
+    if existing is not None and not stack.is_own(existing):
+        screen.step(f"using the cluster of KUBECONFIG={existing}: none is started")
+        folder = state.stack_dir(GUEST_NAME)
+        state.make_private(folder)
+        yield replace(stage_of(screen, Path(existing), folder), own_nodes=0)
         return
-    screen.step(f"using the cluster of KUBECONFIG={existing}: none is started")
-    folder = state.stack_dir(GUEST_NAME)
-    state.make_private(folder)
-    yield Cluster(folder, Path(existing), 0)
-
-
-@contextmanager
-def _own_cluster(folder: Path, keep: bool, screen: Screen, needed: Sequence[str]) -> Iterator[Cluster]:
-    found = state.read(folder)
-    was_there = state.condition(found) is state.Condition.RUNNING
-    _refuse_borrowed(found)
+    # Our own stack, the default one unless KUBECONFIG names another.
+    folder = Path(existing).parent if existing else state.stack_dir()
+    recorded = state.read(folder)
+    was_there = state.condition(recorded) is state.Condition.RUNNING
+    _refuse_borrowed(recorded)
     screen.step(f"a control plane and {NODES} nodes" + (", which are running already" if was_there else ""))
-    # Images are prepared first, so that the nodes start with them.
-    nodes.prepare(list(needed), screen.detail, screen.console, tools=["kubectl"])
+    prepare_images(screen, Cluster(images=tuple(needed)))
     for image in needed:
         screen.detail(f"image {image}: {images.path(image)}")
-    with _ending(lambda: _stop_cluster(folder, screen), keep, was_there):
+
+    def stop() -> None:
+        screen.step("stopping the cluster")
+        stack.down(folder, screen.detail)
+
+    with nullcontext() if was_there else ending(stop, stays=keep, stays_after_error=keep):
         plane = stack.up(folder, NODES, owner=None if keep else process.myself(), report=screen.detail)
         _revive(folder, screen)
-        for image in needed:
-            nodes.load_image(folder, image, screen.detail)
+        load_images(folder, screen, needed)
         screen.detail(f"KUBECONFIG={plane.kubeconfig}")
-        yield Cluster(folder, plane.kubeconfig, NODES)
+        yield stage_of(screen, plane.kubeconfig, folder)
 
 
-def _refuse_borrowed(found: state.StackState | None) -> None:
-    """Raises `DemoError` for a stack that ends with its owner, which may end during the demo."""
-    owner = found.owner if found is not None and found.boot_id == process.boot_id() else None
+def _refuse_borrowed(recorded: state.StackState | None) -> None:
+    """Raises LocalClusterError for a stack that ends with its owner, which may end during the demo."""
+    owner = recorded.owner if recorded is not None and recorded.boot_id == process.boot_id() else None
     if owner is not None and process.is_alive(owner):
-        raise DemoError(f"another demo is running (process {owner.pid}): wait until it ends")
+        raise LocalClusterError(f"another demo is running (process {owner.pid}): wait until it ends")
 
 
 def _revive(folder: Path, screen: Screen) -> None:
@@ -128,101 +194,64 @@ def _revive(folder: Path, screen: Screen) -> None:
             stack.node_start(folder, int(str(node["number"])), screen.detail)
 
 
-def _stop_cluster(folder: Path, screen: Screen) -> None:
-    screen.step("stopping the cluster")
-    stack.down(folder, screen.detail)
-
-
 @contextmanager
-def _ending(end: Callable[[], None], keep: bool, was_there: bool) -> Iterator[None]:
-    """Calls `end` after the block, also after an error, unless the object existed before or is to be kept.
-
-    An interrupted demo keeps nothing.
-    """
-    stays = was_there
-    try:
-        yield
-        stays = stays or keep
-    except (DemoError, KubectlError, LocalClusterError):
-        stays = stays or keep  # for an investigation
-        raise
-    finally:
-        if not stays:
-            # A second Ctrl-C must not interrupt the clean-up.
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
-            end()
-
-
-@contextmanager
-def _controller(
-    cluster: Cluster, keep: bool, screen: Screen, *, reports: bool, transfers: bool
-) -> Iterator[tuple[str, bool]]:
-    """Starts `tfjob-controller run` and waits until it is ready; yields its address and whether it remains.
-
-    `cluster-down` finds it by its mark.
-    """
-    was_there = end_controllers(cluster.folder)
-    log = cluster.folder / "logs" / "tfjob-controller.log"
+def _controller(stage: Stage, cluster: Cluster, keep: bool) -> Iterator[Stage]:
+    """Runs `tfjob-controller run`. `cluster-down` finds it by its mark."""
+    screen, was_there = stage.screen, end_controllers(stage.folder)
+    log = stage.logs / "tfjob-controller.log"
     state.make_private(log.parent)
-    host = _address_for_pods(cluster.kubeconfig)
-    with ports.reserve(2, host) as (port, reports_port):
-        address = f"127.0.0.1:{port}"
-        flags = ["--kubeconfig", str(cluster.kubeconfig), *_serving(address)]
-        flags += _taking_reports(f"{host}:{reports_port}") if reports else []
-        flags += with_local_initializer(cluster.folder) if transfers else []
+    host = _address_for_pods(stage.api)
+    with ports.reserve(3, host) as (probes, metrics, reports):
+        flags = [*_taking_reports(f"{host}:{reports}")] if cluster.reports else []
+        flags += local_initializer(stage.folder, cluster)
+        served = {PROBES: probes, METRICS: metrics}
+        program = OurProgram("run", stage.kubectl.kubeconfig, served, *flags, log=log, mark=stage.folder)
         screen.step("tfjob-controller run" + ("   (replaces that of an earlier demo)" if was_there else ""))
         screen.detail(f"log: {log}")
-        begin = log.stat().st_size if log.exists() else 0
-        identity = process.spawn(
-            [sys.executable, "-m", "tfjob_controller", "run", *flags], log=log, mark=cluster.folder
-        )
-        with _ending(lambda: _stop_controller(identity, screen), keep, was_there):
-            wait_ready(identity, address, "the controller", log, begin)
-            screen.detail(f"ready: http://{address}/readyz, http://{address}/metrics")
-            yield f"http://{address}", keep or was_there
+        program.start()
 
+        def stop() -> None:
+            screen.step("stopping the controller")
+            program.end(grace_seconds=STOP_GRACE_SECONDS)
 
-def _serving(address: str) -> list[str]:
-    return ["--metrics-bind-address", address, "--health-probe-bind-address", address]
+        with nullcontext() if was_there else ending(stop, stays=keep, stays_after_error=keep):
+            program.wait_ready()
+            screen.detail(f"ready: {program.urls[PROBES]}/readyz, {program.urls[METRICS]}/metrics")
+            yield replace(stage, stays=keep or was_there, metrics_url=f"{program.urls[METRICS]}/metrics")
 
 
 def _taking_reports(address: str) -> list[str]:
     return ["--progress-server", "--progress-server-bind-address", address, f"--progress-server-url=https://{address}"]
 
 
-def with_local_initializer(folder: Path) -> list[str]:
-    """Returns the flag with which the controller uses the initializer's image that the nodes have."""
+def local_initializer(folder: Path, cluster: Cluster) -> list[str]:
+    """Returns the flag with which the controller uses the initializer's image of the nodes, if the cluster has it."""
+    if images.INITIALIZER not in cluster.images:
+        return []
     config = folder / "controller-config.yaml"
     config.write_text(f"initializerImage: {images.INITIALIZER}\n")
     return [f"--controller-config-file={config}"]
 
 
-def _address_for_pods(kubeconfig: Path) -> str:
+def _address_for_pods(api: Api) -> str:
     """Returns the address of this machine in the network of the API server, where pods can reach the controller."""
-    server = urlsplit(Api.from_kubeconfig(kubeconfig).server)
+    server = urlsplit(api.server)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
         # Nothing is sent: the kernel only chooses the address.
         unconnected.connect((server.hostname, server.port or 443))
         return str(unconnected.getsockname()[0])
 
 
-def _stop_controller(identity: Identity, screen: Screen) -> None:
-    screen.step("stopping the controller")
-    process.end([identity], grace_seconds=STOP_GRACE_SECONDS)
-
-
 def end_controllers(folder: Path) -> bool:
     """Ends the controller of an earlier demo, since two would act on the same jobs; returns whether there was one."""
-    found = False
+    was_there = False
     for identity in process.marked(folder):
         with suppress(OSError):
             if b"tfjob_controller\0run" in Path(f"/proc/{identity.pid}/cmdline").read_bytes():
                 process.end([identity], grace_seconds=STOP_GRACE_SECONDS)
-                found = True
-    return found
+                was_there = True
+    return was_there
 
 
-def _end_command(cluster: Cluster) -> str:
-    name = cluster.folder.name
-    return "make cluster-down" + ("" if name == state.DEFAULT_NAME else f" NAME={name}")
+def end_command(folder: Path) -> str:
+    return "make cluster-down" + ("" if folder.name == state.DEFAULT_NAME else f" NAME={folder.name}")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.checks import ALL_WORKERS, RIGHT_SUM
+from demo.example import ALL_WORKERS, RIGHT_SUM
 from helpers import machine
 from helpers.cluster import Cluster
 from helpers.demos import ROOT, interrupt_at, start_demo
@@ -91,7 +91,7 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
     assert re.search(r"^example-job +Done +Succeeded +1/1 +1/1 +2/2 ", output, re.MULTILINE)
     assert len(controllers(folder)) == 1
 
-    output = shown(start(module="demo.trainjob"))
+    output = shown(start("trainjob"))
     for words in (
         "a control plane and 2 nodes, which are running already\n",
         "tfjob-controller run   (replaces that of an earlier demo)",
@@ -133,7 +133,7 @@ STATES = {
 
 @pytest.mark.long
 def test_the_dashboards_demo_has_jobs_in_all_states_and_leaves_them(start: Start, home: Path) -> None:
-    demo = start(module="demo.dashboard")
+    demo = start("dashboard")
     assert demo.stdout is not None
     address = next(line.strip() for line in demo.stdout if line.startswith("http://127.0.0.1:"))
     with urllib.request.urlopen(address, timeout=60) as page:
@@ -153,7 +153,7 @@ def test_the_dashboards_demo_has_jobs_in_all_states_and_leaves_them(start: Start
     demo.send_signal(signal.SIGINT)
     assert demo.wait(60) == 128 + signal.SIGINT
     assert state.condition(state.read(folder)) is state.Condition.RUNNING
-    again = start(module="demo.dashboard")
+    again = start("dashboard")
     assert again.stdout is not None
     assert "which are there already" in next(line for line in again.stdout if line.startswith("==> "))
 
@@ -168,7 +168,7 @@ def test_the_pictures_of_the_docs_are_taken_from_the_dashboards_demo(start: Star
 
 @pytest.mark.long
 def test_the_trainer_of_transformers_reports_its_progress(start: Start) -> None:
-    output = start(module="demo.transformers").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
+    output = start("transformers").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
     for words in (
         "✓ the job ended Done/SUCCESS: node-0 succeeded",
         "✓ it reported ",
@@ -182,7 +182,7 @@ def test_the_trainer_of_transformers_reports_its_progress(start: Start) -> None:
 
 @pytest.mark.long
 def test_an_elastic_job_is_resized_while_it_trains(start: Start) -> None:
-    output = start(module="demo.elastic").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
+    output = start("elastic").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
     for words in (
         "✓ the job ended Done/SUCCESS: all 2 nodes succeeded",
         "✓ it trained on 2 → ",
@@ -194,7 +194,7 @@ def test_an_elastic_job_is_resized_while_it_trains(start: Start) -> None:
 
 @pytest.mark.long
 def test_a_job_whose_node_is_cut_off_goes_on_elsewhere_from_its_last_checkpoint(start: Start) -> None:
-    output = start(module="demo.resume").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
+    output = start("resume").communicate(timeout=2 * TIMEOUT_SECONDS)[0]
     for words in (
         "make node-kill N=",
         "✓ the job ended Done/SUCCESS: all 2 nodes succeeded",

@@ -1,4 +1,4 @@
-"""`python -m demo.autoscale`, as `make demo-autoscale` calls it: on two real nodes, which are removed afterwards."""
+"""`python -m demo autoscale`, as `make demo-autoscale` calls it: on two real nodes, which are removed afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.autoscalestage import NAME
+from demo.autoscale import CLUSTER
 from helpers import machine
 from helpers.demos import interrupt_at, start_demo
 from localcluster import process, stack, state
@@ -31,11 +31,11 @@ def before() -> Listing:
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
     """With a state folder of its own, so that nobody's stack is touched. It does not outlive the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    demo = start_demo("demo.autoscale", KUBECONFIG="")
+    demo = start_demo("demo", "autoscale", KUBECONFIG="")
     yield demo
     demo.kill()
     demo.communicate()
-    stack.down(state.stack_dir(NAME))
+    stack.down(state.stack_dir(CLUSTER.name))
 
 
 @pytest.mark.long
@@ -55,12 +55,12 @@ def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(
         "docs/autoscaling.md",
     ):
         assert words in output, output
-    assert process.marked(state.stack_dir(NAME)) == []
+    assert process.marked(state.stack_dir(CLUSTER.name)) == []
     assert machine.listing() == before
 
 
 @pytest.mark.long
 def test_an_interrupted_demo_leaves_nothing(before: Listing, demo: subprocess.Popen[str]) -> None:
     interrupt_at(demo, "1. first")
-    assert process.marked(state.stack_dir(NAME)) == []
+    assert process.marked(state.stack_dir(CLUSTER.name)) == []
     assert machine.listing() == before

@@ -1,4 +1,4 @@
-"""`python -m demo.preemption`, as `make demo-preemption` calls it: on two real nodes, which are removed afterwards."""
+"""`python -m demo preemption`, as `make demo-preemption` calls it: on two real nodes, which are removed afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.preemption import NAME
+from demo.preemption import SCENE
 from helpers import machine
 from helpers.demos import start_demo
 from localcluster import process, stack, state
@@ -28,11 +28,11 @@ TIMEOUT_SECONDS = 800
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
     """With a state folder of its own, so that nobody's stack is touched. It does not outlive the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    demo = start_demo("demo.preemption", KUBECONFIG="")
+    demo = start_demo("demo", "preemption", KUBECONFIG="")
     yield demo
     demo.kill()
     demo.communicate()
-    stack.down(state.stack_dir(NAME))
+    stack.down(state.stack_dir(SCENE.cluster.name))
 
 
 def test_an_urgent_job_takes_the_place_of_one_that_goes_on_from_its_checkpoint(
@@ -48,5 +48,5 @@ def test_an_urgent_job_takes_the_place_of_one_that_goes_on_from_its_checkpoint(
         "docs/gang-scheduling.md#preemption",
     ):
         assert words in output, output
-    assert process.marked(state.stack_dir(NAME)) == []
+    assert process.marked(state.stack_dir(SCENE.cluster.name)) == []
     assert machine.listing() == before

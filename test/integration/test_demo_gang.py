@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 200
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[str]:
     """With a state folder of its own, so that nobody's stack is touched."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return start_demo("demo.gang", KUBECONFIG="")
+    return start_demo("demo", "gang", KUBECONFIG="")
 
 
 def test_two_jobs_wait_for_each_other_without_gangs_and_not_with_them(demo: subprocess.Popen[str]) -> None:

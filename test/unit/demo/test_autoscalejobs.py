@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console
 
 from demo.autoscale import SAMPLE
 from demo.autoscalejobs import (
     FIRST,
     FIRST_STEPS,
+    GPU,
+    GPUS_PER_NODE,
     LEAST,
     MOST,
     SECOND,
     SECOND_WORKERS,
-    Seen,
-    holders,
+    Shown,
+    holders_of,
     line,
     logged_steps,
     manifests,
     running,
-    table,
 )
-from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES
+from demo.stage import NODES
 from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.tfjob.validation import validate
 
@@ -70,21 +69,11 @@ def pod(
     ],
 )
 def test_a_line_shows_the_jobs_on_each_node(pods: list[dict[str, Any]], words: str) -> None:
-    assert line(holders(pods), NODE_NAMES) == words
-
-
-def test_the_table_of_a_terminal_says_the_same() -> None:
-    found = holders([pod("first", "worker-0"), pod("first", "ps-0", "node-2"), pod("second", "worker-1", leaves=True)])
-    printed = io.StringIO()
-    Console(file=printed, width=140).print(table(found, NODE_NAMES, {"first": "Running", "second": ""}, 12.3))
-    shown = [each.split() for each in printed.getvalue().splitlines()]
-    assert ["node-1", "first", "worker-0", "second", "worker-1", "(leaves)"] in shown
-    assert ["node-2", "·", "·", "first", "ps-0"] in shown
-    assert ["first:", "Running"] in shown
+    assert line(holders_of(pods), NODE_NAMES) == words
 
 
 def test_only_those_that_run_and_stay_count() -> None:
-    found = holders(
+    holders = holders_of(
         [
             pod("first", "ps-0"),
             pod("first", "worker-0"),
@@ -93,7 +82,7 @@ def test_only_those_that_run_and_stay_count() -> None:
             pod("second", "worker-0"),
         ]
     )
-    assert (running(found, "first"), running(found, "first", "worker")) == (2, 1)
+    assert (running(holders, "first"), running(holders, "first", "worker")) == (2, 1)
 
 
 def test_the_second_job_fits_exactly_when_the_first_has_its_minimum() -> None:
@@ -135,17 +124,17 @@ def event(uid: str, reason: str, note: str, time: str = "2026-11-21T20:00:00.000
 
 
 def test_each_resize_is_reported_once_and_in_order() -> None:
-    seen = Seen()
+    shown = Shown()
     down = event(
         "1", "Resized", "shrunk 4 → 2 workers: capacity for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z"
     )
     up = event("2", "Resized", "grown 2 → 3 workers: the cluster has free capacity", "2026-11-21T20:00:09.0Z")
     other = event("3", "SuccessfulCreate", "Created Job first-worker-0")
-    assert seen.news([other]) == []
-    assert seen.news([up, other, down]) == [f"Resized first: {each['note']}" for each in (down, up)]
-    assert seen.news([up, down]) == []
+    assert shown.news([other]) == []
+    assert shown.news([up, other, down]) == [f"Resized first: {each['note']}" for each in (down, up)]
+    assert shown.news([up, down]) == []
 
 
 def test_only_a_change_of_the_line_is_reported() -> None:
-    seen = Seen()
-    assert [seen.is_new(words) for words in ("a", "a", "b")] == [True, False, True]
+    shown = Shown()
+    assert [shown.is_new(words) for words in ("a", "a", "b")] == [True, False, True]

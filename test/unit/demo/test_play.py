@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from rich.console import Console
 
-from demo.checks import Check
-from demo.follow import DemoError
 from demo.play import INTERRUPTED, exit_code
-from demo.screen import Screen
+from demo.screen import Check, Screen
+from localcluster.errors import LocalClusterError
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def raising(error: BaseException) -> Callable[[], bool]:
     [
         pytest.param(lambda: True, 0, "", id="all checks hold"),
         pytest.param(lambda: False, 1, "", id="a check does not hold"),
-        pytest.param(raising(DemoError("no node")), 1, "error: no node\n", id="an error"),
+        pytest.param(raising(LocalClusterError("no node")), 1, "error: no node\n", id="an error"),
         pytest.param(
             raising(KeyboardInterrupt()),
             INTERRUPTED,

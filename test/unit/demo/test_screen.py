@@ -4,8 +4,7 @@ import io
 
 from rich.console import Console
 
-from demo.checks import Check
-from demo.screen import Screen
+from demo.screen import Check, Screen
 
 LONG = "tfjob-controller run --kubeconfig /a/path/that/is/long [with brackets] :and: 1.5 numbers"
 

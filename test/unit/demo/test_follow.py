@@ -1,10 +1,10 @@
-"""What the live table says of a pod, and what the lines say that stand for it where no terminal is."""
+"""The lines that show the state of a job and of its pods."""
 
 from typing import Any
 
 import pytest
 
-from demo.picture import Row, changes, facts, rows_of, state_of, with_gone
+from demo.follow import Row, changes, facts, metrics_of, rows_of, state_of, with_gone
 
 
 def pod(*, job_type: str = "WORKER", index: int = 0, **status: Any) -> dict[str, Any]:
@@ -92,3 +92,11 @@ def test_facts_are_about_the_job_its_reason_and_each_replica() -> None:
 )
 def test_a_line_for_each_change(before: dict[str, str], now: dict[str, str], lines: list[str]) -> None:
     assert changes(before, now) == lines
+
+
+def test_metrics_are_a_line_of_their_own() -> None:
+    metrics = [{"name": name, "value": "1", "logTime": "2026-01-01T00:00:00Z"} for name in ("loss", "step")]
+    job = {"metadata": {"name": "a"}, "status": {"phase": "Running", "metrics": metrics}}
+    assert metrics_of(job) == "loss=1 step=1"
+    assert facts(job, [])["training"] == "loss=1 step=1"
+    assert "training" not in facts({"metadata": {"name": "a"}}, [])

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.crds import apply_crds
-from demo.kubectl import Kubectl, KubectlError
+from demo.kubectl import Kubectl, KubectlError, apply_crds
 
 NULL = "error: .status.conditions accessor error: <nil> is of the type <nil>, expected []interface{}"
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from demo.checks import ALL_WORKERS, RIGHT_SUM, check_job, check_log, check_spread
+from demo.example import ALL_WORKERS, RIGHT_SUM, check_log
+from demo.follow import Followed, Row
+from demo.sample import check_job, check_spread
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,7 @@ from demo.checks import ALL_WORKERS, RIGHT_SUM, check_job, check_log, check_spre
     ],
 )
 def test_job(status: dict[str, Any], holds: bool) -> None:
-    assert check_job({"status": status}).holds is holds
+    assert check_job({"status": status}, "Succeeded").holds is holds
 
 
 def test_a_failed_job_is_reported_with_its_reason() -> None:
@@ -36,6 +38,14 @@ def test_log(log: str, holds: bool) -> None:
     assert check_log(log).holds is holds
 
 
-def test_all_pods_on_one_node_is_no_spread() -> None:
-    assert not check_spread(["node-1", "node-1"], 2).holds
-    assert check_spread(["node-1", "node-2", "node-1"], 2).holds
+@pytest.mark.parametrize(
+    ("used", "own_nodes", "holds"),
+    [
+        pytest.param(["node-1", "node-1"], 2, [False], id="all pods on one node"),
+        pytest.param(["node-1", "node-2", "node-1"], 2, [True], id="both nodes"),
+        pytest.param(["node-1"], 0, [], id="an existing cluster may have one node"),
+    ],
+)
+def test_pods_spread_over_the_nodes_of_the_demo(used: list[str], own_nodes: int, holds: list[bool]) -> None:
+    rows = {f"pod-{number}": Row("r", f"pod-{number}", node, "Running", 0) for number, node in enumerate(used)}
+    assert [check.holds for check in check_spread(own_nodes, Followed({}, rows))] == holds
