@@ -196,7 +196,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 
 ##@ Benchmarks: one JSON line per figure
 .PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang
-bench-create: $(READY) ## Children per second, requests per job, first child's latency
+bench-create: $(READY) ## Children per second, pods of jobs, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod
 	@$(PY) -m bench.cache
@@ -208,7 +208,7 @@ bench-filter: $(READY) ## How long kube-scheduler waits for the gang scheduler's
 	@$(PY) -m bench.filter
 bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 waiting gangs
 	@$(PY) -m bench.placement
-bench-gang: $(READY) ## Gangs against kube-scheduler's own and none; BENCH_PARTS=writes,churn and SHAPES=20x50 run less
+bench-gang: $(READY) ## Gangs against kube-scheduler's own and none; BENCH_PARTS=writes and SHAPES=20x50 run less
 	@$(PY) -m bench.gang
 
 .PHONY: clean

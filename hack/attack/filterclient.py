@@ -40,7 +40,7 @@ def measure(
     bare: list[float] = []
     failures: list[str] = []
     request = post("/filter", _request(nodes))
-    with program("bare", str(len(request))) as server, contextlib.suppress(KeyboardInterrupt):
+    with program("bare") as server, contextlib.suppress(KeyboardInterrupt):
         plain = BareConnection(int(server.stdout.readline() if server.stdout else 0))
         # A short attack on a busy machine may be over before this process has started; one call is made all the same.
         while not taken or not over.wait(_PAUSE_SECONDS):

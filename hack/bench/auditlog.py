@@ -35,11 +35,11 @@ def audit_log(
         )
 
 
-def entries_of(log: Path, namespace: str, *, with_events: bool = False) -> Iterator[Object]:
-    """Yields the requests in that namespace, without watches, and without those for events unless `with_events`."""
+def entries_of(log: Path, namespace: str) -> Iterator[Object]:
+    """Yields the requests in that namespace, without watches and those for events."""
     for line in log.read_text().splitlines():
         entry: Object = json.loads(line)
         reference = entry.get("objectRef") or {}
-        is_counted = entry["verb"] != "watch" and (with_events or reference.get("resource") != "events")
+        is_counted = entry["verb"] != "watch" and reference.get("resource") != "events"
         if is_counted and reference.get("namespace") == namespace:
             yield entry

@@ -60,7 +60,6 @@ _TIMEOUT_SECONDS = 60.0
 POOL_SIZE = 32
 # Approximate time of an API server for a Binding.
 _BIND_SECONDS = 0.001
-_BOUND = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +101,7 @@ class Connection:
         while b"\r\n\r\n" not in data:
             data += self._receive_part()
         head, _, body = data.partition(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-        while len(body) < length:
+        while len(body) < content_length(head):
             body += self._receive_part()
         return body
 
@@ -168,38 +166,12 @@ def _line_of(process: subprocess.Popen[str]) -> str:
     return line
 
 
-class Bare(asyncio.Protocol):
-    """Responds to each request with the same bytes at once, to measure a round trip without any work."""
+class Stub(asyncio.Protocol):
+    """Sends the same bytes after each request, at once or after a delay."""
 
-    def __init__(self, answer: bytes, length: int) -> None:
+    def __init__(self, answer: bytes, delay_seconds: float) -> None:
         self._answer = answer
-        self._length = length
-        self._received = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._received += len(data)
-        if self._received >= self._length:
-            self._received = 0
-            self._transport.write(self._answer)
-
-
-async def serve_bare(length: int) -> None:
-    """Prints a port and serves requests of that length until killed."""
-    body = encode_answer(FilterResult(node_names=[node_of("worker-1")]))
-    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Bare(answer, length), "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-
-class ApiServer(asyncio.Protocol):
-    """Accepts every request, a short time after its last byte."""
-
-    def __init__(self) -> None:
+        self._delay_seconds = delay_seconds
         self._request = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -208,15 +180,24 @@ class ApiServer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._request += data
         head, ends, body = self._request.partition(b"\r\n\r\n")
-        if ends and len(body) >= int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
-            self._request = b""
-            asyncio.get_running_loop().call_later(_BIND_SECONDS, self._transport.write, _BOUND)
+        if not ends or len(body) < content_length(head):
+            return
+        self._request = b""
+        if self._delay_seconds:
+            asyncio.get_running_loop().call_later(self._delay_seconds, self._transport.write, self._answer)
+        else:
+            self._transport.write(self._answer)
 
 
-async def serve_api() -> None:
+def content_length(head: bytes) -> int:
+    return int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+
+
+async def serve_stub(body: bytes, delay_seconds: float = 0.0) -> None:
     """Prints a port and serves until killed."""
+    answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(ApiServer, "127.0.0.1", 0)
+    server = await loop.create_server(lambda: Stub(answer, delay_seconds), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
@@ -333,7 +314,7 @@ def p99(taken: Sequence[float]) -> float:
 
 
 @dataclass(slots=True)
-class Found:
+class Figures:
     """Milliseconds by figure, with those of the bare round trip."""
 
     value: dict[str, list[float]] = field(default_factory=dict)
@@ -345,48 +326,47 @@ class Found:
         self.bare.setdefault(name, []).append(bare)
 
 
-def one_round(port: int, bare_port: int, number: int, found: Found) -> None:
+def one_round(port: int, bare_port: int, number: int, figures: Figures) -> None:
     """Measures each figure, and the bare round trip just before it."""
     placed, waiting = filter_request("free", "worker-1"), filter_request("waiting", "worker-1")
     bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
-    found.add("filter_p50", statistics.median(taken), statistics.median(bare))
-    found.add("filter_p99", p99(taken), p99(bare))
+    figures.add("filter_p50", statistics.median(taken), statistics.median(bare))
+    figures.add("filter_p99", p99(taken), p99(bare))
     bare, taken = milliseconds(bare_port, placed), milliseconds(port, waiting)
-    found.add("filter_waiting_p99", p99(taken), p99(bare))
+    figures.add("filter_waiting_p99", p99(taken), p99(bare))
     with gangs(port, GANGS_A_ROUND * number) as bound:
         bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
-    found.add("filter_binding_p99", p99(taken), p99(bare))
-    found.gangs_bound += sum(bound)
+    figures.add("filter_binding_p99", p99(taken), p99(bare))
+    figures.gangs_bound += sum(bound)
 
 
-def measure() -> Found:
-    found = Found()
-    length = len(filter_request("free", "worker-1"))
+def measure() -> Figures:
+    figures = Figures()
     with (
         program("api") as api,
         program("serve", _line_of(api)) as server,
-        program("bare", str(length)) as bare,
+        program("bare") as bare,
     ):
         port, bare_port = int(_line_of(server)), int(_line_of(bare))
         parked = park(port)
         progress(f"{len(parked)} calls wait; {CALLS} calls for {NODES} nodes of each kind a round")
         for number in range(ROUNDS):
-            one_round(port, bare_port, number, found)
-            latest = ", ".join(f"{name} {values[-1]:.3g}" for name, values in found.value.items())
-            progress(f"round {number + 1} of {ROUNDS}: {latest} ms, {found.gangs_bound} gangs bound so far")
+            one_round(port, bare_port, number, figures)
+            latest = ", ".join(f"{name} {values[-1]:.3g}" for name, values in figures.value.items())
+            progress(f"round {number + 1} of {ROUNDS}: {latest} ms, {figures.gangs_bound} gangs bound so far")
         for connection in parked:
             connection.close()
-    return found
+    return figures
 
 
 def main() -> int:
     """Prints the figures. Returns 1 if one missed its target."""
-    found = measure()
-    extra = {"nodes": NODES, "parked": PARKED, "gangs_bound": found.gangs_bound}
+    figures = measure()
+    extra = {"nodes": NODES, "parked": PARKED, "gangs_bound": figures.gangs_bound}
     is_reached = True
-    for name, values in found.value.items():
+    for name, values in figures.value.items():
         reach = Reach(max_value=REACH_MS)
-        is_reached &= report(name, "ms", values, baselines=found.bare[name], reach=reach, **extra)
+        is_reached &= report(name, "ms", values, baselines=figures.bare[name], reach=reach, **extra)
     return 0 if is_reached else 1
 
 
@@ -394,11 +374,11 @@ def run(arguments: list[str]) -> int:
     """Runs one of the processes, or starts all of them."""
     match arguments:
         case ["api"]:
-            asyncio.run(serve_api())
+            asyncio.run(serve_stub(b"{}", _BIND_SECONDS))
         case ["serve", api_port]:
             serve(int(api_port))
-        case ["bare", length]:
-            asyncio.run(serve_bare(int(length)))
+        case ["bare"]:
+            asyncio.run(serve_stub(encode_answer(FilterResult(node_names=[node_of("worker-1")]))))
         case ["gangs", port, first]:
             create_gangs(int(port), int(first))
         case _:

@@ -57,23 +57,11 @@ def round_of(begin: float, created: Mapping[str, float], bound: Mapping[str, Map
 
 
 class Driver:
-    """Creates objects and observes bound pods in one namespace. Thread-safe.
+    """Creates objects and observes bound pods in one namespace. Thread-safe."""
 
-    `when_whole` is called with each gang of which `members` are bound.
-    """
-
-    def __init__(
-        self,
-        plane: Plane,
-        namespace: str,
-        *,
-        members: int = 0,
-        when_whole: Callable[[str], None] = lambda gang: None,
-    ) -> None:
+    def __init__(self, plane: Plane, namespace: str) -> None:
         self.api = plane.api
         self.namespace = namespace
-        self._members = members
-        self._when_whole = when_whole
         self._pool = ThreadPoolExecutor(THREADS)
         self._followers = contextlib.ExitStack()
         self._watcher = BoundPods(plane.control.kubeconfig, namespace)
@@ -111,34 +99,19 @@ class Driver:
         list(self._pool.map(lambda body: self.api.create(path, body), bodies))
 
     def create_pod(self, gang: str, body: Object) -> None:
-        """Creates a pod on the thread pool; an error is raised by the method that waits."""
-        self.submit(lambda: self._create_pod(gang, body))
-
-    def submit(self, task: Callable[[], object]) -> None:
-        """Runs a task on the thread pool, unless the driver has ended; an error is raised by the method that waits."""
+        """Creates a pod on the thread pool, unless the driver has ended; the method that waits raises an error."""
         with self._changed:
             if not self._has_ended:
-                self._pool.submit(self._guarded, task)
-
-    def submit_later(self, seconds: float, task: Callable[[], object]) -> None:
-        """Runs a task after a delay."""
-        timer = threading.Timer(seconds, self.submit, [task])
-        timer.daemon = True
-        timer.start()
+                self._pool.submit(self._create_pod, gang, body)
 
     def wait_bound(self, pods: int, timeout_seconds: float = LIMIT_SECONDS) -> None:
-        """Waits until so many pods are bound. Raises TimeoutError, and the error of a task."""
+        """Waits until so many pods are bound. Raises TimeoutError, and the error of a create."""
         with self._changed:
             is_done = self._changed.wait_for(lambda: self._failure or self._count >= pods, timeout_seconds)
             if self._failure is not None:
                 raise self._failure
             if not is_done:
                 raise TimeoutError(f"{self._count} of {pods} pods bound after {timeout_seconds:.0f} s")
-
-    def bound(self) -> dict[str, int]:
-        """Returns how many pods of each gang have been bound."""
-        with self._changed:
-            return {gang: len(pods) for gang, pods in self._bound.items()}
 
     def round(self, pods: int) -> Round:
         """Waits until so many pods are bound and returns the figures. Raises like `wait_bound`."""
@@ -149,11 +122,8 @@ class Driver:
     def _create_pod(self, gang: str, body: Object) -> None:
         with self._changed:
             self._created.setdefault(gang, time.monotonic())
-        self.api.create(PODS.format(self.namespace), body)
-
-    def _guarded(self, task: Callable[[], object]) -> None:
         try:
-            task()
+            self.api.create(PODS.format(self.namespace), body)
         except (RefusedError, urllib3.exceptions.HTTPError, OSError) as error:
             self._fail(error)
 
@@ -170,10 +140,6 @@ class Driver:
 
     def _take(self, bound: Bound) -> None:
         with self._changed:
-            known = self._bound.setdefault(bound.gang, {})
-            known[bound.name] = bound.at
+            self._bound.setdefault(bound.gang, {})[bound.name] = bound.at
             self._count += 1
             self._changed.notify_all()
-            is_whole = len(known) == self._members
-        if is_whole:
-            self._when_whole(bound.gang)

@@ -134,9 +134,3 @@ def running_extender(plane: Plane, *flags: str) -> Iterator[OurProgram]:
 def cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
     """Returns the CPU time of each process since its start."""
     return {name: usage.cpu_seconds(pid) for name, pid in pids.items()}
-
-
-def delete_selected(api: Api, path: str, selector: str) -> None:
-    """Deletes the selected objects of a collection without a grace period."""
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-    api.request("DELETE", path, options, query={"labelSelector": selector})

@@ -6,21 +6,18 @@ which creates everything with the same 16 threads and observes bound pods with t
 - ours: the Gangs, and the pods of each as soon as it is admitted;
 - native: all PodGroups, then all pods;
 - stock: all pods.
-
-The order of gangs, and of pods if all are created at once, is as given or shuffled (`Order`).
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from bench.gangdriver import PODS, Driver, Round
-from bench.gangplane import Plane, cpu_seconds, delete_selected
+from bench.gangplane import Plane, cpu_seconds
 from bench.report import progress
 from bench.stage import create_namespace, in_parallel, rest, wait
 from localcluster.gangscheduler import NAME
@@ -31,7 +28,6 @@ POD_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 Object = dict[str, Any]
-Item = TypeVar("Item")
 _numbers = itertools.count()
 
 
@@ -52,19 +48,6 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Keeps the given order without a seed, and shuffles with one."""
-
-    seed: int | None = None
-
-    def of(self, items: Sequence[Item]) -> list[Item]:
-        found = list(items)
-        if self.seed is not None:
-            random.Random(self.seed).shuffle(found)  # noqa: S311 -- the order must be repeatable
-        return found
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
     """One round of one contender; `cpu` is CPU seconds by program until the last pod was bound."""
 
@@ -78,10 +61,10 @@ class Contender:
 
     plane: str
     groups: str
-    start: Callable[[Driver, Shape, Order], None]
+    start: Callable[[Driver, Shape], None]
 
 
-def start_ours(driver: Driver, shape: Shape, order: Order) -> None:
+def start_ours(driver: Driver, shape: Shape) -> None:
     """Creates the Gangs, and the pods of each as soon as it is admitted."""
     created: set[str] = set()
 
@@ -89,25 +72,25 @@ def start_ours(driver: Driver, shape: Shape, order: Order) -> None:
         name, status = gang["metadata"]["name"], gang.get("status") or {}
         if status.get("phase") == "Admitted" and name not in created:
             created.add(name)
-            for member in order.of([member for place in status["placement"] for member in place["members"]]):
+            for member in [member for place in status["placement"] for member in place["members"]]:
                 driver.create_pod(name, _member(name, member, str(status["attempt"])))
 
     path = GANGS.format(driver.namespace)
     driver.follow(path, create_pods)
-    driver.create_all(path, [gang_body(name, shape.members) for name in order.of(shape.names)])
+    driver.create_all(path, [gang_body(name, shape.members) for name in shape.names])
 
 
-def start_native(driver: Driver, shape: Shape, order: Order) -> None:
+def start_native(driver: Driver, shape: Shape) -> None:
     """Creates all PodGroups, and then all pods."""
-    groups = [_pod_group(name, shape.members) for name in order.of(shape.names)]
+    groups = [_pod_group(name, shape.members) for name in shape.names]
     driver.create_all(POD_GROUPS.format(driver.namespace), groups)
-    for gang, member in order.of(_members(shape)):
+    for gang, member in _members(shape):
         driver.create_pod(gang, grouped_pod(gang, member))
 
 
-def start_stock(driver: Driver, shape: Shape, order: Order) -> None:
+def start_stock(driver: Driver, shape: Shape) -> None:
     """Creates all pods."""
-    for gang, member in order.of(_members(shape)):
+    for gang, member in _members(shape):
         driver.create_pod(gang, pod_body(gang, member, DEFAULT_SCHEDULER))
 
 
@@ -129,14 +112,14 @@ def one_round(contender: Contender, plane: Plane, shape: Shape, pids: Mapping[st
     name = new_namespace(plane)
     with Driver(plane, name) as driver:
         before = cpu_seconds(pids)
-        contender.start(driver, shape, Order())
-        found = driver.round(shape.pods)
-        cpu = {each: seconds - before[each] for each, seconds in cpu_seconds(pids).items()}
+        contender.start(driver, shape)
+        result = driver.round(shape.pods)
+        cpu = {program: seconds - before[program] for program, seconds in cpu_seconds(pids).items()}
     clean(contender, plane, name)
     progress(
-        f"{contender.plane}: {found.total:.2f} s, median latency {found.latency:.3f} s, {sum(cpu.values()):.2f} s CPU"
+        f"{contender.plane}: {result.total:.2f} s, median latency {result.latency:.3f} s, {sum(cpu.values()):.2f} s CPU"
     )
-    return Measured(found, cpu)
+    return Measured(result, cpu)
 
 
 def new_namespace(plane: Plane) -> str:
@@ -163,12 +146,6 @@ def _delete_each(plane: Plane, path: str) -> None:
 
 def _is_empty(plane: Plane, path: str) -> bool:
     return not plane.api.list(path)
-
-
-def remove(contender: Contender, driver: Driver, gang: str) -> None:
-    """Deletes a gang and its pods."""
-    driver.api.delete(f"{contender.groups.format(driver.namespace)}/{gang}")
-    delete_selected(driver.api, PODS.format(driver.namespace), f"gang={gang}")
 
 
 def gang_body(name: str, count: int) -> Object:

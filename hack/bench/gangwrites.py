@@ -15,7 +15,7 @@ from typing import Any
 from bench.auditlog import entries_of
 from bench.gangdriver import Driver
 from bench.gangplane import Plane, Planes, gang_scheduler
-from bench.gangworkload import GANGS, OURS, Order, Shape, clean, new_namespace
+from bench.gangworkload import GANGS, OURS, Shape, clean, new_namespace
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import wait
 
@@ -48,7 +48,7 @@ def writes_per_gang(plane: Plane, shape: Shape) -> float:
     """Runs one round. The log is read before anything is deleted."""
     name = new_namespace(plane)
     with Driver(plane, name) as driver:
-        OURS.start(driver, shape, Order())
+        OURS.start(driver, shape)
         driver.wait_bound(shape.pods)
         wait(lambda: _are_bound(plane, name), f"not all Gangs of {name} are Bound")
         time.sleep(AFTERWARDS_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.jobs.actions.children import build_job, build_service
-from tfjob_controller.jobs.frameworks.environment import TORCH as TORCH
+from tfjob_controller.jobs.frameworks.environment import TORCH
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.kinds.tfjob.plan import build_plan
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
@@ -23,45 +24,23 @@ TRAINJOBS = "/apis/kubeflow.org/v2alpha1/namespaces/{}/trainjobs"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 SERVICES = "/api/v1/namespaces/{}/services"
 PODS = "/api/v1/namespaces/{}/pods"
+_RUNTIME_ID = "r000"
 
 
-def template(annotations: dict[str, str] | None = None) -> Object:
+def tfjob(name: str, replicas: int) -> Object:
+    """Returns a TFJob with one MASTER, the rest WORKERs."""
     container = {"name": "tensorflow", "image": "localhost/trainer:1", "args": ["python", "train.py"]}
-    return {
-        "metadata": {"annotations": annotations or {}},
-        "spec": {"restartPolicy": "OnFailure", "containers": [container]},
-    }
-
-
-def replica_spec(kind: str, replicas: int, annotations: dict[str, str] | None = None) -> Object:
-    return {"tfReplicaType": kind, "replicas": replicas, "template": template(annotations)}
-
-
-def tfjob(name: str, *replica_specs: Object, **spec: Any) -> Object:
+    template = {"spec": {"restartPolicy": "OnFailure", "containers": [container]}}
+    counts = {"MASTER": 1, "WORKER": replicas - 1}
+    specs = [
+        {"tfReplicaType": kind, "replicas": count, "template": template} for kind, count in counts.items() if count
+    ]
     return {
         "apiVersion": "kubeflow.org/v1alpha1",
         "kind": "TFJob",
         "metadata": {"name": name},
-        "spec": {"replicaSpecs": list(replica_specs), **spec},
+        "spec": {"replicaSpecs": specs},
     }
-
-
-def master_and_workers(name: str, replicas: int) -> Object:
-    """Returns a TFJob with one MASTER, the rest WORKERs."""
-    return tfjob(name, replica_spec("MASTER", 1), *([replica_spec("WORKER", replicas - 1)] if replicas > 1 else []))
-
-
-def plan_of(created: Object) -> Plan:
-    """Returns the plan of a TFJob from an API server's response, which must have a RuntimeId."""
-    job = decode_tfjob(msgspec.json.encode(created))
-    return build_plan(job, ControllerConfig(), restart_rules=True)
-
-
-def children_of(created: Object) -> tuple[list[Object], list[Object]]:
-    """Returns the bodies of the child Jobs and of the Services."""
-    plan = plan_of(created)
-    replicas = list(plan.replicas.by_name.values())
-    return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
 
 
 def trainjob(name: str, nodes: int) -> Object:
@@ -75,9 +54,17 @@ def trainjob(name: str, nodes: int) -> Object:
     }
 
 
-def children_of_trainjob(created: Object) -> tuple[list[Object], list[Object]]:
-    """Returns the bodies of the child Jobs and of the Services of a TrainJob without a runtime."""
-    job = decode_trainjob(msgspec.json.encode(created))
-    plan = build_train_plan(Recipe(job, TORCH, None, ControllerConfig()))
-    replicas = list(plan.replicas.by_name.values())
-    return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
+def children_of(created: Object) -> Iterator[tuple[str, Object]]:
+    """Yields the path and the body of each child in the controller's order, from an API server's response."""
+    plan, namespace = _plan_of(created), created["metadata"]["namespace"]
+    for replica in plan.replicas.by_name.values():
+        yield JOBS.format(namespace), build_job(plan, replica)
+        yield SERVICES.format(namespace), build_service(plan, replica)
+
+
+def _plan_of(created: Object) -> Plan:
+    if created["kind"] == "TrainJob":
+        job = decode_trainjob(msgspec.json.encode(created))
+        return build_train_plan(Recipe(job, TORCH, None, ControllerConfig()))
+    named = {**created, "spec": {**created["spec"], "RuntimeId": _RUNTIME_ID}}
+    return build_plan(decode_tfjob(msgspec.json.encode(named)), ControllerConfig(), restart_rules=True)

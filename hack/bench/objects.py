@@ -7,19 +7,14 @@ defaulting, a running status, and the `managedFields` of the three programs that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 PODS_PER_JOB = 5
 _STARTED = "2026-11-21T08:00:07Z"
 
 
-def pods(count: int, first_version: int = 1000) -> Iterator[dict[str, Any]]:
-    """Yields running pods, `PODS_PER_JOB` for each job, each with its own version."""
-    return (pod(number, first_version + number) for number in range(count))
-
-
 def pod(number: int, version: int) -> dict[str, Any]:
+    """Returns a running pod, one of `PODS_PER_JOB` for each job."""
     job, index = divmod(number, PODS_PER_JOB)
     child = f"training-run-{job:05d}-worker-k3f9-{index}"
     return {

@@ -73,22 +73,7 @@ def report(
     reach: Reach | None = None,
     **extra: Any,
 ) -> bool:
-    """Prints a figure's line. Returns False if it missed its target."""
-    figure = build(name, unit, values, baselines=baselines, reach=reach, **extra)
-    print(json.dumps(figure), flush=True)
-    return bool(figure.get("ok", True))
-
-
-def build(
-    name: str,
-    unit: str,
-    values: Sequence[float],
-    *,
-    baselines: Sequence[float] = (),
-    reach: Reach | None = None,
-    **extra: Any,
-) -> dict[str, Any]:
-    """Returns the figure as a mapping with rounded values."""
+    """Prints a figure's line, with rounded values. Returns False if it missed its target."""
     value = statistics.median(values)
     figure: dict[str, Any] = {"name": name, "value": _rounded(value), "unit": unit}
     ratio = None
@@ -101,7 +86,8 @@ def build(
         figure["tiny"] = True
     elif reach is not None:
         figure["ok"] = reach.is_reached(value, ratio)
-    return figure | extra
+    print(json.dumps(figure | extra), flush=True)
+    return bool(figure.get("ok", True))
 
 
 def rank(values: Sequence[float], share: float) -> float:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.controller import controller
-from bench.jobs import TFJOBS, master_and_workers
+from bench.jobs import TFJOBS, tfjob
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import Stage, namespace, rest, stage, unique, wait
 from localcluster.api import Api
@@ -97,7 +97,7 @@ def create_job(stage: Stage) -> None:
     """Creates a job and waits until all its pods run and its status shows that."""
     with controller(stage.kubeconfig, f"--namespace={NAMESPACE}") as running:
         running.wait_ready()
-        stage.api.create(TFJOBS.format(NAMESPACE), master_and_workers(NAME, REPLICAS))
+        stage.api.create(TFJOBS.format(NAMESPACE), tfjob(NAME, REPLICAS))
         wait(lambda: _are_all_ready(stage.api), "the job does not run")
         rest(stage.api)
 

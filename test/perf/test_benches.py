@@ -25,18 +25,15 @@ _OF_SEVERAL_GANGS = (
 
 # By the parts of the bench that say them.
 GANG_FIGURES = {
-    "shapes,churn": {
+    "shapes": {
         **{f"{figure}_{shape}": True for shape in ("100x10", "20x50") for figure in _OF_SEVERAL_GANGS},
         **{f"{figure}_{shape}": True for shape in ("1x1000", "1x1000_on_1000") for figure in _OF_EVERY_SHAPE},
         "gangs_bound_mean": True,
         "gangs_bound_stock_mean": True,
-        "churn_placed": False,
-        "churn_makespan": True,
     },
-    "writes,memory": {
+    "writes": {
         "writes_per_gang": False,
         "writes_per_gang_at_once": False,
-        "gang_scheduler_rss": False,
     },
 }
 
@@ -54,9 +51,6 @@ FIGURES = {
     "sync": {"sync_unchanged": False, "sync_unchanged_requests": False, "first_sync": False},
     "create": {
         "children_per_second": True,
-        "children_per_second_contract": True,
-        "children_per_second_busy": True,
-        "children_per_second_busy_contract": True,
         "tfjobs_pods_exist": True,
         "tfjobs_cpu": False,
         "tfjobs_rss": False,

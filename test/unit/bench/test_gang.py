@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,13 @@ import pytest
 
 from bench.auditlog import entries_of
 from bench.boundpods import Printer
-from bench.gang import LIMIT_SECONDS, chosen, run
+from bench.gang import chosen
 from bench.gangdriver import Round, round_of
-from bench.gangmemory import pod_of
-from bench.gangplane import Planes
 from bench.gangshapes import means
-from bench.gangworkload import Measured, Order
+from bench.gangworkload import Measured
 from bench.gangwrites import writes_of
-from helpers.fakeclock import FakeClock
 
-KNOWN = ("shapes", "rest", "churn")
+KNOWN = ("shapes", "writes", "churn")
 
 
 def entry(verb: str, resource: str, subresource: str = "", namespace: str = "bench") -> dict[str, Any]:
@@ -31,10 +27,10 @@ def entry(verb: str, resource: str, subresource: str = "", namespace: str = "ben
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        pytest.param("", ["shapes", "rest", "churn"], id="all by default"),
-        pytest.param("rest", ["rest"], id="one"),
+        pytest.param("", ["shapes", "writes", "churn"], id="all by default"),
+        pytest.param("writes", ["writes"], id="one"),
         pytest.param("churn,shapes", ["shapes", "churn"], id="in the default order"),
-        pytest.param(" churn  rest ", ["rest", "churn"], id="separated by spaces"),
+        pytest.param(" churn  writes ", ["writes", "churn"], id="separated by spaces"),
     ],
 )
 def test_parts_are_selected_by_a_variable(value: str, expected: list[str]) -> None:
@@ -42,40 +38,8 @@ def test_parts_are_selected_by_a_variable(value: str, expected: list[str]) -> No
 
 
 def test_an_unknown_part_is_rejected_with_a_list_of_known_parts() -> None:
-    with pytest.raises(SystemExit, match=r"BENCH_PARTS: chrun: there are shapes, rest, churn"):
-        chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": "rest,chrun"})
-
-
-def test_a_part_that_cannot_start_within_the_time_limit_is_skipped_with_a_message(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    clock, ran = FakeClock(), []
-
-    def part(name: str, seconds: float) -> tuple[str, Callable[[Planes], bool]]:
-        def measure(_: Planes) -> bool:
-            ran.append(name)
-            clock.advance(seconds)
-            return True
-
-        return name, measure
-
-    with Planes() as planes:
-        assert run(planes, [part("short", 1.0)], clock.monotonic)
-        assert not run(planes, [part("long", LIMIT_SECONDS + 1), part("late", 1.0)], clock.monotonic)
-    assert ran == ["short", "long"]
-    assert "late: skipped" in capsys.readouterr().err
-
-
-def test_a_part_that_misses_its_target_does_not_prevent_the_next_one() -> None:
-    ran: list[str] = []
-
-    def good(_: Planes) -> bool:
-        ran.append("good")
-        return True
-
-    with Planes() as planes:
-        assert not run(planes, [("bad", lambda _: False), ("good", good)])
-    assert ran == ["good"]
+    with pytest.raises(SystemExit, match=r"BENCH_PARTS: chrun: there are shapes, writes, churn"):
+        chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": "writes,chrun"})
 
 
 def test_a_round_is_measured_by_the_times_of_its_pods() -> None:
@@ -94,13 +58,6 @@ def test_the_geometric_mean_over_shapes_is_computed_per_round() -> None:
         return [Measured(Round(total, 0.0, []), {}) for total in totals]
 
     assert means([rounds(1.0, 2.0), rounds(4.0, 8.0)]) == pytest.approx([2.0, 4.0])
-
-
-def test_a_seed_determines_the_order() -> None:
-    numbers = list(range(50))
-    assert Order().of(numbers) == numbers
-    assert Order(1).of(numbers) == Order(1).of(numbers) != Order(2).of(numbers)
-    assert sorted(Order(1).of(numbers)) == numbers
 
 
 def test_only_writes_to_gangs_and_their_pods_are_counted() -> None:
@@ -133,13 +90,5 @@ def test_the_audit_log_is_read_for_one_namespace_without_events_and_watches(tmp_
     wanted = entry("create", "pods")
     others = [entry("watch", "pods"), entry("create", "events"), entry("create", "pods", namespace="other")]
     log = tmp_path / "audit.log"
-    log.write_text("".join(json.dumps(each) + "\n" for each in [*others, {"verb": "get"}, wanted]))
+    log.write_text("".join(json.dumps(item) + "\n" for item in [*others, {"verb": "get"}, wanted]))
     assert list(entries_of(log, "bench")) == [wanted]
-
-
-def test_a_pod_of_the_large_cluster_mounts_only_its_own_volumes() -> None:
-    spec = pod_of("gang-0000", "worker-1", "node-1", 1)["spec"]
-    (container,) = spec["containers"]
-    assert {each["name"] for each in container["volumeMounts"]} <= {each["name"] for each in spec["volumes"]}
-    assert not any("persistentVolumeClaim" in each for each in spec["volumes"])
-    assert spec["nodeName"] == "node-1"
