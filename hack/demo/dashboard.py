@@ -1,35 +1,53 @@
 """Starts a cluster with a dozen jobs in all states, and the dashboard that shows them.
 
 The jobs run, wait as gangs, fail, are elastic, suspended or finished. Ctrl-C ends the dashboard; the cluster stays, so
-that a second call shows the same jobs, until `make cluster-down NAME=demo-dashboard`.
+that a second call shows the same jobs, until `make cluster-down NAME=demo-dashboard`. Programs of the jobs only print:
+metrics as a training would print them, or an error.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
 from demo import autoscale
-from demo.dashboardjobs import FIRST_GANG, jobs
+from demo.autoscale import GPU
 from demo.ownstage import kept_stage, start_programs
 from demo.play import exit_code
 from demo.screen import Screen
-from demo.stage import NAMESPACE, Stage, end_command, wait
-from localcluster import images
+from demo.stage import NAMESPACE, Object, Stage, end_command, has_condition, wait
 from localcluster.controlplane import ControlPlane
+from localcluster.images import BASE
 from tfjob_controller.kubectl.cli import main as kubectl_tfjob
 
-CLUSTER = replace(autoscale.CLUSTER, name="demo-dashboard", images=(images.BASE,))
+CLUSTER = replace(autoscale.CLUSTER, name="demo-dashboard", images=(BASE,))
 RESOURCE_PATHS = {
     kind: f"/apis/kubeflow.org/{version}/namespaces/{NAMESPACE}/{kind.lower()}s"
     for kind, version in (("TFJob", "v1alpha1"), ("TrainJob", "v2alpha1"))
 }
 _TIMEOUT_SECONDS = 120.0
+# It learns, more slowly towards its end, and prints what a log reader needs.
+TRAINS = """
+import math, random, time
+for step in range(1, {steps} + 1):
+    loss = 2.5 * math.exp(-step / 120) + 0.05 * random.random()
+    print(f"step={{step}} loss={{loss:.4f}} accuracy={{1 - loss / 3:.4f}}", flush=True)
+    time.sleep({pause})
+"""
+FOREVER = TRAINS.format(steps=1_000_000, pause=1)
+BRIEFLY = TRAINS.format(steps=40, pause=0.1)
+LOSES_ITS_DATA = "import time\nprint('reading /data/train.csv', flush=True)\ntime.sleep(2)\nopen('/data/train.csv')"
+# Exit code 137 is that of a program that was killed, so that it is tried again.
+IS_KILLED = "import sys, time\nprint('step=1 loss=2.3', flush=True)\ntime.sleep(5)\nsys.exit(137)"
+
+
+# The gang that runs, and that those which wait come after.
+FIRST_GANG = "llama-finetune"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,10 +84,64 @@ def create_jobs(stage: Stage) -> None:
         path, name = RESOURCE_PATHS[job["kind"]], job["metadata"]["name"]
         stage.api.create(path, job)
         if name == FIRST_GANG:
-            is_scheduled = functools.partial(_is_scheduled, stage, f"{path}/{name}")
-            wait(is_scheduled, _TIMEOUT_SECONDS, f"{name} to get capacity")
+            _await_capacity(stage, f"{path}/{name}")
 
 
-def _is_scheduled(stage: Stage, path: str) -> bool:
-    conditions = stage.api.get(path).get("status", {}).get("conditions", ())
-    return any(condition["type"] == "Scheduled" and condition["status"] == "True" for condition in conditions)
+def _await_capacity(stage: Stage, path: str) -> None:
+    wait(lambda: has_condition(stage.api.get(path), "Scheduled"), _TIMEOUT_SECONDS, f"{path} to get capacity")
+
+
+def jobs() -> list[Object]:
+    """Returns the manifests in the order in which they are created: those that hold GPUs before those that wait."""
+    return [
+        trainjob("resnet", FOREVER, numNodes=2),
+        tfjob("mnist", FOREVER, workers=2),
+        trainjob(FIRST_GANG, FOREVER, numNodes=2, gang={"enabled": True}, gpus=1),
+        trainjob("bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 3}),
+        trainjob("done", BRIEFLY),
+        tfjob("done-with-workers", BRIEFLY, workers=1),
+        trainjob("no-such-file", LOSES_ITS_DATA),
+        trainjob("killed-again-and-again", IS_KILLED, maxRestarts=100),
+        trainjob("no-such-image", FOREVER, image="localhost/no-such-image:1"),
+        trainjob("suspended", FOREVER, suspend=True),
+        trainjob("waits-for-gpus", FOREVER, numNodes=3, gang={"enabled": True}, gpus=1),
+        trainjob("waits-behind-it", FOREVER, numNodes=3, gang={"enabled": True, "priority": -1}, gpus=1),
+        trainjob("larger-than-the-cluster", FOREVER, numNodes=64, gang={"enabled": True}, gpus=1),
+    ]
+
+
+def trainjob(name: str, program: str, *, gpus: int = 0, image: str = BASE, **spec: Any) -> Object:
+    trainer = {"image": image, "command": ["python3", "-c", program], "resourcesPerNode": _resources(gpus)}
+    return {
+        "apiVersion": "kubeflow.org/v2alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {"framework": "plain", **spec, "trainer": trainer},
+    }
+
+
+def tfjob(name: str, program: str, *, workers: int) -> Object:
+    container = {
+        "name": "tensorflow",
+        "image": BASE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-c", program],
+        "resources": _resources(0),
+    }
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
+    replicas = [
+        {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
+        {"tfReplicaType": "WORKER", "replicas": workers, "template": template},
+    ]
+    return {
+        "apiVersion": "kubeflow.org/v1alpha1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": replicas},
+    }
+
+
+def _resources(gpus: int) -> Object:
+    """Returns resources that leave the processors of a small machine to all jobs; GPUs are simulated."""
+    requests = {"cpu": "10m", "memory": "16Mi"}
+    return {"requests": requests, **({"limits": {GPU: str(gpus)}} if gpus else {})}

@@ -132,11 +132,10 @@ def save_in(objects: Sequence[Object], folder: Path) -> None:
 SCENE = Scene(
     target="demo-elastic",
     description=__doc__ or "",
-    cluster=Cluster(),
+    cluster=Cluster(images=(SAMPLE.image,)),
     run=run,
     page="docs/trainjob.md",
-    sample=SAMPLE.path,
-    image=SAMPLE.image,
+    sample=SAMPLE,
     variable="TORCH_IMAGE",
     commands=(f"kubectl describe trainjob {SAMPLE.name}", f"kubectl logs -l {SAMPLE.node_0} --tail=-1"),
 )

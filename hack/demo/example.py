@@ -40,11 +40,10 @@ def check_log(log: str) -> Check:
 SCENE = Scene(
     target="demo",
     description=__doc__ or "",
-    cluster=Cluster(),
+    cluster=Cluster(images=(SAMPLE.image,)),
     run=run,
     page="docs/quickstart.md",
-    sample=SAMPLE.path,
-    image=SAMPLE.image,
+    sample=SAMPLE,
     variable="TF_IMAGE",
     commands=(
         "kubectl get tfjobs,jobs,pods -o wide",

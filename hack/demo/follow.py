@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from demo.screen import Timeline
 from demo.stage import Object, Stage
 from localcluster.errors import LocalClusterError
 from tfjob_controller.jobs.naming import replica_id_of
@@ -60,15 +61,11 @@ class Followed:
 
 def follow(stage: Stage, subject: Subject, timeout_seconds: float, look: Look = ignore) -> Followed:
     """Shows the job until it has ended, and calls `look` after each poll. Raises LocalClusterError at the timeout."""
-    followed, began = Followed(), time.monotonic()
-    known: dict[str, str] = {}
-    while (elapsed_seconds := time.monotonic() - began) < timeout_seconds:
+    followed, timeline = Followed(), Timeline(stage.screen)
+    while timeline.seconds < timeout_seconds:
         followed.job = stage.kubectl.get(subject.kind, subject.name)
         followed.rows = with_gone(followed.rows, rows_of(stage.kubectl.items("pods", subject.selector)))
-        now = facts(followed.job, followed.rows.values())
-        for line in changes(known, now):
-            stage.screen.output(f"{elapsed_seconds:5.1f} s  {line}")
-        known = now
+        timeline.update(facts(followed.job, followed.rows.values()))
         look(followed.job)
         if followed.job.get("status", {}).get("phase") in FINISHED_PHASES:
             stage.screen.blank()
@@ -136,9 +133,3 @@ def facts(job: Object, rows: Iterable[Row]) -> dict[str, str]:
         restarts = f", restarts: {row.restarts}" if row.restarts else ""
         result[row.replica] = f"{row.state}{f' on {row.node}' if row.node else ''}{restarts}"
     return result
-
-
-def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Returns a line for each fact that was added, changed or removed."""
-    lines = [f"{about}: {text}" for about, text in now.items() if before.get(about) != text]
-    return lines + [f"{about}: removed" for about in before if about not in now]

@@ -8,11 +8,11 @@ import shutil
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rich.console import Console
 
 from demo.ownstage import own_stage
+from demo.sample import Sample
 from demo.screen import Check, Screen
 from demo.stage import Cluster, Stage, end_command, shared_stage
 from localcluster.api import RefusedError
@@ -25,8 +25,8 @@ INTERRUPTED = 128 + signal.SIGINT
 class Scene:
     """A demo, by the name of its make target. `run` shows the steps and returns the checks.
 
-    On the shared stage, `image` and `variable` are the image of the sample and the variable that replaces it;
-    `commands` are for the cluster that is kept. On another stage, `advice` is printed at the end.
+    On the shared stage, a `sample` is run, whose image `variable` replaces; `commands` are for the cluster that is
+    kept, and the reader continues with `page`. On another stage, `advice` is printed at the end.
     """
 
     target: str
@@ -34,22 +34,17 @@ class Scene:
     cluster: Cluster
     run: Callable[[Stage], Sequence[Check]]
     page: str = ""
-    sample: Path = Path()
-    image: str = ""
+    sample: Sample | None = None
     variable: str = ""
     commands: tuple[str, ...] = ()
     advice: str = ""
-
-    @property
-    def is_shared(self) -> bool:
-        return not self.cluster.name
 
 
 def perform(scene: Scene, arguments: Sequence[str]) -> int:
     """Plays the scene and returns the exit code."""
     options = _parser(scene).parse_args(arguments)
     screen = Screen(Console(highlight=False))
-    if scene.is_shared:
+    if scene.sample is not None:
         return exit_code(screen, lambda: _on_shared_stage(scene, screen, options))
     if os.environ.get("KUBECONFIG"):
         screen.detail("KUBECONFIG is not used: this demo starts a cluster of its own")
@@ -57,8 +52,7 @@ def perform(scene: Scene, arguments: Sequence[str]) -> int:
 
 
 def _on_shared_stage(scene: Scene, screen: Screen, options: argparse.Namespace) -> bool:
-    cluster = replace(scene.cluster, images=(scene.image, *scene.cluster.images))
-    with shared_stage(screen, cluster, keep=options.keep) as stage:
+    with shared_stage(screen, scene.cluster, keep=options.keep) as stage:
         passed = screen.checks(scene.run(replace(stage, image=options.image)))
         screen.blank()
         screen.output("\n".join(farewell(scene, stage)))
@@ -90,8 +84,8 @@ def exit_code(screen: Screen, run: Callable[[], bool]) -> int:
 
 def _parser(scene: Scene) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"make {scene.target}", description=scene.description)
-    if scene.is_shared:
-        image = os.environ.get(scene.variable) or scene.image
+    if scene.sample is not None:
+        image = os.environ.get(scene.variable) or scene.sample.image
         parser.add_argument("--keep", action="store_true", help="keep cluster, controller and job running")
         parser.add_argument("--image", default=image, help="image of the job, which the cluster can pull")
     return parser
@@ -101,7 +95,9 @@ def farewell(scene: Scene, stage: Stage) -> list[str]:
     """Returns what to do next on the shared stage."""
     if not stage.stays:
         lines = [f"Next: `make {scene.target} KEEP=1` keeps it running for kubectl; continue with {scene.page}."]
-        return lines if stage.own_nodes else [*lines, f"The job still exists: kubectl delete -f {scene.sample}"]
+        if stage.own_nodes or scene.sample is None:
+            return lines
+        return [*lines, f"The job still exists: kubectl delete -f {scene.sample.path}"]
     kubectl = stage.kubectl
     return [
         "Everything keeps running. Try:",

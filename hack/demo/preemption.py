@@ -7,17 +7,15 @@ from the checkpoint that it saved last, without a restart that counts. It passes
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from demo import resume
-from demo.autoscale import CLUSTER
-from demo.autoscalejobs import GPU, GPUS_PER_NODE
+from demo.autoscale import CLUSTER, GPU, GPUS_PER_NODE
 from demo.follow import FINISHED_PHASES
 from demo.play import Scene
-from demo.screen import Check
-from demo.stage import NODES, Object, Stage, wait
+from demo.screen import Check, Timeline
+from demo.stage import NODES, Object, Stage, has_condition, wait
 from localcluster import images
 
 # For each step.
@@ -77,8 +75,7 @@ class Play:
     """The parts of the demo, in order."""
 
     stage: Stage
-    began: float = field(default_factory=time.monotonic)
-    lines: dict[str, str] = field(default_factory=dict)
+    timeline: Timeline
     # Whether pods of both jobs ever ran at the same time.
     overlapped: bool = False
     # The steps after which the processes of the first job's first node went on.
@@ -92,20 +89,20 @@ class Play:
         self.stage.apply(ADMITTED_POD)
         screen.title(f"1. {FIRST}: two nodes with {GPUS_PER_NODE} GPUs each, which is the whole cluster")
         screen.output(self.stage.apply(*first_job()))
-        self._until(f"{FIRST} to save a checkpoint", lambda jobs: bool(_checkpoint(jobs, FIRST)))
+        self._until(f"{FIRST} to save a checkpoint", lambda jobs: bool(_checkpoint(jobs[FIRST])))
         screen.title(f"2. {URGENT}: gang.priority 1000, of the PriorityClass {URGENT}. It needs all GPUs as well")
         screen.output(self.stage.apply(urgent_job()))
-        self._until(f"{FIRST} to be preempted", lambda jobs: _is(jobs, FIRST, "Preempted"))
+        self._until(f"{FIRST} to be preempted", lambda jobs: has_condition(jobs[FIRST], "Preempted"))
         self._show("kubectl get trainjobs,gangs")
-        self._until(f"{URGENT} to run", lambda jobs: _is(jobs, URGENT, "Running"))
+        self._until(f"{URGENT} to run", lambda jobs: has_condition(jobs[URGENT], "Running"))
         self._show(f"kubectl describe trainjob {FIRST}", "Preempted")
-        self._until(f"{URGENT} to end", lambda jobs: _phase(jobs, URGENT) in FINISHED_PHASES)
+        self._until(f"{URGENT} to end", lambda jobs: _phase(jobs[URGENT]) in FINISHED_PHASES)
         jobs = self._look()
-        saved, urgent = _checkpoint(jobs, FIRST), _phase(jobs, URGENT)
+        saved, urgent = _checkpoint(jobs[FIRST]), _phase(jobs[URGENT])
         screen.title(f"3. {FIRST} continues from {saved}")
         # Its pods may be gone soon after its end.
         self._until(f"{FIRST} to go on from a checkpoint", lambda jobs: self._has_gone_on())
-        self._until(f"{FIRST} to end", lambda jobs: _phase(jobs, FIRST) in FINISHED_PHASES)
+        self._until(f"{FIRST} to end", lambda jobs: _phase(jobs[FIRST]) in FINISHED_PHASES)
         self._show(f"kubectl events --for trainjob/{FIRST}")
         return [self._check_urgent(urgent), self._check_resumed(saved), self._check_end()]
 
@@ -134,13 +131,7 @@ class Play:
     def _look(self) -> dict[str, Object]:
         """Reads the jobs, and prints a line for each that has changed."""
         jobs = {str(job["metadata"]["name"]): job for job in self.stage.api.list(JOBS)}
-        for name, job in sorted(jobs.items()):
-            status, checkpoint = job.get("status", {}), _checkpoint(jobs, name)
-            parts = (status.get("summary", ""), f"checkpoint {checkpoint}" if checkpoint else "", status.get("reason"))
-            text = ", ".join(part for part in parts if part)
-            if text and self.lines.get(name) != text:
-                self.lines[name] = text
-                self.stage.screen.output(f"{time.monotonic() - self.began:5.1f} s  {name}: {text}")
+        self.timeline.update({name: text for name, job in sorted(jobs.items()) if (text := _description(job))})
         pods = [pod for pod in self.stage.api.list(PODS) if pod["status"].get("phase") == "Running"]
         self.overlapped |= {FIRST, URGENT} <= {pod["metadata"]["labels"].get("train_job_name") for pod in pods}
         return jobs
@@ -150,22 +141,23 @@ class Play:
         self.stage.show(command, only=only)
 
 
-def _phase(jobs: dict[str, Object], name: str) -> str:
-    return str(jobs.get(name, {}).get("status", {}).get("phase", ""))
+def _description(job: Object) -> str:
+    status, checkpoint = job.get("status", {}), _checkpoint(job)
+    parts = (status.get("summary", ""), f"checkpoint {checkpoint}" if checkpoint else "", status.get("reason"))
+    return ", ".join(part for part in parts if part)
 
 
-def _is(jobs: dict[str, Object], name: str, condition_type: str) -> bool:
-    conditions = jobs.get(name, {}).get("status", {}).get("conditions", ())
-    return any(condition["type"] == condition_type and condition["status"] == "True" for condition in conditions)
+def _phase(job: Object) -> str:
+    return str(job.get("status", {}).get("phase", ""))
 
 
-def _checkpoint(jobs: dict[str, Object], name: str) -> str:
-    return str((jobs.get(name, {}).get("status", {}).get("checkpoint") or {}).get("name", ""))
+def _checkpoint(job: Object) -> str:
+    return str((job.get("status", {}).get("checkpoint") or {}).get("name", ""))
 
 
 def run(stage: Stage) -> list[Check]:
     with resume.bucket(stage):
-        return Play(stage).run()
+        return Play(stage, Timeline(stage.screen)).run()
 
 
 SCENE = Scene(

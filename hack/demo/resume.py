@@ -7,11 +7,9 @@ saved.
 
 from __future__ import annotations
 
-import base64
 import json
+import logging
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,23 +32,11 @@ SAMPLE = Sample(
     settings={"STEPS": "300", "STEP_SECONDS": "0.2"},
     timeout_seconds=600,
 )
-BUCKET, SECRET = "checkpoints", "storage"
+BUCKET, REGION, SECRET, KEY = "checkpoints", "us-east-1", "storage", "key"
 # The steps between two checkpoints of the sample.
 SAVE_STEPS = 25
 _STEP = re.compile(r"^step=(\d+) ", re.MULTILINE)
 _BEGIN = re.compile(r"^continues after step (\d+)$", re.MULTILINE)
-_SERVER = """
-import sys, time
-import boto3
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address=sys.argv[1], port=0, verbose=False)
-server.start()
-url = f"http://{sys.argv[1]}:{server.get_host_and_port()[1]}"
-boto3.client("s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="key",
-             aws_secret_access_key="secret").create_bucket(Bucket=sys.argv[2])
-print(url, flush=True)
-sys.stdin.read()
-"""
 
 
 @dataclass(slots=True)
@@ -158,44 +144,44 @@ def run(stage: Stage) -> list[Check]:
 @contextmanager
 def bucket(stage: Stage) -> Iterator[str]:
     """Yields the URL of an S3 server with an empty bucket, for which pods have credentials; it ends with the demo."""
+    # Only this needs them, and not every environment has them.
+    import boto3
+    from moto.server import ThreadedMotoServer
+
     plan = network.claim_of(stage.folder.absolute())
     if plan is None:
         raise LocalClusterError(f"the nodes of {stage.folder} have no network: run `make cluster-down` and try again")
-    command = [sys.executable, "-c", _SERVER, plan.host, BUCKET]
-    log = stage.logs / "s3.log"
-    with log.open("w") as errors:
-        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address=plan.host, port=0, verbose=False)
+    server.start()
     try:
-        url = server.stdout.readline().strip() if server.stdout else ""
-        if not url:
-            raise LocalClusterError(f"the S3 server did not start: see {log}")
-        stage.apply(_credentials(url))
+        url = f"http://{plan.host}:{server.get_host_and_port()[1]}"
+        client = boto3.client("s3", REGION, endpoint_url=url, aws_access_key_id=KEY, aws_secret_access_key=KEY)
+        client.create_bucket(Bucket=BUCKET)
+        stage.apply(_secret(url))
         yield url
     finally:
-        server.kill()
-        server.wait()
+        server.stop()
 
 
-def _credentials(url: str) -> Object:
+def _secret(url: str) -> Object:
     """Returns the Secret that the sample names."""
     variables = {
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": KEY,
+        "AWS_DEFAULT_REGION": REGION,
         "AWS_ENDPOINT_URL_S3": url,
     }
-    data = {name: base64.b64encode(value.encode()).decode() for name, value in variables.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": variables}
 
 
 SCENE = Scene(
     target="demo-resume",
     description=__doc__ or "",
-    cluster=Cluster(images=(images.INITIALIZER,)),
+    cluster=Cluster(images=(SAMPLE.image, images.INITIALIZER)),
     run=run,
     page="docs/checkpoints.md",
-    sample=SAMPLE.path,
-    image=SAMPLE.image,
+    sample=SAMPLE,
     variable="TORCH_IMAGE",
     commands=(
         f"kubectl describe trainjob {SAMPLE.name}",

@@ -1,10 +1,11 @@
-"""The output of the demo: steps and their details, commands and their output. Lines are never wrapped."""
+"""The output of a demo: steps and their details, commands, changes, and checks. Lines are never wrapped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.text import Text
@@ -64,3 +65,33 @@ class Screen:
 
     def _line(self, *parts: str | tuple[str, str]) -> None:
         self.console.print(Text.assemble(*parts), soft_wrap=True)
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Prints lines with the seconds since it was created."""
+
+    screen: Screen
+    began: float = field(default_factory=time.monotonic)
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def line(self, text: str) -> None:
+        self.screen.output(f"{self.seconds:5.1f} s  {text}")
+
+    def update(self, facts: Mapping[str, str]) -> bool:
+        """Prints a line for each fact that differs from the last call; returns whether there was one."""
+        lines = changes(self.facts, facts)
+        self.facts = dict(facts)
+        for text in lines:
+            self.line(text)
+        return bool(lines)
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Returns a line for each fact that was added, changed or removed; the subject is omitted if it is empty."""
+    lines = [f"{about}: {text}" if about else text for about, text in now.items() if before.get(about) != text]
+    return lines + [f"{about}: removed" for about in before if about not in now]

@@ -102,6 +102,11 @@ def stage_of(screen: Screen, kubeconfig: Path, folder: Path, namespace: str = NA
     return Stage(screen, kubectl, Api.from_kubeconfig(kubeconfig), folder)
 
 
+def has_condition(obj: Object, condition_type: str) -> bool:
+    conditions = obj.get("status", {}).get("conditions", ())
+    return any(condition["type"] == condition_type and condition["status"] == "True" for condition in conditions)
+
+
 def wait(is_reached: Callable[[], object], seconds: float, what: str, poll_seconds: float = _POLL_SECONDS) -> None:
     """Polls until the condition holds. Raises LocalClusterError after the time limit."""
     deadline = time.monotonic() + seconds

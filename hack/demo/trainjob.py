@@ -75,11 +75,10 @@ def check_metrics(job: Object, scrape: Scrape) -> Check:
 SCENE = Scene(
     target="demo-trainjob",
     description=__doc__ or "",
-    cluster=Cluster(),
+    cluster=Cluster(images=(SAMPLE.image,)),
     run=run,
     page="docs/trainjob.md",
-    sample=SAMPLE.path,
-    image=SAMPLE.image,
+    sample=SAMPLE,
     variable="TORCH_IMAGE",
     commands=(
         "kubectl get trainjobs,jobs,pods -o wide",

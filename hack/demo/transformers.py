@@ -82,11 +82,10 @@ def check_loss(losses: list[float]) -> Check:
 SCENE = Scene(
     target="demo-transformers",
     description=__doc__ or "",
-    cluster=Cluster(reports=True),
+    cluster=Cluster(images=(SAMPLE.image,), reports=True),
     run=run,
     page="docs/training-metrics.md",
-    sample=SAMPLE.path,
-    image=SAMPLE.image,
+    sample=SAMPLE,
     variable="TRANSFORMERS_IMAGE",
     commands=(DESCRIBE, f"kubectl get trainjob {SAMPLE.name} -o jsonpath='{{.status.trainerStatus}}'"),
 )

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.dashboardjobs import FOREVER
-from demo.prometheuspod import POD_PATH, PORT, PROMETHEUS_NAMESPACE, objects
+from demo.dashboard import FOREVER
+from demo.monitoring import POD_PATH, PORT, PROMETHEUS_NAMESPACE, objects
 from helpers import deployed
 from helpers.cluster import Cluster
 from helpers.deployed import SYSTEM

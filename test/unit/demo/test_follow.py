@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from demo.follow import Row, changes, facts, metrics_of, rows_of, state_of, with_gone
+from demo.follow import Row, facts, metrics_of, rows_of, state_of, with_gone
 
 
 def pod(*, job_type: str = "WORKER", index: int = 0, **status: Any) -> dict[str, Any]:
@@ -79,19 +79,6 @@ def test_facts_are_about_the_job_its_reason_and_each_replica() -> None:
         "worker-0": "Running on node-1, restarts: 2",
         "worker-1": "Pending",
     }
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "lines"),
-    [
-        pytest.param({}, {"j": "phase -, state -"}, ["j: phase -, state -"], id="all is new at first"),
-        pytest.param({"a": "x", "b": "y"}, {"a": "x", "b": "z"}, ["b: z"], id="only what changed"),
-        pytest.param({"a": "x"}, {"a": "x"}, [], id="nothing changed, nothing said"),
-        pytest.param({"a": "x", "b": "y"}, {"a": "x"}, ["b: removed"], id="a removed fact is reported"),
-    ],
-)
-def test_a_line_for_each_change(before: dict[str, str], now: dict[str, str], lines: list[str]) -> None:
-    assert changes(before, now) == lines
 
 
 def test_metrics_are_a_line_of_their_own() -> None:

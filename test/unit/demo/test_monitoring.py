@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from demo.prometheuspod import objects
+from demo.monitoring import objects
 from helpers.monitoringfiles import FILES
 
 FOLDER = FILES / "prometheus"

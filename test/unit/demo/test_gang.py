@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo.gangjobs import GPU, REPLICAS, Ledger, bar, by_job, manifest
+from demo.gang import GPU, REPLICAS, Ledger, bar, by_job, manifest
 
 
 def pods(job: str, count: int, *, phase: str = "Running", node: str = "node-1") -> list[dict[str, Any]]:
@@ -57,11 +57,6 @@ def test_a_job_that_ends_holds_nothing_in_vain() -> None:
     for now, count in ((0.0, REPLICAS), (1.0, 3), (9.0, 1)):
         ledger.look(pods("blue", count), now)
     assert ledger.in_vain_seconds == 0.0
-
-
-def test_only_a_change_is_notified() -> None:
-    ledger = Ledger()
-    assert [ledger.look(pods("blue", count), 0.0) for count in (1, 1, 2)] == [True, False, True]
 
 
 def test_the_bar_shows_the_gpus_of_each_job() -> None:

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from demo.autoscale import SAMPLE
-from demo.autoscalejobs import (
+from demo.autoscale import (
     FIRST,
     FIRST_STEPS,
     GPU,
     GPUS_PER_NODE,
     LEAST,
     MOST,
+    SAMPLE,
     SECOND,
     SECOND_WORKERS,
-    Shown,
     holders_of,
     line,
     logged_steps,
     manifests,
+    resizes,
     running,
 )
 from demo.stage import NODES
@@ -124,17 +124,12 @@ def event(uid: str, reason: str, note: str, time: str = "2026-11-21T20:00:00.000
 
 
 def test_each_resize_is_reported_once_and_in_order() -> None:
-    shown = Shown()
+    known: set[str] = set()
     down = event(
         "1", "Resized", "shrunk 4 → 2 workers: capacity for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z"
     )
     up = event("2", "Resized", "grown 2 → 3 workers: the cluster has free capacity", "2026-11-21T20:00:09.0Z")
     other = event("3", "SuccessfulCreate", "Created Job first-worker-0")
-    assert shown.news([other]) == []
-    assert shown.news([up, other, down]) == [f"Resized first: {each['note']}" for each in (down, up)]
-    assert shown.news([up, down]) == []
-
-
-def test_only_a_change_of_the_line_is_reported() -> None:
-    shown = Shown()
-    assert [shown.is_new(words) for words in ("a", "a", "b")] == [True, False, True]
+    assert resizes([other], known) == []
+    assert resizes([up, other, down], known) == [f"Resized first: {resize['note']}" for resize in (down, up)]
+    assert resizes([up, down], known) == []
