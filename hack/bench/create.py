@@ -12,7 +12,7 @@
   `trainjob_1x500_pods_exist` for one of 500 nodes.
 - `trainjobs_rss`: resident set of the controller once 1,000 TrainJobs of 8 nodes run. Their kubelet is a fake one,
   which has no logs to follow.
-- `first_child_p99`: from the response to the POST of a TFJob until a watch in the same process delivers the first
+- `first_child_p99`: from the response to the POST of a TFJob until a watch in another process delivers the first
   child; of 200 jobs one after another, nearest rank.
 
 The controller has default flags except for `--qps=0`.
@@ -48,6 +48,7 @@ REST_SECONDS = 0.3
 # No controller creates pods and endpoints for the children. (The flag adds to the list of the control plane.)
 _ABSENT = ("job", "endpoints", "endpointslice", "endpointslice-mirroring")
 QUIET = Options(controller_manager_flags=("--controllers=" + ",".join(f"-{name}-controller" for name in _ABSENT),))
+_OURS = {"labelSelector": "kubeflow.org"}
 
 _numbers = itertools.count()
 
@@ -87,8 +88,7 @@ class Round:
     watchers: list[Watcher] = field(default_factory=list)
 
     def watch(self, *paths: str) -> None:
-        api = self.stage.api
-        new = [Watcher(api, path.format(self.space), "kubeflow.org") for path in paths]
+        new = [Watcher(self.stage.kubeconfig, path.format(self.space), _OURS, "tf_job_name") for path in paths]
         self.watchers += [self.open_.enter_context(watcher) for watcher in new]
 
     def submit(self) -> Sequence[Object]:
@@ -221,7 +221,7 @@ def report_first_child(stage: Stage) -> bool:
 def _first_child(this: Round, name: str) -> float:
     this.stage.api.create(TFJOBS.format(this.space), tfjob(name, 4))
     begin = time.monotonic()
-    seconds = this.watchers[0].wait_for_job(name, LIMIT_SECONDS) - begin
+    seconds = this.watchers[0].wait_for_label(name, LIMIT_SECONDS) - begin
     time.sleep(REST_SECONDS)
     return max(0.0, seconds)
 

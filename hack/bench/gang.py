@@ -15,11 +15,10 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 
-from bench.gangplane import Planes
 from bench.gangshapes import SHAPES, report_shapes
 from bench.gangwrites import report_writes
 
-Part = Callable[[Planes], bool]
+Part = Callable[[], bool]
 
 
 def chosen(name: str, known: Collection[str], environment: Mapping[str, str]) -> list[str]:
@@ -35,14 +34,13 @@ def chosen(name: str, known: Collection[str], environment: Mapping[str, str]) ->
 
 def parts(shapes: list[str]) -> Mapping[str, Part]:
     """Returns the parts by name, in order."""
-    return {"shapes": lambda planes: report_shapes(planes, shapes), "writes": report_writes}
+    return {"shapes": lambda: report_shapes(shapes), "writes": report_writes}
 
 
 def main() -> int:
     """Prints all figures. Returns 1 if one missed its target."""
     known = parts(chosen("SHAPES", SHAPES, os.environ))
-    with Planes() as planes:
-        results = [known[name](planes) for name in chosen("BENCH_PARTS", known, os.environ)]
+    results = [known[name]() for name in chosen("BENCH_PARTS", known, os.environ)]
     return 0 if all(results) else 1
 
 

@@ -1,9 +1,8 @@
 """The test environment of `make bench-gang`: control planes with fake nodes, and the programs of the gang scheduler.
 
-    with Planes() as planes:
-        plane = planes.get("ours")       # started by the first call; all end with the block
-        plane.set_nodes(200)
-        with gang_scheduler(plane) as programs:
+    with planes("ours") as running:
+        running["ours"].set_nodes(200)
+        with gang_scheduler(running["ours"]) as pids:
             ...
 
 `ours` and `stock` are equal, so that none of our programs runs beside the stock scheduler; `native` has the feature
@@ -16,7 +15,6 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from bench import usage
 from bench.auditlog import audit_log
@@ -29,7 +27,7 @@ from localcluster.crds import install_crds
 from localcluster.extender import extender_beside
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import GangScheduler
-from localcluster.ourprogram import EXTENDER, OurProgram
+from localcluster.ourprogram import EXTENDER
 from localcluster.programs import LOOPBACK, Options
 
 THREADS = 16
@@ -61,30 +59,18 @@ class Plane:
     def pids(self) -> dict[str, int]:
         """Returns the process IDs of the programs of Kubernetes, by name."""
         programs = self.control.state().programs
-        return {name: each.identity.pid for name, each in programs.items() if each.identity and name != GUARD}
-
-
-class Planes:
-    """Control planes by kind (see the module)."""
-
-    def __init__(self) -> None:
-        self._open = contextlib.ExitStack()
-        self._found: dict[str, Plane] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
-
-    def get(self, kind: str) -> Plane:
-        if kind not in self._found:
-            self._found[kind] = self._open.enter_context(plane(kind))
-        return self._found[kind]
+        return {name: record.identity.pid for name, record in programs.items() if record.identity and name != GUARD}
 
 
 @contextlib.contextmanager
-def plane(kind: str) -> Iterator[Plane]:
+def planes(*kinds: str) -> Iterator[dict[str, Plane]]:
+    """Runs control planes of these kinds (see the module), by kind."""
+    with contextlib.ExitStack() as open_:
+        yield {kind: open_.enter_context(_plane(kind)) for kind in kinds}
+
+
+@contextlib.contextmanager
+def _plane(kind: str) -> Iterator[Plane]:
     """Runs a control plane without nodes."""
     audit: Path | None = None
     with contextlib.ExitStack() as open_:
@@ -99,36 +85,16 @@ def plane(kind: str) -> Iterator[Plane]:
         yield Plane(control, api, audit)
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
-    """The programs that gang scheduling adds to a cluster."""
-
-    extender: OurProgram
-    scheduler: GangScheduler
-
-    def pids(self) -> dict[str, int]:
-        return {"extender": self.extender.pid, "gang-scheduler": self.scheduler.pid}
-
-
 @contextlib.contextmanager
-def gang_scheduler(plane: Plane, *flags: str) -> Iterator[Programs]:
-    """Runs the programs of the gang scheduler; the flags are the extender's."""
-    with (
-        running_extender(plane, *flags) as extender,
-        GangScheduler(plane.control, extender.urls[EXTENDER]) as scheduler,
-    ):
-        yield Programs(extender, scheduler)
-
-
-@contextlib.contextmanager
-def running_extender(plane: Plane, *flags: str) -> Iterator[OurProgram]:
-    """Runs the extender without a kube-scheduler."""
+def gang_scheduler(plane: Plane) -> Iterator[dict[str, int]]:
+    """Runs the programs that gang scheduling adds to a cluster; yields their process IDs by name."""
     with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = extender_beside(plane.control, port, probes_port, *flags)
+        extender = extender_beside(plane.control, port, probes_port)
         open_.callback(extender.kill)
         extender.start()
         extender.wait_ready()
-        yield extender
+        with GangScheduler(plane.control, extender.urls[EXTENDER]) as scheduler:
+            yield {"extender": extender.pid, "gang-scheduler": scheduler.pid}
 
 
 def cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:

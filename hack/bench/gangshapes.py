@@ -20,7 +20,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bench.gangplane import Planes, Programs, gang_scheduler
+from bench.gangplane import Plane, gang_scheduler, planes
 from bench.gangworkload import NATIVE, OURS, STOCK, Measured, Shape, check_native, one_round
 from bench.report import ROUNDS, Reach, progress, report, size
 
@@ -37,31 +37,32 @@ SHAPES: Mapping[str, tuple[Shape, int]] = {
 _CONTENDERS = (NATIVE, STOCK, OURS)
 
 
-def report_shapes(planes: Planes, names: Sequence[str]) -> bool:
+def report_shapes(names: Sequence[str]) -> bool:
     """Prints all figures. Returns False if one missed its target."""
-    check_native(planes.get(NATIVE.plane))
-    found: dict[str, Rounds] = {}
+    by_shape: dict[str, Rounds] = {}
     ok = True
-    with gang_scheduler(planes.get(OURS.plane)) as programs:
-        for name in names:
-            found[name] = measure(planes, name, programs)
-            ok &= _report_shape(name, found[name])
-    return ok & _report_means(found) if len(found) == len(SHAPES) else ok
+    with planes(*(contender.plane for contender in _CONTENDERS)) as running:
+        check_native(running[NATIVE.plane])
+        with gang_scheduler(running[OURS.plane]) as added:
+            for name in names:
+                by_shape[name] = measure(running, name, added)
+                ok &= _report_shape(name, by_shape[name])
+    return ok & _report_means(by_shape) if len(by_shape) == len(SHAPES) else ok
 
 
-def measure(planes: Planes, name: str, programs: Programs) -> Rounds:
-    """Runs the rounds of the contenders in turn."""
+def measure(running: Mapping[str, Plane], name: str, added: Mapping[str, int]) -> Rounds:
+    """Runs the rounds of the contenders in turn; `added` are the process IDs of the gang scheduler."""
     shape, nodes = SHAPES[name]
-    for contender in _CONTENDERS:
-        planes.get(contender.plane).set_nodes(nodes)
-    pids = {contender.plane: planes.get(contender.plane).pids() for contender in _CONTENDERS}
-    pids[OURS.plane] |= programs.pids()
-    rounds: dict[str, list[Measured]] = {contender.plane: [] for contender in _CONTENDERS}
+    for plane in running.values():
+        plane.set_nodes(nodes)
+    pids = {who: plane.pids() for who, plane in running.items()}
+    pids[OURS.plane] |= added
+    rounds: dict[str, list[Measured]] = {who: [] for who in running}
     for number in range(1, ROUNDS + 1):
         progress(f"{name} on {nodes} nodes, round {number} of {ROUNDS}")
         for contender in _CONTENDERS:
             who = contender.plane
-            rounds[who].append(one_round(contender, planes.get(who), shape, pids[who]))
+            rounds[who].append(one_round(contender, running[who], shape, pids[who]))
     return rounds
 
 
@@ -72,33 +73,34 @@ def _report_shape(name: str, rounds: Rounds) -> bool:
     def report_figure(
         figure: str, value: Callable[[Measured], float], baseline: str, reach: Reach | None, **more: Any
     ) -> bool:
-        values, others = ([value(each) for each in rounds[who]] for who in (OURS.plane, baseline))
+        values, others = ([value(measured) for measured in rounds[who]] for who in (OURS.plane, baseline))
         return report(f"{figure}_{name}", "s", values, baselines=others, reach=reach, **extra, **more)
 
     ok = report_figure("gangs_bound", _total, "native", Reach(max_ratio=1 / 0.9))
     ok &= report_figure("gangs_bound_stock", _total, "stock", None)
     if shape.gangs > 1:
-        ok &= report_figure("gang_latency", lambda each: each.round.latency, "native", Reach(max_ratio=0.3))
-        ok &= report_figure("gang_spread_p95", lambda each: each.round.spread_p95, "native", Reach(max_ratio=1.0))
-        ok &= report_figure("gangs_partly_bound", lambda each: each.round.partly_bound, "native", Reach(max_ratio=1.0))
+        ok &= report_figure("gang_latency", lambda measured: measured.round.latency, "native", Reach(max_ratio=0.3))
+        as_native = Reach(max_ratio=1.0)
+        ok &= report_figure("gang_spread_p95", lambda measured: measured.round.spread_p95, "native", as_native)
+        ok &= report_figure("gangs_partly_bound", lambda measured: measured.round.partly_bound, "native", as_native)
     stock = round(statistics.median(map(_cpu, rounds["stock"])), 2)
-    by_program = {who: _by_program(found) for who, found in rounds.items()}
+    by_program = {who: _by_program(of_one) for who, of_one in rounds.items()}
     ok &= report_figure("gangs_cpu", _cpu, "native", None, stock=stock, by_program=by_program)
     return ok
 
 
 def _by_program(rounds: Sequence[Measured]) -> Mapping[str, float]:
     """Returns the median CPU of each program."""
-    return {name: round(statistics.median(each.cpu[name] for each in rounds), 2) for name in rounds[0].cpu}
+    return {name: round(statistics.median(measured.cpu[name] for measured in rounds), 2) for name in rounds[0].cpu}
 
 
-def _cpu(each: Measured) -> float:
-    return sum(each.cpu.values())
+def _cpu(measured: Measured) -> float:
+    return sum(measured.cpu.values())
 
 
-def _report_means(found: Mapping[str, Rounds]) -> bool:
-    ours, native, stock = (means([rounds[who] for rounds in found.values()]) for who in ("ours", "native", "stock"))
-    names = list(found)
+def _report_means(by_shape: Mapping[str, Rounds]) -> bool:
+    ours, native, stock = (means([rounds[who] for rounds in by_shape.values()]) for who in ("ours", "native", "stock"))
+    names = list(by_shape)
     ok = report("gangs_bound_mean", "s", ours, baselines=native, reach=Reach(max_ratio=0.75), shapes=names)
     reach = Reach(max_ratio=1 / 0.7)
     return ok & report("gangs_bound_stock_mean", "s", ours, baselines=stock, reach=reach, shapes=names)
@@ -106,8 +108,8 @@ def _report_means(found: Mapping[str, Rounds]) -> bool:
 
 def means(rounds: Sequence[Sequence[Measured]]) -> list[float]:
     """Returns, for each n, the geometric mean of the seconds of the n-th rounds of all shapes."""
-    return [statistics.geometric_mean([_total(each) for each in of_all]) for of_all in zip(*rounds, strict=True)]
+    return [statistics.geometric_mean(map(_total, of_all)) for of_all in zip(*rounds, strict=True)]
 
 
-def _total(each: Measured) -> float:
-    return each.round.total
+def _total(measured: Measured) -> float:
+    return measured.round.total

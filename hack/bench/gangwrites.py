@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.auditlog import entries_of
 from bench.gangdriver import Driver
-from bench.gangplane import Plane, Planes, gang_scheduler
+from bench.gangplane import Plane, gang_scheduler, planes
 from bench.gangworkload import GANGS, OURS, Shape, clean, new_namespace
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import wait
@@ -31,12 +31,11 @@ _READS = ("get", "list")
 Object = dict[str, Any]
 
 
-def report_writes(planes: Planes) -> bool:
+def report_writes() -> bool:
     """Prints both figures. Returns False if one missed its target."""
-    plane = planes.get("audited")
-    plane.set_nodes(NODES)
     ok = True
-    with gang_scheduler(plane):
+    with planes("audited") as running, gang_scheduler(plane := running["audited"]):
+        plane.set_nodes(NODES)
         for name, shape in (("writes_per_gang", ONE), ("writes_per_gang_at_once", MANY)):
             values = [writes_per_gang(plane, shape) for _ in range(ROUNDS)]
             extra: Object = {"allowed": ALLOWED, "gangs": shape.gangs, "members": MEMBERS}
@@ -49,7 +48,7 @@ def writes_per_gang(plane: Plane, shape: Shape) -> float:
     name = new_namespace(plane)
     with Driver(plane, name) as driver:
         OURS.start(driver, shape)
-        driver.wait_bound(shape.pods)
+        driver.round(shape.pods)
         wait(lambda: _are_bound(plane, name), f"not all Gangs of {name} are Bound")
         time.sleep(AFTERWARDS_SECONDS)
     assert plane.audit is not None  # noqa: S101 - the plane was opened with one

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bench.auditlog import entries_of
-from bench.boundpods import Printer
 from bench.gang import chosen
 from bench.gangdriver import Round, round_of
 from bench.gangshapes import means
 from bench.gangworkload import Measured
 from bench.gangwrites import writes_of
+from bench.watcher import Printer
 
 KNOWN = ("shapes", "writes", "churn")
 
@@ -79,8 +79,8 @@ def test_only_writes_to_gangs_and_their_pods_are_counted() -> None:
     }
 
 
-def test_each_bound_pod_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = Printer()
+def test_each_object_is_reported_once_with_its_label(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = Printer("gang")
     for name in ("g-0", "g-1", "g-0"):
         printer.take({"metadata": {"name": name, "labels": {"gang": "g"}}})
     assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [["g", "g-0"], ["g", "g-1"]]
