@@ -30,13 +30,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from bench import usage
 from bench.bare import Post, Span, send_all
-from bench.controller import Controller, controller
 from bench.jobs import JOBS, PODS, SERVICES, TFJOBS, TRAINJOBS, Object, children_of, tfjob, trainjob
 from bench.report import Reach, alternate, progress, rank, report, size
-from bench.stage import Stage, in_parallel, namespace, stage, unique, wait
+from bench.stage import Stage, controller, in_parallel, namespace, stage, unique, wait
 from bench.watcher import Watcher
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.ourprogram import OurProgram
 from localcluster.programs import Options
 from tfjob_controller.options import RunOptions
 
@@ -99,7 +100,7 @@ class Round:
             range(load.jobs),
         )
 
-    def run_controller(self) -> Controller:
+    def run_controller(self) -> OurProgram:
         return self.open_.enter_context(controller(self.stage.kubeconfig, f"--namespace={self.space}", "--qps=0"))
 
     def post_children(self, owners: Sequence[Object]) -> Span:
@@ -149,7 +150,7 @@ class Usage:
     resident_megabytes: list[float] = field(default_factory=list)
 
 
-def pods_by_controller(stage: Stage, load: Load, usage: Usage) -> float:
+def pods_by_controller(stage: Stage, load: Load, used: Usage) -> float:
     """Returns the seconds from the first POST of a job until all pods exist."""
     with new_round(stage, load) as this:
         this.watch(*load.results)
@@ -158,8 +159,8 @@ def pods_by_controller(stage: Stage, load: Load, usage: Usage) -> float:
         begin = time.monotonic()
         this.submit()
         last = this.wait()
-        usage.cpu_seconds.append(running.cpu_seconds())
-        usage.resident_megabytes.append(running.resident_bytes() / 1e6)
+        used.cpu_seconds.append(usage.cpu_seconds(running.pid))
+        used.resident_megabytes.append(usage.resident_bytes(running.pid) / 1e6)
         return last - begin
 
 
@@ -181,11 +182,11 @@ def report_children(stage: Stage) -> bool:
 
 def report_pods(stage: Stage, name: str, load: Load, reach: Reach) -> tuple[bool, Usage]:
     """Prints `<name>_pods_exist`. Returns False if it missed its target, and what the controller has used."""
-    usage = Usage()
-    by_controller = functools.partial(pods_by_controller, stage, load, usage)
+    used = Usage()
+    by_controller = functools.partial(pods_by_controller, stage, load, used)
     values, posted = alternate(by_controller, functools.partial(pods_by_posts, stage, load))
     extra = {"jobs": load.jobs, "pods": load.count, "threads": THREADS}
-    return report(f"{name}_pods_exist", "s", values, baselines=posted, reach=reach, **extra), usage
+    return report(f"{name}_pods_exist", "s", values, baselines=posted, reach=reach, **extra), used
 
 
 def report_memory(stage: Stage) -> bool:
@@ -202,7 +203,7 @@ def report_memory(stage: Stage) -> bool:
             lambda: all(job.get("status", {}).get("phase") == "Running" for job in stage.api.list(path)),
             "not all run",
         )
-        resident = running.resident_bytes() / 1e6
+        resident = usage.resident_bytes(running.pid) / 1e6
     load, reach = RUNNING_LOAD, Reach(max_value=150.0)
     return report("trainjobs_rss", "MB", [resident], reach=reach, jobs=load.jobs, nodes=load.replicas)
 
@@ -233,13 +234,13 @@ def main() -> int:
         ok = report_children(quiet)
     progress("children and pods, with all controllers of Kubernetes")
     with stage() as busy:
-        is_reached, usage = report_pods(busy, "tfjobs", TFJOB_LOAD, Reach(max_ratio=1.25))
+        is_reached, used = report_pods(busy, "tfjobs", TFJOB_LOAD, Reach(max_ratio=1.25))
         ok &= is_reached
-        ok &= report("tfjobs_cpu", "s", usage.cpu_seconds)
-        ok &= report("tfjobs_rss", "MB", usage.resident_megabytes)
-        is_reached, usage = report_pods(busy, "trainjobs", TRAINJOB_LOAD, Reach(max_ratio=1.6))
+        ok &= report("tfjobs_cpu", "s", used.cpu_seconds)
+        ok &= report("tfjobs_rss", "MB", used.resident_megabytes)
+        is_reached, used = report_pods(busy, "trainjobs", TRAINJOB_LOAD, Reach(max_ratio=1.6))
         ok &= is_reached
-        ok &= report("trainjobs_cpu", "s", usage.cpu_seconds, reach=Reach(max_value=2.5))
+        ok &= report("trainjobs_cpu", "s", used.cpu_seconds, reach=Reach(max_value=2.5))
         ok &= report_pods(busy, "trainjob_1x500", LARGE_LOAD, Reach(max_ratio=1.3))[0]
         ok &= report_memory(busy)
         ok &= report_first_child(busy)

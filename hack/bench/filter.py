@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -257,35 +257,14 @@ def milliseconds(port: int, request: bytes) -> list[float]:
     return taken[WARM_UP:]
 
 
-@contextlib.contextmanager
-def gangs(port: int, first: int) -> Iterator[list[int]]:
-    """Lets a process create and bind gangs until the end of the block; the list then contains their number."""
-    bound: list[int] = []
-    with program("gangs", str(port), str(first)) as process:
-        _line_of(process)
-        yield bound
-        # The process stops after the current gang and prints the number of gangs.
-        process.stdin.close() if process.stdin else None
-        bound.append(int(_line_of(process)))
-
-
 def create_gangs(port: int, first: int) -> None:
-    """Lets gangs arrive until standard input ends; then prints how many were bound."""
+    """Lets gangs arrive, after a line on standard output."""
     names = [f"gang-{first + number}" for number in range(GANGS_A_ROUND)]
     filter_all(port, names)
-    ended = threading.Event()
-    threading.Thread(target=_set_at_end, args=[ended], daemon=True).start()
     print("started", flush=True)
-    count = 0
-    while count < len(names) and not ended.wait(1.0 / GANGS_PER_SECOND):
-        bind_gang(port, names[count])
-        count += 1
-    print(count, flush=True)
-
-
-def _set_at_end(ended: threading.Event) -> None:
-    sys.stdin.read()
-    ended.set()
+    for name in names:
+        time.sleep(1.0 / GANGS_PER_SECOND)
+        bind_gang(port, name)
 
 
 def filter_all(port: int, names: Sequence[str]) -> None:
@@ -313,61 +292,49 @@ def p99(taken: Sequence[float]) -> float:
     return statistics.quantiles(taken, n=100)[98]
 
 
-@dataclass(slots=True)
-class Figures:
-    """Milliseconds by figure, with those of the bare round trip."""
-
-    value: dict[str, list[float]] = field(default_factory=dict)
-    bare: dict[str, list[float]] = field(default_factory=dict)
-    gangs_bound: int = 0
-
-    def add(self, name: str, value: float, bare: float) -> None:
-        self.value.setdefault(name, []).append(value)
-        self.bare.setdefault(name, []).append(bare)
-
-
-def one_round(port: int, bare_port: int, number: int, figures: Figures) -> None:
-    """Measures each figure, and the bare round trip just before it."""
+def one_round(port: int, bare_port: int, number: int) -> dict[str, tuple[float, float]]:
+    """Returns the milliseconds of each figure, and those of the bare round trip just before it."""
     placed, waiting = filter_request("free", "worker-1"), filter_request("waiting", "worker-1")
     bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
-    figures.add("filter_p50", statistics.median(taken), statistics.median(bare))
-    figures.add("filter_p99", p99(taken), p99(bare))
+    figures = {
+        "filter_p50": (statistics.median(taken), statistics.median(bare)),
+        "filter_p99": (p99(taken), p99(bare)),
+    }
     bare, taken = milliseconds(bare_port, placed), milliseconds(port, waiting)
-    figures.add("filter_waiting_p99", p99(taken), p99(bare))
-    with gangs(port, GANGS_A_ROUND * number) as bound:
+    figures["filter_waiting_p99"] = (p99(taken), p99(bare))
+    with program("gangs", str(port), str(GANGS_A_ROUND * number)) as binding:
+        _line_of(binding)
         bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
-    figures.add("filter_binding_p99", p99(taken), p99(bare))
-    figures.gangs_bound += sum(bound)
+        if binding.poll():
+            raise RuntimeError("no gangs were bound meanwhile")
+    figures["filter_binding_p99"] = (p99(taken), p99(bare))
+    return figures
 
 
-def measure() -> Figures:
-    figures = Figures()
-    with (
-        program("api") as api,
-        program("serve", _line_of(api)) as server,
-        program("bare") as bare,
-    ):
+def measure() -> list[dict[str, tuple[float, float]]]:
+    """Returns the figures of each round."""
+    rounds = []
+    with program("api") as api, program("serve", _line_of(api)) as server, program("bare") as bare:
         port, bare_port = int(_line_of(server)), int(_line_of(bare))
         parked = park(port)
         progress(f"{len(parked)} calls wait; {CALLS} calls for {NODES} nodes of each kind a round")
         for number in range(ROUNDS):
-            one_round(port, bare_port, number, figures)
-            latest = ", ".join(f"{name} {values[-1]:.3g}" for name, values in figures.value.items())
-            progress(f"round {number + 1} of {ROUNDS}: {latest} ms, {figures.gangs_bound} gangs bound so far")
+            rounds.append(one_round(port, bare_port, number))
+            latest = ", ".join(f"{name} {value:.3g}" for name, (value, _) in rounds[-1].items())
+            progress(f"round {number + 1} of {ROUNDS}: {latest} ms")
         for connection in parked:
             connection.close()
-    return figures
+    return rounds
 
 
 def main() -> int:
     """Prints the figures. Returns 1 if one missed its target."""
-    figures = measure()
-    extra = {"nodes": NODES, "parked": PARKED, "gangs_bound": figures.gangs_bound}
-    is_reached = True
-    for name, values in figures.value.items():
+    rounds, ok = measure(), True
+    for name in rounds[0]:
+        values, baselines = zip(*(figures[name] for figures in rounds), strict=True)
         reach = Reach(max_value=REACH_MS)
-        is_reached &= report(name, "ms", values, baselines=figures.bare[name], reach=reach, **extra)
-    return 0 if is_reached else 1
+        ok &= report(name, "ms", values, baselines=baselines, reach=reach, nodes=NODES, parked=PARKED)
+    return 0 if ok else 1
 
 
 def run(arguments: list[str]) -> int:

@@ -35,14 +35,14 @@ class Reach:
     """The target of a figure: limits on the value or on its ratio to the baseline; None means no limit."""
 
     max_value: float | None = None
-    min_value: float | None = None
     min_ratio: float | None = None
     max_ratio: float | None = None
 
     def is_reached(self, value: float, ratio: float | None) -> bool:
-        return _within(value, self.min_value, self.max_value) and (
-            ratio is None or _within(ratio, self.min_ratio, self.max_ratio)
-        )
+        if self.max_value is not None and value > self.max_value:
+            return False
+        least, most = self.min_ratio or 0.0, self.max_ratio or math.inf
+        return ratio is None or least <= ratio <= most
 
 
 def progress(text: str) -> None:
@@ -102,7 +102,3 @@ def _spread(values: Sequence[float]) -> float:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def _within(value: float, least: float | None, most: float | None) -> bool:
-    return (least is None or value >= least) and (most is None or value <= most)

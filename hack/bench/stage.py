@@ -1,4 +1,4 @@
-"""The cluster for measurements: the one that KUBECONFIG names, or else one that ends with the benchmark."""
+"""A cluster for measurements, that of KUBECONFIG or else one that ends with the benchmark; and the controller."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.report import progress, size
-from localcluster import stack
+from localcluster import ports, stack
 from localcluster.api import Api
 from localcluster.crds import install_crds
-from localcluster.programs import Options
+from localcluster.ourprogram import METRICS, PROBES, OurProgram
+from localcluster.programs import LOOPBACK, Options
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,6 +26,7 @@ _THREADS = 16
 _LIMIT_SECONDS = 300.0
 _POLL_SECONDS = 0.1
 _QUIET_SECONDS = 1.0
+_STOP_SECONDS = 60.0
 _REST_LIMIT_SECONDS = float(size(60, tiny=0))
 
 
@@ -64,6 +66,21 @@ def namespace(api: Api, name: str) -> Iterator[str]:
         if stack.existing_kubeconfig() is not None:
             api.delete(f"/api/v1/namespaces/{name}")
     rest(api)
+
+
+@contextlib.contextmanager
+def controller(kubeconfig: Path, *flags: str) -> Iterator[OurProgram]:
+    """Runs the controller as a process, as users do, with these flags until the end of the block."""
+    with ports.reserve(2, LOOPBACK) as (probes, metrics):
+        served = {PROBES: probes, METRICS: metrics}
+        # Writing a log would affect the measurement.
+        log = Path(os.devnull)
+        program = OurProgram("run", kubeconfig, served, *flags, log=log, mark=kubeconfig.parent)
+        program.start()
+        try:
+            yield program
+        finally:
+            program.end(grace_seconds=_STOP_SECONDS)
 
 
 def create_namespace(api: Api, name: str) -> None:

@@ -17,10 +17,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.controller import controller
 from bench.jobs import TFJOBS, tfjob
 from bench.report import ROUNDS, Reach, progress, report, size
-from bench.stage import Stage, namespace, rest, stage, unique, wait
+from bench.stage import Stage, controller, namespace, rest, stage, unique, wait
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.controllerconfig import ControllerConfig
