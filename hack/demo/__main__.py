@@ -6,7 +6,7 @@ Exit code 0 only if all checks of the scene hold. Ctrl-C stops everything that t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from demo import autoscale, dashboard, elastic, example, gang, monitoring, preemption, resume, trainjob, transformers
 from demo.play import perform
@@ -15,26 +15,23 @@ from demo.play import perform
 SCENES = {
     "": example.SCENE,
     "autoscale": autoscale.SCENE,
+    "dashboard": dashboard.SCENE,
     "elastic": elastic.SCENE,
     "gang": gang.SCENE,
+    "monitoring": monitoring.SCENE,
     "preemption": preemption.SCENE,
     "resume": resume.SCENE,
     "trainjob": trainjob.SCENE,
     "transformers": transformers.SCENE,
 }
-# Those whose cluster stays.
-KEPT: Mapping[str, Callable[[Sequence[str]], int]] = {"dashboard": dashboard.main, "monitoring": monitoring.main}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Plays the scene that the first argument names, by default that of `make demo`; returns the exit code."""
     name = arguments[0] if arguments and not arguments[0].startswith("-") else ""
-    rest = arguments[1:] if name else arguments
-    if name in KEPT:
-        return KEPT[name](rest)
     if name not in SCENES:
-        raise SystemExit(f"there is no scene {name}: there are {', '.join(filter(None, [*SCENES, *KEPT]))}")
-    return perform(SCENES[name], rest)
+        raise SystemExit(f"there is no scene {name}: there are {', '.join(filter(None, SCENES))}")
+    return perform(SCENES[name], arguments[1:] if name else arguments)
 
 
 if __name__ == "__main__":

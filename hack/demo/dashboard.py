@@ -7,19 +7,15 @@ metrics as a training would print them, or an error.
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
-
 from demo import autoscale
 from demo.autoscale import GPU
-from demo.ownstage import kept_stage, start_programs
-from demo.play import exit_code
-from demo.screen import Screen
+from demo.ownstage import start_programs
+from demo.play import Scene
+from demo.screen import Check
 from demo.stage import NAMESPACE, Object, Stage, end_command, has_condition, wait
 from localcluster.controlplane import ControlPlane
 from localcluster.images import BASE
@@ -44,20 +40,12 @@ BRIEFLY = TRAINS.format(steps=40, pause=0.1)
 LOSES_ITS_DATA = "import time\nprint('reading /data/train.csv', flush=True)\ntime.sleep(2)\nopen('/data/train.csv')"
 # Exit code 137 is that of a program that was killed, so that it is tried again.
 IS_KILLED = "import sys, time\nprint('step=1 loss=2.3', flush=True)\ntime.sleep(5)\nsys.exit(137)"
-
-
 # The gang that runs, and that those which wait come after.
 FIRST_GANG = "llama-finetune"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Serves the dashboard until Ctrl-C and returns the exit code."""
-    argparse.ArgumentParser(prog="make demo-dashboard", description=__doc__).parse_args(arguments)
-    screen = Screen(Console(highlight=False))
-    return exit_code(screen, lambda: _serve(prepare(screen)))
-
-
-def _serve(stage: Stage) -> bool:
+def run(stage: Stage) -> list[Check]:
+    """Serves the dashboard until Ctrl-C."""
     kubeconfig = stage.kubectl.kubeconfig
     stage.screen.step("kubectl tfjob dashboard --all-namespaces")
     stage.screen.detail(f"export KUBECONFIG={kubeconfig}     # for kubectl")
@@ -66,12 +54,7 @@ def _serve(stage: Stage) -> bool:
     raise SystemExit(kubectl_tfjob(["dashboard", "--all-namespaces", "--no-browser"]))
 
 
-def prepare(screen: Screen) -> Stage:
-    """Returns the stage with the jobs. After an error, nothing that was started remains."""
-    return kept_stage(screen, CLUSTER, _fill)
-
-
-def _fill(plane: ControlPlane, stage: Stage) -> None:
+def fill(plane: ControlPlane, stage: Stage) -> None:
     start_programs(plane, stage.screen, CLUSTER)
     create_jobs(stage)
 
@@ -145,3 +128,6 @@ def _resources(gpus: int) -> Object:
     """Returns resources that leave the processors of a small machine to all jobs; GPUs are simulated."""
     requests = {"cpu": "10m", "memory": "16Mi"}
     return {"requests": requests, **({"limits": {GPU: str(gpus)}} if gpus else {})}
+
+
+SCENE = Scene(target="demo-dashboard", description=__doc__ or "", cluster=CLUSTER, run=run, fill=fill)

@@ -8,21 +8,17 @@ mounted.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import urllib3
 import yaml
-from rich.console import Console
 
 from demo import autoscale
 from demo.dashboard import create_jobs
 from demo.kubectl import Kubectl
-from demo.ownstage import kept_stage
-from demo.play import exit_code
-from demo.screen import Screen
+from demo.play import Scene
+from demo.screen import Check
 from demo.stage import ROOT, Object, Stage, end_command, has_condition, wait
 from localcluster import binaries, images
 from localcluster.controlplane import ControlPlane
@@ -31,7 +27,7 @@ from localcluster.images import BASE
 CLUSTER = replace(
     autoscale.CLUSTER,
     name="demo-monitoring",
-    images=(images.BASE, images.CONTROLLER, images.KUBE_SCHEDULER),
+    images=(BASE, images.CONTROLLER, images.KUBE_SCHEDULER),
     tools=("kubectl", "prometheus"),
 )
 OVERLAY = "manifests/overlays/gang-scheduling"
@@ -52,14 +48,7 @@ _TARGETS = 4
 _READY_SECONDS = 120
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Prepares the cluster, says what can be read there, and returns the exit code."""
-    argparse.ArgumentParser(prog="make demo-monitoring", description=__doc__).parse_args(arguments)
-    screen = Screen(Console(highlight=False))
-    return exit_code(screen, lambda: _describe(kept_stage(screen, CLUSTER, _fill)))
-
-
-def _fill(plane: ControlPlane, stage: Stage) -> None:
+def fill(plane: ControlPlane, stage: Stage) -> None:
     """Installs this project's programs and Prometheus, and creates the jobs."""
     screen, program = stage.screen, stage.kubectl.binary
     system, observing = (Kubectl(program, plane.kubeconfig, name) for name in (_SYSTEM, PROMETHEUS_NAMESPACE))
@@ -90,21 +79,22 @@ def _count_of_targets(url: str) -> int:
     return len(answer.json()["data"]["result"])
 
 
-def _describe(stage: Stage) -> bool:
+def run(stage: Stage) -> list[Check]:
+    """Prints what can be read there."""
     url = _await_ready(stage)
     stage.screen.step("what Prometheus scrapes, and which alerts fire:")
     stage.screen.detail(f"curl -s {url}/api/v1/targets")
     stage.screen.detail(f"curl -s {url}/api/v1/alerts")
     stage.screen.detail(f"{end_command(stage.folder)}     # stops all of it")
-    return True
+    return []
 
 
-def objects(program: Path, interval: str = INTERVAL) -> list[Object]:
+def objects(program: Path) -> list[Object]:
     """Returns the namespace, the account, the configuration and the pod. `program` is a path on this machine."""
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PROMETHEUS_NAMESPACE}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata()},
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(), "data": _files(interval)},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(), "data": _files()},
         _pod(program),
     ]
 
@@ -113,11 +103,11 @@ def _metadata() -> Object:
     return {"name": PROMETHEUS, "namespace": PROMETHEUS_NAMESPACE}
 
 
-def _files(interval: str) -> dict[str, str]:
+def _files() -> dict[str, str]:
     """The shipped files; only the intervals are others."""
     shipped = COMPONENT / "prometheus"
     config = yaml.safe_load((shipped / _CONFIG_FILE).read_text(encoding="utf-8"))
-    config["global"] = {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval}
+    config["global"] = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), INTERVAL)
     return {_CONFIG_FILE: yaml.safe_dump(config), _RULES_FILE: (shipped / _RULES_FILE).read_text(encoding="utf-8")}
 
 
@@ -155,3 +145,6 @@ def _pod(program: Path) -> Object:
         "volumes": volumes,
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(), "spec": spec}
+
+
+SCENE = Scene(target="demo-monitoring", description=__doc__ or "", cluster=CLUSTER, run=run, fill=fill)

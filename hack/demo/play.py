@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from demo.ownstage import own_stage
+from demo.ownstage import kept_stage, own_stage
 from demo.sample import Sample
 from demo.screen import Check, Screen
 from demo.stage import Cluster, Stage, end_command, shared_stage
 from localcluster.api import RefusedError
+from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -26,7 +27,8 @@ class Scene:
     """A demo, by the name of its make target. `run` shows the steps and returns the checks.
 
     On the shared stage, a `sample` is run, whose image `variable` replaces; `commands` are for the cluster that is
-    kept, and the reader continues with `page`. On another stage, `advice` is printed at the end.
+    kept, and the reader continues with `page`. On a stage of its own, `advice` is printed at the end. That stage stays
+    with `fill`, which installs programs and creates jobs.
     """
 
     target: str
@@ -38,6 +40,7 @@ class Scene:
     variable: str = ""
     commands: tuple[str, ...] = ()
     advice: str = ""
+    fill: Callable[[ControlPlane, Stage], object] | None = None
 
 
 def perform(scene: Scene, arguments: Sequence[str]) -> int:
@@ -48,6 +51,8 @@ def perform(scene: Scene, arguments: Sequence[str]) -> int:
         return exit_code(screen, lambda: _on_shared_stage(scene, screen, options))
     if os.environ.get("KUBECONFIG"):
         screen.detail("KUBECONFIG is not used: this demo starts a cluster of its own")
+    if (fill := scene.fill) is not None:
+        return exit_code(screen, lambda: screen.checks(scene.run(kept_stage(screen, scene.cluster, fill))))
     return exit_code(screen, lambda: _on_own_stage(scene, screen))
 
 

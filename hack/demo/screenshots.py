@@ -19,7 +19,7 @@ from playwright.sync_api import Page
 from rich.console import Console
 
 from demo import dashboard
-from demo.ownstage import is_running
+from demo.ownstage import is_running, kept_stage
 from demo.play import exit_code
 from demo.screen import Screen
 from demo.stage import ROOT, Stage, ending, wait
@@ -52,7 +52,7 @@ def main() -> int:
 def _picture(screen: Screen, folder: Path) -> bool:
     name = dashboard.CLUSTER.name
     was_there = is_running(name)
-    stage = dashboard.prepare(screen)
+    stage = kept_stage(screen, dashboard.CLUSTER, dashboard.fill)
     stop = functools.partial(stack.down, stage.folder, lambda _: None)
     with nullcontext() if was_there else ending(stop):
         screen.step(f"waiting for step {STEPS} of {SHOWN_JOB}")

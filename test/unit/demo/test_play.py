@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 from rich.console import Console
 
+from demo.__main__ import SCENES
 from demo.play import INTERRUPTED, exit_code
 from demo.screen import Check, Screen
+from demo.stage import ROOT
 from localcluster.errors import LocalClusterError
 
 
@@ -47,6 +50,13 @@ def test_the_exit_code_says_how_a_demo_ended(run: Callable[[], bool], code: int,
     printed = io.StringIO()
     assert exit_code(Screen(Console(file=printed, width=80)), run) == code
     assert printed.getvalue() == output
+
+
+def test_each_scene_is_what_a_target_of_make_plays() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for name, scene in SCENES.items():
+        assert scene.target == "-".join(filter(None, ("demo", name)))
+        assert re.search(rf"^{scene.target}: .*\n\t@\$\(PY\) -m demo {name}".rstrip(), makefile, re.MULTILINE), name
 
 
 def test_all_checks_are_printed_also_after_one_that_does_not_hold() -> None:
