@@ -88,23 +88,19 @@ JOBS = [
 
 
 @pytest.mark.parametrize(("shown", "line"), PODS)
-def test_the_line_of_a_pod_has_what_decisions_read(shown: Object, line: str) -> None:
+def test_the_line_of_a_pod_has_what_decisions_read_and_is_read_as_the_controller_decodes_it(
+    shown: Object, line: str
+) -> None:
     assert pod_status(shown, CREATED) == line
-
-
-@pytest.mark.parametrize(("shown", "line"), JOBS)
-def test_the_line_of_a_job_has_what_decisions_read(shown: Object, line: str) -> None:
-    assert job_status({"metadata": {}, **shown}, CREATED) == line
-
-
-@pytest.mark.parametrize(("shown", "line"), PODS)
-def test_a_pod_is_read_as_the_controller_would_decode_it(shown: Object, line: str) -> None:
     assert parse_pod("x", line) == msgspec.convert(shown, Pod)
 
 
 @pytest.mark.parametrize(("shown", "line"), JOBS)
-def test_a_job_is_read_as_the_controller_would_decode_it(shown: Object, line: str) -> None:
+def test_the_line_of_a_job_has_what_decisions_read_and_is_read_as_the_controller_decodes_it(
+    shown: Object, line: str
+) -> None:
     meta = {"name": "x", "uid": "x", "creationTimestamp": at(0)}
+    assert job_status({"metadata": {}, **shown}, CREATED) == line
     assert parse_job("x", line) == msgspec.convert({"metadata": meta, **shown}, BatchJob)
 
 
