@@ -8,7 +8,6 @@ restarted. It passes only if all of this was observed.
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -91,64 +90,41 @@ def logged_steps(log: str) -> int:
     return int(steps[-1]) if steps else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A pod on a node."""
-
-    node: str
-    job: str
-    replica: str
-    is_running: bool
-    is_leaving: bool
-
-    @property
-    def has_gpu(self) -> bool:
-        return self.replica.startswith("worker")
-
-    @property
-    def text(self) -> str:
-        if self.is_leaving:
-            return f"{self.replica} (leaves)"
-        return self.replica if self.is_running else f"{self.replica} (starts)"
+def bound_pods(pods: Iterable[Object]) -> list[Object]:
+    """Returns the pods of jobs that have a node and have not ended, sorted by node, job and replica."""
+    bound = (pod for pod in pods if _job_of(pod) and holds_gpu(pod))
+    return sorted(bound, key=lambda pod: (pod["spec"]["nodeName"], _job_of(pod), replica_of(pod)))
 
 
-def holders_of(pods: Iterable[Object]) -> list[Holder]:
-    """Returns the pods that are bound and have not ended, sorted by node, job and replica."""
-    holders = [
-        Holder(
-            node=pod["spec"]["nodeName"],
-            job=pod["metadata"]["labels"]["tf_job_name"],
-            replica=replica_of(pod),
-            is_running=is_running(pod),
-            is_leaving="deletionTimestamp" in pod["metadata"],
-        )
-        for pod in pods
-        if "tf_job_name" in pod["metadata"].get("labels", {}) and holds_gpu(pod)
-    ]
-    return sorted(holders, key=lambda holder: (holder.node, holder.job, holder.replica))
-
-
-def running(holders: Sequence[Holder], job: str, role: str = "") -> int:
+def running(bound: Sequence[Object], job: str, role: str = "") -> int:
     """Returns how many replicas of a job run and are not being deleted."""
-    return sum(
-        holder.job == job and holder.is_running and not holder.is_leaving and holder.replica.startswith(role)
-        for holder in holders
-    )
+    members = [pod for pod in bound if _job_of(pod) == job and replica_of(pod).startswith(role)]
+    return sum(is_running(pod) and not _is_leaving(pod) for pod in members)
 
 
-def line(holders: Sequence[Holder], nodes: Sequence[str]) -> str:
+def line(bound: Sequence[Object], nodes: Sequence[str]) -> str:
     """Returns a line such as `node-1 [first: ps-0 worker-0]   node-2 [first: worker-2 | 2 free]`."""
-    return "   ".join(f"{node} [{_on_node(holders, node)}]" for node in nodes)
+    here = {node: [pod for pod in bound if pod["spec"]["nodeName"] == node] for node in nodes}
+    return "   ".join(f"{node} [{_on_node(pods)}]" for node, pods in here.items())
 
 
-def _on_node(holders: Sequence[Holder], node: str) -> str:
-    here = [holder for holder in holders if holder.node == node]
-    parts = [
-        f"{job}: {' '.join(holder.text for holder in here if holder.job == job)}"
-        for job in dict.fromkeys(holder.job for holder in here)
-    ]
-    free = GPUS_PER_NODE - sum(holder.has_gpu for holder in here)
+def _on_node(pods: Sequence[Object]) -> str:
+    texts: dict[str, list[str]] = {}
+    for pod in pods:
+        suffix = " (leaves)" if _is_leaving(pod) else "" if is_running(pod) else " (starts)"
+        texts.setdefault(_job_of(pod), []).append(f"{replica_of(pod)}{suffix}")
+    # Parameter servers need no GPU.
+    free = GPUS_PER_NODE - sum(replica_of(pod).startswith("worker") for pod in pods)
+    parts = [f"{job}: {' '.join(replicas)}" for job, replicas in texts.items()]
     return " | ".join([*parts, *([f"{free} free"] if free > 0 else [])])
+
+
+def _job_of(pod: Object) -> str:
+    return str(pod["metadata"].get("labels", {}).get("tf_job_name", ""))
+
+
+def _is_leaving(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def resizes(events: Iterable[Object], known: set[str]) -> list[str]:
@@ -163,7 +139,7 @@ def resizes(events: Iterable[Object], known: set[str]) -> list[str]:
 class Snapshot:
     """The state of the cluster at one time."""
 
-    holders: list[Holder]
+    bound: list[Object]
     jobs: dict[str, Object]
 
     def status(self, job: str) -> Object:
@@ -177,9 +153,9 @@ class Snapshot:
 
     def has(self, job: str, workers: int) -> bool:
         """Reports whether that many workers and the parameter server run, without other pods of the job."""
-        present = sum(holder.job == job for holder in self.holders)
-        is_whole = running(self.holders, job) == present == workers + 1
-        return is_whole and running(self.holders, job, "worker") == workers
+        present = sum(_job_of(pod) == job for pod in self.bound)
+        is_whole = running(self.bound, job) == present == workers + 1
+        return is_whole and running(self.bound, job, "worker") == workers
 
     def requested_workers(self, job: str) -> int | None:
         """Returns the number in the `scale` subresource of the job."""
@@ -265,8 +241,7 @@ class Play:
     def _create(self, manifest: list[Object]) -> None:
         names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in manifest)
         with self.stage.screen.command(f"kubectl create -f {names}"):
-            body = {"apiVersion": "v1", "kind": "List", "items": manifest}
-            self.stage.screen.output(self.stage.kubectl.run("create", "-f", "-", stdin=json.dumps(body)))
+            self.stage.screen.output(self.stage.apply(*manifest, command="create"))
 
     def _until(self, what: str, name: str, predicate: Callable[[Snapshot], bool]) -> None:
         """Shows changes until the predicate holds. Raises LocalClusterError if the job of that name fails before."""
@@ -284,11 +259,11 @@ class Play:
         """Reads the state, and prints a line for each change and each resize."""
         api = self.stage.api
         jobs = {job["metadata"]["name"]: job for job in api.list(JOBS)}
-        now = Snapshot(holders_of(api.list(PODS)), jobs)
+        now = Snapshot(bound_pods(api.list(PODS)), jobs)
         for text in resizes(api.list(EVENTS), self.events):
             self.timeline.line(text)
         nodes = [node["metadata"]["name"] for node in api.list("/api/v1/nodes")]
-        self.timeline.update({"": line(now.holders, nodes)})
+        self.timeline.update({"": line(now.bound, nodes)})
         return now
 
     def _first_pods(self) -> dict[str, int]:

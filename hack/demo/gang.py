@@ -10,7 +10,6 @@ kube-schedulers, the Job controller, the TFJob controller and the gang scheduler
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -209,8 +208,8 @@ def train(stage: Stage, ledger: Ledger, trained: set[str]) -> None:
 def submit(stage: Stage, *, is_gang: bool) -> None:
     """Creates both jobs with one command, like two users at the same time."""
     stage.screen.step("kubectl create -f jobs.yaml   (" + ", ".join(f"TFJob {name}" for name in JOBS) + ")")
-    body = {"apiVersion": "v1", "kind": "List", "items": [manifest(name, is_gang=is_gang) for name in JOBS]}
-    stage.screen.output(stage.kubectl.run("create", "-f", "-", stdin=json.dumps(body)))
+    jobs = [manifest(name, is_gang=is_gang) for name in JOBS]
+    stage.screen.output(stage.apply(*jobs, command="create"))
     stage.screen.blank()
 
 

@@ -84,10 +84,10 @@ class Timeline:
 
     def update(self, facts: Mapping[str, str]) -> bool:
         """Prints a line for each fact that differs from the last call; returns whether there was one."""
-        lines = changes(self.facts, facts)
+        lines, moment = changes(self.facts, facts), f"{self.seconds:5.1f} s  "
         self.facts = dict(facts)
         for text in lines:
-            self.line(text)
+            self.screen.output(moment + text)
         return bool(lines)
 
 

@@ -7,6 +7,7 @@ runs is used, and the controller of an earlier demo is replaced by one that rema
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
@@ -16,8 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import yaml
 
 from demo.kubectl import CRDS, Kubectl, apply_crds
 from demo.screen import Screen
@@ -86,9 +85,10 @@ class Stage:
     def install_runtimes(self) -> None:
         self.kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES))
 
-    def apply(self, *objects: Object) -> str:
-        """Applies the objects; returns the output of kubectl."""
-        return self.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(objects, sort_keys=False))
+    def apply(self, *objects: Object, command: str = "apply") -> str:
+        """Applies the objects, or creates them with that command; returns the output of kubectl."""
+        body = {"apiVersion": "v1", "kind": "List", "items": objects}
+        return self.kubectl.run(command, "-f", "-", stdin=json.dumps(body))
 
     def show(self, command: str, *more: str, only: str = "") -> None:
         """Runs a command and shows its output; with `only`, lines with this word. `more` arguments are not shown."""

@@ -18,7 +18,7 @@ from demo.autoscale import (
     SAMPLE,
     SECOND,
     SECOND_WORKERS,
-    holders_of,
+    bound_pods,
     line,
     logged_steps,
     manifests,
@@ -69,11 +69,11 @@ def pod(
     ],
 )
 def test_a_line_shows_the_jobs_on_each_node(pods: list[dict[str, Any]], words: str) -> None:
-    assert line(holders_of(pods), NODE_NAMES) == words
+    assert line(bound_pods(pods), NODE_NAMES) == words
 
 
 def test_only_those_that_run_and_stay_count() -> None:
-    holders = holders_of(
+    bound = bound_pods(
         [
             pod("first", "ps-0"),
             pod("first", "worker-0"),
@@ -82,7 +82,7 @@ def test_only_those_that_run_and_stay_count() -> None:
             pod("second", "worker-0"),
         ]
     )
-    assert (running(holders, "first"), running(holders, "first", "worker")) == (2, 1)
+    assert (running(bound, "first"), running(bound, "first", "worker")) == (2, 1)
 
 
 def test_the_second_job_fits_exactly_when_the_first_has_its_minimum() -> None:
