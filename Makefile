@@ -167,15 +167,15 @@ demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the p
 
 .PHONY: chaos
 chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run, CHAOS_NODES=2 on real nodes
-	@$(PY) -m chaos.$(if $(CHAOS_NODES),nodes,jobs)
+	@$(PY) -m lab.$(if $(CHAOS_NODES),nodes,chaos)
 
 .PHONY: chaos-gang
 chaos-gang: $(READY) ## Inject faults into 1,000 gangs, with an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small run
-	@$(PY) -m chaos
+	@$(PY) -m lab.gangs
 
 .PHONY: chaos-checkpoint
 chaos-checkpoint: $(READY) ## Kill programs, sidecars, uploads, pods and nodes 200 times while 50 TrainJobs save checkpoints; CHAOS_KILLS=12 CHAOS_JOBS=4 for a small run
-	@$(PY) -m chaos.checkpoints
+	@$(PY) -m lab.checkpoints
 
 .PHONY: record-lives
 record-lives: $(READY) ## Play a matrix of ways to end on two real nodes, and record statuses of pods in test/data/lives; CASES='worker/exit-*' AGAIN=1 NAME=x KUBERNETES=1.34
@@ -183,11 +183,11 @@ record-lives: $(READY) ## Play a matrix of ways to end on two real nodes, and re
 
 .PHONY: soak
 soak: $(READY) ## Create and delete jobs for an hour and check that nothing grows; SOAK_MINUTES=10 for a shorter run
-	@$(PY) -m soak
+	@$(PY) -m lab.soak
 
 .PHONY: attack
 attack: $(READY) ## Attack both programs in all ways at once for ten minutes, beside another tenant; ATTACK_SECONDS=60 ATTACK_SIZE=0.05 for less
-	@$(PY) -m attack
+	@$(PY) -m lab.attack
 
 # SIMULATE='--mean-arrival=2m --seeds=20' adds flags.
 .PHONY: simulate

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from attack import dashboard, tenant
+from lab.attack import dashboard, tenant
 from localcluster import stack
 
 pytestmark = pytest.mark.cluster
@@ -35,7 +35,7 @@ def attack(settings: Mapping[str, str], seconds: float) -> dict[str, Any]:
     if stack.existing_kubeconfig() is not None:
         pytest.skip("attacks a control plane of its own: unset KUBECONFIG")
     environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT / "hack")}
-    command = [sys.executable, "-m", "attack"]
+    command = [sys.executable, "-m", "lab.attack"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr + done.stdout
     figures: dict[str, Any] = json.loads(done.stdout)

@@ -28,7 +28,7 @@ def test_no_checkpoint_is_lost_or_broken_while_what_saves_it_is_killed() -> None
         pytest.skip("real nodes need root on Linux")
     environment = {**os.environ, **SMALL, "PYTHONPATH": str(ROOT / "hack")}
     done = subprocess.run(
-        [sys.executable, "-m", "chaos.checkpoints"],
+        [sys.executable, "-m", "lab.checkpoints"],
         env=environment,
         cwd=ROOT,
         capture_output=True,
@@ -43,7 +43,3 @@ def test_no_checkpoint_is_lost_or_broken_while_what_saves_it_is_killed() -> None
     assert result["kills_by_kind"].keys() <= set(KINDS.split(","))
     assert result["restores"] > 0
     assert result["checkpoints_saved"] > result["jobs"]
-
-
-def test_the_makefile_runs_the_checkpoint_chaos_test() -> None:
-    assert "@$(PY) -m chaos.checkpoints\n" in (ROOT / "Makefile").read_text()

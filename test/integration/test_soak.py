@@ -31,7 +31,7 @@ def test_jobs_come_and_go_and_nothing_of_them_is_left(tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"
     environment = {**os.environ, **SMALL, "SOAK_SAMPLES": str(samples), "PYTHONPATH": str(ROOT / "hack")}
     done = subprocess.run(
-        [sys.executable, "-m", "soak"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280
+        [sys.executable, "-m", "lab.soak"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr + done.stdout
     *figures, rest, jobs = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,1 +1,0 @@
-"""Runs gangs during faults while an auditor watches: see `chaos.__main__`."""

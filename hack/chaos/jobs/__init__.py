@@ -1,1 +1,0 @@
-"""Runs TFJobs, TrainJobs and gangs during faults while auditors watch: see `chaos.jobs.__main__`."""

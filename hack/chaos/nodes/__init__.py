@@ -1,1 +1,0 @@
-"""Runs jobs with sidecars and probes on real nodes during faults, with an auditor: see `chaos.nodes.__main__`."""

@@ -1,0 +1,241 @@
+"""`make attack`: all attacks of a tenant on controller, progress server, gang scheduler and dashboard at once.
+
+It has its own control plane with fake nodes; the programs run as shipped, with their memory limits and leader election
+(`stage`). A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API server accepts
+(`tenant`), opens connections to all ports (`connections`), reports (`reports`), and uses the dashboard (`dashboard`).
+Another tenant creates a small job every 10 s, has a job that runs and reports all the time, and has the dashboard open.
+Progress goes to standard error; the last line on standard output is JSON with all figures. Exit code 1 if a program
+ended, lost its lease or failed a probe, or if a job of the other tenant started late, was evicted, had a report refused
+or did not succeed; the lines before it name the violated limits.
+
+ATTACK_SECONDS  how long, 600
+ATTACK_EVERY    seconds from one job of the other tenant to the next, 10
+ATTACK_START    seconds in which such a job must have started, 5
+ATTACK_PROBE    seconds in which a probe must be answered, 1
+ATTACK_SIZE     share of the attackers, 1; 0.05 for a small run
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
+from typing import Any
+
+from bench.usage import cpu_seconds
+from lab import command
+from lab.attack import connections, dashboard, filterclient, reports, tenant
+from lab.attack.connections import Target
+from lab.attack.helpers import running_helpers
+from lab.attack.monitor import ProgramMonitor
+from lab.attack.stage import (
+    CPUS,
+    HOSTILE,
+    OTHER,
+    TENANTS,
+    Stage,
+    open_stage,
+    port_of,
+    token_of,
+    tokens_of_account,
+)
+from lab.attack.tenant import Amounts
+from lab.attack.victim import Job, Victim
+from lab.command import Interval, Settings, progress, variable
+from localcluster.api import Api
+from localcluster.ourprogram import METRICS, PROBES
+from localcluster.programs import APISERVER
+
+NODES = 100
+# Of one account.
+TOKENS = 200
+_LEAST_NODES = 6
+_POLL_SECONDS = 0.1
+_REPORT_SECONDS, _LOUD_SECONDS = 2.0, 0.05
+_ATTACKERS = ("tenant", "connections", "dashboard", "reports")
+_SHOW_SECONDS = 15.0
+# Time for the jobs that still run when the attack ends, also on a busy machine.
+_PATIENCE_SECONDS = 240.0
+# How much longer the attack goes on if a busy machine has kept some attackers from writing.
+_EXTRA_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class AttackSettings(Settings):
+    seconds: float = variable("ATTACK_SECONDS", 600.0, may_be_zero=False)
+    every_seconds: float = variable("ATTACK_EVERY", 10.0, may_be_zero=False)
+    start_seconds: float = variable("ATTACK_START", 5.0, may_be_zero=False)
+    probe_seconds: float = variable("ATTACK_PROBE", 1.0, may_be_zero=False)
+    size: float = variable("ATTACK_SIZE", 1.0, may_be_zero=False)
+
+    def scaled(self, count: int) -> int:
+        return max(1, round(count * self.size))
+
+    @property
+    def nodes(self) -> int:
+        return max(_LEAST_NODES, self.scaled(NODES))
+
+    @property
+    def amounts(self) -> Amounts:
+        scaled = {name: self.scaled(count) for name, count in dataclasses.asdict(Amounts()).items()}
+        return Amounts(**{**scaled, "cpus": self.nodes * CPUS // 2})
+
+
+def play(stage: Stage, settings: AttackSettings) -> dict[str, Any]:
+    """Runs the attack and returns the figures."""
+    victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
+    monitor = ProgramMonitor(stage)
+    address = f"https://127.0.0.1:{stage.dashboard_port}"
+    token, probes = token_of(stage.plane, TENANTS[OTHER]), f"http://127.0.0.1:{stage.dashboard_probes}"
+    person = dashboard.Person(address, probes, token, stage.limits["dashboard"])
+    tokens = tokens_of_account(stage.api, HOSTILE, settings.scaled(TOKENS))
+    with running_helpers() as attackers:
+        long = reports.LongJob(stage.api, OTHER, "127.0.0.6", _REPORT_SECONDS)
+        loud = reports.LongJob(stage.api, HOSTILE, connections.PODS[0], _LOUD_SECONDS / settings.size)
+        for each in (long, loud):
+            each.start()
+        certificates = stage.certificates
+        arguments = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
+        attackers.start("filter", filterclient.measure, *arguments, is_nice=False)
+        kubeconfig, is_complete = stage.plane.kubeconfig_of(TENANTS[HOSTILE]), attackers.event()
+        attackers.start("tenant", tenant.attack, kubeconfig, settings.amounts, is_complete)
+        counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
+        attackers.start("connections", connections.attack, _targets(stage), *counts)
+        attackers.start("reports", reports.forge, long.url, settings.size)
+        person.start()
+        attackers.start("dashboard", dashboard.attack, address, tokens, settings.scaled(dashboard.STREAMS))
+        monitor.start()
+        victim.start()
+        begin = time.monotonic()
+        apiserver_seconds = _apiserver_seconds(stage)
+        _drive(victim, monitor, is_complete, settings, begin)
+        seconds = time.monotonic() - begin
+        apiserver_seconds = _apiserver_seconds(stage) - apiserver_seconds
+        load = os.getloadavg()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not victim.is_done and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        monitor.stop()
+        programs = {name: monitor.figures(name, seconds) for name in monitor.seen}
+        found = attackers.end()
+        victim.stop()
+        person.stop()
+        broken = long.broken(settings.start_seconds)
+        long.stop()
+        loud.stop()
+    broken += [line for name in monitor.seen for line in monitor.broken(name, settings.probe_seconds)]
+    broken += person.broken(settings.start_seconds, settings.probe_seconds)
+    broken += [f"the helper process {each} ended early" for each, figures in found.items() if not figures]
+    broken += _broken_jobs(victim, settings)
+    return {
+        "seconds": round(seconds),
+        "size": settings.size,
+        "nodes": len(stage.nodes),
+        "load": round(load[0], 1),
+        "apiserver_cpu_cores": round(apiserver_seconds / seconds, 2),
+        "apiserver_max_seconds": round(monitor.apiserver_max_seconds, 1),
+        **programs,
+        "dashboard": person.figures(),
+        "reports": long.figures(),
+        "filter": found["filter"],
+        "other": _figures(list(victim.jobs.values())),
+        "hostile": {name: count for each in _ATTACKERS for name, count in found[each].items()},
+        "hostile_reports": loud.figures(),
+        "broken": broken,
+    }
+
+
+def _targets(stage: Stage) -> list[Target]:
+    ports = [
+        stage.dashboard_probes,
+        *(port_of(each.urls[name]) for each in (stage.controller, stage.extender) for name in (PROBES, METRICS)),
+    ]
+    tls = (stage.extender_port, stage.scheduler_port, stage.progress_port, stage.dashboard_port)
+    return [*(Target(port) for port in ports), *(Target(port, is_tls=True) for port in tls)]
+
+
+def _apiserver_seconds(stage: Stage) -> float:
+    identity = stage.plane.state().programs[APISERVER].identity
+    return cpu_seconds(identity.pid) if identity is not None else 0.0
+
+
+def _drive(victim: Victim, monitor: ProgramMonitor, is_complete: Event, settings: AttackSettings, begin: float) -> None:
+    """Creates jobs on schedule, for longer if the attack is not complete; returns early when a program has ended."""
+    number, shows = 0, Interval(_SHOW_SECONDS)
+    longest = settings.seconds + _EXTRA_SECONDS
+    while (seconds := time.monotonic() - begin) < (settings.seconds if is_complete.is_set() else longest):
+        if not all(seen.lives for seen in monitor.seen.values()):
+            return
+        if seconds >= number * settings.every_seconds:
+            victim.submit(number)
+            number += 1
+        if shows.is_due():
+            _show(seconds, victim, monitor)
+        time.sleep(_POLL_SECONDS)
+
+
+def _show(seconds: float, victim: Victim, monitor: ProgramMonitor) -> None:
+    jobs = list(victim.jobs.values())
+    started = [job.started for job in jobs if job.started is not None]
+    other = f"{len(jobs)} jobs, {len(started)} started, after {max(started, default=0.0):.1f} s at most"
+    programs = ", ".join(
+        f"{name} {found['peak_resident_mb']:.0f} MB, renewed within {found['renewal_max_seconds']} s"
+        for name in monitor.seen
+        for found in [monitor.figures(name, seconds)]
+    )
+    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {programs}; {other}")
+
+
+def _broken_jobs(victim: Victim, settings: AttackSettings) -> list[str]:
+    broken = [f"refused: {line}" for line in victim.refused]
+    for name, job in victim.jobs.items():
+        if job.started is None:
+            broken.append(f"{name} did not start")
+        elif job.started > settings.start_seconds:
+            seen = f", {job.started - job.watched:.1f} s after its own watch showed it" if job.watched else ""
+            broken.append(f"{name} started after {job.started:.1f} s{seen}")
+        if job.outcome != "succeeded":
+            broken.append(f"{name} ended as {job.outcome or 'nothing'}")
+    return broken
+
+
+def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Returns the figures; times are medians and maxima in seconds."""
+    figures: dict[str, Any] = {"jobs": len(jobs), "succeeded": sum(job.outcome == "succeeded" for job in jobs)}
+    for name in ("created", "watched", "first_child", "all_pods", "admitted", "started", "ended"):
+        times = [value for job in jobs if (value := getattr(job, name)) is not None]
+        figures |= _times(name, times)
+    for kind in ("tfjob", "gang", "trainjob"):
+        times = [job.started for job in jobs if job.kind == kind and job.started is not None]
+        figures |= _times(f"{kind}_started", times)
+    return figures
+
+
+def _times(name: str, times: Sequence[float]) -> dict[str, Any]:
+    """Returns the median and the maximum; nothing without times."""
+    return {name: {"p50": round(statistics.median(times), 2), "max": round(max(times), 2)}} if times else {}
+
+
+def run() -> bool:
+    """Runs the command; returns whether all limits were kept."""
+    settings = AttackSettings.of(os.environ)
+    # kube-apiserver keeps some gigabytes of what the tenant wrote lately, and with the GOGC of localcluster five times
+    # as much.
+    os.environ.setdefault("GOMEMLIMIT", "12GiB")
+    with open_stage(settings.nodes) as stage:
+        figures = play(stage, settings)
+        for line in figures["broken"]:
+            progress(f"broken: {line}")
+        if figures["broken"]:
+            progress(f"logs of the programs: {command.keep_logs('attack', stage.plane.logs)}")
+    command.show_result(figures)
+    return not figures["broken"]
+
+
+if __name__ == "__main__":
+    sys.exit(command.main("attack", __doc__, run))

@@ -1,0 +1,187 @@
+"""The environment of a soak: a control plane with fake nodes, and both programs as processes with default flags.
+
+Pods without containers have logs of a line with metrics every second until the pod ends, so that logs are followed too.
+The API server requests them over HTTPS, as from a kubelet. Everything ends with the block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from lab.command import progress
+from lab.jobs import PodOutcomes
+from lab.submitted import SubmittedJobs
+from lab.tls import certificate
+from localcluster import ports, stack
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.crds import install_crds
+from localcluster.extender import extender_beside
+from localcluster.fakekubelet import FakeKubelet
+from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import DEBUG, EXTENDER, METRICS, PROBES, OurProgram
+from localcluster.podstatus import Outcome
+from localcluster.programs import LOOPBACK, Options
+
+NAMESPACE = "soak"
+NODES = tuple(f"node-{number}" for number in range(4))
+NODE: Mapping[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
+# With the default of an hour, Events would be most of what etcd holds.
+_OPTIONS = Options(apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
+_STOP_SECONDS = 30.0
+_LINE_SECONDS = 1.0
+_MOST_KNOWN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`programs` are the controller, which reports what it remembers, and the extender, by name."""
+
+    api: Api
+    plane: ControlPlane
+    jobs: SubmittedJobs
+    programs: Mapping[str, OurProgram]
+
+
+@contextlib.contextmanager
+def open_stage() -> Iterator[Stage]:
+    """Starts everything. Raises LocalClusterError."""
+    with stack.throwaway("soak", _OPTIONS, progress) as plane, contextlib.ExitStack() as open_:
+        api = Api.from_kubeconfig(plane.kubeconfig)
+        install_crds(api)
+        api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        jobs = SubmittedJobs(api, NAMESPACE)
+        logs = PodLogs(Path(open_.enter_context(tempfile.TemporaryDirectory())))
+        open_.enter_context(logs.serving())
+        outcomes = PodOutcomes(jobs.plan_of)
+
+        def behaviour(pod: dict[str, Any], attempt: int) -> Outcome:
+            outcome = outcomes(pod, attempt)
+            logs.expect(pod["metadata"]["name"], outcome.after_seconds or 0.0)
+            return outcome
+
+        kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
+        open_.enter_context(FakeKubelet(kubelet_api, nodes=NODES, resources=NODE, behaviour=behaviour))
+        endpoints = {"kubeletEndpoint": {"Port": logs.port}}
+        status = {"addresses": [{"type": "InternalIP", "address": LOOPBACK}], "daemonEndpoints": endpoints}
+        for node in NODES:
+            api.patch(f"/api/v1/nodes/{node}/status", {"status": status})
+        extender, controller = open_.enter_context(_extender(plane)), open_.enter_context(_controller(plane))
+        jobs.start()
+        open_.callback(jobs.stop)
+        yield Stage(api, plane, jobs, {"extender": extender, "controller": controller})
+
+
+@contextlib.contextmanager
+def _extender(plane: ControlPlane) -> Iterator[OurProgram]:
+    """Runs the extender with its kube-scheduler."""
+    with ports.reserve(3, LOOPBACK) as (port, probes, metrics):
+        extender = extender_beside(plane, port, probes, "--qps=1000", more_served={METRICS: metrics})
+        try:
+            extender.start()
+            extender.wait_ready()
+            with GangScheduler(plane, extender.urls[EXTENDER]):
+                yield extender
+        finally:
+            extender.kill()
+
+
+@contextlib.contextmanager
+def _controller(plane: ControlPlane) -> Iterator[OurProgram]:
+    with ports.reserve(3, LOOPBACK) as (probes, metrics, debug):
+        served = {PROBES: probes, METRICS: metrics, DEBUG: debug}
+        log = plane.logs / "controller.log"
+        controller = OurProgram("run", plane.kubeconfig, served, log=log, mark=plane.folder)
+        try:
+            controller.start()
+            controller.wait_ready()
+            yield controller
+        finally:
+            controller.end(grace_seconds=_STOP_SECONDS)
+
+
+class PodLogs:
+    """An HTTPS server of the logs (see the module). Threads: one for each log that is read."""
+
+    def __init__(self, folder: Path) -> None:
+        """Creates the server; certificate and key are written to `folder`."""
+        self._ends: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate(folder, "kubelet"))
+        self._server = _Server((LOOPBACK, 0), self._handler())
+        # The first read on the connection's own thread performs the handshake.
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        threading.Thread(target=self._server.serve_forever, name="soak-logs", daemon=True).start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            self._server.shutdown()
+            self._server.server_close()
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    def expect(self, pod: str, seconds: float) -> None:
+        """Sets that the pod of that name ends after so many seconds."""
+        with self._lock:
+            while len(self._ends) >= _MOST_KNOWN:
+                self._ends.pop(next(iter(self._ends)))
+            self._ends[pod] = time.monotonic() + seconds
+
+    def lines(self, pod: str) -> Iterator[bytes]:
+        """Yields the lines as they are written."""
+        with self._lock:
+            end = self._ends.get(pod, 0.0)
+        for step in range(1, 10**6):
+            timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+            yield f"{timestamp} step={step} loss=0.{step % 1000:03d} accuracy=0.5\n".encode()
+            if time.monotonic() >= end or self._stopping.wait(min(_LINE_SECONDS, end - time.monotonic())):
+                return
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        logs = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                """Serves `/containerLogs/<namespace>/<pod>/<container>`."""
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                # The client may have closed the connection.
+                with contextlib.suppress(OSError):
+                    for line in logs.lines(self.path.partition("?")[0].split("/")[-2]):
+                        self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
+                    self.wfile.write(b"0\r\n\r\n")
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Logs nothing, since thousands of requests come."""
+
+        return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignores clients that disconnect during the handshake."""

@@ -1,0 +1,32 @@
+"""Tests of lab.checkpoints.reports: what is known of a job from what its programs report."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+from lab.checkpoints.reports import ReportServer
+
+
+def test_steps_that_a_later_program_repeats_are_counted_once() -> None:
+    began: list[tuple[str, str, int]] = []
+    with ReportServer("127.0.0.1", lambda *of: began.append(of)) as server:
+
+        def report(what: str, pod: str, step: int) -> bool:
+            body = json.dumps({"what": what, "job": "a", "pod": pod, "step": step}).encode()
+            with urllib.request.urlopen(server.url, body, timeout=10) as response:
+                return bool(json.load(response)["may_end"])
+
+        report("began", "one", 0)
+        report("step", "one", 5)
+        report("began", "two", 3)
+        report("began", "two", 3)
+        # A report of the earlier pod that was on its way.
+        report("step", "one", 9)
+        report("step", "two", 4)
+        job = server.job("a")
+        assert (job.begins, job.restores, job.steps_twice, job.last_step) == (2, 1, 2, 4)
+        assert began == [("a", "one", 0), ("a", "two", 3)]
+        job.may_end = True
+        assert report("ended", "two", 6)
+        assert job.has_ended

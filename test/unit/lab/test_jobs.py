@@ -1,0 +1,77 @@
+"""Tests of lab.jobs: the jobs that a seed determines."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.jobs import (
+    EXPECTS,
+    FAILED,
+    FLAVOURS,
+    KILLED,
+    SUCCESS,
+    TFJOB,
+    JobPlan,
+    Part,
+    PodOutcomes,
+    job_plan,
+    manifest,
+    path_of,
+    warm_up_plans,
+)
+from localcluster.podstatus import Outcome
+
+PLANS = [job_plan(number, seed=4) for number in range(300)]
+ONE_OF_EACH = list({plan.flavour: plan for plan in PLANS}.values())
+
+
+def test_the_same_seed_produces_the_same_jobs_in_any_order() -> None:
+    assert [job_plan(number, seed=4) for number in reversed(range(300))] == PLANS[::-1]
+    assert job_plan(0, seed=5) != PLANS[0]
+
+
+def test_every_flavour_occurs_and_names_are_unique() -> None:
+    assert {plan.flavour for plan in PLANS} == FLAVOURS.keys()
+    assert len({plan.name for plan in PLANS}) == len(PLANS)
+
+
+@pytest.mark.parametrize("plan", [*ONE_OF_EACH, *warm_up_plans()], ids=lambda plan: plan.name)
+def test_a_manifest_contains_the_expected_result(plan: JobPlan) -> None:
+    body = manifest(plan)
+    assert body["metadata"]["annotations"][EXPECTS] == plan.expects in (SUCCESS, FAILED)
+    assert body["kind"] == plan.kind
+    assert path_of(plan, "chaos").endswith("tfjobs" if plan.kind == TFJOB else "trainjobs")
+    assert ("gang" in body["spec"]) == plan.is_gang
+
+
+@pytest.mark.parametrize("plan", ONE_OF_EACH, ids=lambda plan: plan.name)
+def test_the_chief_exits_unless_the_job_has_a_deadline(plan: JobPlan) -> None:
+    chief = next(part for part in plan.parts if part.role in ("MASTER", "launcher", "node", "WORKER"))
+    assert (chief.run_seconds is None) == ("activeDeadlineSeconds" in plan.spec)
+    assert (chief.exit_code == 0) or plan.expects == FAILED
+
+
+def pod(name: str, role: str, index: str) -> dict[str, object]:
+    return {"metadata": {"labels": {"tf_job_name": name, "job_type": role, "task_index": index}}}
+
+
+def test_the_first_starts_of_replica_0_are_killed_in_any_pod() -> None:
+    plan = JobPlan("j", TFJOB, "", [Part("MASTER", 1, 3.0, failures=2), Part("WORKER", 2, None)])
+    outcomes = PodOutcomes({"j": plan}.get)
+    killed = Outcome(after_seconds=1.0, exit_code=KILLED)
+    starts = [outcomes(pod("j", "MASTER", "0"), 0) for _ in range(3)]
+    assert starts == [killed, killed, Outcome(after_seconds=3.0)]
+    assert outcomes(pod("j", "WORKER", "1"), 0) == Outcome()
+
+
+def test_a_pod_without_a_job_runs_as_its_annotations_specify() -> None:
+    notes = {"annotations": {"fake-kubelet/run-seconds": "2"}}
+    assert PodOutcomes({}.get)({"metadata": notes}, 0) == Outcome(after_seconds=2.0)
+
+
+def test_workers_are_scaled_within_their_bounds() -> None:
+    bounds = {"autoscaling": {"minWorkers": 1, "maxWorkers": 6}}
+    parts = [Part("WORKER", 3, None)]
+    assert JobPlan("j", TFJOB, "", parts, spec=bounds).sizes == (1, 6)
+    assert JobPlan("j", TFJOB, "", parts).sizes == (1, 5)
+    assert JobPlan("j", TFJOB, "", [Part("MASTER", 1, None)]).sizes == (0, 0)
