@@ -36,6 +36,7 @@ from lab.stage import NAMESPACE, Stage, open_stage
 from lab.systemfaults import GangFaults
 from localcluster.api import Api, RefusedError
 from localcluster.gangscheduler import NAME
+from localcluster.timer import Timer
 
 _POLL_SECONDS, _SHOW_SECONDS = 0.05, 10.0
 # The tenants: of three gangs the first one has two. All nodes together have 160 CPUs and take 300 pods, and the largest
@@ -97,8 +98,8 @@ class Run:
         flood, other = self._tenants = [Owners(stage.api, namespace, NAME) for namespace in _TENANTS]
         plans = [gang_plan(number, rng) for number in range(settings.gangs)]
         self._plans = [(other if number % 3 == 0 else flood, plan) for number, plan in enumerate(plans)]
-        stopping = threading.Event()
-        gangs, capacity = GangFaults(stage, stopping), CapacityFaults(stage.api, flood.later)
+        stopping, self._timer = threading.Event(), Timer("capacity")
+        gangs, capacity = GangFaults(stage, stopping), CapacityFaults(stage.api, self._timer.later)
         self._faults = Faults(
             Injections(
                 lambda _: random_fault(rng, settings.fault_seconds, FAULTS, settings.kinds),
@@ -113,6 +114,7 @@ class Run:
     def play(self) -> dict[str, Any]:
         """Runs all gangs and returns the fields of the JSON line."""
         _prepare(self._stage.api)
+        self._timer.start()
         for owners in self._tenants:
             owners.start()
         if self._settings.fault_seconds:
@@ -124,6 +126,7 @@ class Run:
             self._faults.stop()
             for owners in self._tenants:
                 owners.stop()
+            self._timer.stop()
         return self._result(unfinished, *self._stage.audited())
 
     def _drive(self) -> None:
@@ -142,7 +145,7 @@ class Run:
 
     @property
     def _finished(self) -> int:
-        return sum(len(owners.finished) for owners in self._tenants)
+        return sum(owners.finished for owners in self._tenants)
 
     @property
     def _counts(self) -> Counter[str]:

@@ -6,7 +6,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localcluster.fakekubelet import by_annotations
@@ -38,10 +38,9 @@ class Part:
 class JobPlan:
     """One job. `expects` is its expected result in spite of all faults; `spec` has the fields besides `parts`."""
 
-    name: str
     kind: str
-    flavour: str
     parts: Sequence[Part]
+    name: str = ""
     expects: str = SUCCESS
     is_gang: bool = False
     cpu: str = "500m"
@@ -70,8 +69,8 @@ class JobPlan:
         return (bounds["minWorkers"], bounds["maxWorkers"]) if bounds else (1, found + 2)
 
 
-# Relative frequency of each kind of job, and the function that makes one from its name, its kind and random numbers.
-Flavours = Mapping[str, tuple[int, Callable[[str, str, random.Random], JobPlan]]]
+# Relative frequency of each kind of job, and the function that makes one from random numbers.
+Flavours = Mapping[str, tuple[int, Callable[[random.Random], JobPlan]]]
 
 
 def job_plan(number: int, seed: int) -> JobPlan:
@@ -83,14 +82,14 @@ def plan_of(number: int, seed: int, flavours: Flavours) -> JobPlan:
     """Returns a job of one of the flavours; the same for the same number and seed."""
     rng = random.Random(f"{seed}-{number}")  # noqa: S311 -- to be repeated, not to be kept secret
     flavour = rng.choices(list(flavours), weights=[weight for weight, _ in flavours.values()])[0]
-    return flavours[flavour][1](f"{flavour}-{number:04d}", flavour, rng)
+    return replace(flavours[flavour][1](rng), name=f"{flavour}-{number:04d}")
 
 
 def warm_up_plans() -> list[JobPlan]:
     """Returns the jobs that run before the first fault."""
     return [
-        JobPlan("warm-up-tf", TFJOB, "warm-up", [Part("MASTER", 1, 0.5), Part("WORKER", 3, 0.4)], cpu="100m"),
-        JobPlan("warm-up-train", TRAINJOB, "warm-up", [Part("node", 3, 0.5)], framework="torch", cpu="100m"),
+        JobPlan(TFJOB, [Part("MASTER", 1, 0.5), Part("WORKER", 3, 0.4)], "warm-up-tf", cpu="100m"),
+        JobPlan(TRAINJOB, [Part("node", 3, 0.5)], "warm-up-train", framework="torch", cpu="100m"),
     ]
 
 
@@ -105,93 +104,93 @@ def _tf_parts(rng: random.Random, *, master: int = 0, failures: int = 0, with_ps
     return [*parts, Part("PS", rng.randint(1, 2), None)] if with_ps else parts
 
 
-def _master(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _master(rng: random.Random) -> JobPlan:
     policy = rng.choice(("OnFailure", "OnFailure", "Never"))
     clean = rng.choice(("Running", "Running", "All", "None"))
     parts = _tf_parts(rng, with_ps=rng.random() < 0.4)
-    return JobPlan(name, TFJOB, flavour, parts, restart_policy=policy, spec={"cleanPodPolicy": clean})
+    return JobPlan(TFJOB, parts, restart_policy=policy, spec={"cleanPodPolicy": clean})
 
 
-def _workers(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _workers(rng: random.Random) -> JobPlan:
     seconds = rng.uniform(2.0, 12.0)
     chief = {"terminationPolicy": {"chief": {"replicaName": "WORKER", "replicaIndex": 0}}}
-    return JobPlan(name, TFJOB, flavour, [Part("WORKER", rng.randint(2, 5), seconds)], spec=chief)
+    return JobPlan(TFJOB, [Part("WORKER", rng.randint(2, 5), seconds)], spec=chief)
 
 
-def _gang(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _gang(rng: random.Random) -> JobPlan:
     parts = _tf_parts(rng, with_ps=rng.random() < 0.4)
-    return JobPlan(name, TFJOB, flavour, parts, is_gang=True, cpu=rng.choice(("500m", "1", "2")))
+    return JobPlan(TFJOB, parts, is_gang=True, cpu=rng.choice(("500m", "1", "2")))
 
 
-def _elastic(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _elastic(rng: random.Random) -> JobPlan:
     bounds = {"minWorkers": 1, "maxWorkers": 6, "resize": rng.choice(("InPlace", "Restart"))}
     seconds = rng.uniform(6.0, 16.0)
     parts = [Part("MASTER", 1, seconds), Part("WORKER", rng.randint(1, 4), None), Part("PS", 1, None)]
-    return JobPlan(name, TFJOB, flavour, parts, is_gang=rng.random() < 0.6, spec={"autoscaling": bounds})
+    return JobPlan(TFJOB, parts, is_gang=rng.random() < 0.6, spec={"autoscaling": bounds})
 
 
-def _fails(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _fails(rng: random.Random) -> JobPlan:
     policy = rng.choice(("OnFailure", "Never"))
     parts = _tf_parts(rng, master=WRONG)
-    return JobPlan(name, TFJOB, flavour, parts, FAILED, restart_policy=policy, is_gang=rng.random() < 0.2)
+    return JobPlan(TFJOB, parts, expects=FAILED, restart_policy=policy, is_gang=rng.random() < 0.2)
 
 
-def _retries(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _retries(rng: random.Random) -> JobPlan:
     policy = rng.choice(("OnFailure", "Never"))
-    return JobPlan(name, TFJOB, flavour, _tf_parts(rng, failures=1), restart_policy=policy)
+    return JobPlan(TFJOB, _tf_parts(rng, failures=1), restart_policy=policy)
 
 
-def _deadline(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _deadline(rng: random.Random) -> JobPlan:
     parts = [Part("MASTER", 1, None), Part("WORKER", rng.randint(1, 3), None)]
-    return JobPlan(name, TFJOB, flavour, parts, FAILED, spec={"activeDeadlineSeconds": rng.randint(5, 15)})
+    return JobPlan(TFJOB, parts, expects=FAILED, spec={"activeDeadlineSeconds": rng.randint(5, 15)})
 
 
-def _suspended(name: str, flavour: str, rng: random.Random) -> JobPlan:
-    return JobPlan(name, TFJOB, flavour, _tf_parts(rng), is_gang=rng.random() < 0.3, spec={"suspend": True})
+def _suspended(rng: random.Random) -> JobPlan:
+    return JobPlan(TFJOB, _tf_parts(rng), is_gang=rng.random() < 0.3, spec={"suspend": True})
 
 
-def _ttl(name: str, flavour: str, rng: random.Random) -> JobPlan:
-    return JobPlan(name, TFJOB, flavour, _tf_parts(rng), spec={"ttlSecondsAfterFinished": rng.randint(1, 10)})
+def _ttl(rng: random.Random) -> JobPlan:
+    return JobPlan(TFJOB, _tf_parts(rng), spec={"ttlSecondsAfterFinished": rng.randint(1, 10)})
 
 
-def _train(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train(rng: random.Random) -> JobPlan:
     framework = rng.choice(("torch", "plain", "tensorflow", "jax", "xgboost"))
     parts = [Part("node", rng.randint(1, 4), rng.uniform(2.0, 12.0))]
-    return JobPlan(name, TRAINJOB, flavour, parts, framework=framework, spec=_RESTARTS)
+    return JobPlan(TRAINJOB, parts, framework=framework, spec=_RESTARTS)
 
 
-def _train_mpi(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train_mpi(rng: random.Random) -> JobPlan:
     parts = [Part("launcher", 1, rng.uniform(2.0, 10.0)), Part("node", rng.randint(1, 3), None)]
-    return JobPlan(name, TRAINJOB, flavour, parts, framework="mpi", is_gang=rng.random() < 0.3, spec=_RESTARTS)
+    return JobPlan(TRAINJOB, parts, framework="mpi", is_gang=rng.random() < 0.3, spec=_RESTARTS)
 
 
-def _train_gang(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train_gang(rng: random.Random) -> JobPlan:
     parts = [Part("node", rng.randint(2, 6), rng.uniform(2.0, 12.0))]
-    return JobPlan(name, TRAINJOB, flavour, parts, framework="torch", is_gang=True, cpu="1", spec=_RESTARTS)
+    return JobPlan(TRAINJOB, parts, framework="torch", is_gang=True, cpu="1", spec=_RESTARTS)
 
 
-def _train_elastic(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train_elastic(rng: random.Random) -> JobPlan:
     nodes = rng.randint(1, 4)
     parts = [Part("node", nodes, rng.uniform(6.0, 16.0), failures=rng.choice((0, 0, 1)))]
     spec = {**_RESTARTS, "elasticPolicy": {"minNodes": rng.randint(1, nodes), "maxNodes": rng.randint(nodes, 6)}}
     is_gang = rng.random() < 0.6
-    return JobPlan(name, TRAINJOB, flavour, parts, framework="torch", is_gang=is_gang, cpu="1", spec=spec)
+    return JobPlan(TRAINJOB, parts, framework="torch", is_gang=is_gang, cpu="1", spec=spec)
 
 
-def _train_fails(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train_fails(rng: random.Random) -> JobPlan:
     parts = [Part("node", rng.randint(1, 3), rng.uniform(2.0, 8.0), WRONG)]
-    return JobPlan(name, TRAINJOB, flavour, parts, FAILED, framework="torch", spec=_RESTARTS)
+    return JobPlan(TRAINJOB, parts, expects=FAILED, framework="torch", spec=_RESTARTS)
 
 
-def _train_retries(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train_retries(rng: random.Random) -> JobPlan:
     parts = [Part("node", rng.randint(1, 3), rng.uniform(2.0, 8.0), failures=1)]
-    return JobPlan(name, TRAINJOB, flavour, parts, framework="plain", is_gang=rng.random() < 0.3, spec=_RESTARTS)
+    return JobPlan(TRAINJOB, parts, framework="plain", is_gang=rng.random() < 0.3, spec=_RESTARTS)
 
 
-def _train_exhausted(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train_exhausted(rng: random.Random) -> JobPlan:
     """Returns a job whose nodes are always killed, so that it fails after its last restart."""
     parts = [Part("node", rng.randint(1, 3), rng.uniform(1.0, 4.0), KILLED)]
-    return JobPlan(name, TRAINJOB, flavour, parts, FAILED, framework="torch", spec={"maxRestarts": 1})
+    return JobPlan(TRAINJOB, parts, expects=FAILED, framework="torch", spec={"maxRestarts": 1})
 
 
 # More restarts than a run can cause.

@@ -8,13 +8,13 @@ since a check may hang as well. Auditors run no deadline during an outage.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import urllib3
 
+from lab.background import Background
 from localcluster.api import Api, Object, RefusedError
 
 LEASE_NAMESPACE = "kube-system"
@@ -80,38 +80,25 @@ class LeaseMonitor:
         return leader is not None and time.monotonic() - self._at < self._stale_seconds and leader.is_ready
 
 
-class OutageReporter:
+class OutageReporter(Background):
     """Calls `report` twice a second during an outage, which is while a check fails or raises."""
 
     def __init__(self, api: Api, paths: Sequence[str], report: Callable[[], None]) -> None:
         """`paths` are lists that the server must return."""
+        super().__init__(self._check, self._report_outages, join_seconds=_JOIN_SECONDS)
         self.idle_seconds = 0.0
         self.checks: list[Callable[[], bool]] = []
         self._api, self._paths, self._report = api, paths, report
         self._good_at = time.monotonic()
-        self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=target, name=f"outages{target.__name__}", daemon=True)
-            for target in (self._check, self._report_outages)
-        ]
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(_JOIN_SECONDS)
 
     def _check(self) -> None:
-        while not self._stopping.wait(_POLL_SECONDS):
+        for _ in self.ticks(_POLL_SECONDS):
             begin = time.monotonic()
             if self._works():
                 self._good_at = begin
 
     def _report_outages(self) -> None:
-        while not self._stopping.wait(_POLL_SECONDS):
+        for _ in self.ticks(_POLL_SECONDS):
             if time.monotonic() - self._good_at > _OUTAGE_SECONDS:
                 self._report()
                 self.idle_seconds += _POLL_SECONDS

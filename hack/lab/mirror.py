@@ -27,7 +27,11 @@ class Mirror:
     """Mirrors one kind. `group_of` returns the group of an object; None for an object that is ignored."""
 
     def __init__(
-        self, api: Api, path: str, group_of: Callable[[Object], str | None], changed: Callable[[str], None]
+        self,
+        api: Api,
+        path: str,
+        group_of: Callable[[Object], str | None],
+        changed: Callable[[str], None] = lambda group: None,
     ) -> None:
         self._group_of = group_of
         self._changed = changed

@@ -135,7 +135,7 @@ def _part(
     return PodPart(role, count, seconds, code, failures, composition, rng.choice(_AT_SIGTERM), is_sick)
 
 
-def _tf(name: str, flavour: str, rng: random.Random, *, code: int = 0) -> JobPlan:
+def _tf(rng: random.Random, *, code: int = 0) -> JobPlan:
     seconds = rng.uniform(5.0, 25.0)
     parts = [
         _part(rng, "MASTER", 1, seconds, code),
@@ -144,39 +144,39 @@ def _tf(name: str, flavour: str, rng: random.Random, *, code: int = 0) -> JobPla
     ]
     spec = {"cleanPodPolicy": rng.choice(("Running", "All", "None")), **_limit(rng, "backoffLimit", parts)}
     policy = rng.choice(("", "Never", "OnFailure"))
-    return JobPlan(name, TFJOB, flavour, parts, FAILED if code else SUCCESS, restart_policy=policy, spec=spec)
+    return JobPlan(TFJOB, parts, expects=FAILED if code else SUCCESS, restart_policy=policy, spec=spec)
 
 
-def _tf_kept(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _tf_kept(rng: random.Random) -> JobPlan:
     """Returns a job whose workers are kept after its end, and fail then: nothing may restart them."""
     seconds = rng.uniform(5.0, 15.0)
     parts = [_part(rng, "MASTER", 1, seconds), _part(rng, "WORKER", 2, seconds + rng.uniform(10.0, 40.0), KILLED)]
     policy = rng.choice(("", "Never", "OnFailure"))
-    return JobPlan(name, TFJOB, flavour, parts, restart_policy=policy, spec={"cleanPodPolicy": "None"})
+    return JobPlan(TFJOB, parts, restart_policy=policy, spec={"cleanPodPolicy": "None"})
 
 
-def _train(name: str, flavour: str, rng: random.Random, *, code: int = 0) -> JobPlan:
+def _train(rng: random.Random, *, code: int = 0) -> JobPlan:
     parts = [_part(rng, "node", rng.randint(1, 3), rng.uniform(5.0, 20.0), code)]
     spec = _limit(rng, "maxRestarts", parts)
-    return JobPlan(name, TRAINJOB, flavour, parts, FAILED if code else SUCCESS, framework="plain", spec=spec)
+    return JobPlan(TRAINJOB, parts, expects=FAILED if code else SUCCESS, framework="plain", spec=spec)
 
 
-def _train_exhausted(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _train_exhausted(rng: random.Random) -> JobPlan:
     """Returns a job whose nodes are always killed, so that it fails after its last restart."""
     parts = [_part(rng, "node", rng.randint(1, 2), rng.uniform(2.0, 6.0), KILLED)]
-    return JobPlan(name, TRAINJOB, flavour, parts, FAILED, framework="plain", spec={"maxRestarts": 1})
+    return JobPlan(TRAINJOB, parts, expects=FAILED, framework="plain", spec={"maxRestarts": 1})
 
 
-def _mpi(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _mpi(rng: random.Random) -> JobPlan:
     node = PodPart("node", rng.randint(1, 2), None, composition=rng.choice(("alone", _NATIVE, "sidecar-first-1")))
     parts = [_part(rng, "launcher", 1, rng.uniform(5.0, 15.0)), node]
-    return JobPlan(name, TRAINJOB, flavour, parts, framework="mpi", spec=_limit(rng, "maxRestarts", parts))
+    return JobPlan(TRAINJOB, parts, framework="mpi", spec=_limit(rng, "maxRestarts", parts))
 
 
-def _elastic(name: str, flavour: str, rng: random.Random) -> JobPlan:
+def _elastic(rng: random.Random) -> JobPlan:
     parts = [_part(rng, "node", rng.randint(2, 3), rng.uniform(8.0, 20.0), among=ELASTIC_COMPOSITIONS)]
     spec = {"elasticPolicy": {"minNodes": 1, "maxNodes": 3}, **_limit(rng, "maxRestarts", parts)}
-    return JobPlan(name, TRAINJOB, flavour, parts, framework="torch", spec=spec)
+    return JobPlan(TRAINJOB, parts, framework="torch", spec=spec)
 
 
 def _limit(rng: random.Random, field: str, parts: Sequence[PodPart]) -> Mapping[str, Any]:

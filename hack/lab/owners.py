@@ -1,36 +1,33 @@
 """Simple owners of gangs, chosen at random from one seed, which create and delete pods as the contract requires.
 
-Theory of operation. Two watches mirror gangs and pods (lab.mirror). A change puts the gang's name on a queue, from
-which a few workers take one name each and perform the actions that are due (`Sync`), as a controller does. Delayed
-actions are kept by a timer.
+Theory of operation. Two watches mirror gangs and pods (lab.mirror). The owner of each gang is a thread, which compares
+both with its plan several times a second and performs the actions that are due. A request that fails is due again.
 
 An owner creates pods only while its gang is admitted, only for placed members, and only once no pod of an earlier
 attempt exists. It deletes all pods when the gang waits again, is suspended or preempted, and recreates pods that have
 failed. It follows requests to resize the gang. When all pods have succeeded, the gang and its pods are deleted.
-
-Threads: two watches, one timer and `workers`; all have ended after `stop`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.injection import REQUEST_ERRORS
 from lab.mirror import GANGS, PODS, PREFIX, Mirror, Object, name_of
-from localcluster.api import Api, RefusedError
+from localcluster.api import Api
 from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
-from localcluster.timer import Timer
 
 # The PriorityClass of the pods of gangs with a priority.
 URGENT = "chaos-urgent"
-_RETRY_SECONDS = 0.2
-_NOT_FOUND = 404
+_POLL_SECONDS = 0.1
 _JOIN_SECONDS = 10.0
+_ADMITTED = ("Admitted", "Bound", "Released")
 # Most gangs are small, and all sizes from 2 to 50 occur.
 _MIN_PODS, _MAX_PODS = 2, 50
 _POWER = 4
@@ -99,257 +96,173 @@ def gang_plan(number: int, rng: random.Random) -> GangPlan:
 
 
 class Owners:
-    """The owners of all gangs of a run; `submit` adds a gang."""
+    """The owners of all gangs of a namespace; `submit` adds a gang. Thread-safe."""
 
-    def __init__(self, api: Api, namespace: str, scheduler: str, workers: int = 6) -> None:
+    def __init__(self, api: Api, namespace: str, scheduler: str) -> None:
         self.api = api
-        self.gangs_path = GANGS.format(namespace)
-        self.pods_path = PODS.format(namespace)
+        self.gangs_path, self.pods_path = GANGS.format(namespace), PODS.format(namespace)
         self.scheduler = scheduler
-        # Gangs of which all pods have succeeded, and of these the ones whose pods and Gang have been deleted.
-        self.ending: set[str] = set()
-        self.finished: set[str] = set()
         self.counts: Counter[str] = Counter()
-        self._plans: dict[str, GangPlan] = {}
-        self._suspended: dict[str, bool] = {}
-        self._gangs = Mirror(api, self.gangs_path, name_of, self.enqueue)
-        self._pods = Mirror(api, self.pods_path, _gang_of, self.enqueue)
-        self._changed = threading.Condition()
-        self._names: dict[str, None] = {}
-        self._busy: set[str] = set()
-        self._timer = Timer("owner-timer")
-        self._once: dict[tuple[str, str], float] = {}
-        self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"owner-{number}", daemon=True) for number in range(workers)
-        ]
+        self.stopping = threading.Event()
+        self._mirrors = Mirror(api, self.gangs_path, name_of), Mirror(api, self.pods_path, _gang_of)
+        self._owners: dict[str, _Owner] = {}
+        self._lock = threading.Lock()
 
     def start(self) -> None:
-        for mirror in (self._gangs, self._pods):
+        for mirror in self._mirrors:
             mirror.start()
-        self._timer.start()
-        for thread in self._threads:
-            thread.start()
 
     def stop(self) -> None:
-        self._stopping.set()
-        with self._changed:
-            self._changed.notify_all()
-        for mirror in (self._gangs, self._pods):
+        self.stopping.set()
+        for mirror in self._mirrors:
             mirror.stop()
-        self._timer.stop()
-        for thread in self._threads:
-            thread.join(_JOIN_SECONDS)
+        for owner in self._owners.values():
+            owner.thread.join(_JOIN_SECONDS)
 
     def submit(self, plan: GangPlan) -> None:
-        """Creates a gang, unless it exists. Raises RefusedError, and urllib3's HTTPError."""
+        """Creates a gang, unless it exists, and starts its owner. Raises RefusedError, and urllib3's HTTPError."""
         limits = {"minMembers": dict(plan.min_members), "maxMembers": dict(plan.max_members)}
         spec = {"members": _kinds(plan, plan.members), "priority": plan.priority, **limits}
-        self._plans[plan.name] = plan
-        version = f"{PREFIX}/v1alpha1"
-        self.api.create_if_missing(
-            self.gangs_path, {"apiVersion": version, "kind": "Gang", "metadata": {"name": plan.name}, "spec": spec}
-        )
+        body = {"apiVersion": f"{PREFIX}/v1alpha1", "kind": "Gang", "metadata": {"name": plan.name}, "spec": spec}
+        self.api.create_if_missing(self.gangs_path, body)
+        owner = self._owners[plan.name] = _Owner(self, plan)
+        owner.thread.start()
+
+    @property
+    def finished(self) -> int:
+        return sum(owner.is_finished for owner in list(self._owners.values()))
 
     @property
     def unfinished(self) -> dict[str, str]:
         """The phase and message of each gang that has not completed."""
-        statuses = {
-            name: (self.observed(name)[0] or {}).get("status") or {}
-            for name in sorted(self._plans.keys() - self.finished)
-        }
-        return {name: f"{status.get('phase', '')}: {status.get('message', '')}" for name, status in statuses.items()}
+        unfinished = {}
+        for name, owner in sorted(self._owners.items()):
+            status = (self.observed(name)[0] or {}).get("status") or {}
+            if not owner.is_finished:
+                unfinished[name] = f"{status.get('phase', '')}: {status.get('message', '')}"
+        return unfinished
 
     def observed(self, name: str) -> tuple[Object | None, Mapping[str, Object]]:
         """Returns the gang and its pods, by name."""
-        return self._gangs.of(name).get(name), self._pods.of(name)
-
-    def plan(self, name: str) -> GangPlan:
-        return self._plans[name]
-
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
-        self._timer.later(seconds, action)
-
-    def enqueue(self, name: str, after_seconds: float = 0.0) -> None:
-        if after_seconds:
-            self.later(after_seconds, lambda: self.enqueue(name))
-            return
-        with self._changed:
-            self._names[name] = None
-            self._changed.notify_all()
-
-    def is_first(self, name: str, key: str) -> bool:
-        """Returns True once for each gang and key."""
-        with self._changed:
-            is_first = (name, key) not in self._once
-            self._once.setdefault((name, key), time.monotonic())
-            return is_first
-
-    def seconds_since_first(self, name: str, key: str) -> float:
-        """Returns the seconds since the first call for this gang and key."""
-        with self._changed:
-            return time.monotonic() - self._once.setdefault((name, key), time.monotonic())
+        gangs, pods = self._mirrors
+        return gangs.of(name).get(name), pods.of(name)
 
     def count(self, key: str) -> None:
-        with self._changed:
+        with self._lock:
             self.counts[key] += 1
 
-    def suspend(self, name: str, *, value: bool) -> None:
-        """Suspends or resumes a gang, with retries until the server accepts it. The last call counts."""
-        self._suspended[name] = value
-        self._write_suspend(name)
 
-    def _write_suspend(self, name: str) -> None:
-        body = {"spec": {"suspend": self._suspended[name]}}
-        try:
-            self.api.patch(f"{self.gangs_path}/{name}", body)
-        except REQUEST_ERRORS as error:
-            if not (isinstance(error, RefusedError) and error.status == _NOT_FOUND):
-                self.later(_RETRY_SECONDS, lambda: self._write_suspend(name))
+class _Owner:
+    """The owner of one gang. For its thread alone, but for `is_finished`."""
 
-    def _work(self) -> None:
-        while (name := self._take()) is not None:
-            try:
-                Sync(self, name).run()
-            except REQUEST_ERRORS:
-                self.enqueue(name, _RETRY_SECONDS)
-            with self._changed:
-                self._busy.discard(name)
-                self._changed.notify_all()
+    def __init__(self, owners: Owners, plan: GangPlan) -> None:
+        self.is_finished = False
+        self.thread = threading.Thread(target=self._run, name=plan.name, daemon=True)
+        self._owners, self._plan = owners, plan
+        self._path = f"{owners.gangs_path}/{plan.name}"
+        self._is_ending = False
+        self._attempt = ""
+        self._next_batch_at = 0.0
+        self._times: dict[str, float] = {}
 
-    def _take(self) -> str | None:
-        with self._changed:
-            while not self._stopping.is_set():
-                free = next((name for name in self._names if name not in self._busy), None)
-                if free is not None:
-                    del self._names[free]
-                    self._busy.add(free)
-                    return free
-                self._changed.wait()
-        return None
+    def _run(self) -> None:
+        while not self.is_finished and not self._owners.stopping.wait(_POLL_SECONDS):
+            with contextlib.suppress(*REQUEST_ERRORS):
+                self._sync(*self._owners.observed(self._plan.name))
 
+    def _seconds_since_first(self, key: str) -> float:
+        """Returns the seconds since the first call with this key; 0 at the first one."""
+        return time.monotonic() - self._times.setdefault(key, time.monotonic())
 
-class Sync:
-    """The actions that one gang requires now."""
+    def _count_once(self, key: str, counted: str) -> None:
+        if key not in self._times:
+            self._seconds_since_first(key)
+            self._owners.count(counted)
 
-    def __init__(self, owners: Owners, name: str) -> None:
-        self._owners = owners
-        self._name = name
-        self._gang, self._pods = owners.observed(name)
-
-    def run(self) -> None:
-        """Performs the actions. After RefusedError and urllib3's HTTPError it must be called again."""
-        if self._gang is None or self._name in self._owners.ending:
-            self._end()
+    def _sync(self, gang: Object | None, pods: Mapping[str, Object]) -> None:
+        """Performs the actions that are due. Raises REQUEST_ERRORS."""
+        if gang is None or self._is_ending:
+            self._end(gang, pods)
             return
-        self._plan = self._owners.plan(self._name)
-        status = self._gang.get("status") or {}
-        self._attempt = str(status.get("attempt", 0))
-        self._record(status)
+        status = gang.get("status") or {}
+        phase, self._attempt = status.get("phase"), str(status.get("attempt", 0))
+        if phase == "Bound":
+            self._count_once(f"bound-{self._attempt}", "gangs bound")
+        if phase == "Waiting" and self._attempt != "0":
+            self._count_once(f"returned-{self._attempt}", "gangs returned")
+        self._suspend(gang["spec"], phase)
         placed = [member for node in status.get("placement") or () for member in node["members"]]
-        if (
-            self._gang["spec"].get("suspend")
-            or status.get("phase") not in ("Admitted", "Bound", "Released")
-            or not placed
-        ):
-            self._delete(self._pods)
+        if gang["spec"].get("suspend") or phase not in _ADMITTED or not placed:
+            self._delete(pods.values())
             return
-        if _must_leave(status):
-            self._leave(status)
+        if phase == "Bound" and (status.get("preemption") or {}).get("state") == "Requested":
+            self._leave(status["preemption"]["time"], pods)
             return
-        self._resize(self._gang, status)
-        old = {name: pod for name, pod in self._pods.items() if _label(pod, "attempt") != self._attempt}
-        if old:
+        self._resize(gang, status)
+        if old := [pod for pod in pods.values() if _label(pod, "attempt") != self._attempt]:
             self._delete(old)
             return
-        self._run_members(placed)
+        self._run_members(placed, {_label(pod, "member"): pod for pod in pods.values()})
 
-    def _leave(self, status: Object) -> None:
-        """Deletes all pods of a gang that is preempted, after the time that the plan says."""
-        request = f"leave-{status['preemption']['time']}"
-        if self._owners.is_first(self._name, request):
-            self._owners.count("gangs preempted")
-        left = self._plan.leave_seconds - self._owners.seconds_since_first(self._name, request)
-        if left > 0:
-            self._owners.enqueue(self._name, left)
-        else:
-            self._delete(self._pods)
+    def _suspend(self, spec: Object, phase: str | None) -> None:
+        """Suspends the gang some time after its first admission, and resumes it."""
+        plan = self._plan
+        if plan.suspend_after is None or ("suspend" not in self._times and phase not in _ADMITTED[:2]):
+            return
+        self._count_once("suspend", "gangs suspended")
+        seconds = self._seconds_since_first("suspend") - plan.suspend_after
+        is_suspended = 0 <= seconds < plan.suspend_seconds
+        if is_suspended != bool(spec.get("suspend")):
+            self._owners.api.patch(self._path, {"spec": {"suspend": is_suspended}})
+
+    def _leave(self, requested_at: str, pods: Mapping[str, Object]) -> None:
+        """Deletes all pods of a gang that is preempted, after the time in the plan."""
+        self._count_once(f"leave-{requested_at}", "gangs preempted")
+        if self._seconds_since_first(f"leave-{requested_at}") >= self._plan.leave_seconds:
+            self._delete(pods.values())
 
     def _resize(self, gang: Object, status: Object) -> None:
-        """Gives the gang the size that it is asked for; the gang scheduler then places or removes members."""
+        """Gives the gang the requested size; the gang scheduler then places or removes members."""
         meta, targets = gang["metadata"], status.get("targetMembers") or {}
         if not targets or status.get("observedGeneration") != meta["generation"] or status.get("phase") != "Bound":
             return
         counts = {kind["name"]: kind["count"] for kind in gang["spec"]["members"]} | targets
-        body = {
-            "metadata": {"resourceVersion": meta["resourceVersion"]},
-            "spec": {"members": _kinds(self._plan, counts)},
-        }
-        self._owners.api.patch(f"{self._owners.gangs_path}/{self._name}", body)
+        version, spec = {"resourceVersion": meta["resourceVersion"]}, {"members": _kinds(self._plan, counts)}
+        self._owners.api.patch(self._path, {"metadata": version, "spec": spec})
         self._owners.count("resizes")
 
-    def _run_members(self, placed: list[str]) -> None:
-        removed = {name: pod for name, pod in self._pods.items() if _label(pod, "member") not in placed}
-        if removed:
-            self._delete(removed)
-        by_member = {_label(pod, "member"): pod for pod in self._pods.values()}
-        phases = {member: pod.get("status", {}).get("phase") for member, pod in by_member.items()}
+    def _run_members(self, placed: Sequence[str], pods: Mapping[str, Object]) -> None:
+        """Creates and deletes pods; `pods` has the existing ones by their member."""
+        self._delete(pod for member, pod in pods.items() if member not in placed)
+        phases = {member: pod.get("status", {}).get("phase") for member, pod in pods.items()}
         if all(phases.get(member) == "Succeeded" for member in placed):
-            self._owners.ending.add(self._name)
-            self._end()
+            self._is_ending = True
             return
-        failed = {name_of(pod): pod for member, pod in by_member.items() if phases[member] == "Failed"}
-        self._delete(failed)
-        self._create_pods([member for member in placed if member not in by_member])
-
-    def _record(self, status: Object) -> None:
-        phase, owners, plan = status.get("phase"), self._owners, self._plan
-        if phase == "Bound" and owners.is_first(self._name, f"bound-{self._attempt}"):
-            owners.count("gangs bound")
-        if phase == "Waiting" and self._attempt != "0" and owners.is_first(self._name, f"returned-{self._attempt}"):
-            owners.count("gangs returned")
-        if phase in ("Admitted", "Bound") and plan.suspend_after is not None and owners.is_first(self._name, "suspend"):
-            owners.count("gangs suspended")
-            owners.later(plan.suspend_after, lambda: owners.suspend(self._name, value=True))
-            end = plan.suspend_after + plan.suspend_seconds
-            owners.later(end, lambda: owners.suspend(self._name, value=False))
-
-    def _end(self) -> None:
-        """Deletes the gang and its pods; repeated until all are deleted, since a response may be lost."""
-        owners = self._owners
-        if self._gang is not None:
-            owners.api.delete(f"{owners.gangs_path}/{self._name}")
-        self._delete(self._pods)
-        if self._name in owners.ending:
-            owners.finished.add(self._name)
-
-    def _create_pods(self, missing: list[str]) -> None:
-        """Creates missing pods, as many as the plan allows now."""
-        plan, owners = self._plan, self._owners
-        if plan.withheld and self._attempt == "1":
-            missing = self._without_withheld(missing)
-        for member in missing[: plan.batch]:
+        self._delete(pods[member] for member in placed if phases.get(member) == "Failed")
+        if time.monotonic() < self._next_batch_at:
+            return
+        missing = [member for member in placed if member not in pods and not self._is_withheld(member)]
+        for member in missing[: self._plan.batch]:
             self._create_pod(member)
-        if len(missing) > plan.batch:
-            owners.enqueue(self._name, plan.pause_seconds)
+        self._next_batch_at = time.monotonic() + self._plan.pause_seconds if len(missing) > self._plan.batch else 0.0
 
-    def _without_withheld(self, missing: list[str]) -> list[str]:
-        """Returns the missing members without those that are withheld for now, which are always the same."""
-        seconds = self._owners.seconds_since_first(self._name, "withheld")
-        if seconds >= self._plan.withheld_seconds:
-            return missing
-        self._owners.enqueue(self._name, self._plan.withheld_seconds - seconds)
-        withheld = {f"worker-{number}" for number in range(min(self._plan.withheld, self._plan.members["worker"]))}
-        return [member for member in missing if member not in withheld]
+    def _is_withheld(self, member: str) -> bool:
+        """Reports whether the member has no pod yet in the first attempt; it is always one of the same."""
+        kind, _, number = member.rpartition("-")
+        if self._attempt != "1" or kind != "worker" or int(number) >= self._plan.withheld:
+            return False
+        return self._seconds_since_first("withheld") < self._plan.withheld_seconds
 
     def _create_pod(self, member: str) -> None:
         owners, plan = self._owners, self._plan
-        is_replaced = not owners.is_first(self._name, f"pod-{self._attempt}-{member}")
-        number = int(member.rpartition("-")[2])
-        fails = number < plan.failures and member.startswith("worker") and not is_replaced
-        labels = {"gang": self._name, "member": member, "attempt": self._attempt}
+        kind, _, number = member.rpartition("-")
+        key = f"pod-{self._attempt}-{member}"
+        is_replaced = key in self._times
+        self._seconds_since_first(key)
+        fails = int(number) < plan.failures and kind == "worker" and not is_replaced
+        labels = {"gang": plan.name, "member": member, "attempt": self._attempt}
         body = pod(
-            f"{self._name}-{member}-{self._attempt}",
+            f"{plan.name}-{member}-{self._attempt}",
             plan.cpu,
             owners.scheduler,
             plan.run_seconds,
@@ -360,10 +273,17 @@ class Sync:
         if owners.api.create_if_missing(owners.pods_path, body):
             owners.count("pods replaced" if is_replaced else "pods")
 
-    def _delete(self, pods: Mapping[str, Object]) -> None:
-        for name, pod in pods.items():
+    def _end(self, gang: Object | None, pods: Mapping[str, Object]) -> None:
+        """Deletes the gang and its pods until all are deleted, since a response may be lost."""
+        if gang is not None:
+            self._owners.api.delete(self._path)
+        self._delete(pods.values())
+        self.is_finished = self._is_ending and gang is None and not pods
+
+    def _delete(self, pods: Iterable[Object]) -> None:
+        for pod in pods:
             precondition = {"uid": pod["metadata"]["uid"]}
-            path = f"{self._owners.pods_path}/{name}"
+            path = f"{self._owners.pods_path}/{name_of(pod)}"
             self._owners.api.delete(path, gracePeriodSeconds=0, preconditions=precondition)
 
 
@@ -404,10 +324,6 @@ def _kinds(plan: GangPlan, counts: Mapping[str, int]) -> list[Object]:
         {"name": name, "count": count, "resources": {"cpu": plan.cpu}, "priorityClassName": class_of(plan)}
         for name, count in counts.items()
     ]
-
-
-def _must_leave(status: Object) -> bool:
-    return status.get("phase") == "Bound" and (status.get("preemption") or {}).get("state") == "Requested"
 
 
 def _label(pod: Object, name: str) -> str:

@@ -19,6 +19,7 @@ SOAK_SAMPLES    file for all samples, build/soak/samples.jsonl
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -35,6 +36,7 @@ import msgspec
 
 from bench import usage
 from lab import command
+from lab.background import Repeated
 from lab.clusterfaults import Users
 from lab.command import Interval, Settings, progress, seed_variable, variable
 from lab.injection import FAULT_ERRORS, REQUEST_ERRORS
@@ -101,12 +103,13 @@ class Soak:
     def play(self) -> list[dict[str, Any]]:
         """Runs until the time is up or `is_stopped` is set, and returns the figures."""
         before = sample(0.0, self._stage.programs)
-        sampler = threading.Thread(target=self._keep_sampling, name="soak-sampler", daemon=True)
-        sampler.start()
-        self._drive()
+        step = min(_SAMPLE_SECONDS, self._settings.seconds / _LEAST_SAMPLES)
+        path = Path(self._settings.samples)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+        with Repeated(step, functools.partial(self._take_sample, path)):
+            self._drive()
         minutes = self._seconds / 60.0
-        self._is_stopped.set()
-        sampler.join()
         left = self._drain()
         after = sample(self._seconds, self._stage.programs)
         return [*figures(self._samples), rest_figure(before, after), self._jobs_figure(minutes, left)]
@@ -142,20 +145,15 @@ class Soak:
                     self._users.actions[kind](self._rng.random())
                 return
 
-    def _keep_sampling(self) -> None:
-        step = min(_SAMPLE_SECONDS, self._settings.seconds / _LEAST_SAMPLES)
-        path = Path(self._settings.samples)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            while not self._is_stopped.wait(step):
-                try:
-                    taken = sample(self._seconds, self._stage.programs)
-                except FAULT_ERRORS as error:
-                    progress(f"no sample: {error}")
-                    continue
-                self._samples.append(taken)
-                file.write(msgspec.json.encode(taken) + b"\n")
-                file.flush()
+    def _take_sample(self, path: Path) -> None:
+        try:
+            taken = sample(self._seconds, self._stage.programs)
+        except FAULT_ERRORS as error:
+            progress(f"no sample: {error}")
+            return
+        self._samples.append(taken)
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(taken) + b"\n")
 
     def _show(self) -> None:
         if self._shows.is_due():

@@ -193,8 +193,7 @@ def open_stage(
             functools.partial(_each, Auditor.report_outage, auditors),
         )
         outages.checks.append(LeaseMonitor(api, GANG_LEASE, replicas, _STALE_SECONDS).is_renewed)
-        outages.start()
-        open_.callback(outages.stop)
+        open_.enter_context(outages)
         yield Stage(api, plane, replicas, proxy, requests, auditors, outages)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -17,6 +17,7 @@ ATTACK_SIZE     share of the attackers, 1; 0.05 for a small run
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import statistics
@@ -29,26 +30,15 @@ from typing import Any
 
 from bench.usage import cpu_seconds
 from lab import command
-from lab.attack import connections, dashboard, filterclient, reports, tenant
+from lab.attack import connections, dashboard, reports, tenant
 from lab.attack.connections import Target
 from lab.attack.helpers import running_helpers
-from lab.attack.monitor import ProgramMonitor
-from lab.attack.stage import (
-    CPUS,
-    HOSTILE,
-    OTHER,
-    TENANTS,
-    Stage,
-    open_stage,
-    port_of,
-    token_of,
-    tokens_of_account,
-)
+from lab.attack.monitor import ApiserverMonitor, Monitor
+from lab.attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, open_stage, token_of, tokens_of_account
 from lab.attack.tenant import Amounts
 from lab.attack.victim import Job, Victim
-from lab.command import Interval, Settings, progress, variable
+from lab.command import Interval, Patience, Settings, progress, variable
 from localcluster.api import Api
-from localcluster.ourprogram import METRICS, PROBES
 from localcluster.programs import APISERVER
 
 NODES = 100
@@ -57,7 +47,6 @@ TOKENS = 200
 _LEAST_NODES = 6
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS, _LOUD_SECONDS = 2.0, 0.05
-_ATTACKERS = ("tenant", "connections", "dashboard", "reports")
 _SHOW_SECONDS = 15.0
 # Time for the jobs that still run when the attack ends, also on a busy machine.
 _PATIENCE_SECONDS = 240.0
@@ -89,74 +78,61 @@ class AttackSettings(Settings):
 def play(stage: Stage, settings: AttackSettings) -> dict[str, Any]:
     """Runs the attack and returns the figures."""
     victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
-    monitor = ProgramMonitor(stage)
-    address = f"https://127.0.0.1:{stage.dashboard_port}"
-    token, probes = token_of(stage.plane, TENANTS[OTHER]), f"http://127.0.0.1:{stage.dashboard_probes}"
-    person = dashboard.Person(address, probes, token, stage.limits["dashboard"])
+    monitors = [Monitor(stage.api, program) for program in stage.programs]
+    apiserver = ApiserverMonitor(stage.api)
+    person = dashboard.Person(stage.dashboard_url, token_of(stage.plane, TENANTS[OTHER]))
     tokens = tokens_of_account(stage.api, HOSTILE, settings.scaled(TOKENS))
-    with running_helpers() as attackers:
+    with running_helpers() as attackers, contextlib.ExitStack() as open_:
         long = reports.LongJob(stage.api, OTHER, "127.0.0.6", _REPORT_SECONDS)
         loud = reports.LongJob(stage.api, HOSTILE, connections.PODS[0], _LOUD_SECONDS / settings.size)
-        for each in (long, loud):
-            each.start()
-        certificates = stage.certificates
-        arguments = (stage.extender_port, certificates.server[0], certificates.client, stage.nodes)
-        attackers.start("filter", filterclient.measure, *arguments, is_nice=False)
+        for job in (long, loud):
+            open_.enter_context(job)
         kubeconfig, is_complete = stage.plane.kubeconfig_of(TENANTS[HOSTILE]), attackers.event()
         attackers.start("tenant", tenant.attack, kubeconfig, settings.amounts, is_complete)
+        targets = [
+            *(Target(port) for program in stage.programs for port in program.plain.values()),
+            *(Target(port, is_tls=True) for program in stage.programs for port in program.tls),
+        ]
         counts = (settings.scaled(connections.COUNT), settings.scaled(connections.SILENT))
-        attackers.start("connections", connections.attack, _targets(stage), *counts)
+        attackers.start("connections", connections.attack, targets, *counts)
         attackers.start("reports", reports.forge, long.url, settings.size)
-        person.start()
-        attackers.start("dashboard", dashboard.attack, address, tokens, settings.scaled(dashboard.STREAMS))
-        monitor.start()
+        open_.enter_context(person)
+        attackers.start("dashboard", dashboard.attack, stage.dashboard_url, tokens, settings.scaled(dashboard.STREAMS))
+        for monitor in (*monitors, apiserver):
+            open_.enter_context(monitor)
         victim.start()
+        open_.callback(victim.stop)
         begin = time.monotonic()
         apiserver_seconds = _apiserver_seconds(stage)
-        _drive(victim, monitor, is_complete, settings, begin)
+        _drive(victim, monitors, is_complete, settings, begin)
         seconds = time.monotonic() - begin
         apiserver_seconds = _apiserver_seconds(stage) - apiserver_seconds
-        load = os.getloadavg()
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not victim.is_done and time.monotonic() < deadline:
+        load, patience = os.getloadavg(), Patience(_PATIENCE_SECONDS)
+        while not victim.is_done and not patience.is_over(None):
             time.sleep(_POLL_SECONDS)
-        monitor.stop()
-        programs = {name: monitor.figures(name, seconds) for name in monitor.seen}
-        found = attackers.end()
-        victim.stop()
-        person.stop()
+        programs = {monitor.name: monitor.figures(seconds) for monitor in monitors}
         broken = long.broken(settings.start_seconds)
-        long.stop()
-        loud.stop()
-    broken += [line for name in monitor.seen for line in monitor.broken(name, settings.probe_seconds)]
-    broken += person.broken(settings.start_seconds, settings.probe_seconds)
-    broken += [f"the helper process {each} ended early" for each, figures in found.items() if not figures]
+        for monitor in monitors:
+            broken += monitor.broken(settings.probe_seconds)
+        hostile = attackers.end()
+    broken += person.broken(settings.start_seconds)
+    broken += [f"the helper process {name} ended early" for name, figures in hostile.items() if not figures]
     broken += _broken_jobs(victim, settings)
     return {
         "seconds": round(seconds),
         "size": settings.size,
-        "nodes": len(stage.nodes),
+        "nodes": settings.nodes,
         "load": round(load[0], 1),
         "apiserver_cpu_cores": round(apiserver_seconds / seconds, 2),
-        "apiserver_max_seconds": round(monitor.apiserver_max_seconds, 1),
+        "apiserver_max_seconds": round(apiserver.max_seconds, 1),
         **programs,
-        "dashboard": person.figures(),
+        "dashboard": programs["dashboard"] | person.figures(),
         "reports": long.figures(),
-        "filter": found["filter"],
         "other": _figures(list(victim.jobs.values())),
-        "hostile": {name: count for each in _ATTACKERS for name, count in found[each].items()},
+        "hostile": {name: count for figures in hostile.values() for name, count in figures.items()},
         "hostile_reports": loud.figures(),
         "broken": broken,
     }
-
-
-def _targets(stage: Stage) -> list[Target]:
-    ports = [
-        stage.dashboard_probes,
-        *(port_of(each.urls[name]) for each in (stage.controller, stage.extender) for name in (PROBES, METRICS)),
-    ]
-    tls = (stage.extender_port, stage.scheduler_port, stage.progress_port, stage.dashboard_port)
-    return [*(Target(port) for port in ports), *(Target(port, is_tls=True) for port in tls)]
 
 
 def _apiserver_seconds(stage: Stage) -> float:
@@ -164,31 +140,25 @@ def _apiserver_seconds(stage: Stage) -> float:
     return cpu_seconds(identity.pid) if identity is not None else 0.0
 
 
-def _drive(victim: Victim, monitor: ProgramMonitor, is_complete: Event, settings: AttackSettings, begin: float) -> None:
+def _drive(
+    victim: Victim, monitors: Sequence[Monitor], is_complete: Event, settings: AttackSettings, begin: float
+) -> None:
     """Creates jobs on schedule, for longer if the attack is not complete; returns early when a program has ended."""
     number, shows = 0, Interval(_SHOW_SECONDS)
     longest = settings.seconds + _EXTRA_SECONDS
     while (seconds := time.monotonic() - begin) < (settings.seconds if is_complete.is_set() else longest):
-        if not all(seen.lives for seen in monitor.seen.values()):
+        if not all(monitor.is_alive for monitor in monitors):
             return
         if seconds >= number * settings.every_seconds:
             victim.submit(number)
             number += 1
         if shows.is_due():
-            _show(seconds, victim, monitor)
+            times = [job.started for job in list(victim.jobs.values()) if job.started is not None]
+            other = f"{number} jobs, {len(times)} started, after {max(times, default=0.0):.1f} s at most"
+            figures = {monitor.name: monitor.figures(max(seconds, 1.0)) for monitor in monitors}
+            programs = ", ".join(f"{name} {figure['peak_resident_mb']:.0f} MB" for name, figure in figures.items())
+            progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {programs}; {other}")
         time.sleep(_POLL_SECONDS)
-
-
-def _show(seconds: float, victim: Victim, monitor: ProgramMonitor) -> None:
-    jobs = list(victim.jobs.values())
-    started = [job.started for job in jobs if job.started is not None]
-    other = f"{len(jobs)} jobs, {len(started)} started, after {max(started, default=0.0):.1f} s at most"
-    programs = ", ".join(
-        f"{name} {found['peak_resident_mb']:.0f} MB, renewed within {found['renewal_max_seconds']} s"
-        for name in monitor.seen
-        for found in [monitor.figures(name, seconds)]
-    )
-    progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {programs}; {other}")
 
 
 def _broken_jobs(victim: Victim, settings: AttackSettings) -> list[str]:
@@ -197,8 +167,7 @@ def _broken_jobs(victim: Victim, settings: AttackSettings) -> list[str]:
         if job.started is None:
             broken.append(f"{name} did not start")
         elif job.started > settings.start_seconds:
-            seen = f", {job.started - job.watched:.1f} s after its own watch showed it" if job.watched else ""
-            broken.append(f"{name} started after {job.started:.1f} s{seen}")
+            broken.append(f"{name} started after {job.started:.1f} s: {job.times}")
         if job.outcome != "succeeded":
             broken.append(f"{name} ended as {job.outcome or 'nothing'}")
     return broken
@@ -207,9 +176,9 @@ def _broken_jobs(victim: Victim, settings: AttackSettings) -> list[str]:
 def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
     """Returns the figures; times are medians and maxima in seconds."""
     figures: dict[str, Any] = {"jobs": len(jobs), "succeeded": sum(job.outcome == "succeeded" for job in jobs)}
-    for name in ("created", "watched", "first_child", "all_pods", "admitted", "started", "ended"):
-        times = [value for job in jobs if (value := getattr(job, name)) is not None]
-        figures |= _times(name, times)
+    for event in ("created", "watched", "first_child", "all_pods", "admitted", "ended"):
+        figures |= _times(event, [job.times[event] for job in jobs if event in job.times])
+    figures |= _times("started", [job.started for job in jobs if job.started is not None])
     for kind in ("tfjob", "gang", "trainjob"):
         times = [job.started for job in jobs if job.kind == kind and job.started is not None]
         figures |= _times(f"{kind}_started", times)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -22,8 +21,8 @@ from urllib3.response import BaseHTTPResponse
 
 from lab.attack.connections import PODS
 from lab.attack.helpers import Attackers
-from lab.attack.limits import Limited
 from lab.attack.stage import HOSTILE
+from lab.background import Background
 
 STREAMS = 800
 _STEP_SECONDS, _REFUSED_SECONDS, _PAGE_SECONDS = 0.05, 0.02, 0.2
@@ -53,71 +52,45 @@ def log_in(client: urllib3.PoolManager, url: str, token: str) -> str:
     return answer.headers.get("Set-Cookie", "").partition(";")[0] if answer.status == 303 else ""
 
 
-class Person:
-    """Somebody of the other tenant with the dashboard open, and the probe of the kubelet."""
+class Person(Background):
+    """Somebody of the other tenant with the dashboard open."""
 
-    def __init__(self, url: str, probes: str, token: str, limit: Limited) -> None:
-        self.visits: list[float] = []
-        self.probes: list[float] = []
-        self.problems: Counter[str] = Counter()
-        self._url, self._token, self._limit = url, token, limit
-        self._healthz = f"{probes}/healthz"
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._visit, self._probe)]
-        self._cookie = ""
-
-    def start(self) -> None:
-        """Logs in. Raises urllib3's HTTPError."""
-        self._cookie = log_in(browser(), self._url, self._token)
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(_TIMEOUT_SECONDS)
+    def __init__(self, url: str, token: str) -> None:
+        super().__init__(self._visit)
+        self._visits: list[float] = []
+        self._problems: Counter[str] = Counter()
+        self._url, self._token = url, token
 
     def figures(self) -> dict[str, Any]:
         return {
-            **self._limit.figures(),
-            "visits": len(self.visits),
-            "visit_max_seconds": round(max(self.visits, default=0.0), 1),
-            "probe_max_seconds": round(max(self.probes, default=0.0), 1),
-            "problems": dict(self.problems),
+            "visits": len(self._visits),
+            "visit_max_seconds": round(max(self._visits, default=0.0), 1),
+            "problems": dict(self._problems),
         }
 
-    def broken(self, visit_seconds: float, probe_seconds: float) -> list[str]:
+    def broken(self, visit_seconds: float) -> list[str]:
         """Returns the limits that are violated."""
         bounds = {
-            **self._limit.broken(),
-            "showed the person no page": not self.visits,
-            f"took longer than {visit_seconds:g} s for a page": max(self.visits, default=0.0) > visit_seconds,
-            f"took longer than {probe_seconds:g} s for a probe": max(self.probes, default=0.0) > probe_seconds,
+            "showed the person no page": not self._visits,
+            f"took longer than {visit_seconds:g} s for a page": max(self._visits, default=0.0) > visit_seconds,
+            **dict.fromkeys(sorted(self._problems), True),
         }
-        broken = [text for text, is_broken in bounds.items() if is_broken]
-        return [f"dashboard {text}" for text in (*broken, *sorted(self.problems))]
+        return [f"dashboard {text}" for text, is_broken in bounds.items() if is_broken]
 
     def _visit(self) -> None:
         client = browser()
-        while not self._stopping.wait(_VISIT_SECONDS):
-            self._ask(client, f"{self._url}{_JOBS}", self.visits)
-
-    def _probe(self) -> None:
-        while not self._stopping.wait(_VISIT_SECONDS):
-            # A kubelet opens a connection for each probe.
-            self._ask(browser(), self._healthz, self.probes)
-
-    def _ask(self, client: urllib3.PoolManager, url: str, seconds: list[float]) -> None:
-        begin = time.monotonic()
-        try:
-            headers = {"Cookie": self._cookie}
-            status = client.request("GET", url, headers=headers, redirect=False).status
-        except urllib3.exceptions.HTTPError as error:
-            self.problems[f"did not answer {url}: {type(error).__name__}"] += 1
-            return
-        seconds.append(time.monotonic() - begin)
-        if status != 200:
-            self.problems[f"answered {url} with {status}"] += 1
+        cookie = log_in(client, self._url, self._token)
+        for _ in self.ticks(_VISIT_SECONDS):
+            begin = time.monotonic()
+            try:
+                headers = {"Cookie": cookie}
+                status = client.request("GET", f"{self._url}{_JOBS}", headers=headers, redirect=False).status
+            except urllib3.exceptions.HTTPError as error:
+                self._problems[f"did not answer: {type(error).__name__}"] += 1
+                continue
+            self._visits.append(time.monotonic() - begin)
+            if status != 200:
+                self._problems[f"answered with {status}"] += 1
 
 
 def attack(url: str, tokens: Sequence[str], streams: int, over: Event, results: Connection) -> None:

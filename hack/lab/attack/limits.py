@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,14 +58,6 @@ class Limited:
             "is_limited_by_kernel": bool(self.group),
             "peak_resident_mb": round(self.peak_bytes / 1e6, 1),
             "kills": self.kills,
-        }
-
-    def broken(self) -> Mapping[str, bool]:
-        """Returns the limits, and whether each is violated."""
-        return {
-            "has ended": not self.is_alive,
-            "was killed for exceeding its memory limit": self.kills > 0,
-            "used more memory than its limit": self.peak_bytes > self.limit_bytes,
         }
 
 

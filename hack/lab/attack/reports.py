@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,31 +22,30 @@ from lab.attack.connections import PODS as ADDRESSES
 from lab.attack.dashboard import browser
 from lab.attack.helpers import Attackers
 from lab.attack.stage import LONG
+from lab.background import Background
 from lab.command import wait
 from lab.jobs import TRAINJOBS
 from localcluster.api import Api
 
 _PODS = "/api/v1/namespaces/{}/pods?labelSelector=train_job_name%3D" + LONG
 _TOKEN = "/api/v1/namespaces/{}/serviceaccounts/default/token"  # noqa: S105 -- a path
-_TIMEOUT_SECONDS = 30.0
 _FORGED_SECONDS = 0.1
 _BODY = json.dumps({"trainerStatus": {"metrics": [{"name": "loss", "value": "0.5"}]}}).encode()
 
 Object = dict[str, Any]
 
 
-class LongJob:
+class LongJob(Background):
     """One job with its reports. `seconds` are the times that reports took which were accepted."""
 
     def __init__(self, api: Api, namespace: str, address: str, pause_seconds: float) -> None:
         """`address` is that of its pod."""
+        super().__init__(self._report)
         self.seconds: list[float] = []
         self.statuses: Counter[str] = Counter()
         self._api, self._namespace = api, namespace
         self._name = f"the job {namespace}/{LONG}"
         self._address, self._pause_seconds = address, pause_seconds
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._report, daemon=True)
         self._pod: Object = {}
         self._token = ""
         self.url = ""
@@ -62,11 +60,7 @@ class LongJob:
         (self._pod,) = self._pods()
         env = {variable["name"]: variable.get("value", "") for variable in self._pod["spec"]["containers"][0]["env"]}
         self.url, self._token = env["KUBEFLOW_TRAINER_SERVER_URL"], self._new_token()
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(_TIMEOUT_SECONDS)
+        super().start()
 
     def figures(self) -> dict[str, Any]:
         return {"report_max_seconds": round(max(self.seconds, default=0.0), 2), **self.statuses}
@@ -98,7 +92,7 @@ class LongJob:
         return str(self._api.create(_TOKEN.format(self._namespace), request)["status"]["token"])
 
     def _report(self) -> None:
-        while not self._stopping.wait(self._pause_seconds):
+        for _ in self.ticks(self._pause_seconds):
             begin = time.monotonic()
             try:
                 status = _send(self.url, self._token, self._address)

@@ -14,8 +14,7 @@ import contextlib
 import socket
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import yaml
 
 from lab.attack.limits import MIB, Limited, limited
 from lab.attack.victim import RUN_SECONDS
-from lab.command import progress
+from lab.command import progress, wait
 from lab.leases import lease_path
 from lab.programs import CONTROLLER_LEASE, GANG_LEASE, GANG_LEASE_FLAGS, LEADER_ELECTION
 from lab.tls import certificate
@@ -32,11 +31,10 @@ from localcluster import ports, process, stack
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
-from localcluster.errors import LocalClusterError
 from localcluster.extender import extender_beside
 from localcluster.fakekubelet import FakeKubelet, by_annotations
 from localcluster.gangscheduler import GangScheduler
-from localcluster.ourprogram import EXTENDER, METRICS, PROBES, OurProgram
+from localcluster.ourprogram import METRICS, PROBES, OurProgram
 from localcluster.podstatus import Outcome
 from localcluster.program import HACK
 from localcluster.programs import LOOPBACK, Options, User
@@ -47,10 +45,6 @@ LONG = "long"
 URGENT, URGENT_PRIORITY = "urgent", 1000
 CPUS = 16
 NODE: Mapping[str, str] = {"cpu": str(CPUS), "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
-LEASES: Mapping[str, str] = {
-    "controller": lease_path(CONTROLLER_LEASE, SYSTEM),
-    "extender": lease_path(GANG_LEASE),
-}
 # The limits of the Deployments in manifests/base.
 CONTROLLER_BYTES, EXTENDER_BYTES = 512 * MIB, 1024 * MIB
 # That of manifests/components/dashboard.
@@ -65,6 +59,8 @@ _IN_FLIGHT = ("--max-requests-inflight=160", "--max-mutating-requests-inflight=8
 _STOP_SECONDS = 30.0
 
 Object = dict[str, Any]
+# The paths of a certificate and its key.
+KeyPair = tuple[Path, Path]
 
 
 def _account(namespace: str, name: str) -> User:
@@ -77,34 +73,31 @@ TENANTS: Mapping[str, User] = {name: _account(name, "tenant") for name in (HOSTI
 
 
 @dataclass(frozen=True, slots=True)
-class Certificates:
-    """The self-signed certificates."""
+class Attacked:
+    """A program under attack, with the ports of its servers without TLS by name, and those with TLS.
 
-    server: tuple[Path, Path]
-    client: tuple[Path, Path]
+    `lease` is the path of the Lease that it holds; empty if it needs none.
+    """
+
+    name: str
+    limit: Limited
+    plain: Mapping[str, int]
+    tls: Sequence[int]
+    lease: str = ""
+
+    def url(self, server: str, path: str) -> str:
+        return f"http://{LOOPBACK}:{self.plain[server]}{path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     api: Api
     plane: ControlPlane
-    nodes: tuple[str, ...]
-    controller: OurProgram
-    extender: OurProgram
-    limits: Mapping[str, Limited]
-    certificates: Certificates
-    scheduler_port: int
-    progress_port: int
-    dashboard_port: int
-    dashboard_probes: int
+    programs: Sequence[Attacked]
 
     @property
-    def extender_port(self) -> int:
-        return port_of(self.extender.urls[EXTENDER])
-
-
-def port_of(url: str) -> int:
-    return int(url.rpartition(":")[2])
+    def dashboard_url(self) -> str:
+        return f"https://{LOOPBACK}:{self.programs[-1].tls[0]}"
 
 
 @contextlib.contextmanager
@@ -114,24 +107,17 @@ def open_stage(node_count: int) -> Iterator[Stage]:
     flags = ("--event-ttl=5m", *_IN_FLIGHT)
     options = Options(users=users, apiserver_flags=flags, unsafe_no_fsync=True, service_account_admission=True)
     nodes = tuple(f"node-{number:03d}" for number in range(node_count))
-    with (
-        stack.throwaway("attack", options, progress) as plane,
-        tempfile.TemporaryDirectory() as keys,
-        contextlib.ExitStack() as open_,
-    ):
+    with stack.throwaway("attack", options, progress) as plane, contextlib.ExitStack() as open_:
         api = Api.from_kubeconfig(plane.kubeconfig)
         install_crds(api)
         _prepare(api, node_count)
         kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
         open_.enter_context(FakeKubelet(kubelet_api, nodes=nodes, resources=NODE, behaviour=_behaviour))
-        certificates = Certificates(*(certificate(Path(keys), name) for name in ("extender", CLIENT_NAME)))
-        (extender, scheduler_port), extender_limit = open_.enter_context(_extender(plane, certificates))
-        (controller, progress_port), controller_limit = open_.enter_context(_controller(plane))
-        served, dashboard_limit = open_.enter_context(_dashboard(plane, certificates))
-        limits = {"controller": controller_limit, "extender": extender_limit, "dashboard": dashboard_limit}
-        yield Stage(
-            api, plane, nodes, controller, extender, limits, certificates, scheduler_port, progress_port, *served
-        )
+        keys = Path(open_.enter_context(tempfile.TemporaryDirectory()))
+        server, client = certificate(keys, "extender"), certificate(keys, CLIENT_NAME)
+        extender = open_.enter_context(_extender(plane, server, client))
+        controller = open_.enter_context(_controller(plane))
+        yield Stage(api, plane, (controller, extender, open_.enter_context(_dashboard(plane, server))))
 
 
 def token_of(plane: ControlPlane, user: User) -> str:
@@ -202,71 +188,71 @@ def _binding(kind: str, user: User, role: str) -> Object:
 
 
 @contextlib.contextmanager
-def _extender(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[tuple[OurProgram, int], Limited]]:
-    """Runs the extender and, at that port, its kube-scheduler, which acquires the Lease first."""
-    (server, key), (client, client_key) = certificates.server, certificates.client
+def _extender(plane: ControlPlane, server: KeyPair, client: KeyPair) -> Iterator[Attacked]:
+    """Runs the extender and its kube-scheduler, which acquires the Lease first."""
     flags = (
         *GANG_LEASE_FLAGS,
-        f"--extender-tls-cert-file={server}",
-        f"--extender-tls-key-file={key}",
-        f"--extender-client-ca-file={client}",
+        f"--extender-tls-cert-file={server[0]}",
+        f"--extender-tls-key-file={server[1]}",
+        f"--extender-client-ca-file={client[0]}",
         "--qps=1000",
         "--preemption=on",
     )
-    tls = {"caFile": str(server), "certFile": str(client), "keyFile": str(client_key)}
+    tls = {"caFile": str(server[0]), "certFile": str(client[0]), "keyFile": str(client[1])}
     kubeconfig = plane.kubeconfig_of(EXTENDER_USER)
     with ports.reserve(3, LOOPBACK) as (port, probes, metrics):
-        served = {METRICS: metrics}
-        extender = extender_beside(plane, port, probes, *flags, kubeconfig=kubeconfig, more_served=served)
-        url = f"https://{LOOPBACK}:{port}"
+        more = {METRICS: metrics}
+        extender = extender_beside(plane, port, probes, *flags, kubeconfig=kubeconfig, more_served=more)
         extender.start()
         try:
             with (
                 limited("extender", extender.identity, EXTENDER_BYTES) as limit,
-                GangScheduler(plane, url, leader_election=LEADER_ELECTION, extender_tls=tls) as scheduler,
+                GangScheduler(
+                    plane, f"https://{LOOPBACK}:{port}", leader_election=LEADER_ELECTION, extender_tls=tls
+                ) as scheduler,
             ):
                 extender.wait_ready()
-                yield (extender, scheduler.port), limit
+                plain = {PROBES: probes, METRICS: metrics}
+                yield Attacked("extender", limit, plain, (port, scheduler.port), lease_path(GANG_LEASE))
         finally:
             extender.kill()
 
 
 @contextlib.contextmanager
-def _controller(plane: ControlPlane) -> Iterator[tuple[tuple[OurProgram, int], Limited]]:
-    """Runs the controller and, at that port, its progress server."""
+def _controller(plane: ControlPlane) -> Iterator[Attacked]:
+    """Runs the controller with its progress server."""
     kubeconfig, log = plane.kubeconfig_of(CONTROLLER_USER), plane.logs / "controller.log"
-    with ports.reserve(3, LOOPBACK) as (probes, metrics, progress):
+    with ports.reserve(3, LOOPBACK) as (probes, metrics, reports):
         served = {PROBES: probes, METRICS: metrics}
         flags = (
             "--leader-elect=true",
             f"--leader-elect-lease-namespace={SYSTEM}",
             "--progress-server",
-            f"--progress-server-bind-address={LOOPBACK}:{progress}",
-            f"--progress-server-url=https://{LOOPBACK}:{progress}",
+            f"--progress-server-bind-address={LOOPBACK}:{reports}",
+            f"--progress-server-url=https://{LOOPBACK}:{reports}",
         )
         controller = OurProgram("run", kubeconfig, served, *flags, log=log, mark=plane.folder)
         controller.start()
         try:
             with limited("controller", controller.identity, CONTROLLER_BYTES) as limit:
                 controller.wait_ready()
-                yield (controller, progress), limit
+                yield Attacked("controller", limit, served, (reports,), lease_path(CONTROLLER_LEASE, SYSTEM))
         finally:
             controller.end(grace_seconds=_STOP_SECONDS)
 
 
 @contextlib.contextmanager
-def _dashboard(plane: ControlPlane, certificates: Certificates) -> Iterator[tuple[tuple[int, int], Limited]]:
-    """Runs the dashboard with TLS, at its port and that of probes; it has no credentials of its own."""
+def _dashboard(plane: ControlPlane, server: KeyPair) -> Iterator[Attacked]:
+    """Runs the dashboard with TLS; it has no credentials of its own."""
     cluster = yaml.safe_load(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
     authority = plane.folder / "dashboard-ca.crt"
     authority.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
-    server, key = certificates.server
     with ports.reserve(2, LOOPBACK) as (port, probes):
         flags = {
             "dashboard-bind-address": f"{LOOPBACK}:{port}",
             "health-probe-bind-address": f"{LOOPBACK}:{probes}",
-            "dashboard-tls-cert-file": server,
-            "dashboard-tls-key-file": key,
+            "dashboard-tls-cert-file": server[0],
+            "dashboard-tls-key-file": server[1],
             "api-server": cluster["server"],
             "api-server-ca-file": authority,
         }
@@ -274,16 +260,13 @@ def _dashboard(plane: ControlPlane, certificates: Certificates) -> Iterator[tupl
         identity = process.spawn(argv, log=plane.logs / "dashboard.log", mark=plane.folder)
         try:
             with limited("dashboard", identity, DASHBOARD_BYTES) as limit:
-                _await_port(port, limit)
-                yield (port, probes), limit
+                wait(lambda: _is_open(port), "the dashboard did not become ready")
+                yield Attacked("dashboard", limit, {PROBES: probes}, (port,))
         finally:
             process.end([identity], grace_seconds=_STOP_SECONDS)
 
 
-def _await_port(port: int, limit: Limited) -> None:
-    deadline = time.monotonic() + _STOP_SECONDS
-    while limit.is_alive and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0):
-            return
-        time.sleep(0.1)
-    raise LocalClusterError("the dashboard did not become ready")
+def _is_open(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0):
+        return True
+    return False

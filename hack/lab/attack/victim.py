@@ -33,17 +33,14 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class Job:
-    """A job with the times of its changes, in seconds since the call that created it; None: not yet."""
+    """A job with the times of what was observed first, in seconds since the call that created it.
+
+    It was `watched` when a watch of the tenant's own showed it; the operator sees it no earlier.
+    """
 
     plan: JobPlan
     begin: float
-    created: float | None = None
-    # When a watch of the tenant's own showed it; the operator sees it no earlier.
-    watched: float | None = None
-    first_child: float | None = None
-    all_pods: float | None = None
-    admitted: float | None = None
-    ended: float | None = None
+    times: dict[str, float] = field(default_factory=dict)
     outcome: str = ""
     pods: set[str] = field(default_factory=set)
 
@@ -54,18 +51,21 @@ class Job:
     @property
     def started(self) -> float | None:
         """When the job had started: its first child, all pods, and for a gang the admission were observed."""
-        parts = [self.first_child, self.all_pods, *([self.admitted] if self.plan.is_gang else [])]
-        known = [part for part in parts if part is not None]
-        return max(known) if len(known) == len(parts) else None
+        events = ("first_child", "all_pods", *(("admitted",) if self.plan.is_gang else ()))
+        times = [self.times[event] for event in events if event in self.times]
+        return max(times) if len(times) == len(events) else None
+
+    def note(self, event: str) -> None:
+        self.times.setdefault(event, time.monotonic() - self.begin)
 
 
 def small_job(number: int) -> JobPlan:
     """Returns the plan of a job."""
     name, spec = f"small-{number}", {"ttlSecondsAfterFinished": _TTL_SECONDS}
     if number % 3 == 2:
-        return JobPlan(name, TRAINJOB, "", [Part("node", 2, RUN_SECONDS)], framework="torch", cpu="1", spec=spec)
+        return JobPlan(TRAINJOB, [Part("node", 2, RUN_SECONDS)], name, framework="torch", cpu="1", spec=spec)
     parts = [Part("MASTER", 1, RUN_SECONDS), Part("WORKER", 2, RUN_SECONDS)]
-    return JobPlan(name, TFJOB, "", parts, is_gang=number % 3 == 1, cpu="1", spec=spec)
+    return JobPlan(TFJOB, parts, name, is_gang=number % 3 == 1, cpu="1", spec=spec)
 
 
 def expected_pods(plan: JobPlan) -> int:
@@ -106,41 +106,34 @@ class Victim:
         job = Job(plan, time.monotonic())
         with self._lock:
             self.jobs[plan.name] = job
-        if self._create(path_of(plan, self._namespace), manifest(plan)):
-            job.created = time.monotonic() - job.begin
-
-    def _create(self, path: str, body: Object) -> bool:
         try:
-            self._api.create(path.format(self._namespace), body)
+            self._api.create(path_of(plan, self._namespace), manifest(plan))
+            job.note("created")
         except (RefusedError, urllib3.exceptions.HTTPError) as error:
-            self.refused.append(f"{body['metadata']['name']}: {error}")
-            return False
-        return True
+            self.refused.append(f"{plan.name}: {error}")
 
     def _see(self, path: str, obj: Object) -> None:
         with self._lock:
             job = self.jobs.get(_name_of(path, obj))
             if job is None:
                 return
-            seconds = time.monotonic() - job.begin
+            status = obj.get("status") or {}
             if path == _JOBS:
-                job.first_child = seconds if job.first_child is None else job.first_child
+                job.note("first_child")
             elif path == PODS:
                 job.pods.add(obj["metadata"]["uid"])
-                if len(job.pods) >= expected_pods(job.plan) and job.all_pods is None:
-                    job.all_pods = seconds
+                if len(job.pods) >= expected_pods(job.plan):
+                    job.note("all_pods")
             elif path == GANGS:
-                if (obj.get("status") or {}).get("phase") in _ADMITTED and job.admitted is None:
-                    job.admitted = seconds
+                if status.get("phase") in _ADMITTED:
+                    job.note("admitted")
             else:
-                job.watched = seconds if job.watched is None else job.watched
-                if job.outcome:
-                    return
-                conditions = (obj.get("status") or {}).get("conditions") or ()
-                true = [condition["type"] for condition in conditions if condition["status"] == "True"]
-                ends = [_ENDS[kind] for kind in true if kind in _ENDS]
-                if ends:
-                    job.outcome, job.ended = ends[0], seconds
+                job.note("watched")
+                conditions = status.get("conditions") or ()
+                ends = [_ENDS.get(condition["type"], "") for condition in conditions if condition["status"] == "True"]
+                if any(ends) and not job.outcome:
+                    job.outcome = next(filter(None, ends))
+                    job.note("ended")
 
 
 def _name_of(path: str, obj: Object) -> str:
@@ -150,5 +143,6 @@ def _name_of(path: str, obj: Object) -> str:
         return str(metadata["name"])
     labels = metadata.get("labels") or {}
     names = [labels[label] for label in _LABELS if label in labels]
-    names += [each["name"] for each in metadata.get("ownerReferences") or () if each["kind"] in _OWNER_KINDS]
+    owners = metadata.get("ownerReferences") or ()
+    names += [owner["name"] for owner in owners if owner["kind"] in _OWNER_KINDS]
     return str(names[0]) if names else ""

@@ -23,11 +23,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.background import Background
 from lab.checkpoints.readers import Reader
 
 _POLL_SECONDS = 0.5
 _MANIFEST = re.compile(r"manifests/(\d+)-(\d{8}T\d{6}Z)-([0-9a-f]{32})\.json")
-_JOIN_SECONDS = 30.0
 
 Violation = dict[str, Any]
 
@@ -47,25 +47,16 @@ class Checkpoint:
     """When a listing had ended that contained it; seconds of this machine's clock."""
 
 
-class Auditor:
-    """Use as a context manager: it reads until the end of the block."""
+class Auditor(Background):
+    """Reads the storages in the background."""
 
     def __init__(self, readers: Mapping[str, Reader]) -> None:
         """`readers` has the storage of each job."""
+        super().__init__(self._run)
         self.violations: list[Violation] = []
         self._readers = readers
         self._seen: dict[str, dict[str, Checkpoint]] = {job: {} for job in readers}
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
-
-    def __enter__(self) -> Auditor:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(_JOIN_SECONDS)
 
     @property
     def saved(self) -> int:
@@ -128,7 +119,7 @@ class Auditor:
         return sum(name.startswith("data/") and not any(f"/{each}/" in name for each in ids) for name in files)
 
     def _run(self) -> None:
-        while not self._stopping.wait(_POLL_SECONDS):
+        for _ in self.ticks(_POLL_SECONDS):
             try:
                 self.look()
             except Exception as error:

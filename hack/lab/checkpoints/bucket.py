@@ -1,7 +1,11 @@
-"""A real S3 server (moto) in this process, which can be away, and can hold a request so that its sender is killed."""
+"""A real S3 server (moto) in this process, which can be away, and can hold a request so that its sender is killed.
+
+The same port takes the reports of training programs, which are JSON in a POST of `REPORTS`.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -12,7 +16,7 @@ from botocore.config import Config
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-BUCKET = "checkpoints"
+BUCKET, REPORTS = "checkpoints", "/reports"
 _KEYS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLEKEY", "AWS_SECRET_ACCESS_KEY": "key-of-the-chaos-test"}
 # Longer than a kill takes; the request then goes on.
 _HOLD_SECONDS = 20.0
@@ -26,7 +30,9 @@ StartResponse = Callable[..., Any]
 class Bucket:
     """Use as a context manager. Thread-safe."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, receive: Callable[[dict[str, Any]], bool]) -> None:
+        """`receive` gets each report, and returns whether the program may end."""
+        self._receive = receive
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._address = address
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -69,7 +75,7 @@ class Bucket:
         )
 
     def be_away(self, how: str, seconds: float) -> None:
-        """Does not serve for that time: `refuses` answers 503, `hangs` answers late, `denies` answers 403."""
+        """Does not serve for that time: `refuses` answers 503, and `hangs` answers late."""
         self._away = how
         time.sleep(seconds)
         self._away = ""
@@ -88,13 +94,16 @@ class Bucket:
             held[1].set()
 
     def _serve(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == REPORTS:
+            report = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps({"may_end": self._receive(report)}).encode()]
         if _AUDITOR not in environ.get("HTTP_USER_AGENT", ""):
             while self._away == "hangs":
                 time.sleep(0.1)
             if self._away:
                 self.refused += 1
-                status = "503 Slow Down" if self._away == "refuses" else "403 Forbidden"
-                start_response(status, [("Content-Length", "0"), ("Connection", "close")])
+                start_response("503 Slow Down", [("Content-Length", "0"), ("Connection", "close")])
                 return [b""]
             self._maybe_hold(environ)
         answer: Iterable[bytes] = self._moto(environ, start_response)

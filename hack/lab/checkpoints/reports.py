@@ -1,21 +1,17 @@
-"""The server to which training programs report, and what is known of each job from its reports.
+"""What is known of each job from the reports of its training programs.
 
-Theory of operation. A program reports its beginning with the step from which it goes on, every step, and its end. At
+Theory of operation. A program reports its beginning with the step from which it continues, every step, and its end. At
 the beginning, the reports are compared with what the storage held when the restore of that pod began: `on_begin`
-does that, in the thread of the request, before the program trains.
+does that, in the thread of the request, before the program trains. `lab.checkpoints.bucket` serves the reports.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-_MOST_BYTES = 10_000
 
 
 @dataclass(slots=True)
@@ -36,30 +32,14 @@ class Reported:
     problems: list[str] = field(default_factory=list)
 
 
-class ReportServer:
-    """Use as a context manager. Thread-safe."""
+class Reports:
+    """The reports of all jobs. Thread-safe."""
 
-    def __init__(self, address: str, on_begin: Callable[[str, str, int], None]) -> None:
-        """`on_begin` gets the job, the pod, and the step from which its program goes on."""
+    def __init__(self, on_begin: Callable[[str, str, int], None] = lambda job, pod, step: None) -> None:
+        """`on_begin` gets the job, the pod, and the step from which its program continues."""
+        self.on_begin = on_begin
         self._jobs: dict[str, Reported] = {}
-        self._on_begin = on_begin
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer((address, 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="reports", daemon=True)
-
-    def __enter__(self) -> ReportServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}/"
 
     def job(self, name: str) -> Reported:
         with self._lock:
@@ -76,7 +56,7 @@ class ReportServer:
         # A report is repeated if its answer was lost.
         is_new = what == "began" and pod != job.pod
         if is_new:
-            self._on_begin(name, pod, int(fields["step"]))
+            self.on_begin(name, pod, int(fields["step"]))
         with self._lock:
             if what == "broken":
                 job.problems.append(f"the program found a broken checkpoint: {fields['reason']}")
@@ -92,20 +72,3 @@ class ReportServer:
                 job.steps_since_begin += 1
                 job.has_ended = job.has_ended or what == "ended"
             return job.may_end
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        receive = self.receive
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                length = min(int(self.headers.get("Content-Length", "0")), _MOST_BYTES)
-                body = json.dumps({"may_end": receive(json.loads(self.rfile.read(length)))}).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Logs nothing."""
-
-        return Handler

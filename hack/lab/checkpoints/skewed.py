@@ -29,6 +29,10 @@ from lab.machines import Clocks
 _POLL_SECONDS = 0.1
 _DEADLINE_SECONDS = 120.0
 _LEFTOVER_SECONDS = 1
+_LONGEST_SKEW_SECONDS = 3 * 3600
+_KILLS_PER_JOB = 5
+# How long a save takes at most; it is killed within this time.
+_SAVE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +127,6 @@ class CommandFailedError(Exception):
     """A command that had to succeed did not; the end of its output."""
 
 
-_LONGEST_SKEW_SECONDS = 3 * 3600
-_KILLS_PER_JOB = 5
-# How long a save takes at most; it is killed within this time.
-_SAVE_SECONDS = 3.0
-
-
 def skewed_jobs(kills: Sequence[Fault]) -> Iterator[tuple[str, Sequence[Fault]]]:
     """The names of the jobs for these kills, and the kills of each."""
     for number, start in enumerate(range(0, len(kills), _KILLS_PER_JOB)):
@@ -153,7 +151,7 @@ class SkewedStory:
                 if self.tally.no_more.is_set():
                     break
                 self._live_once(kill)
-                self.tally.count(kill.kind, happened=self.clocks.can_jump)
+                self.tally.count(self.tally.kills if self.clocks.can_jump else self.tally.missed, kill.kind)
             self.clocks.set(self.name, 0.0)
             self._resume()
         except CommandFailedError as error:

@@ -20,8 +20,9 @@ from typing import Any
 
 import urllib3
 
-from lab.checkpoints.bucket import BUCKET, Bucket
+from lab.checkpoints.bucket import BUCKET, REPORTS, Bucket
 from lab.checkpoints.plan import JobPlan
+from lab.checkpoints.reports import Reports
 from lab.jobs import TRAINJOBS
 from lab.mirror import PODS
 from lab.realnodes import open_nodes
@@ -52,8 +53,7 @@ class Stage:
     run: str
     bucket: Bucket
     disk: Path
-    address: str
-    reports_url: str = ""
+    reports: Reports
     node_lock: threading.Lock = field(default_factory=threading.Lock)
     storage_lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -83,14 +83,13 @@ class Stage:
             return self.api.find(f"{self._pods_path}/{name}")
         return None
 
-    def delete_pod(self, name: str, *, at_once: bool) -> bool:
-        options = {"gracePeriodSeconds": 0} if at_once else {}
+    def delete_pod(self, name: str, **options: int) -> bool:
         with contextlib.suppress(*REQUEST_ERRORS):
             return self.api.delete(f"{self._pods_path}/{name}", **options)
         return False
 
-    def uri(self, plan: JobPlan) -> str:
-        return f"s3://{BUCKET}/{plan.name}" if plan.is_bucket else f"pvc://{CLAIM}/{plan.name}"
+    def uri(self, job: str, *, is_bucket: bool) -> str:
+        return f"s3://{BUCKET}/{job}" if is_bucket else f"pvc://{CLAIM}/{job}"
 
     @property
     def _jobs_path(self) -> str:
@@ -101,12 +100,12 @@ class Stage:
         return PODS.format(self.run)
 
     def _manifest(self, plan: JobPlan) -> Object:
-        settings = {"name": plan.name, "reports": self.reports_url, "seconds_per_step": SECONDS_PER_STEP}
+        settings = {"name": plan.name, "reports": f"{self.bucket.url}{REPORTS}", "seconds_per_step": SECONDS_PER_STEP}
         for field_name in ("is_folder", "files", "file_bytes", "steps", "steps_per_checkpoint"):
             settings[field_name] = getattr(plan, field_name)
         mark = {"name": RUN, "value": self.owner(plan.name)}
         checkpoint: Object = {
-            "storageUri": self.uri(plan),
+            "storageUri": self.uri(plan.name, is_bucket=plan.is_bucket),
             "keep": plan.keep,
             "settleSeconds": 1,
             "env": [mark],
@@ -144,10 +143,11 @@ def open_stage() -> Iterator[Stage]:
         plan = network.claim_of(folder.absolute())
         if plan is None:
             raise LocalClusterError("the nodes have no network")
-        bucket = open_.enter_context(Bucket(plan.host))
+        reports = Reports()
+        bucket = open_.enter_context(Bucket(plan.host, reports.receive))
         _make_storages(api, run, bucket, disk)
         open_.enter_context(_controller(plane.kubeconfig, folder, plane.logs))
-        yield Stage(api, folder, run, bucket, disk, plan.host)
+        yield Stage(api, folder, run, bucket, disk, reports)
 
 
 def _make_storages(api: Api, name: str, bucket: Bucket, disk: Path) -> None:

@@ -12,8 +12,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.checkpoints.auditor import Auditor
@@ -27,7 +27,7 @@ from lab.checkpoints.plan import (
     STORAGE,
     JobPlan,
 )
-from lab.checkpoints.reports import Reported, ReportServer
+from lab.checkpoints.reports import Reported
 from lab.checkpoints.stage import RUN, Stage
 from lab.injection import Fault
 from lab.realnodes import restart_node
@@ -47,32 +47,20 @@ _HOLD_SECONDS = 60.0
 _RESTARTS = {PROGRAM, POD, POD_AT_ONCE, NODE}
 
 
-@dataclass(slots=True)
 class Tally:
-    """What has happened in the run. Thread-safe."""
+    """What has happened in the run. `count` is thread-safe.
 
-    kills: Counter[str] = field(default_factory=Counter)
-    missed: Counter[str] = field(default_factory=Counter)
-    succeeded: int = 0
-    ended: int = 0
-    created: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    no_more: threading.Event = field(default_factory=threading.Event)
-    """Set when no more kills happen and no more jobs are created."""
-    interrupted: threading.Event = field(default_factory=threading.Event)
+    `no_more` is set when no more kills happen and no more jobs are created, and `interrupted` after an error too.
+    """
 
-    def count_created(self) -> None:
-        with self.lock:
-            self.created += 1
+    def __init__(self) -> None:
+        self.kills, self.missed, self.jobs = Counter[str](), Counter[str](), Counter[str]()
+        self.no_more, self.interrupted = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
 
-    def count(self, kind: str, *, happened: bool) -> None:
-        with self.lock:
-            (self.kills if happened else self.missed)[kind] += 1
-
-    def count_end(self, *, succeeded: bool) -> None:
-        with self.lock:
-            self.ended += 1
-            self.succeeded += succeeded
+    def count(self, counter: Counter[str], key: str) -> None:
+        with self._lock:
+            counter[key] += 1
 
 
 @dataclass(slots=True)
@@ -81,7 +69,6 @@ class Story:
 
     plan: JobPlan
     stage: Stage
-    server: ReportServer
     auditor: Auditor
     tally: Tally
     patience_seconds: float
@@ -93,13 +80,13 @@ class Story:
         if self.tally.no_more.is_set():
             return
         self.stage.submit(self.plan)
-        self.tally.count_created()
+        self.tally.count(self.tally.jobs, "created")
         for kill in self.plan.kills:
             if self.tally.no_more.is_set() or not self._await_progress(kill):
                 break
             begins = self._job.begins
             happened = self._kill(kill)
-            self.tally.count(kill.kind, happened=happened)
+            self.tally.count(self.tally.kills if happened else self.tally.missed, kill.kind)
             if happened and kill.kind in _RESTARTS:
                 self._wait(functools.partial(self._has_begun_after, begins))
         self._job.may_end = True
@@ -111,7 +98,7 @@ class Story:
 
     @property
     def _job(self) -> Reported:
-        return self.server.job(self.plan.name)
+        return self.stage.reports.job(self.plan.name)
 
     def _await_progress(self, kill: Fault) -> bool:
         """Waits until a program has trained for a while; returns False if the job makes no progress or has ended.
@@ -138,17 +125,12 @@ class Story:
             if self.tally.interrupted.is_set():
                 return False
             if time.monotonic() > deadline:
-                self.auditor.report(
-                    "stuck", self.plan.name, f"no progress for {self.patience_seconds:g} s: {self._summary()}"
-                )
+                newest = self.auditor.newest(self.plan.name)
+                saved = f"step {newest.step} is saved" if newest else "nothing is saved"
+                self.auditor.report("stuck", self.plan.name, f"no progress at step {self._job.last_step}, {saved}")
                 return False
             time.sleep(_POLL_SECONDS)
         return True
-
-    def _summary(self) -> str:
-        job, newest = self._job, self.auditor.newest(self.plan.name)
-        saved = f"step {newest.step} is saved" if newest else "nothing is saved"
-        return f"{self.stage.status(self.plan.name).get('summary', '')}, step {job.last_step}, {saved}"
 
     def _has_ended(self) -> bool:
         """Whether the job has ended, as seen at most a few seconds ago."""
@@ -167,37 +149,37 @@ class Story:
         while self.stage.has_running_pods(name) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS * 5)
         has_succeeded = (status.get("phase"), status.get("state")) == ("Done", "SUCCESS")
-        self.tally.count_end(succeeded=has_succeeded)
+        self.tally.count(self.tally.jobs, "succeeded" if has_succeeded else "unsuccessful")
         if not has_succeeded:
             self.auditor.report("unsuccessful", name, str({key: status.get(key) for key in ("phase", "reason")}))
         for problem in self._job.problems:
             self.auditor.report("broken", name, problem)
 
     def _kill(self, kill: Fault) -> bool:
-        owner, pod = self.stage.owner(self.plan.name), self._job.pod
-        if kill.kind == PROGRAM:
-            return _kill_all(owner, _PROGRAM_COMMAND) > 0
-        if kill.kind == SIDECAR:
-            return _kill_all(owner, _SAVER_COMMAND) > 0
-        if kill.kind in (POD, POD_AT_ONCE):
-            return self.stage.delete_pod(pod, at_once=kill.kind == POD_AT_ONCE)
-        if kill.kind == HALF_UPLOAD:
-            return self._kill_held_upload() if self.plan.is_bucket else self._kill_upload(kill.chance)
-        if kill.kind == NODE:
-            return self._kill_node(pod, kill.chance)
-        if kill.kind == STORAGE:
-            with self.stage.storage_lock:
-                how = "refuses" if kill.chance < 0.5 else "hangs"
-                self.stage.bucket.be_away(how, 1 + kill.chance * _LONGEST_AWAY_SECONDS)
-            return True
-        raise ValueError(kill.kind)
+        """Kills what the kind says; returns whether there was such a thing."""
+        owner, pod, chance = self.stage.owner(self.plan.name), self._job.pod, kill.chance
+        actions: Mapping[str, Callable[[], bool]] = {
+            PROGRAM: lambda: _kill_all(owner, _PROGRAM_COMMAND),
+            SIDECAR: lambda: _kill_all(owner, _SAVER_COMMAND),
+            POD: lambda: self.stage.delete_pod(pod),
+            POD_AT_ONCE: lambda: self.stage.delete_pod(pod, gracePeriodSeconds=0),
+            HALF_UPLOAD: lambda: self._kill_held_upload() if self.plan.is_bucket else self._kill_upload(chance),
+            NODE: lambda: self._kill_node(pod, chance),
+            STORAGE: lambda: self._take_storage_away(chance),
+        }
+        return actions[kill.kind]()
+
+    def _take_storage_away(self, chance: float) -> bool:
+        with self.stage.storage_lock:
+            self.stage.bucket.be_away("refuses" if chance < 0.5 else "hangs", 1 + chance * _LONGEST_AWAY_SECONDS)
+        return True
 
     def _kill_held_upload(self) -> bool:
         """Kills an upload while the server holds one of its writes."""
         name = self.plan.name
         come = self.stage.bucket.hold_upload(name)
         try:
-            return come.wait(_HOLD_SECONDS) and self._kill_uploads() > 0
+            return come.wait(_HOLD_SECONDS) and self._kill_uploads()
         finally:
             self.stage.bucket.release(name)
 
@@ -212,7 +194,7 @@ class Story:
             time.sleep(_POLL_SECONDS)
         return False
 
-    def _kill_uploads(self) -> int:
+    def _kill_uploads(self) -> bool:
         return _kill_all(self.stage.owner(self.plan.name), _UPLOAD_COMMAND)
 
     def _kill_node(self, pod: str, chance: float) -> bool:
@@ -238,6 +220,7 @@ def _find(owner: str, command: bytes) -> list[Identity]:
     return identities
 
 
-def _kill_all(owner: str, command: bytes) -> int:
-    """Kills these processes at once; returns how many there were."""
-    return sum(process.send(identity, signal.SIGKILL) for identity in _find(owner, command))
+def _kill_all(owner: str, command: bytes) -> bool:
+    """Kills these processes at once; returns whether there were any."""
+    killed = [process.send(identity, signal.SIGKILL) for identity in _find(owner, command)]
+    return any(killed)

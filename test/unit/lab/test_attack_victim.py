@@ -9,7 +9,7 @@ from lab.jobs import TFJOB, JobPlan
 
 
 def job(*, is_gang: bool, **times: float) -> Job:
-    return Job(JobPlan("small-0", TFJOB, "", [], is_gang=is_gang), 0.0, **times)
+    return Job(JobPlan(TFJOB, [], "small-0", is_gang=is_gang), 0.0, times)
 
 
 @pytest.mark.parametrize(

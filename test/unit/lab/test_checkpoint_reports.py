@@ -1,20 +1,22 @@
-"""Tests of lab.checkpoints.reports: what is known of a job from what its programs report."""
+"""Tests of lab.checkpoints: what is known of a job from what its programs report to the S3 server's port."""
 
 from __future__ import annotations
 
 import json
 import urllib.request
 
-from lab.checkpoints.reports import ReportServer
+from lab.checkpoints.bucket import REPORTS, Bucket
+from lab.checkpoints.reports import Reports
 
 
 def test_steps_that_a_later_program_repeats_are_counted_once() -> None:
     began: list[tuple[str, str, int]] = []
-    with ReportServer("127.0.0.1", lambda *of: began.append(of)) as server:
+    reports = Reports(lambda *of: began.append(of))
+    with Bucket("127.0.0.1", reports.receive) as bucket:
 
         def report(what: str, pod: str, step: int) -> bool:
             body = json.dumps({"what": what, "job": "a", "pod": pod, "step": step}).encode()
-            with urllib.request.urlopen(server.url, body, timeout=10) as response:
+            with urllib.request.urlopen(f"{bucket.url}{REPORTS}", body, timeout=10) as response:
                 return bool(json.load(response)["may_end"])
 
         report("began", "one", 0)
@@ -24,7 +26,7 @@ def test_steps_that_a_later_program_repeats_are_counted_once() -> None:
         # A report of the earlier pod that was on its way.
         report("step", "one", 9)
         report("step", "two", 4)
-        job = server.job("a")
+        job = reports.job("a")
         assert (job.begins, job.restores, job.steps_twice, job.last_step) == (2, 1, 2, 4)
         assert began == [("a", "one", 0), ("a", "two", 3)]
         job.may_end = True

@@ -26,6 +26,7 @@ PLAN = replace(
     cpu="1",
     priority=0,
     withheld=0,
+    suspend_after=None,
     leave_seconds=0.0,
 )
 WORKERS = ["worker-0", "worker-1"]
@@ -42,6 +43,7 @@ class Server:
         self.patches: list[dict[str, Any]] = []
         self.deleted: list[str] = []
         self.status: dict[str, Any] = {}
+        self.spec: dict[str, Any] = {"members": [{"name": "worker", "count": 2}]}
         self.watches = 0
 
     def respond(self, request: Request) -> Answer:
@@ -58,15 +60,17 @@ class Server:
             return Answer()
         if request.method == "PATCH":
             self.patches.append(json.loads(request.body))
-            return Answer(500 if len(self.patches) == 1 else 200)
+            if len(self.patches) == 1:
+                return Answer(500)
+            self.spec |= self.patches[-1]["spec"]
+            return Answer()
         return Answer(201)
 
     def _gang(self) -> dict[str, Any]:
         meta = {"name": "g", "generation": 1, "resourceVersion": "1"}
-        spec = {"members": [{"name": "worker", "count": 2}]}
         placement = [{"node": "node-a", "members": WORKERS}]
         status = {"phase": "Bound", "attempt": 1, "observedGeneration": 1, "placement": placement}
-        return {"metadata": meta, "spec": spec, "status": status | self.status}
+        return {"metadata": meta, "spec": self.spec, "status": status | self.status}
 
     def _pods(self) -> list[dict[str, Any]]:
         return [
@@ -91,25 +95,25 @@ def server() -> Server:
 @pytest.fixture
 def owners(server: Server) -> Iterator[Owners]:
     with HttpServer(server.respond) as started:
-        owners = Owners(Api(started.url, ca=None), "ns", "gang-scheduler", workers=1)
+        owners = Owners(Api(started.url, ca=None), "ns", "gang-scheduler")
+        owners.start()
         server.is_gang_known = lambda: owners.observed("g")[0] is not None
         yield owners
         owners.stop()
 
 
-def test_the_last_suspend_call_takes_effect_after_a_failed_request(server: Server, owners: Owners) -> None:
-    owners.submit(PLAN)
-    owners.start()
-    owners.suspend("g", value=True)
-    owners.suspend("g", value=False)
-    eventually(lambda: len(server.patches) == 3)
-    assert [each["spec"]["suspend"] for each in server.patches] == [True, False, False]
+def test_a_gang_is_suspended_for_some_time_also_after_a_failed_request(server: Server, owners: Owners) -> None:
+    owners.submit(replace(PLAN, suspend_after=0.0, suspend_seconds=1.0))
+    eventually(lambda: server.spec.get("suspend") is True)
+    eventually(lambda: server.spec["suspend"] is False)
+    suspended = [patch["spec"]["suspend"] for patch in server.patches]
+    assert suspended[:2] == [True, True], "the first one is refused"
+    assert owners.counts["gangs suspended"] == 1
 
 
 def test_the_pods_of_a_gang_that_is_preempted_are_deleted(server: Server, owners: Owners) -> None:
     server.status = {"preemption": {"by": "ns/other", "state": "Requested", "time": "2026-01-01T00:00:00Z"}}
     owners.submit(PLAN)
-    owners.start()
     eventually(lambda: set(server.deleted) == {"g-worker-0-1", "g-worker-1-1"})
     assert owners.counts["gangs preempted"] == 1
 
@@ -117,7 +121,6 @@ def test_the_pods_of_a_gang_that_is_preempted_are_deleted(server: Server, owners
 def test_an_owner_may_take_its_time_to_leave(server: Server, owners: Owners) -> None:
     server.status = {"preemption": {"by": "ns/other", "state": "Requested", "time": "2026-01-01T00:00:00Z"}}
     owners.submit(replace(PLAN, leave_seconds=600.0))
-    owners.start()
     eventually(lambda: owners.counts["gangs preempted"] == 1)
     assert server.deleted == []
 
@@ -125,7 +128,6 @@ def test_an_owner_may_take_its_time_to_leave(server: Server, owners: Owners) -> 
 def test_a_gang_gets_the_size_that_it_is_asked_for(server: Server, owners: Owners) -> None:
     server.status = {"targetMembers": {"worker": 1}}
     owners.submit(PLAN)
-    owners.start()
     eventually(lambda: owners.counts["resizes"] > 0)
     assert server.patches[-1]["spec"]["members"][0]["count"] == 1
     assert server.patches[-1]["metadata"]["resourceVersion"] == "1"
@@ -134,7 +136,6 @@ def test_a_gang_gets_the_size_that_it_is_asked_for(server: Server, owners: Owner
 def test_a_request_to_resize_an_older_spec_is_not_followed(server: Server, owners: Owners) -> None:
     server.status = {"targetMembers": {"worker": 1}, "observedGeneration": 0}
     owners.submit(PLAN)
-    owners.start()
     # Each of them shows the gang again.
     eventually(lambda: owners.counts["gangs bound"] == 1 and server.watches > 10)
     assert server.patches == []
