@@ -22,21 +22,23 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import urllib3
+
 from lab import command
-from lab.clusterfaults import CapacityFaults, Users
 from lab.command import Interval, Patience, Settings, kinds_variable, progress, seed_variable, variable
+from lab.faults import CapacityFaults, SystemFaults, Users
 from lab.injection import REQUEST_ERRORS, Fault, Faults, Injections, random_fault
 from lab.jobs import job_plan, warm_up_plans
-from lab.leaks import Count, counts_at_rest, leaked
 from lab.machines import Disk
+from lab.programs import Controller
 from lab.requests import CODES, CONTROLLER_FAULTS
 from lab.stage import JobStage, open_job_stage
-from lab.systemfaults import SystemFaults
 
 _POLL_SECONDS, _SHOW_SECONDS = 0.1, 10.0
 # The number of jobs that are submitted before the first fault.
@@ -98,6 +100,8 @@ LANES: Mapping[str, Sequence[str]] = {
 # add up.
 ELECTED = (*LANES["controllers"], "lease stolen")
 _SPARED_PART = 0.2
+_COUNT_SECONDS = 0.25
+_POOL = "writer"
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,51 @@ def faults_of(stage: JobStage, settings: ChaosSettings) -> Faults:
 
     ends = (system.restore, capacity.restore)
     return Faults(Injections(next_fault, {kind: actions[kind] for kind in FAULTS}, ends, LANES, failed), stopping)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Threads and open files of an idle process.
+
+    A leader has more of both than a standby, so each role is compared with itself. Threads of the writer pool are
+    excluded: the pool grows up to its bound when many writes are pending, and keeps its size. Connections are pooled in
+    the same way: files are reported, and only threads are judged.
+    """
+
+    threads: int
+    files: int
+
+
+def counts_at_rest(controllers: Sequence[Controller], leader: Controller, rest_seconds: float) -> dict[str, Count]:
+    """Returns the smallest counts within that time, by role: leader or standby.
+
+    The smallest counts exclude threads of requests in progress. Of several standbys, the one with the most threads
+    counts. A controller that does not respond is left out.
+    """
+    end = time.monotonic() + rest_seconds
+    threads: dict[str, list[int]] = defaultdict(list)
+    files: dict[str, list[int]] = defaultdict(list)
+    while time.monotonic() < end:
+        for controller in controllers:
+            with contextlib.suppress(urllib3.exceptions.HTTPError):
+                threads[controller.name].append(count_outside_pool(controller.threads()))
+                files[controller.name].append(controller.files)
+        time.sleep(_COUNT_SECONDS)
+    counts: dict[str, Count] = {}
+    for name, numbers in threads.items():
+        role, count = "leader" if name == leader.name else "standby", Count(min(numbers), min(files[name]))
+        counts[role] = max(counts.get(role, count), count, key=lambda count: count.threads)
+    return counts
+
+
+def count_outside_pool(names: Iterable[str]) -> int:
+    """Returns how many of these threads do not belong to the pool."""
+    return sum(not name.startswith(_POOL) for name in names)
+
+
+def leaked(before: Mapping[str, Count], after: Mapping[str, Count]) -> int:
+    """Returns how many threads were added."""
+    return sum(max(0, after[role].threads - before[role].threads) for role in after.keys() & before.keys())
 
 
 class Run:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,19 +42,23 @@ class Settings:
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Self:
         """Returns the settings of the environment. Raises ValueError that names the variable."""
-        declared: Sequence[Any] = fields(cls)  # type: ignore[arg-type]
-        return cls(**{each.name: _value(environ.get(each.metadata["name"]) or "", each) for each in declared})
+        texts = {declared.name: environ.get(declared.metadata["name"]) or "" for declared in _fields(cls)}
+        return cls(**{declared.name: _value(texts[declared.name], declared) for declared in _fields(cls)})
 
     @property
     def variables(self) -> str:
         """The variables that repeat the run, for the command line of make: the seed, and what is not the default."""
         texts = []
-        for each in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            if each.metadata.get("is_seed") or value != each.default:
+        for declared in _fields(type(self)):
+            value = getattr(self, declared.name)
+            if declared.metadata.get("is_seed") or value != declared.default:
                 text = f'"{",".join(value)}"' if isinstance(value, tuple) else str(value)
-                texts.append(f"{each.metadata['name']}={text}")
+                texts.append(f"{declared.metadata['name']}={text}")
         return " ".join(texts)
+
+
+def _fields(cls: Any) -> Sequence[Field[Any]]:
+    return fields(cls)
 
 
 def _value(text: str, declared: Any) -> object:

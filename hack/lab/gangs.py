@@ -27,13 +27,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab import command
-from lab.clusterfaults import CapacityFaults
 from lab.command import Interval, Patience, Settings, kinds_variable, progress, seed_variable, variable
+from lab.faults import CapacityFaults, GangFaults
 from lab.injection import REQUEST_ERRORS, Faults, Injections, random_fault
 from lab.owners import URGENT, Owners, gang_plan, pod
 from lab.requests import RequestFaults
 from lab.stage import NAMESPACE, Stage, open_stage
-from lab.systemfaults import GangFaults
 from localcluster.api import Api, RefusedError
 from localcluster.gangscheduler import NAME
 from localcluster.timer import Timer

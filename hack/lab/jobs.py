@@ -62,11 +62,11 @@ class JobPlan:
         if self.kind == TRAINJOB:
             policy = self.spec.get("elasticPolicy") or {"minNodes": 0, "maxNodes": 0}
             return policy["minNodes"], policy["maxNodes"]
-        found = next((part.count for part in self.parts if part.role == "WORKER"), 0)
-        if not found:
+        workers = next((part.count for part in self.parts if part.role == "WORKER"), 0)
+        if not workers:
             return 0, 0
         bounds = self.spec.get("autoscaling")
-        return (bounds["minWorkers"], bounds["maxWorkers"]) if bounds else (1, found + 2)
+        return (bounds["minWorkers"], bounds["maxWorkers"]) if bounds else (1, workers + 2)
 
 
 # Relative frequency of each kind of job, and the function that makes one from random numbers.

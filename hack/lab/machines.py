@@ -19,7 +19,7 @@ from localcluster import debian, shell
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report
 
-_LIBRARIES = "/usr/lib/*/faketime/libfaketimeMT.so.1"
+_LIBRARIES = "usr/lib/*/faketime/libfaketimeMT.so.1"
 _CLONE_NEWNS = 0x00020000
 _DISK_MEBIBYTES = 96
 
@@ -83,14 +83,14 @@ class Disk:
 
 
 def _library(report: Report) -> Path | None:
-    if not (found := sorted(Path("/").glob(_LIBRARIES.lstrip("/")))):
+    if not (libraries := sorted(Path("/").glob(_LIBRARIES))):
         try:
             debian.install(["libfaketime"], report)
         except (LocalClusterError, shell.CommandError) as error:
             report(f"clocks cannot jump on this machine: {error}")
             return None
-        found = sorted(Path("/").glob(_LIBRARIES.lstrip("/")))
-    return found[0] if found else None
+        libraries = sorted(Path("/").glob(_LIBRARIES))
+    return libraries[0] if libraries else None
 
 
 def _mount(folder: Path) -> bool:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.clusterfaults import Users
+from lab.clusters import NODES, restart_node
 from lab.command import wait
+from lab.faults import Users
 from lab.injection import Action, between, one_of, second_chance
 from lab.leases import leader_of
 from lab.mirror import PODS, Object, name_of
 from lab.programs import CONTROLLER_LEASE, Controller
-from lab.realnodes import NODES, restart_node
 from lab.submitted import SubmittedJobs
 from localcluster import network, node, process
 from localcluster.api import RefusedError

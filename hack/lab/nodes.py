@@ -32,13 +32,13 @@ from pathlib import Path
 from typing import Any
 
 from lab import command
+from lab.clusters import NODES, open_nodes
 from lab.command import Interval, Patience, Settings, kinds_variable, progress, seed_variable, variable, wait
 from lab.injection import Fault, Faults, Injections, random_fault
 from lab.leases import leader_of
 from lab.nodefaults import FAULTS, NodeFaults
 from lab.nodejobs import node_job_plan, objects_of
 from lab.programs import CONTROLLER_LEASE, controller_replica, replica_names
-from lab.realnodes import NODES, open_nodes
 from lab.stage import job_auditor
 from lab.submitted import SubmittedJobs
 from localcluster import images, state

@@ -33,7 +33,7 @@ from localcluster.programs import LOOPBACK
 _POLL_SECONDS = 0.1
 # Limits how often a program that ends at once is started.
 _RESTART_SECONDS = 1.0
-_JOIN_SECONDS = 70.0
+_JOIN_SECONDS, _STOP_SECONDS = 70.0, 30.0
 _HTTP_TIMEOUT = "30s"
 # The default: on a busy machine a shorter Lease expires without any fault.
 CONTROLLER_LEASE, CONTROLLER_LEASE_SECONDS = "tfjob-controller", 15.0
@@ -59,6 +59,17 @@ _CONTROLLER_FLAGS = (
 def replica_names() -> tuple[str, ...]:
     """Returns the host names of two replicas; only that of this machine if the user may not set host names."""
     return ("replica-a", "replica-b") if process.may_name_hosts() else ("",)
+
+
+@contextlib.contextmanager
+def running(program: OurProgram) -> Iterator[None]:
+    """Runs a program once, from when it is ready until the end of the block. Raises LocalClusterError."""
+    program.start()
+    try:
+        program.wait_ready()
+        yield
+    finally:
+        program.end(grace_seconds=_STOP_SECONDS)
 
 
 class Program(Protocol):

@@ -37,8 +37,8 @@ import msgspec
 from bench import usage
 from lab import command
 from lab.background import Repeated
-from lab.clusterfaults import Users
 from lab.command import Interval, Settings, progress, seed_variable, variable
+from lab.faults import Users
 from lab.injection import FAULT_ERRORS, REQUEST_ERRORS
 from lab.jobs import TFJOBS, TRAINJOBS, JobPlan, job_plan
 from lab.mirror import PODS, name_of

@@ -111,7 +111,7 @@ def _middle(group: Sequence[Point]) -> Point:
 def figures(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     """Returns the figures of the samples after the warm-up; none if there are too few samples."""
     begin = WARM_UP_SHARE * samples[-1].seconds if samples else 0.0
-    kept = [each for each in samples if each.seconds >= begin]
+    kept = [taken for taken in samples if taken.seconds >= begin]
     return [_figure(name, kept) for name in kept[0].figures] if len(kept) > 1 else []
 
 
@@ -131,7 +131,7 @@ def rest_figure(before: Sample, after: Sample) -> dict[str, Any]:
 
 def _figure(name: str, samples: Sequence[Sample]) -> dict[str, Any]:
     """Returns a figure, which is not `ok` if the lower end of its slope's interval exceeds its limit per hour."""
-    points = [(each.seconds, each.figures[name]) for each in samples]
+    points = [(taken.seconds, taken.figures[name]) for taken in samples]
     values = [value for _, value in points]
     rise, level = slope(points), statistics.median(values)
     is_memory = name.endswith("_rss")

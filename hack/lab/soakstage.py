@@ -18,16 +18,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from lab.command import progress
+from lab.clusters import fake_cluster
 from lab.jobs import PodOutcomes
+from lab.programs import running
 from lab.submitted import SubmittedJobs
 from lab.tls import certificate
-from localcluster import ports, stack
+from localcluster import ports
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
-from localcluster.crds import install_crds
 from localcluster.extender import extender_beside
-from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from localcluster.ourprogram import DEBUG, EXTENDER, METRICS, PROBES, OurProgram
 from localcluster.podstatus import Outcome
@@ -38,7 +37,6 @@ NODES = tuple(f"node-{number}" for number in range(4))
 NODE: Mapping[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
 # With the default of an hour, Events would be most of what etcd holds.
 _OPTIONS = Options(apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
-_STOP_SECONDS = 30.0
 _LINE_SECONDS = 1.0
 _MOST_KNOWN = 1000
 
@@ -56,22 +54,20 @@ class Stage:
 @contextlib.contextmanager
 def open_stage() -> Iterator[Stage]:
     """Starts everything. Raises LocalClusterError."""
-    with stack.throwaway("soak", _OPTIONS, progress) as plane, contextlib.ExitStack() as open_:
-        api = Api.from_kubeconfig(plane.kubeconfig)
-        install_crds(api)
-        api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        jobs = SubmittedJobs(api, NAMESPACE)
+    with contextlib.ExitStack() as open_:
         logs = PodLogs(Path(open_.enter_context(tempfile.TemporaryDirectory())))
         open_.enter_context(logs.serving())
-        outcomes = PodOutcomes(jobs.plan_of)
+        plans: dict[str, SubmittedJobs] = {}
+        outcomes = PodOutcomes(lambda name: plans[NAMESPACE].plan_of(name) if plans else None)
 
         def behaviour(pod: dict[str, Any], attempt: int) -> Outcome:
             outcome = outcomes(pod, attempt)
             logs.expect(pod["metadata"]["name"], outcome.after_seconds or 0.0)
             return outcome
 
-        kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
-        open_.enter_context(FakeKubelet(kubelet_api, nodes=NODES, resources=NODE, behaviour=behaviour))
+        plane, api = open_.enter_context(fake_cluster("soak", _OPTIONS, NODES, NODE, behaviour))
+        api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        jobs = plans[NAMESPACE] = SubmittedJobs(api, NAMESPACE)
         endpoints = {"kubeletEndpoint": {"Port": logs.port}}
         status = {"addresses": [{"type": "InternalIP", "address": LOOPBACK}], "daemonEndpoints": endpoints}
         for node in NODES:
@@ -87,27 +83,17 @@ def _extender(plane: ControlPlane) -> Iterator[OurProgram]:
     """Runs the extender with its kube-scheduler."""
     with ports.reserve(3, LOOPBACK) as (port, probes, metrics):
         extender = extender_beside(plane, port, probes, "--qps=1000", more_served={METRICS: metrics})
-        try:
-            extender.start()
-            extender.wait_ready()
-            with GangScheduler(plane, extender.urls[EXTENDER]):
-                yield extender
-        finally:
-            extender.kill()
+        with running(extender), GangScheduler(plane, extender.urls[EXTENDER]):
+            yield extender
 
 
 @contextlib.contextmanager
 def _controller(plane: ControlPlane) -> Iterator[OurProgram]:
     with ports.reserve(3, LOOPBACK) as (probes, metrics, debug):
-        served = {PROBES: probes, METRICS: metrics, DEBUG: debug}
-        log = plane.logs / "controller.log"
+        served, log = {PROBES: probes, METRICS: metrics, DEBUG: debug}, plane.logs / "controller.log"
         controller = OurProgram("run", plane.kubeconfig, served, log=log, mark=plane.folder)
-        try:
-            controller.start()
-            controller.wait_ready()
+        with running(controller):
             yield controller
-        finally:
-            controller.end(grace_seconds=_STOP_SECONDS)
 
 
 class PodLogs:

@@ -14,7 +14,6 @@ import contextlib
 import functools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.clusters import fake_cluster
 from lab.command import keep_logs, progress, wait
 from lab.jobs import PodOutcomes
 from lab.leases import LeaseMonitor, OutageReporter, leader_of
@@ -40,12 +40,11 @@ from lab.programs import (
 )
 from lab.requests import CONTROLLER_FAULTS, RequestFaults
 from lab.submitted import SubmittedJobs
-from localcluster import binaries, process, stack, state
+from localcluster import binaries, process
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
-from localcluster.crds import install_crds
 from localcluster.errors import LocalClusterError
-from localcluster.fakekubelet import Behaviour, FakeKubelet, by_annotations
+from localcluster.fakekubelet import Behaviour, by_annotations
 from localcluster.faultproxy import FaultProxy
 from localcluster.programs import CONTROLLER_MANAGER, SCHEDULER, Options
 
@@ -58,7 +57,7 @@ NODE: dict[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64G
 _FLAGS = ("--bind-timeout=6s", "--starvation-timeout=10s")
 _AUDITOR_FLAGS = ("--bind-deadline=40", "--fit-grace=12", "--starvation-timeout=10", "--race=1")
 _JOB_AUDITOR = "audit.jobs"
-# One clock is ahead by the longest jump (lab.systemfaults) while the other one is back by as much.
+# One clock is ahead by the longest jump (lab.faults) while the other one is back by as much.
 _JOB_AUDITOR_FLAGS = ("--reaction-seconds=60", "--skew-seconds=250")
 # The quota controller and the API server write the same statuses. After a dozen conflicts in a row the controller
 # leaves a quota alone for minutes, with the usage of pods that have ended.
@@ -165,21 +164,15 @@ def open_stage(
 
     `behaviour` determines how pods end, and `clocks` the time of the machine on which each program runs.
     """
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-chaos")
-    owner = process.identify(os.getpid())
     with contextlib.ExitStack() as open_:
-        plane = open_.enter_context(ControlPlane(folder, _PLANE, owner=owner, report=progress))
-        api = Api.from_kubeconfig(plane.kubeconfig)
-        install_crds(api)
+        plane, api = open_.enter_context(fake_cluster("chaos", _PLANE, NODES, NODE, behaviour))
         for name in (NAMESPACE, OTHERS):
-            api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            api.create("/api/v1/namespaces", {"metadata": {"name": name}})
         proxy = open_.enter_context(FaultProxy(plane.server))
         proxy.choose = requests.choose
         kubeconfig = proxy.kubeconfig(plane.folder, plane.token)
         auditors = [Auditor(plane, "audit", *_AUDITOR_FLAGS, *auditor_flags)]
         open_.callback(_each, Auditor.kill, auditors)
-        kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
-        open_.enter_context(FakeKubelet(kubelet_api, nodes=NODES, resources=NODE, behaviour=behaviour))
         replicas = [
             open_.enter_context(
                 gang_replica(plane, name, kubeconfig, (*_FLAGS, *flags), clocks.environment(name) if clocks else {})
@@ -195,7 +188,6 @@ def open_stage(
         outages.checks.append(LeaseMonitor(api, GANG_LEASE, replicas, _STALE_SECONDS).is_renewed)
         open_.enter_context(outages)
         yield Stage(api, plane, replicas, proxy, requests, auditors, outages)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from lab.injection import REQUEST_ERRORS
 from lab.jobs import TFJOB, TFJOBS, TRAINJOBS, JobPlan, manifest, path_of
 from lab.mirror import Mirror, name_of
 from localcluster.api import Api, RefusedError
-from localcluster.gangscheduler import NAME
 from localcluster.timer import Timer
 
 Object = dict[str, Any]
@@ -59,8 +58,6 @@ class _JobRecord:
 
 class SubmittedJobs:
     """All jobs of a run (see the module)."""
-
-    scheduler = NAME
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.api = api
@@ -123,13 +120,13 @@ class SubmittedJobs:
     @property
     def wrong(self) -> dict[str, str]:
         """The status of each job whose result is not the expected one, by name."""
-        found = {}
+        wrong = {}
         for record in self._all():
             # The state of a TFJob is Succeeded or Failed, that of a TrainJob SUCCESS or FAILED.
             state = str(record.status.get("state")).upper().replace("SUCCEEDED", "SUCCESS")
             if record.is_ended and state != record.plan.expects:
-                found[record.plan.name] = f"{state}, not {record.plan.expects}: {record.status.get('reason')}"
-        return found
+                wrong[record.plan.name] = f"{state}, not {record.plan.expects}: {record.status.get('reason')}"
+        return wrong
 
     def suspend(self, name: str, *, value: bool) -> None:
         """Suspends or resumes a job, with retries until the server accepts it. The last call counts."""
@@ -180,15 +177,17 @@ class SubmittedJobs:
 
     def _delete_orphans(self, record: _JobRecord) -> None:
         try:
-            orphans = [(path, each) for path in CHILDREN for each in self.children(record.plan, path)]
-            for path, each in orphans:
-                self.api.delete(
-                    f"{path.format(self.namespace)}/{each['metadata']['name']}", propagationPolicy="Background"
-                )
+            paths = [
+                f"{path.format(self.namespace)}/{name_of(child)}"
+                for path in CHILDREN
+                for child in self.children(record.plan, path)
+            ]
+            for path in paths:
+                self.api.delete(path, propagationPolicy="Background")
+            record.has_orphans = bool(paths)
         except REQUEST_ERRORS:
-            orphans = [("", {})]
-        record.has_orphans = bool(orphans)
-        if orphans:
+            record.has_orphans = True
+        if record.has_orphans:
             self.later(_RETRY_SECONDS, lambda: self._delete_orphans(record))
 
     def _all(self) -> Iterable[_JobRecord]:

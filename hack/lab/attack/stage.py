@@ -23,16 +23,16 @@ import yaml
 
 from lab.attack.limits import MIB, Limited, limited
 from lab.attack.victim import RUN_SECONDS
-from lab.command import progress, wait
+from lab.clusters import fake_cluster
+from lab.command import wait
 from lab.leases import lease_path
 from lab.programs import CONTROLLER_LEASE, GANG_LEASE, GANG_LEASE_FLAGS, LEADER_ELECTION
 from lab.tls import certificate
-from localcluster import ports, process, stack
+from localcluster import ports, process
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
-from localcluster.crds import install_crds
 from localcluster.extender import extender_beside
-from localcluster.fakekubelet import FakeKubelet, by_annotations
+from localcluster.fakekubelet import by_annotations
 from localcluster.gangscheduler import GangScheduler
 from localcluster.ourprogram import METRICS, PROBES, OurProgram
 from localcluster.podstatus import Outcome
@@ -107,12 +107,9 @@ def open_stage(node_count: int) -> Iterator[Stage]:
     flags = ("--event-ttl=5m", *_IN_FLIGHT)
     options = Options(users=users, apiserver_flags=flags, unsafe_no_fsync=True, service_account_admission=True)
     nodes = tuple(f"node-{number:03d}" for number in range(node_count))
-    with stack.throwaway("attack", options, progress) as plane, contextlib.ExitStack() as open_:
-        api = Api.from_kubeconfig(plane.kubeconfig)
-        install_crds(api)
+    with contextlib.ExitStack() as open_:
+        plane, api = open_.enter_context(fake_cluster("attack", options, nodes, NODE, _behaviour))
         _prepare(api, node_count)
-        kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
-        open_.enter_context(FakeKubelet(kubelet_api, nodes=nodes, resources=NODE, behaviour=_behaviour))
         keys = Path(open_.enter_context(tempfile.TemporaryDirectory()))
         server, client = certificate(keys, "extender"), certificate(keys, CLIENT_NAME)
         extender = open_.enter_context(_extender(plane, server, client))

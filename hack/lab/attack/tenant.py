@@ -1,7 +1,7 @@
 """Attacks of a tenant with the role `edit` in one namespace: writes of all kinds at once, without a break.
 
-The API server processes one write of the tenant at a time (attack.stage), and a thread for each kind rests as long as
-its write took. A write that the server refuses (quota, conflict, too many) is counted and not repeated.
+The API server processes one write of the tenant at a time (`stage`), and a thread for each kind rests as long as its
+write took. A write that the server refuses (quota, conflict, too many) is counted and not repeated.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Tenant(Attackers):
     def _create(self, kind: str, path: str, body: Object | bytes) -> None:
         with self.counted(kind):
             self._api.create(path, body)
-        if all(self.counts[each] for each in KINDS):
+        if all(self.counts[kind] for kind in KINDS):
             self._is_complete.set()
 
     def _delete(self, kind: str, path: str, **options: object) -> None:
@@ -230,7 +230,7 @@ def heavy_pod(number: int) -> bytes:
 
 
 def labelled_config_map(number: int) -> bytes:
-    labels = {"kubeflow.org": "", **{f"a{each:05}": "" for each in range(_LABELS)}}
+    labels = {"kubeflow.org": "", **{f"a{index:05}": "" for index in range(_LABELS)}}
     return _compact(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"config-map-{number}", "labels": labels}}
     )
@@ -242,7 +242,9 @@ def _compact(body: Object) -> bytes:
 
 def _worst_filters(mark: str) -> Object:
     """Returns filters of which only the last term and the last toleration match, after all others were evaluated."""
-    terms = [_term("kubernetes.io/hostname", [f"{mark}-{n}-{each}" for each in range(4)]) for n in range(MAX_TERMS - 1)]
+    terms = [
+        _term("kubernetes.io/hostname", [f"{mark}-{n}-{index}" for index in range(4)]) for n in range(MAX_TERMS - 1)
+    ]
     tolerations = [{"key": f"{mark}-{number}", "operator": "Exists"} for number in range(MAX_ENTRIES - 1)]
     selector = {"nodeSelectorTerms": [*terms, _term("kubernetes.io/os", [mark, "linux"])]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}

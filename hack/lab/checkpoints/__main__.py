@@ -34,9 +34,9 @@ from lab import command
 from lab.background import Repeated
 from lab.checkpoints.auditor import Auditor
 from lab.checkpoints.plan import CheckpointSettings, job_plans
-from lab.checkpoints.readers import BucketReader, FolderReader, Reader
 from lab.checkpoints.skewed import CommandFailedError, Commands, SkewedStory, skewed_jobs
 from lab.checkpoints.stage import Stage, open_stage
+from lab.checkpoints.storages import BucketReader, FolderReader, Reader
 from lab.checkpoints.stories import Story, Tally
 from lab.command import progress
 from lab.machines import Clocks

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.background import Background
-from lab.checkpoints.readers import Reader
+from lab.checkpoints.storages import Reader
 
 _POLL_SECONDS = 0.5
 _MANIFEST = re.compile(r"manifests/(\d+)-(\d{8}T\d{6}Z)-([0-9a-f]{32})\.json")
@@ -62,12 +62,13 @@ class Auditor(Background):
     def saved(self) -> int:
         """The number of checkpoints that were seen."""
         with self._lock:
-            return sum(len(each) for each in self._seen.values())
+            return sum(len(checkpoints) for checkpoints in self._seen.values())
 
     def newest(self, job: str, before: float = float("inf")) -> Checkpoint | None:
         """The newest checkpoint of the job that was seen before this time."""
         with self._lock:
-            return max((each for each in self._seen[job].values() if each.seen_at <= before), default=None)
+            known = [checkpoint for checkpoint in self._seen[job].values() if checkpoint.seen_at <= before]
+        return max(known, default=None)
 
     def judge_restore(self, job: str, step: int, started_at: float) -> None:
         """Judges from which step a program goes on whose restore began at this time."""
@@ -82,11 +83,11 @@ class Auditor(Background):
 
     def look(self, job: str = "") -> None:
         """Reads the listings of all storages, or of that of one job, and judges what is new."""
-        readers = [self._readers[job]] if job else list({id(each): each for each in self._readers.values()}.values())
+        readers = [self._readers[job]] if job else list(dict.fromkeys(self._readers.values()))
         for reader in readers:
-            found = reader.listing(job)
+            listing = reader.listing(job)
             at = time.time()
-            for owner, files in found.items():
+            for owner, files in listing.items():
                 if self._readers.get(owner) is reader:
                     self._take(owner, files, at)
 
@@ -108,15 +109,17 @@ class Auditor(Background):
             newest = sorted(self._seen[job].values(), reverse=True)[:keep]
         if sorted(known, reverse=True) != newest:
             self.report("kept", job, f"not the newest are left, but {sorted(manifests)}")
-        owned = {name for each in known for name in each.files}
+        owned = {name for checkpoint in known for name in checkpoint.files}
         if left := [name for name in files if name.startswith("data/") and name not in owned]:
             self.report("kept", job, f"{len(left)} files belong to no checkpoint: {left[:3]}")
 
     def leftovers(self, job: str) -> int:
         """The number of files that belong to no checkpoint."""
         files = self._readers[job].listing(job).get(job, {})
-        ids = [found[3] for name in files if (found := _MANIFEST.fullmatch(name))]
-        return sum(name.startswith("data/") and not any(f"/{each}/" in name for each in ids) for name in files)
+        ids = [match[3] for name in files if (match := _MANIFEST.fullmatch(name))]
+        return sum(
+            name.startswith("data/") and not any(f"/{upload_id}/" in name for upload_id in ids) for name in files
+        )
 
     def _run(self) -> None:
         for _ in self.ticks(_POLL_SECONDS):
@@ -128,12 +131,12 @@ class Auditor(Background):
 
     def _take(self, job: str, files: Mapping[str, int], at: float) -> None:
         for name in sorted(files):
-            if (found := _MANIFEST.fullmatch(name)) is None or name in self._seen[job]:
+            if (match := _MANIFEST.fullmatch(name)) is None or name in self._seen[job]:
                 continue
             content = self._readers[job].read(job, name)
             if content is None:
                 continue
-            checkpoint = _checkpoint(name, found, content, at)
+            checkpoint = _checkpoint(name, match, content, at)
             if checkpoint is None:
                 self.report("broken", job, f"{name} is no manifest: {content[:200]!r}")
                 continue
@@ -152,7 +155,7 @@ class Auditor(Background):
     def _problems(self, job: str) -> list[tuple[Checkpoint, str]]:
         with self._lock:
             known = list(self._seen[job].values())
-        return [(each, problem) for each in known if (problem := self._problem(job, each))]
+        return [(checkpoint, problem) for checkpoint in known if (problem := self._problem(job, checkpoint))]
 
     def _problem(self, job: str, checkpoint: Checkpoint) -> str:
         """Returns what is wrong with the files of a checkpoint; nothing is if it has been removed."""
@@ -168,7 +171,7 @@ class Auditor(Background):
         return problem
 
 
-def _checkpoint(name: str, found: re.Match[str], content: bytes, at: float) -> Checkpoint | None:
+def _checkpoint(name: str, match: re.Match[str], content: bytes, at: float) -> Checkpoint | None:
     try:
         fields = json.loads(content)
         prefix = f"data/{fields['name']}/{fields['uploadId']}"
@@ -176,4 +179,4 @@ def _checkpoint(name: str, found: re.Match[str], content: bytes, at: float) -> C
         step = int(fields["step"])
     except (ValueError, KeyError, TypeError):
         return None
-    return Checkpoint(int(found[1]), found[2], found[3], name, step, files, at)
+    return Checkpoint(int(match[1]), match[2], match[3], name, step, files, at)

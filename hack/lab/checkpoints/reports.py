@@ -2,7 +2,7 @@
 
 Theory of operation. A program reports its beginning with the step from which it continues, every step, and its end. At
 the beginning, the reports are compared with what the storage held when the restore of that pod began: `on_begin`
-does that, in the thread of the request, before the program trains. `lab.checkpoints.bucket` serves the reports.
+does that, in the thread of the request, before the program trains. `lab.checkpoints.storages` serves the reports.
 """
 
 from __future__ import annotations

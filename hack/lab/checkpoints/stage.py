@@ -20,12 +20,13 @@ from typing import Any
 
 import urllib3
 
-from lab.checkpoints.bucket import BUCKET, REPORTS, Bucket
 from lab.checkpoints.plan import JobPlan
 from lab.checkpoints.reports import Reports
+from lab.checkpoints.storages import BUCKET, REPORTS, Bucket
+from lab.clusters import open_nodes
 from lab.jobs import TRAINJOBS
 from lab.mirror import PODS
-from lab.realnodes import open_nodes
+from lab.programs import running
 from localcluster import images, network, ports, process, stack, state
 from localcluster.api import Api, RefusedError
 from localcluster.errors import LocalClusterError
@@ -185,9 +186,5 @@ def _controller(kubeconfig: Path, folder: Path, logs: Path) -> Iterator[None]:
         served = {PROBES: probes, METRICS: metrics}
         flags = ("--qps=0", f"--controller-config-file={config}")
         controller = OurProgram("run", kubeconfig, served, *flags, log=logs / "controller.log", mark=folder)
-        controller.start()
-        try:
-            controller.wait_ready()
+        with running(controller):
             yield
-        finally:
-            controller.end(grace_seconds=10.0)

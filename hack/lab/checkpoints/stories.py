@@ -29,8 +29,8 @@ from lab.checkpoints.plan import (
 )
 from lab.checkpoints.reports import Reported
 from lab.checkpoints.stage import RUN, Stage
+from lab.clusters import restart_node
 from lab.injection import Fault
-from lab.realnodes import restart_node
 from localcluster import process
 from localcluster.process import Identity
 

@@ -16,7 +16,7 @@ UNITS = {"Mi": MIB, "Gi": 1024 * MIB}
 
 def limit_of(folder: str, container: str) -> int:
     deployment: dict[str, Any] = yaml.safe_load((MANIFESTS / folder / "deployment.yaml").read_text())
-    containers = {each["name"]: each for each in deployment["spec"]["template"]["spec"]["containers"]}
+    containers = {container["name"]: container for container in deployment["spec"]["template"]["spec"]["containers"]}
     text = containers[container]["resources"]["limits"]["memory"]
     return int(text[:-2]) * UNITS[text[-2:]]
 

@@ -13,7 +13,7 @@ def job(*, is_gang: bool, **times: float) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("found", "seconds"),
+    ("job_of_victim", "seconds"),
     [
         (job(is_gang=False, first_child=1.0, all_pods=2.0), 2.0),
         (job(is_gang=False, first_child=3.0, all_pods=2.0), 3.0),
@@ -22,5 +22,7 @@ def job(*, is_gang: bool, **times: float) -> Job:
         (job(is_gang=True, first_child=1.0, all_pods=2.0, admitted=2.5), 2.5),
     ],
 )
-def test_a_job_has_started_once_it_has_a_child_and_all_pods_and_is_admitted(found: Job, seconds: float | None) -> None:
-    assert found.started == seconds
+def test_a_job_has_started_once_it_has_a_child_and_all_pods_and_is_admitted(
+    job_of_victim: Job, seconds: float | None
+) -> None:
+    assert job_of_victim.started == seconds

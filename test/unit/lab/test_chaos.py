@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.chaos import ELECTED, FAULTS, LANES
-from lab.leaks import Count, count_outside_pool, leaked
+from lab.chaos import ELECTED, FAULTS, LANES, Count, count_outside_pool, leaked
 from lab.programs import names_in
 from lab.requests import CONTROLLER_FAULTS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.checkpoints.auditor import Auditor
-from lab.checkpoints.readers import FolderReader
+from lab.checkpoints.storages import FolderReader
 
 JOB = "job"
 

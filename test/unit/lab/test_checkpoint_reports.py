@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import urllib.request
 
-from lab.checkpoints.bucket import REPORTS, Bucket
 from lab.checkpoints.reports import Reports
+from lab.checkpoints.storages import REPORTS, Bucket
 
 
 def test_steps_that_a_later_program_repeats_are_counted_once() -> None:

@@ -62,8 +62,8 @@ def test_data_of_deleted_jobs_that_remains_in_memory_is_not_ok() -> None:
 
 
 def test_a_straight_line_has_an_exact_slope() -> None:
-    found = slope([(float(time), 5.0 + 2.0 * time) for time in range(20)])
-    assert (found.value, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
+    rise = slope([(float(time), 5.0 + 2.0 * time) for time in range(20)])
+    assert (rise.value, rise.low, rise.high) == pytest.approx((2.0, 2.0, 2.0))
 
 
 def test_outliers_do_not_affect_the_slope() -> None:
@@ -73,15 +73,15 @@ def test_outliers_do_not_affect_the_slope() -> None:
 
 def test_the_interval_of_constant_noise_contains_zero() -> None:
     rng = random.Random(1)
-    found = slope([(float(time), 50.0 + rng.gauss(0.0, 1.0)) for time in range(400)])
-    assert found.low < 0.0 < found.high
-    assert abs(found.value) < 0.01
+    rise = slope([(float(time), 50.0 + rng.gauss(0.0, 1.0)) for time in range(400)])
+    assert rise.low < 0.0 < rise.high
+    assert abs(rise.value) < 0.01
 
 
 def test_a_leak_smaller_than_the_noise_is_detected_over_many_points() -> None:
     rng = random.Random(2)
-    found = slope([(float(time), 50.0 + 0.01 * time + rng.gauss(0.0, 0.5)) for time in range(400)])
-    assert 0.0 < found.low < 0.01 < found.high
+    rise = slope([(float(time), 50.0 + 0.01 * time + rng.gauss(0.0, 0.5)) for time in range(400)])
+    assert 0.0 < rise.low < 0.01 < rise.high
 
 
 def test_a_slope_requires_two_points() -> None:

@@ -1,10 +1,10 @@
-"""A stack with two real nodes and a namespace of its own. It needs root on Linux."""
+"""Clusters of a run: a control plane with simulated nodes, or a stack with two real nodes (as root on Linux)."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lab.command import progress, wait
@@ -13,9 +13,24 @@ from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
 from localcluster.errors import LocalClusterError
+from localcluster.fakekubelet import Behaviour, FakeKubelet
+from localcluster.programs import Options
 
 NODES = 2
 _START_TRIES = 5
+
+
+@contextlib.contextmanager
+def fake_cluster(
+    name: str, options: Options, node_names: Sequence[str], resources: Mapping[str, str], behaviour: Behaviour
+) -> Iterator[tuple[ControlPlane, Api]]:
+    """Starts a control plane whose pods end as `behaviour` determines. Raises LocalClusterError."""
+    with stack.throwaway(name, options, progress) as plane:
+        api = Api.from_kubeconfig(plane.kubeconfig)
+        install_crds(api)
+        kubelet_api = Api.from_kubeconfig(plane.kubeconfig)
+        with FakeKubelet(kubelet_api, nodes=node_names, resources=resources, behaviour=behaviour):
+            yield plane, api
 
 
 @contextlib.contextmanager

@@ -1,16 +1,22 @@
-"""A real S3 server (moto) in this process, which can be away, and can hold a request so that its sender is killed.
+"""The storages of a run: a real S3 server (moto) in this process, and how the auditor reads a bucket or a folder.
 
-The same port takes the reports of training programs, which are JSON in a POST of `REPORTS`.
+The server can be away, and can hold a request so that its sender is killed. The same port takes the reports of training
+programs, which are JSON in a POST of `REPORTS`. Readers share nothing with the code under test. Names are relative to
+the URI of a job, as in docs/checkpoints.md: `manifests/…` and `data/…`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from botocore.config import Config
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -118,3 +124,67 @@ class Bucket:
         if held is not None and not held[0].is_set():
             held[0].set()
             held[1].wait(_HOLD_SECONDS)
+
+
+# The files of each job with their sizes.
+Listing = Mapping[str, Mapping[str, int]]
+
+
+class Reader(Protocol):
+    """One storage with folders of jobs. Thread-safe."""
+
+    def listing(self, job: str = "") -> Listing:
+        """All files of one job, or of all; a job without files may be missing."""
+
+    def read(self, job: str, name: str) -> bytes | None:
+        """The content of a file; None if there is none."""
+
+
+class BucketReader:
+    """Implements `Reader` for the jobs in a bucket."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def listing(self, job: str = "") -> Listing:
+        sizes: dict[str, dict[str, int]] = defaultdict(dict)
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{job}/" if job else "")
+        for page in pages:
+            for entry in page.get("Contents", ()):
+                owner, _, name = entry["Key"].partition("/")
+                sizes[owner][name] = entry["Size"]
+        return sizes
+
+    def read(self, job: str, name: str) -> bytes | None:
+        try:
+            content: bytes = self._client.get_object(Bucket=BUCKET, Key=f"{job}/{name}")["Body"].read()
+        except self._client.exceptions.NoSuchKey:
+            return None
+        return content
+
+
+class FolderReader:
+    """Implements `Reader` for the folders of jobs in a folder of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def listing(self, job: str = "") -> Listing:
+        jobs = [job] if job else sorted(os.listdir(self._root))
+        # The manifests of a job come first: a checkpoint that is removed loses its manifest before its files.
+        return {name: {**self._below(name, "manifests"), **self._below(name, "data")} for name in jobs}
+
+    def read(self, job: str, name: str) -> bytes | None:
+        try:
+            return (self._root / job / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _below(self, job: str, part: str) -> dict[str, int]:
+        sizes = {}
+        # Files and folders may be removed meanwhile.
+        for folder, _, names in os.walk(self._root / job / part):
+            for path in (Path(folder, name) for name in names):
+                with contextlib.suppress(FileNotFoundError):
+                    sizes[path.relative_to(self._root / job).as_posix()] = path.stat().st_size
+        return sizes
