@@ -7,16 +7,17 @@ The API server requests them over HTTPS, as from a kubelet. Everything ends with
 from __future__ import annotations
 
 import contextlib
-import ssl
+import logging
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from werkzeug.serving import make_server
 
 from lab.clusters import fake_cluster
 from lab.jobs import PodOutcomes
@@ -101,14 +102,12 @@ class PodLogs:
 
     def __init__(self, folder: Path) -> None:
         """Creates the server; certificate and key are written to `folder`."""
+        logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
         self._ends: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate(folder, "kubelet"))
-        self._server = _Server((LOOPBACK, 0), self._handler())
-        # The first read on the connection's own thread performs the handshake.
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        chain, key = certificate(folder, "kubelet")
+        self._server = make_server(LOOPBACK, 0, self._serve, threaded=True, ssl_context=(str(chain), str(key)))
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
@@ -118,7 +117,6 @@ class PodLogs:
         finally:
             self._stopping.set()
             self._server.shutdown()
-            self._server.server_close()
 
     @property
     def port(self) -> int:
@@ -131,43 +129,13 @@ class PodLogs:
                 self._ends.pop(next(iter(self._ends)))
             self._ends[pod] = time.monotonic() + seconds
 
-    def lines(self, pod: str) -> Iterator[bytes]:
-        """Yields the lines as they are written."""
+    def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
+        """Serves `/containerLogs/<namespace>/<pod>/<container>`: yields the lines as they are written."""
+        start_response("200 OK", [("Content-Type", "text/plain")])
         with self._lock:
-            end = self._ends.get(pod, 0.0)
+            end = self._ends.get(environ["PATH_INFO"].split("/")[-2], 0.0)
         for step in range(1, 10**6):
             timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
             yield f"{timestamp} step={step} loss=0.{step % 1000:03d} accuracy=0.5\n".encode()
             if time.monotonic() >= end or self._stopping.wait(min(_LINE_SECONDS, end - time.monotonic())):
                 return
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        logs = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                """Serves `/containerLogs/<namespace>/<pod>/<container>`."""
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain")
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                # The client may have closed the connection.
-                with contextlib.suppress(OSError):
-                    for line in logs.lines(self.path.partition("?")[0].split("/")[-2]):
-                        self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
-                    self.wfile.write(b"0\r\n\r\n")
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Logs nothing, since thousands of requests come."""
-
-        return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores clients that disconnect during the handshake."""

@@ -1,4 +1,4 @@
-"""Helper processes: attackers of several kinds, and a client that measures.
+"""Helper processes of attackers of several kinds.
 
 They are processes so that none waits for the interpreter lock of another one. They end with the process that started
 them, even if that is killed.
@@ -80,11 +80,9 @@ class Helpers:
         """Returns an event that can be given to a helper."""
         return self._context.Event()
 
-    def start(self, name: str, run: Callable[..., None], *arguments: object, is_nice: bool = True) -> None:
+    def start(self, name: str, run: Callable[..., None], *arguments: object) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
-        helper = self._context.Process(
-            target=_run, args=(run, is_nice, *arguments, self.over, theirs), name=name, daemon=True
-        )
+        helper = self._context.Process(target=_run, args=(run, *arguments, self.over, theirs), name=name, daemon=True)
         helper.start()
         theirs.close()
         self._started[name] = (helper, ours)
@@ -104,11 +102,10 @@ class Helpers:
         return figures
 
 
-def _run(run: Callable[..., None], is_nice: bool, *arguments: object) -> None:
+def _run(run: Callable[..., None], *arguments: object) -> None:
     """Runs in the helper process."""
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
-    if is_nice:
-        _lower_priority()
+    _lower_priority()
     run(*arguments)
 
 

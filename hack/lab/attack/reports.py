@@ -24,10 +24,10 @@ from lab.attack.helpers import Attackers
 from lab.attack.stage import LONG
 from lab.background import Background
 from lab.command import wait
-from lab.jobs import TRAINJOBS
+from lab.jobs import TRAINJOB, JobPlan, Part, manifest, path_of
+from lab.mirror import PODS
 from localcluster.api import Api
 
-_PODS = "/api/v1/namespaces/{}/pods?labelSelector=train_job_name%3D" + LONG
 _TOKEN = "/api/v1/namespaces/{}/serviceaccounts/default/token"  # noqa: S105 -- a path
 _FORGED_SECONDS = 0.1
 _BODY = json.dumps({"trainerStatus": {"metrics": [{"name": "loss", "value": "0.5"}]}}).encode()
@@ -52,10 +52,8 @@ class LongJob(Background):
 
     def start(self) -> None:
         """Returns once its pod runs. Raises LocalClusterError."""
-        trainer = {"image": "localhost/none", "command": ["train"], "resourcesPerNode": {"requests": {"cpu": "1"}}}
-        spec = {"framework": "torch", "numNodes": 1, "trainer": trainer, "gang": {"enabled": True}}
-        body = {"apiVersion": "kubeflow.org/v2alpha1", "kind": "TrainJob", "metadata": {"name": LONG}, "spec": spec}
-        self._api.create(TRAINJOBS.format(self._namespace), body)
+        plan = JobPlan(TRAINJOB, [Part("node", 1, None)], LONG, is_gang=True, cpu="1", framework="torch")
+        self._api.create(path_of(plan, self._namespace), manifest(plan))
         wait(lambda: [pod["status"]["phase"] for pod in self._pods()] == ["Running"], f"{self._name} does not run")
         (self._pod,) = self._pods()
         env = {variable["name"]: variable.get("value", "") for variable in self._pod["spec"]["containers"][0]["env"]}
@@ -76,7 +74,7 @@ class LongJob(Background):
         return [f"{self._name} {text}" for text, is_broken in bounds.items() if is_broken]
 
     def _pods(self) -> list[Object]:
-        return list(self._api.get(_PODS.format(self._namespace))["items"])
+        return self._api.list(PODS.format(self._namespace), f"train_job_name={LONG}")
 
     def _new_token(self) -> str:
         """Returns a token of the pod, as its kubelet gets it."""
