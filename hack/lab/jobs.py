@@ -262,18 +262,18 @@ def _train_spec(plan: JobPlan) -> Object:
 class PodOutcomes:
     """The behaviour of a fake kubelet: pods end by the plan of their job, however often they are recreated.
 
-    `plan_of` gets a job's name. Thread-safe.
+    `plan_of` gets a job's name, and may be set later. Thread-safe.
     """
 
-    def __init__(self, plan_of: Callable[[str], JobPlan | None]) -> None:
-        self._plan_of = plan_of
+    def __init__(self, plan_of: Callable[[str], JobPlan | None] = lambda name: None) -> None:
+        self.plan_of = plan_of
         self._lock = threading.Lock()
         self._starts: Counter[tuple[str, str, str]] = Counter()
 
     def __call__(self, pod: Object, attempt: int) -> Outcome:
         labels = pod["metadata"].get("labels") or {}
         job = labels.get("tf_job_name") or labels.get("train_job_name") or ""
-        plan = self._plan_of(job)
+        plan = self.plan_of(job)
         part = next((part for part in plan.parts if part.role == labels.get("job_type")), None) if plan else None
         if part is None:
             return by_annotations(pod, attempt)

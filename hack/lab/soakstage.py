@@ -58,8 +58,7 @@ def open_stage() -> Iterator[Stage]:
     with contextlib.ExitStack() as open_:
         logs = PodLogs(Path(open_.enter_context(tempfile.TemporaryDirectory())))
         open_.enter_context(logs.serving())
-        plans: dict[str, SubmittedJobs] = {}
-        outcomes = PodOutcomes(lambda name: plans[NAMESPACE].plan_of(name) if plans else None)
+        outcomes = PodOutcomes()
 
         def behaviour(pod: dict[str, Any], attempt: int) -> Outcome:
             outcome = outcomes(pod, attempt)
@@ -68,7 +67,8 @@ def open_stage() -> Iterator[Stage]:
 
         plane, api = open_.enter_context(fake_cluster("soak", _OPTIONS, NODES, NODE, behaviour))
         api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        jobs = plans[NAMESPACE] = SubmittedJobs(api, NAMESPACE)
+        jobs = SubmittedJobs(api, NAMESPACE)
+        outcomes.plan_of = jobs.plan_of
         endpoints = {"kubeletEndpoint": {"Port": logs.port}}
         status = {"addresses": [{"type": "InternalIP", "address": LOOPBACK}], "daemonEndpoints": endpoints}
         for node in NODES:

@@ -207,14 +207,14 @@ class JobStage:
 @contextlib.contextmanager
 def open_job_stage(seed: int, disk: Disk) -> Iterator[JobStage]:
     """Starts everything. Raises LocalClusterError."""
-    plans: dict[str, SubmittedJobs] = {}
-    outcomes = PodOutcomes(lambda name: plans[NAMESPACE].plan_of(name) if plans else None)
+    outcomes = PodOutcomes()
     clocks = Clocks(disk.folder.parent / "clocks", progress)
     with contextlib.ExitStack() as open_:
         stage = open_.enter_context(
             open_stage(RequestFaults(seed, CONTROLLER_FAULTS, _REQUESTS_SECONDS), behaviour=outcomes, clocks=clocks)
         )
-        jobs = plans[NAMESPACE] = SubmittedJobs(stage.api, NAMESPACE)
+        jobs = SubmittedJobs(stage.api, NAMESPACE)
+        outcomes.plan_of = jobs.plan_of
         jobs.start()
         open_.callback(jobs.stop)
         stage.controllers = [
