@@ -58,14 +58,10 @@ unit unit-pythons check: export PYTHONDONTWRITEBYTECODE :=
 unit: $(READY) ## Unit and property tests: no cluster, a minute
 	@$(PY) -m pytest -n 2 --dist worksteal test/unit test/property
 
-# Not part of `make test`: each Python needs an environment of its own, and `platforms` the package index.
+# Not part of `make test`: each Python needs an environment of its own.
 .PHONY: unit-pythons
 unit-pythons: $(READY) ## Unit and property tests with other Pythons: PYTHONS="3.12 3.13 /path/to/python3.14"; by default 3.11 to 3.14
 	@hack/run-pythons $(VENV) $(PYTHONS)
-
-.PHONY: platforms
-platforms: $(READY) ## Where the package can be installed without a compiler; then installs it here and runs the plugin
-	@$(PY) -m platforms
 
 .PHONY: check
 check: $(READY) ## The tests of modules in seconds: FILE="src/tfjob_controller/kube/cache/store.py …"; without FILE those of changed modules

@@ -16,6 +16,8 @@ from pathlib import Path
 import msgspec
 
 RECORDS = Path(__file__).with_suffix(".json")
+# The supported versions.
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 
 

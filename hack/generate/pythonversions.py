@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pythonruns
 from generate.markdown import table, with_part
-from platforms.wheels import PYTHONS
-from pythonruns import Run, minor_of
+from pythonruns import PYTHONS, Run, minor_of
 
 PAGE = Path("docs/install.md")
 BEGIN = "<!-- Generated from hack/pythonruns.json by `make generate`. -->"

@@ -58,7 +58,6 @@ TARGETS = (
     Target("test-all", why="it runs this test, and many more that take long"),
     Target("unit", ".ci/run", "make test", why="it is a part of `make test`"),
     Target("unit-pythons", ".ci/run", "make test", why="it runs the unit tests again, with each Python that is there"),
-    Target("platforms", "test/unit/platforms/test_wheels.py", "platforms.wheels", module="platforms"),
     Target("check", "test/unit/test_moduletests.py", "main([links, prepare, tests]", "moduletests"),
     Target("demo", _DEMO, 'module: str = "demo"', "demo"),
     Target("demo-trainjob", _DEMO, 'start("trainjob")', "demo trainjob"),

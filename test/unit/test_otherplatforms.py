@@ -1,7 +1,4 @@
-"""The plugin and the client need only the base requirements, and nothing that Windows lacks.
-
-See helpers/otherplatform.py. `make platforms` shows that the requirements themselves can be installed.
-"""
+"""The plugin and the client need only the base requirements, and nothing that Windows lacks: helpers.otherplatform."""
 
 from __future__ import annotations
 
