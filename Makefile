@@ -112,7 +112,7 @@ interop: $(READY) ## Test with the real program of another project, WITH=kueue, 
 	@$(PY) -m interop $(WITH)
 
 .PHONY: sbom
-sbom: $(READY) ## Write the bills of materials (SPDX) of both images to build/sbom, or of IMAGES=tar; ADVISORIES_DATABASE=zip checks them
+sbom: $(READY) ## Write the bills of materials (SPDX) of both images to build/sbom, or of IMAGES=tar
 	@$(PY) -m supplychain.sbom build/sbom $(or $(IMAGES),$$($(PY) -m localcluster image localhost/tfjob-controller $(STACK)) \
 	  $$($(PY) -m localcluster image localhost/tfjob-initializer $(STACK)))
 

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from supplychain import advisories, licences, lock, osv, secretscan
+from supplychain import advisories, licences, lock, secretscan
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "hack" / "requirements"
@@ -30,12 +30,6 @@ def main() -> int:
 
 
 def _advisories(pins: list[lock.Pin]) -> list[str]:
-    database = advisories.database()
-    if database is not None:
-        try:
-            return advisories.compare([osv.Component(osv.PYPI, pin.name, pin.version) for pin in pins], database)
-        except osv.DatabaseError as error:
-            return [f"{advisories.DATABASE_VARIABLE}: {error}"]
     try:
         known = advisories.ask(pins)
     except advisories.NotReachedError as why:

@@ -1,24 +1,19 @@
-"""Known vulnerabilities of packages: from a database on this machine if there is one, else from the OSV service.
+"""Known vulnerabilities of the locked packages, from the OSV service, which gets one request.
 
-The service is asked in one request. If it cannot be reached, a line reports it and nothing fails: a build must not
-depend on a foreign server. A database that was named and cannot be read does fail.
+If it cannot be reached, a line reports it and nothing fails: a build must not depend on a foreign server.
 Source: https://google.github.io/osv.dev/post-v1-querybatch/
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import msgspec
 import urllib3
 
-from supplychain import osv
 from supplychain.lock import Pin
 
-# A zip file or a folder of advisories.
-DATABASE_VARIABLE = "ADVISORIES_DATABASE"
 # Another server with the same API, such as a mirror; empty disables the check.
 URL_VARIABLE = "ADVISORIES_URL"
 _URL = "https://api.osv.dev/v1/querybatch"
@@ -44,28 +39,6 @@ class NotReachedError(Exception):
     """The service sent no valid response; the message is one line."""
 
 
-def database() -> Path | None:
-    """Returns the database that the environment names."""
-    named = os.environ.get(DATABASE_VARIABLE, "")
-    return Path(named) if named else None
-
-
-def compare(components: Iterable[osv.Component], database: Path) -> list[str]:
-    """Returns a line for each advisory that is not accepted, and prints a summary. Raises osv.DatabaseError."""
-    compared = set(components)
-    report = osv.check(compared, database)
-    print(f"advisories: {len(compared)} versions compared with {report.advisories}, the newest of {report.newest}")
-    return [_line(found.name, found.version, advisory.id) for found, advisory in report.found if _counts(advisory.id)]
-
-
-def _counts(advisory: str) -> bool:
-    return advisory not in ACCEPTED
-
-
-def _line(name: str, version: str, advisory: str) -> str:
-    return f"{name}=={version}: {advisory}: take a version without it (make lock), or say why it does not concern us"
-
-
 def ask(pins: Sequence[Pin], url: str | None = None) -> list[str]:
     """Returns a line for each advisory that is not accepted. Raises NotReachedError."""
     asked = sorted({(pin.name, pin.version) for pin in pins})
@@ -76,10 +49,10 @@ def ask(pins: Sequence[Pin], url: str | None = None) -> list[str]:
     if len(answer.results) != len(asked):
         raise NotReachedError(f"{len(asked)} packages asked for, {len(answer.results)} answered")
     return [
-        _line(name, version, found.id)
+        f"{name}=={version}: {advisory.id}: lock a version without it (make lock), or accept it with a reason"
         for (name, version), result in zip(asked, answer.results, strict=True)
-        for found in result.vulns
-        if _counts(found.id)
+        for advisory in result.vulns
+        if advisory.id not in ACCEPTED
     ]
 
 

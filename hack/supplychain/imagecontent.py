@@ -18,8 +18,8 @@ from pathlib import Path
 from debian_inspector.debcon import get_paragraphs_data
 
 from supplychain import licences
-from supplychain.osv import PYPI, Component
 
+PYPI = "PyPI"
 _STATUS = "var/lib/dpkg/status"
 _RELEASE = ("etc/os-release", "usr/lib/os-release")
 _METADATA = re.compile(r"(?:site|dist)-packages/[^/]+\.dist-info/METADATA$")
@@ -28,18 +28,13 @@ _REMOVED = ".wh."
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed package; `source` is the name and version under which Debian's advisories know it."""
+    """An installed package. `ecosystem` is "PyPI", or Debian's with its release: "Debian:13"."""
 
     ecosystem: str
     name: str
     version: str
     licence: str = ""
     architecture: str = ""
-    source: Component | None = None
-
-    @property
-    def component(self) -> Component:
-        return self.source or Component(self.ecosystem, self.name, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +104,8 @@ def _debian(files: dict[str, bytes]) -> Iterator[Package]:
     ecosystem = f"{words.get('ID', 'debian').capitalize()}:{words.get('VERSION_ID', '')}"
     for fields in get_paragraphs_data(files.get(_STATUS, b"").decode()):
         if "installed" in fields.get("status", "").split():
-            name, version = fields["package"], fields["version"]
-            # "name (version)"; without a version it is the binary package's own.
-            source, _, of = fields.get("source", name).partition(" ")
-            yield Package(
-                ecosystem,
-                name,
-                version,
-                architecture=fields.get("architecture", ""),
-                source=Component(ecosystem, source, of.strip("()") or version),
-            )
+            architecture = fields.get("architecture", "")
+            yield Package(ecosystem, fields["package"], fields["version"], architecture=architecture)
 
 
 def _python(files: dict[str, bytes]) -> Iterator[Package]:

@@ -1,7 +1,6 @@
 """Bills of materials of images in SPDX 2.3: `python -m supplychain.sbom FOLDER IMAGE.tar…` (`make sbom`).
 
-Lists what is really installed in an image, and fails if a Python package of it stands in no lock. With
-ADVISORIES_DATABASE it also prints the known vulnerabilities of all packages, Debian's too, and fails if there are any.
+Lists what is really installed in an image, and fails if a Python package of it stands in no lock.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import datetime
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from license_expression import ExpressionError
@@ -19,9 +18,8 @@ from spdx_tools.common.spdx_licensing import spdx_licensing
 from spdx_tools.spdx import model as spdx
 from spdx_tools.spdx.writer.json import json_writer
 
-from supplychain import advisories, imagecontent, lock
-from supplychain.imagecontent import Content, Package
-from supplychain.osv import PYPI, DatabaseError
+from supplychain import imagecontent, lock
+from supplychain.imagecontent import PYPI, Content, Package
 
 LOCKS = Path(__file__).resolve().parents[1] / "requirements"
 _DOCUMENT, _IMAGE = "SPDXRef-DOCUMENT", "SPDXRef-Image"
@@ -118,31 +116,20 @@ def main(words: Sequence[str]) -> int:
         print("usage: python -m supplychain.sbom FOLDER IMAGE.tar…", file=sys.stderr)
         return 2
     problems: list[str] = []
-    contents: list[Content] = []
     # As in the image itself: nothing depends on when it was built.
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
     created = datetime.datetime.fromtimestamp(epoch, datetime.UTC).replace(tzinfo=None)
     try:
         for image in words[1:]:
             content = imagecontent.read(Path(image))
-            contents.append(content)
             problems += unlocked(content, LOCKS)
             print(f"{write(content, Path(words[0]), created)}: {_counts(content)}")
-        problems += _vulnerable(contents)
-    except (imagecontent.ImageError, DatabaseError) as error:
+    except imagecontent.ImageError as error:
         print(error, file=sys.stderr)
         return 1
     for problem in problems:
         print(problem)
     return 1 if problems else 0
-
-
-def _vulnerable(contents: Iterable[Content]) -> list[str]:
-    database = advisories.database()
-    if database is None:
-        print(f"advisories: not looked for; {advisories.DATABASE_VARIABLE}=FILE.zip does (docs/security.md)")
-        return []
-    return advisories.compare([package.component for each in contents for package in each.packages], database)
 
 
 def _counts(content: Content) -> str:

@@ -123,13 +123,6 @@ ELSEWHERE = (
         why="it loads the machine on purpose, to search for a race",
         pages="docs/testing.md",
     ),
-    Elsewhere(
-        r"curl -O ",
-        "test/unit/supplychain/test_osv.py",
-        '"all.zip"',
-        "it needs the server of the OSV project; tests have advisories of their own",
-        "docs/security.md",
-    ),
     Elsewhere(r"kind create cluster", why="no container engine here, and it is an example of a cluster"),
     Elsewhere(
         r"python3 -m venv |~/\S*/pip install \.|pip wheel |ln -sf ",
