@@ -35,7 +35,7 @@ def main(wanted: list[str]) -> None:
         kubeflowsdk.kubeflow_sdk_python()
     binaries.ensure_all([*binaries.CONTROL_PLANE, *tools], to_stderr)
     prometheus.ensure(to_stderr)
-    foreigncrds.prepare(to_stderr)
+    foreigncrds.prepare()
     kubeflowtrainer.kubeflow_module()
 
 

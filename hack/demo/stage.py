@@ -145,7 +145,7 @@ def shared_stage(screen: Screen, cluster: Cluster, *, keep: bool) -> Iterator[St
 
 def prepare_images(screen: Screen, cluster: Cluster) -> None:
     """Builds the images before the nodes, which start with them."""
-    nodes.prepare(list(cluster.images), screen.detail, screen.console, tools=list(cluster.tools))
+    nodes.prepare(list(cluster.images), screen.detail, tools=list(cluster.tools))
 
 
 def load_images(folder: Path, screen: Screen, names: Sequence[str]) -> None:

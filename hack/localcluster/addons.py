@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crd
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import go_environment, go_of
+from localcluster.gotoolchain import downloaded, go_of
 from localcluster.program import HACK
 from localcluster.programs import LOOPBACK
 from localcluster.report import Report, to_stderr
@@ -40,7 +39,6 @@ Object = dict[str, Any]
 _POLL_SECONDS = 0.1
 # Caches are filled, and certificates recorded in CRDs of a megabyte each, before a program is ready.
 _READY_SECONDS = 180.0
-_DOWNLOAD_SECONDS = 600
 _PORTS = "ports.json"
 
 
@@ -48,7 +46,8 @@ def start(plane: ControlPlane, name: str, settings: Settings | None = None, repo
     """Installs and starts an addon, and waits until it is ready. A running one is restarted with these settings."""
     chosen = addon(name)
     paths = binaries.ensure_all([program.name for program in chosen.programs], report)
-    source = module_folder(chosen, report)
+    module = HACK / chosen.folder
+    source = Path(downloaded(chosen.module, go_of(module, report), module).folder)
     started = time.monotonic()
     stop(plane, name)
     place = _installed(plane, chosen, source) or _installed_now(plane, chosen, source)
@@ -70,28 +69,6 @@ def is_ready(plane: ControlPlane, name: str) -> bool:
     """Reports whether all programs of the addon run on this stack, and are ready."""
     programs = [program.name for program in addon(name).programs]
     return all(program in plane.state().programs and plane.is_healthy(program) for program in programs)
-
-
-def module_folder(chosen: Addon, report: Report = to_stderr) -> Path:
-    """Returns the folder of the addon's module in Go's module cache, which is downloaded first if necessary."""
-    own = HACK / chosen.folder
-    command = [str(go_of(own, report)), "mod", "download", "-json", chosen.module]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=own,
-            env=go_environment(),
-            capture_output=True,
-            text=True,
-            timeout=_DOWNLOAD_SECONDS,
-            check=False,
-        )
-        answer = json.loads(done.stdout or "{}")
-    except (subprocess.TimeoutExpired, ValueError) as error:
-        raise LocalClusterError(f"{chosen.module} was not downloaded: {error}") from error
-    if "Dir" not in answer:
-        raise LocalClusterError(f"{chosen.module}: {answer.get('Error') or done.stderr.strip() or 'not downloaded'}")
-    return Path(answer["Dir"])
 
 
 def _installed(plane: ControlPlane, chosen: Addon, source: Path) -> Place | None:

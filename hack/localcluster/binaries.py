@@ -32,7 +32,6 @@ from localcluster.gobuild import CONTAINERD, COSCHEDULING, KUEUE, VOLCANO, build
 from localcluster.gotoolchain import parse_version
 from localcluster.kubernetesversions import KUBERNETES, chosen_minor, module_folder
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
-from localcluster.progress import Board
 from localcluster.report import Report, to_stderr
 
 __all__ = ["CONTROL_PLANE", "HACK", "PROGRAMS", "cache_path", "cache_root", "ensure", "ensure_all", "required_version"]
@@ -64,7 +63,6 @@ def _volcano(name: str) -> Program:
 
 # How each program is built; `requirement` is what go.mod pins.
 _ETCD = "go.etcd.io/etcd/server/v3"
-_CONTROLLER_TOOLS = "sigs.k8s.io/controller-tools"
 _HELM = "helm.sh/helm/v4"
 _PROMETHEUS = "github.com/prometheus/prometheus"
 _RUNC = "github.com/opencontainers/runc"
@@ -91,7 +89,6 @@ PROGRAMS = {
         # A kube-scheduler with the plugin, and scheduler-plugins' own controller.
         Program("coscheduling-scheduler", "coscheduling", ".", COSCHEDULING),
         Program("coscheduling-controller", "coscheduling", f"{COSCHEDULING}/cmd/controller", COSCHEDULING),
-        Program("controller-gen", "gangcrds", f"{_CONTROLLER_TOOLS}/cmd/controller-gen", _CONTROLLER_TOOLS),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
         Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),
         Program("kueue", "kueue", f"{KUEUE}/cmd/kueue", KUEUE),
@@ -116,18 +113,15 @@ def ensure(name: str, report: Report = to_stderr) -> Path:
     return ensure_all([name], report)[name]
 
 
-def ensure_all(
-    names: Iterable[str], report: Report = to_stderr, board: Board | None = None, *, minor: str | None = None
-) -> dict[str, Path]:
+def ensure_all(names: Iterable[str], report: Report = to_stderr, *, minor: str | None = None) -> dict[str, Path]:
     """Returns the paths of several programs. Raises LocalClusterError for unknown names and for builds that fail.
 
-    `board` shows the progress of a build; without one, a board is created. `minor` is the version of Kubernetes, such
-    as 1.34; by default the chosen one.
+    `minor` is the version of Kubernetes, such as 1.34; by default the chosen one.
     """
     of_version = minor or chosen_minor()
     programs = [_program(name, of_version) for name in dict.fromkeys(names)]
     found = {program.name: path for program in programs if (path := find(program)) is not None}
-    return found | build_missing([program for program in programs if program.name not in found], report, board)
+    return found | build_missing([program for program in programs if program.name not in found], report)
 
 
 def find(program: Program) -> Path | None:

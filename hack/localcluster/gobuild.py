@@ -1,8 +1,8 @@
 """Builds programs from the Go modules that this repository pins, once per user and version.
 
-All missing programs of a module are built by one `go build`, which shares their packages and uses all cores. While the
-first module is compiled the others are fetched. A lock per module lets one run build while the others wait; a program
-appears in the cache in one rename, so that it is always complete.
+All missing programs of a module are built by one `go build`, which shares their packages and uses all cores. A lock per
+module lets one run build while the others wait; a program appears in the cache in one rename, so that it is always
+complete.
 """
 
 from __future__ import annotations
@@ -15,37 +15,33 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gotoolchain import find_go, parse_version
+from localcluster.gotoolchain import go_environment, go_of, parse_version
 from localcluster.kubernetesversions import KUBERNETES
 from localcluster.program import Program, cache_path, cache_root, is_executable
-from localcluster.progress import Board, Task
 from localcluster.report import Report
 
 CONTAINERD = "github.com/containerd/containerd/v2"
 COSCHEDULING = "sigs.k8s.io/scheduler-plugins"
 KUEUE = "sigs.k8s.io/kueue"
 VOLCANO = "volcano.sh/volcano"
-# Linking a program takes about as long as compiling so many packages.
-_LINK_PACKAGES = 30
+_REPORT_SECONDS = 30.0
 # The programs are stripped, so debug information would be unused.
 _COMPILER_FLAGS = ("-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false")
 
 
-def build_missing(programs: Iterable[Program], report: Report, board: Board | None = None) -> dict[str, Path]:
+def build_missing(programs: Iterable[Program], report: Report) -> dict[str, Path]:
     """Builds the programs that the cache lacks; returns the paths by name. Raises LocalClusterError."""
     batches = _batches(programs)
-    if any(_missing(batch) for batch in batches):
-        with contextlib.ExitStack() as stack:
-            shown = board or stack.enter_context(Board(report))
-            survey = stack.enter_context(_Survey(batches, shown.task("programs"), report))
-            for batch in batches:
-                _build_locked(batch, report, survey)
+    for batch in batches:
+        with _build_lock(batch[0], report):
+            # Another run may have built them while this one waited.
+            if missing := _missing(batch):
+                _build(missing, report)
     return {program.name: cache_path(program) for batch in batches for program in batch}
 
 
@@ -59,13 +55,6 @@ def _batches(programs: Iterable[Program]) -> list[list[Program]]:
 
 def _missing(batch: list[Program]) -> list[Program]:
     return [program for program in batch if not is_executable(cache_path(program))]
-
-
-def _build_locked(batch: list[Program], report: Report, survey: _Survey) -> None:
-    with _build_lock(batch[0], report):
-        # Another run may have built them while this one waited.
-        if missing := _missing(batch):
-            _build(missing, report, survey)
 
 
 @contextlib.contextmanager
@@ -89,7 +78,7 @@ def _file_name(program: Program) -> str:
     return program.folder.replace("/", "-")
 
 
-def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
+def _build(batch: list[Program], report: Report) -> None:
     first = batch[0]
     _check_platform(first)
     go = go_of(first.module_dir, report)
@@ -101,17 +90,11 @@ def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
     for left in place.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder:
-        _run_go(_build_command(go, batch, Path(folder)), first, names, survey)
+        _run_go(_build_command(go, batch, Path(folder)), first, names, report)
         for program in batch:
             cache_path(program).parent.mkdir(exist_ok=True)
             (Path(folder) / _output_name(program)).replace(cache_path(program))
-    survey.linked(len(batch))
     report(f"built {names} in {time.monotonic() - started:.0f} s, kept in {place}")
-
-
-def go_of(module: Path, report: Report) -> Path:
-    """Returns a `go` that is new enough for the module in that folder."""
-    return find_go(_go_version(module / "go.mod"), cache_root(), report)
 
 
 def _check_platform(program: Program) -> None:
@@ -121,26 +104,15 @@ def _check_platform(program: Program) -> None:
         )
 
 
-def _go_version(go_mod: Path) -> str:
-    match = re.search(r"^go (\S+)", go_mod.read_text(), re.MULTILINE)
-    if match is None:
-        raise LocalClusterError(f"{go_mod} names no Go version")
-    return match.group(1)
-
-
 def _build_command(go: Path, batch: list[Program], folder: Path) -> list[str]:
     # -v prints each package when its compilation starts.
-    return [str(go), "build", "-v", *_flags(batch), "-o", f"{folder}/", *(program.package for program in batch)]
-
-
-def _flags(batch: list[Program]) -> list[str]:
-    """Returns the flags that determine whether a package that was compiled earlier can be reused."""
-    flags = [*_COMPILER_FLAGS, "-ldflags", _link_flags(None)]
+    flags = ["-v", *_COMPILER_FLAGS, "-ldflags", _link_flags(None)]
     for requirement in sorted({program.requirement for program in batch}):
         stamped = next(program for program in batch if program.requirement == requirement)
         if (words := _link_flags(stamped)) != _link_flags(None):
             flags += ["-ldflags", f"{requirement}/...={words}"]
-    return flags + (["-tags", batch[0].tags] if batch[0].tags else [])
+    flags += ["-tags", batch[0].tags] if batch[0].tags else []
+    return [str(go), "build", *flags, "-o", f"{folder}/", *(program.package for program in batch)]
 
 
 def _link_flags(program: Program | None) -> str:
@@ -167,22 +139,20 @@ def _output_name(program: Program) -> str:
     return elements[-1]
 
 
-def go_environment() -> dict[str, str]:
-    """Returns the environment of a `go` command that depends on nothing but the module in its folder."""
-    return {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-
-
-def _environment(program: Program) -> dict[str, str]:
-    return {**go_environment(), "CGO_ENABLED": "1" if program.cgo else "0"}
-
-
-def _run_go(command: list[str], program: Program, names: str, survey: _Survey) -> None:
-    with _go(command, program, stderr=subprocess.STDOUT) as build:
+def _run_go(command: list[str], program: Program, names: str, report: Report) -> None:
+    build = subprocess.Popen(
+        command,
+        cwd=program.module_dir,
+        env={**go_environment(), "CGO_ENABLED": "1" if program.cgo else "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    with build:
         try:
-            lines = []
-            for line in build.stdout or ():
-                lines.append(line.rstrip())
-                survey.compiled(line)
+            lines = _reported(build.stdout or (), report)
         except BaseException:
             os.killpg(build.pid, signal.SIGKILL)  # Ctrl-C also ends the compilers
             raise
@@ -190,89 +160,16 @@ def _run_go(command: list[str], program: Program, names: str, survey: _Survey) -
         raise LocalClusterError(f"building {names} failed: {_reason(lines)}")
 
 
-def _go(command: list[str], program: Program, stderr: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command,
-        cwd=program.module_dir,
-        env=_environment(program),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-        start_new_session=True,
-    )
-
-
-class _Survey:
-    """Determines which packages must be compiled, and counts those that were.
-
-    Listing a module's packages fetches the modules that it needs. The first batch is listed before it is built, the
-    others meanwhile, so that the network and the compiler work at the same time.
-    """
-
-    def __init__(self, batches: list[list[Program]], task: Task, report: Report) -> None:
-        self._batches = [missing for batch in batches if (missing := _missing(batch))]
-        self._task = task
-        self._report = report
-        self._stale: set[str] = set()
-        self._compiled = self._links_done = 0
-        self._links = sum(map(len, self._batches))
-        self._current: subprocess.Popen[str] | None = None
-        self._ended = False
-        self._others = threading.Thread(target=self._list_others, name="go-list", daemon=True)
-
-    def __enter__(self) -> _Survey:
-        self._task.text = "determining which packages to compile"
-        self._list(self._batches[0])
-        self._others.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended = True
-        if self._others.is_alive() and self._current is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._current.pid, signal.SIGKILL)
-        self._others.join()
-
-    def compiled(self, line: str) -> None:
-        """Records a line of `go build -v`."""
-        if ": " not in line:
-            self._compiled += 1
-            self._show()
-
-    def linked(self, count: int) -> None:
-        """Counts programs that are ready."""
-        self._links_done += count
-        self._show()
-
-    def _show(self) -> None:
-        total = max(len(self._stale), self._compiled)
-        self._task.update(
-            self._compiled + _LINK_PACKAGES * self._links_done,
-            total + _LINK_PACKAGES * self._links,
-            f"{self._compiled:,} of {total:,} packages compiled",
-        )
-
-    def _list_others(self) -> None:
-        with contextlib.suppress(LocalClusterError):  # without Go, the build reports the error
-            for batch in self._batches[1:]:
-                if not self._ended:
-                    self._list(batch)
-
-    def _list(self, batch: list[Program]) -> None:
-        """Adds the packages of a batch that are not in Go's own cache. The build reports errors."""
-        first = batch[0]
-        shape = "{{if .Stale}}{{.ImportPath}}{{with .Module}}@{{.Version}}{{end}} {{end}}"
-        packages = [program.package for program in batch]
-        command = [str(go_of(first.module_dir, self._report)), "list", *_flags(batch), "-deps", "-f", shape, *packages]
-        with _go(command, first, stderr=subprocess.DEVNULL) as self._current:
-            try:
-                output = self._current.communicate()[0]
-            except BaseException:
-                os.killpg(self._current.pid, signal.SIGKILL)
-                raise
-        self._stale.update(output.split())
-        self._show()
+def _reported(output: Iterable[str], report: Report) -> list[str]:
+    """Returns the lines of `go build -v`, and reports every half minute how many packages it has compiled."""
+    lines: list[str] = []
+    shown = time.monotonic()
+    for line in output:
+        lines.append(line.rstrip())
+        if time.monotonic() - shown > _REPORT_SECONDS:
+            shown = time.monotonic()
+            report(f"  {sum(': ' not in line for line in lines):,} packages compiled")
+    return lines
 
 
 def _reason(lines: list[str]) -> str:

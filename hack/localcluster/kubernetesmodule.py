@@ -7,15 +7,13 @@ everything that is compiled, so that each build uses the same source. A newer pa
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import go_environment, go_of
+from localcluster.gotoolchain import downloaded, go_of, run_go
 from localcluster.kubernetesversions import CONTROL_PLANE_MODULE, KUBERNETES, KUBERNETES_PROGRAMS
 from localcluster.report import Report, to_stderr
 
@@ -40,12 +38,12 @@ def lock(version: str, report: Report, root: Path = CONTROL_PLANE_MODULE) -> Pat
     folder = root / version.rpartition(".")[0]
     go = go_of(CONTROL_PLANE_MODULE, report)
     report(f"reading the go.mod of Kubernetes {version}")
-    downloaded = json.loads(_run([go, "mod", "download", "-json", f"{KUBERNETES}@v{version}"], CONTROL_PLANE_MODULE))
+    upstream = Path(downloaded(f"{KUBERNETES}@v{version}", go, CONTROL_PLANE_MODULE).go_mod)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "go.mod").write_text(go_mod(version, Path(downloaded["GoMod"]).read_text()))
+    (folder / "go.mod").write_text(go_mod(version, upstream.read_text()))
     (folder / "go.sum").unlink(missing_ok=True)
     report("resolving its dependencies with `go mod tidy` (half a minute)")
-    _run([go, "mod", "tidy"], folder)
+    run_go(["mod", "tidy"], go, folder)
     return folder
 
 
@@ -72,14 +70,6 @@ def _version(text: str) -> str:
     if not re.fullmatch(r"1\.\d+\.\d+", text):
         raise argparse.ArgumentTypeError("name a patch version, such as 1.34.4")
     return text
-
-
-def _run(command: Sequence[str | Path], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, env=go_environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["go printed nothing"])[-1]
-        raise LocalClusterError(f"`{' '.join(map(str, command[1:]))}` in {folder} failed: {reason}")
-    return done.stdout
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 from localcluster import binaries, cgroups, debian, dns, images, network, node, nodeconfig, nodeready
 from localcluster.api import Api
@@ -30,7 +29,6 @@ from localcluster.imageworker import ImageWorker
 from localcluster.nodeconfig import Capacity, NodePlan
 from localcluster.process import Identity
 from localcluster.programs import Options, User
-from localcluster.progress import Board
 from localcluster.report import Report, to_stderr
 from localcluster.shell import run
 
@@ -132,9 +130,7 @@ def status(folder: Path) -> list[dict[str, object]]:
     ]
 
 
-def prepare(
-    names: Iterable[str], report: Report = to_stderr, console: Console | None = None, tools: Iterable[str] = ()
-) -> dict[str, Path]:
+def prepare(names: Iterable[str], report: Report = to_stderr, *, tools: Iterable[str] = ()) -> dict[str, Path]:
     """Builds the programs and images of nodes, and the given images and tools; returns the paths of the programs.
 
     Images are built while programs are compiled: the former depends on network and disk, the latter on the processor.
@@ -146,10 +142,12 @@ def prepare(
     if binaries.find(binaries.PROGRAMS["runc"]) is None:
         packages = packages | debian.RUNC_PACKAGES
     debian.ensure_packages(packages, report)
-    with Board(report, console) as board, ImageWorker(missing, report, board) as worker:
-        paths = binaries.ensure_all(programs, report, board)
+    if not missing:
+        return binaries.ensure_all(programs, report)
+    with ImageWorker(missing, report) as worker:
+        paths = binaries.ensure_all(programs, report)
         worker.wait()
-    return paths
+        return paths
 
 
 def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:

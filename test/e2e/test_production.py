@@ -19,7 +19,7 @@ from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.prometheustools import tools
 from localcluster import binaries, images
 from localcluster import nodes as nodes_module
-from localcluster.monitoringcrds import install_monitoring_crds
+from localcluster.foreigncrds import install_monitoring_crds
 
 # Deployments of five pods are rolled out twice and two jobs run, on two processors that may be busy otherwise.
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]

@@ -24,7 +24,7 @@ from helpers.renderings import SYSTEM
 from localcluster.api import Api
 from localcluster.crds import install_crds
 from localcluster.fakekubelet import DEFAULT_RESOURCES, FakeKubelet
-from localcluster.monitoringcrds import install_monitoring_crds
+from localcluster.foreigncrds import install_monitoring_crds
 from localcluster.podstatus import Outcome
 from tfjob_controller.jobs.naming import replica_id_of
 

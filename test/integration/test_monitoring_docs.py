@@ -26,7 +26,7 @@ from helpers.prometheusserver import running_prometheus
 from helpers.prometheustools import tools
 from helpers.renderings import moved, named, of_kind, port_names, render, selects
 from localcluster import ports
-from localcluster.monitoringcrds import install_monitoring_crds
+from localcluster.foreigncrds import install_monitoring_crds
 
 pytestmark = pytest.mark.cluster
 

@@ -11,7 +11,6 @@ from helpers.poll import eventually
 from localcluster import process
 from localcluster.errors import LocalClusterError
 from localcluster.imageworker import ImageWorker
-from localcluster.progress import Board
 from localcluster.report import silent
 
 
@@ -24,14 +23,10 @@ def worker_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return script
 
 
-def board() -> Board:
-    return Board(silent)
-
-
 def test_its_lines_are_reported_and_wait_returns_when_it_has_ended(worker_runs: Path) -> None:
     worker_runs.write_text("#!/bin/sh\necho building $3 >&2\n")
     lines: list[str] = []
-    with board() as shown, ImageWorker(["localhost/base"], lines.append, shown) as worker:
+    with ImageWorker(["localhost/base"], lines.append) as worker:
         worker.wait()
     assert lines == ["building localhost/base"]
 
@@ -40,8 +35,7 @@ def test_its_error_is_that_of_wait(worker_runs: Path) -> None:
     worker_runs.write_text("#!/bin/sh\necho 'error: no mirror' >&2\nexit 1\n")
     with (
         pytest.raises(LocalClusterError, match=r"^no mirror$"),
-        board() as shown,
-        ImageWorker(["localhost/base"], silent, shown) as worker,
+        ImageWorker(["localhost/base"], silent) as worker,
     ):
         worker.wait()
 
@@ -57,13 +51,6 @@ def test_an_interrupted_block_ends_all_that_it_has_started(worker_runs: Path, tm
 
 
 def interrupted_worker(pids: Path) -> None:
-    with board() as shown, ImageWorker(["localhost/base"], silent, shown):
+    with ImageWorker(["localhost/base"], silent):
         eventually(pids.exists)
         raise KeyboardInterrupt
-
-
-def test_nothing_is_started_for_no_images(worker_runs: Path, tmp_path: Path) -> None:
-    worker_runs.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
-    with board() as shown, ImageWorker([], silent, shown) as worker:
-        worker.wait()
-    assert not (tmp_path / "started").exists()
