@@ -11,7 +11,7 @@ from docsite import navigation
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "docs" / "README.md"
-SITE = {"docs", "CHANGELOG.md", "CONTRIBUTING.md"}
+SITE = {"docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
 
 _setup = ConfigParser()
 _setup.read(ROOT / "setup.cfg", "utf-8")
@@ -43,7 +43,9 @@ html_show_sphinx = False
 def adapt(_: Sphinx, name: str, source: list[str]) -> None:
     page = ROOT / f"{name}.md"
     text = navigation.without_folders(source[0], page.parent)
-    source[0] = navigation.with_branches(text, navigation.branches(HOME, page))
+    # The page of the repository itself is read for its links, and is in no navigation.
+    head = "---\norphan: true\n---\n" if page == ROOT / "README.md" else ""
+    source[0] = head + navigation.with_branches(text, navigation.branches(HOME, page))
 
 
 def setup(app: Sphinx) -> None:

@@ -58,7 +58,7 @@ TARGETS = (
     Target("test-all", why="it runs this test, and many more that take long"),
     Target("unit", ".ci/run", "make test", why="it is a part of `make test`"),
     Target("unit-pythons", ".ci/run", "make test", why="it runs the unit tests again, with each Python that is there"),
-    Target("check", "test/unit/test_moduletests.py", "main([links, prepare, tests]", "moduletests"),
+    Target("check", "test/unit/test_moduletests.py", "main([names, prepare, tests]", "moduletests"),
     Target("demo", _DEMO, 'module: str = "demo"', "demo"),
     Target("demo-trainjob", _DEMO, 'start("trainjob")', "demo trainjob"),
     Target("demo-preemption", "test/e2e/test_demo_preemption.py", 'start_demo("demo", "preemption"', "demo preemption"),
