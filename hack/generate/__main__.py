@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from generate import kinds, kubernetesversions, prometheusrule, pythonversions, samples
+from generate import kinds, prometheusrule, samples, testruns
 from generate.crd import CustomKind, render_crd
 from generate.interop import render_interop
 from generate.kindreference import render_gang, render_tfjob, render_trainingruntime, render_trainjob
@@ -43,7 +43,7 @@ def generated(root: Path) -> dict[Path, str]:
     pages = {name: render() for name, render in PAGES.items()}
     # The chart is made of the other manifests, in their newest form.
     pages |= chart.files(ROOT, pages)
-    others = samples.generate(root) | kubernetesversions.generate(root) | pythonversions.generate(root)
+    others = samples.generate(root) | testruns.generate(root)
     return {Path(name): text for name, text in pages.items()} | others
 
 
