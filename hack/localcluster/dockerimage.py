@@ -20,9 +20,9 @@ from pathlib import Path
 import msgspec
 import pip
 
-from localcluster import archive, debian, imagebuild
+from localcluster import archive, debian
 from localcluster.errors import LocalClusterError
-from localcluster.imagepackages import COMPILE, DEBIAN_WASTE, REPOSITORY, digest
+from localcluster.imagelayers import COMPILE, DEBIAN_WASTE, REPOSITORY, System, digest
 from localcluster.report import Report
 from localcluster.shell import run
 
@@ -51,7 +51,7 @@ def base_inputs() -> bytes:
 
 def base(root: Path, parent: Path | None, report: Report) -> None:
     """Fills a Debian with the files that python:slim has too, as far as the Dockerfile uses them."""
-    imagebuild.system(root, _BASE_PACKAGES, DEBIAN_WASTE, report, _suite())
+    System(_BASE_PACKAGES, suite=_suite()).build(root, parent, report)
     (version,) = (path.name for path in (root / "usr/lib").glob("python3.*"))
     (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
     packages = root / "usr/local/lib" / version / "dist-packages/pip"

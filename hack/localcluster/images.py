@@ -18,10 +18,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from localcluster import archive, dockerimage, imagebuild, imageframeworks
+from localcluster import archive, dockerimage
 from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
+from localcluster.imagelayers import DEBIAN_WASTE, DebianPackages, KubeScheduler, Pause, PythonPackages, System
 from localcluster.report import Report, to_stderr
 
 # Part of every image's name. Increase it when the format of the layers changes.
@@ -30,6 +32,14 @@ _KEY_DIGITS = 12
 _KEPT_VERSIONS = 3
 _Build = Callable[[Path, Path | None, Report], None]
 _Inputs = Callable[[], bytes]
+
+
+class Content(Protocol):
+    """The files of a layer (localcluster.imagelayers)."""
+
+    def inputs(self) -> bytes: ...
+
+    def build(self, root: Path, parent: Path | None, report: Report) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +70,83 @@ KUBE_SCHEDULER = "localhost/kube-scheduler"
 _RUNTIME, _STORAGE = "localhost/tfjob-controller-runtime", "localhost/tfjob-initializer-runtime"
 _TRIXIE, _DOCKERFILE_BASE = "localhost/trixie", "localhost/python"
 
+# Headers, and a C compiler's library that only the converter of TensorFlow Lite loads.
+_TENSORFLOW_WASTE = ("tensorflow/include", "clang/native", "bin")
+_PYTHON_WASTE = ("bin", "*/include", "*/tests", "*/*/tests", "*/*/*/tests")
+# Debian's torch depends on OpenCV for videos and displays. The libraries that are linked must exist; what they load
+# on demand (drivers, fonts, maps), tests and build tools are not needed.
+_TORCH_WASTE = (
+    "usr/lib/*/dri/*",
+    "usr/lib/*/libLLVM*",
+    "usr/lib/*/libmfxhw*",
+    "usr/lib/*/mfx/*",
+    "usr/lib/*/qt5/*",
+    "usr/lib/libtorch-test/*",
+    "usr/lib/python3/dist-packages/sympy/*/tests/*",
+    "usr/lib/python3/dist-packages/sympy/*/*/tests/*",
+    "usr/lib/python3/dist-packages/torch/bin/test_*",
+    "usr/lib/python3/dist-packages/torch/bin/*StoreTest",
+    "usr/lib/python3/dist-packages/torch/include/*",
+    "usr/lib/python3/dist-packages/torch/test/*",
+    "usr/lib/python3/dist-packages/numpy/*/tests/*",
+    "usr/share/X11/*",
+    "usr/share/fonts/*",
+    "usr/share/gdal/*",
+    "usr/share/gdcm*",
+    "usr/share/icons/*",
+    "usr/share/iso-codes/*",
+    "usr/share/libwacom/*",
+    "usr/share/proj/*",
+    "usr/share/xml/*",
+)
+# Python 3.11 omits zero among the values of a flag, which this torch does not expect: torchrun would not start.
+_TORCHRUN = "/usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
+_TORCHRUN_FIX = f"sed -i 's/for s in Std:/for s in (Std.NONE, *Std):/' {_TORCHRUN}"
+_PYTHON_PACKAGES = ("python3", "ca-certificates")
 
-def _framework(build: _Build, inputs: _Inputs, parent: str = BASE) -> Recipe:
-    return Recipe(inputs, build, archive.Settings(command=("python3",), environment=_PYTHON), parent=parent)
+
+def _recipe(content: Content, settings: archive.Settings, parent: str | None = None, version: str = "") -> Recipe:
+    return Recipe(content.inputs, content.build, settings, parent, version)
+
+
+def _framework(content: Content, parent: str = BASE) -> Recipe:
+    return _recipe(content, archive.Settings(command=("python3",), environment=_PYTHON), parent)
 
 
 RECIPES = {
-    PAUSE: Recipe(
-        imagebuild.pause_inputs, imagebuild.pause, archive.Settings(entrypoint=("/pause",), user="65535:65535")
+    PAUSE: _recipe(Pause(), archive.Settings(entrypoint=("/pause",), user="65535:65535")),
+    BASE: _recipe(System(_PYTHON_PACKAGES), archive.Settings(command=("/bin/sh",), environment=_PYTHON)),
+    TENSORFLOW: _framework(PythonPackages("tensorflow", _TENSORFLOW_WASTE, "300 MB")),
+    # Debian's torch has gloo and torchrun; the wheels for Linux require gigabytes of CUDA.
+    TORCH: _framework(
+        DebianPackages(("python3-torch",), (*_TORCH_WASTE, "usr/lib/*/libz3*"), "240 MB", amend=_TORCHRUN_FIX)
     ),
-    BASE: Recipe(imagebuild.base_inputs, imagebuild.base, archive.Settings(command=("/bin/sh",), environment=_PYTHON)),
-    TENSORFLOW: _framework(imageframeworks.tensorflow, imageframeworks.tensorflow_inputs),
-    TORCH: _framework(imageframeworks.torch, imageframeworks.torch_inputs),
-    JAX: _framework(imageframeworks.jax, imageframeworks.jax_inputs),
-    XGBOOST: _framework(imageframeworks.xgboost, imageframeworks.xgboost_inputs),
-    MPI: _framework(imageframeworks.mpi, imageframeworks.mpi_inputs),
-    _TRIXIE: Recipe(imageframeworks.trixie_inputs, imageframeworks.trixie, archive.Settings(environment=_PYTHON)),
-    TRANSFORMERS: _framework(imageframeworks.transformers, imageframeworks.transformers_inputs, _TRIXIE),
+    JAX: _framework(PythonPackages("jax", _PYTHON_WASTE, "140 MB")),
+    XGBOOST: _framework(PythonPackages("xgboost", _PYTHON_WASTE, "60 MB")),
+    # mpirun starts its processes through OpenSSH, whose server requires an empty folder and does not create it. An
+    # image must not contain a host key, since all its containers would share it.
+    MPI: _framework(
+        DebianPackages(
+            ("openmpi-bin", "openssh-server", "openssh-client", "python3-mpi4py"),
+            ("etc/ssh/ssh_host_*",),
+            "20 MB",
+            folders=("run/sshd",),
+        )
+    ),
+    # The first release of Debian whose torch is new enough for Hugging Face's transformers.
+    _TRIXIE: _recipe(
+        System((*_PYTHON_PACKAGES, "python3-torch"), (*DEBIAN_WASTE, *_TORCH_WASTE), "trixie"),
+        archive.Settings(environment=_PYTHON),
+    ),
+    # The lock, which also has Kubeflow's SDK, omits what Debian's torch brings.
+    TRANSFORMERS: _framework(PythonPackages("transformers", _PYTHON_WASTE, "40 MB", ("--no-deps",)), _TRIXIE),
     _DOCKERFILE_BASE: Recipe(dockerimage.base_inputs, dockerimage.base, archive.Settings(environment={"PATH": _PATH})),
     _RUNTIME: Recipe(dockerimage.dependencies_inputs, stage="base", parent=_DOCKERFILE_BASE),
     CONTROLLER: Recipe(dockerimage.inputs, stage="controller", parent=_RUNTIME),
     _STORAGE: Recipe(dockerimage.dependencies_inputs, stage="base-initializer", parent=_RUNTIME),
     INITIALIZER: Recipe(dockerimage.inputs, stage="initializer", parent=_STORAGE),
-    KUBE_SCHEDULER: Recipe(
-        imagebuild.kube_scheduler_inputs,
-        imagebuild.kube_scheduler,
-        archive.Settings(entrypoint=("kube-scheduler",)),
-        parent=BASE,
-        version=kubernetes_version(),
+    KUBE_SCHEDULER: _recipe(
+        KubeScheduler(), archive.Settings(entrypoint=("kube-scheduler",)), BASE, kubernetes_version()
     ),
 }
 

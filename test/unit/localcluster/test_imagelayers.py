@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import debian, imagepackages, images
+from localcluster import debian, imagelayers, images
 from localcluster.errors import LocalClusterError
 
 # An apt-get that fails as often as the file `fails` has lines, and writes down what it was asked for.
@@ -63,7 +63,7 @@ def test_waste_is_removed_but_never_what_a_link_points_to(tmp_path: Path) -> Non
         path.parent.mkdir(parents=True)
         path.write_text("x")
     (tmp_path / "share/doc/link").symlink_to("../keep")
-    imagepackages.remove(tmp_path, ["share/doc/*", "lib/*/dri/*", "nothing/*"])
+    imagelayers.remove(tmp_path, ["share/doc/*", "lib/*/dri/*", "nothing/*"])
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert left == ["share/keep/c"]
 
@@ -77,4 +77,4 @@ def test_every_framework_stands_on_a_debian_and_runs_python(name: str) -> None:
 
 def test_packages_need_a_system_below_them(tmp_path: Path) -> None:
     with pytest.raises(LocalClusterError, match="needs a complete base image"):
-        imagepackages.unpack(None, tmp_path)
+        imagelayers.unpack(None, tmp_path)
