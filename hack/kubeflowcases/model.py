@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Object = dict[str, Any]
@@ -131,6 +131,10 @@ class Case:
         """Raises ValueError for a case without steps, and for a text that is no sentence."""
         if not self.steps or any(not text.endswith(".") for text in (self.promise, self.differs or ".")):
             raise ValueError(f"{self.name}: it has steps, and its texts are sentences")
+
+    def but(self, differs: str) -> Case:
+        """Returns the case whose promise does not hold here, with the reason."""
+        return replace(self, differs=differs)
 
     @property
     def passes(self) -> bool:

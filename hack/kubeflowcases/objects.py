@@ -1,10 +1,14 @@
-"""Short ways to write the objects and facts of the cases."""
+"""Short ways to write the cases, their objects and facts.
+
+case("name", "upstream's test").promises("A sentence.").given(job, runtime).then(step, …).but("What differs.")
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kubeflowcases.model import Contains, Has, Object, Values
+from kubeflowcases.model import Case, Contains, Has, Object, Step, Values
 
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 DATASET, MODEL, NODE, LAUNCHER = "dataset-initializer", "model-initializer", "node", "launcher"
@@ -15,6 +19,7 @@ CONTAINER = f"{POD}.containers[node]"
 # What Kubernetes puts into the place of the number of a pod in its Job.
 INDEX = "$(JOB_COMPLETION_INDEX)"
 
+TORCH: Object = {"numNodes": 1, "torch": {}}
 CPU_4 = {"cpu": "1", "memory": "4Gi"}
 
 
@@ -91,7 +96,7 @@ def job(name: str = NODE, *values: Values) -> Has:
     return Has("Job", name, {path: wanted for each in values for path, wanted in each.items()})
 
 
-def env(given: Values, name: str = NODE, kind: str = "containers") -> Values:
+def env(name: str = NODE, kind: str = "containers", /, **given: str | None) -> Values:
     """Returns the expected values of a container's variables."""
     return {f"{POD}.{kind}[{name}].env[{variable}].value": value for variable, value in given.items()}
 
@@ -122,3 +127,41 @@ def numbers(name: str, **given: int) -> Values:
 def status(*values: Values) -> Has:
     """Returns a fact about the TrainJob."""
     return Has("TrainJob", "", {path: wanted for each in values for path, wanted in each.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A case without its steps. By default its job has an image and a command, and its runtime one node with torch."""
+
+    name: str
+    source: str
+    is_pure: bool
+    promise: str = ""
+    parts: tuple[tuple[str, Any], ...] = ()
+
+    def promises(self, promise: str) -> Draft:
+        return replace(self, promise=promise)
+
+    def given(self, job: Object | None = None, runtime: Object | None = None, **fields: str) -> Draft:
+        """Sets the specs of the job and of its runtime. `fields` are further ones of the case."""
+        specs = {"job": job, "runtime": runtime}
+        parts = {name: spec for name, spec in specs.items() if spec is not None} | fields
+        return replace(self, parts=tuple(parts.items()))
+
+    def then(self, *steps: Step) -> Case:
+        defaults = {"job": trainer(), "runtime": runtime(policy=TORCH)}
+        fields = {**defaults, **dict(self.parts)}
+        return Case(self.name, self.source, self.promise, steps=steps, is_pure=self.is_pure, **fields)
+
+    def then_node(self, *values: Values) -> Case:
+        """Ends the case with facts about the Job of the nodes."""
+        return self.then(job(NODE, *values))
+
+
+def case(name: str, source: str) -> Draft:
+    return Draft(name, source, is_pure=False)
+
+
+def planned(name: str, source: str) -> Draft:
+    """Returns a case that is compared with the plan of its job, without an API server."""
+    return Draft(name, source, is_pure=True)

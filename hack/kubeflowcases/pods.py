@@ -12,12 +12,15 @@ from kubeflowcases.objects import (
     MODEL,
     NODE,
     POD,
+    TORCH,
+    case,
     container,
     count,
     env,
     job,
     patch,
     patched,
+    planned,
     pod_patch,
     replicated,
     runtime,
@@ -25,7 +28,6 @@ from kubeflowcases.objects import (
     trainer,
 )
 
-_TORCH: Object = {"numNodes": 1, "torch": {}}
 _ZONES = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["east", "west"]}
 _AFFINITY = {
     "nodeAffinity": {
@@ -49,26 +51,22 @@ def _with_pod(**pod_spec: Any) -> Object:
 
 
 _PATCHES = (
-    Case(
-        "patch-labels",
-        "controller/trainjob: plain runtime, created",
-        "Labels and annotations that a patch gives to the JobSet are found on the objects of the job.",
+    case("patch-labels", "controller/trainjob: plain runtime, created")
+    .promises("Labels and annotations that a patch gives to the JobSet are found on the objects of the job.")
+    .given(
         {**trainer(), "runtimePatches": [patch(labels={"testingKey": "a"}, annotations={"testingKey": "b"})]},
         runtime(policy={"numNodes": 1}),
-        (job(NODE, {"metadata.labels[testingKey]": "a", "metadata.annotations[testingKey]": "b"}),),
-    ),
-    Case(
-        "patch-grace",
-        "controller/trainjob: terminationGracePeriodSeconds",
-        "A patch may set the time that pods have to end.",
-        {**trainer(), **patched(terminationGracePeriodSeconds=300)},
-        runtime(policy={"numNodes": 1}),
-        (job(NODE, {f"{POD}.terminationGracePeriodSeconds": 300}),),
-    ),
-    Case(
-        "patch-pods",
-        "controller/trainjob: patches",
-        "A patch may change labels, annotations and the service account of pods, and variables of init containers.",
+    )
+    .then_node({"metadata.labels[testingKey]": "a", "metadata.annotations[testingKey]": "b"}),
+    case("patch-grace", "controller/trainjob: terminationGracePeriodSeconds")
+    .promises("A patch may set the time that pods have to end.")
+    .given({**trainer(), **patched(terminationGracePeriodSeconds=300)}, runtime(policy={"numNodes": 1}))
+    .then_node({f"{POD}.terminationGracePeriodSeconds": 300}),
+    case("patch-pods", "controller/trainjob: patches")
+    .promises(
+        "A patch may change labels, annotations and the service account of pods, and variables of init containers."
+    )
+    .given(
         {
             **trainer(),
             "runtimePatches": [
@@ -86,23 +84,19 @@ _PATCHES = (
                 )
             ],
         },
-        runtime(_with_pod(initContainers=[_SETUP]), policy=_TORCH),
-        (
-            job(
-                NODE,
-                {
-                    f"{POD}.serviceAccountName": "override-sa",
-                    "spec.template.metadata.labels[custom-label]": "a",
-                    "spec.template.metadata.annotations[custom-annotation]": "b",
-                },
-                env({"INIT_ENV": "new", "NEW_VALUE": "more", "DATASET_PATH": "runtime"}, "setup", "initContainers"),
-            ),
-        ),
+        runtime(_with_pod(initContainers=[_SETUP]), policy=TORCH),
+    )
+    .then_node(
+        {
+            f"{POD}.serviceAccountName": "override-sa",
+            "spec.template.metadata.labels[custom-label]": "a",
+            "spec.template.metadata.annotations[custom-annotation]": "b",
+        },
+        env("setup", "initContainers", INIT_ENV="new", NEW_VALUE="more", DATASET_PATH="runtime"),
     ),
-    Case(
-        "patch-scheduling",
-        "core/trainingruntime: patches",
-        "A patch may set affinity, node selector, tolerations, scheduling gates and image pull secrets.",
+    case("patch-scheduling", "core/trainingruntime: patches")
+    .promises("A patch may set affinity, node selector, tolerations, scheduling gates and image pull secrets.")
+    .given(
         {
             **trainer(),
             **patched(
@@ -114,23 +108,19 @@ _PATCHES = (
             ),
         },
         runtime(policy={"numNodes": 1}),
-        (
-            job(
-                NODE,
-                {
-                    f"{POD}.affinity": _AFFINITY,
-                    f"{POD}.nodeSelector": {"node.kubernetes.io/instance-type": "p5"},
-                    f"{POD}.tolerations": _TOLERATIONS,
-                    f"{POD}.schedulingGates": _GATES,
-                    f"{POD}.imagePullSecrets": [{"name": "registry"}],
-                },
-            ),
-        ),
+    )
+    .then_node(
+        {
+            f"{POD}.affinity": _AFFINITY,
+            f"{POD}.nodeSelector": {"node.kubernetes.io/instance-type": "p5"},
+            f"{POD}.tolerations": _TOLERATIONS,
+            f"{POD}.schedulingGates": _GATES,
+            f"{POD}.imagePullSecrets": [{"name": "registry"}],
+        }
     ),
-    Case(
-        "patch-volumes",
-        "core/trainingruntime: patches",
-        "A patch may add volumes, and mount them into the training container and into others.",
+    case("patch-volumes", "core/trainingruntime: patches")
+    .promises("A patch may add volumes, and mount them into the training container and into others.")
+    .given(
         {
             **trainer(),
             **patched(
@@ -148,22 +138,18 @@ _PATCHES = (
             replicated(NODE, container(), container("sidecar", env=[{"name": "SIDE", "value": "old"}])),
             policy={"numNodes": 1},
         ),
-        (
-            job(
-                NODE,
-                {
-                    f"{POD}.volumes[token].secret.secretName": "token",
-                    f"{POD}.volumes[data].persistentVolumeClaim.claimName": "data",
-                    f"{CONTAINER}.volumeMounts[token].mountPath": "/token",
-                },
-                env({"SIDE": "new"}, "sidecar"),
-            ),
-        ),
+    )
+    .then_node(
+        {
+            f"{POD}.volumes[token].secret.secretName": "token",
+            f"{POD}.volumes[data].persistentVolumeClaim.claimName": "data",
+            f"{CONTAINER}.volumeMounts[token].mountPath": "/token",
+        },
+        env("sidecar", SIDE="new"),
     ),
-    Case(
-        "patch-security",
-        "core/trainingruntime: security contexts",
-        "A patch may set the security context of pods and of containers.",
+    case("patch-security", "core/trainingruntime: security contexts")
+    .promises("A patch may set the security context of pods and of containers.")
+    .given(
         {
             **trainer(),
             **patched(
@@ -172,20 +158,16 @@ _PATCHES = (
             ),
         },
         runtime(_with_pod(securityContext={"runAsUser": 1000}), policy={"numNodes": 1}),
-        (
-            job(
-                NODE,
-                {
-                    f"{POD}.securityContext": {"runAsUser": 1001, "fsGroup": 1001},
-                    f"{CONTAINER}.securityContext": {"runAsNonRoot": True},
-                },
-            ),
-        ),
+    )
+    .then_node(
+        {
+            f"{POD}.securityContext": {"runAsUser": 1001, "fsGroup": 1001},
+            f"{CONTAINER}.securityContext": {"runAsNonRoot": True},
+        }
     ),
-    Case(
-        "patch-two-managers",
-        "core/trainingruntime: two patches of one job",
-        "Patches of two managers for the same job are both applied.",
+    case("patch-two-managers", "core/trainingruntime: two patches of one job")
+    .promises("Patches of two managers for the same job are both applied.")
+    .given(
         {
             **trainer(),
             "runtimePatches": [
@@ -194,12 +176,11 @@ _PATCHES = (
             ],
         },
         runtime(policy={"numNodes": 1}),
-        (job(NODE, {f"{POD}.nodeSelector": {"type": "p5"}, f"{POD}.serviceAccountName": "test-sa"}),),
-    ),
-    Case(
-        "patch-later-wins",
-        "core/trainingruntime: two patches with different values",
-        "Of two patches with different values for one field, the later one has precedence.",
+    )
+    .then_node({f"{POD}.nodeSelector": {"type": "p5"}, f"{POD}.serviceAccountName": "test-sa"}),
+    case("patch-later-wins", "core/trainingruntime: two patches with different values")
+    .promises("Of two patches with different values for one field, the later one has precedence.")
+    .given(
         {
             **trainer(),
             "runtimePatches": [
@@ -208,63 +189,45 @@ _PATCHES = (
             ],
         },
         runtime(policy={"numNodes": 1}),
-        (job(NODE, {f"{POD}.nodeSelector": {"type": "p5en"}}),),
-    ),
-    Case(
-        "patch-unknown-job",
-        "plugins/jobset: patch of an unknown job",
-        "A patch of a job that the runtime does not have is refused.",
+    )
+    .then_node({f"{POD}.nodeSelector": {"type": "p5en"}}),
+    case("patch-unknown-job", "plugins/jobset: patch of an unknown job")
+    .promises("A patch of a job that the runtime does not have is refused.")
+    .given(
         {"runtimePatches": [patch(pod_patch("valid"), pod_patch("other"))]},
-        runtime(replicated(), replicated("valid", ancestor=""), policy=_TORCH),
-        (Fails("must not have replicated job that doesn't exist in the runtime job template: other"),),
-    ),
+        runtime(replicated(), replicated("valid", ancestor=""), policy=TORCH),
+    )
+    .then(Fails("must not have replicated job that doesn't exist in the runtime job template: other")),
     *(
-        Case(
-            f"patch-unknown-{kind.lower()}",
-            f"plugins/jobset: patch of an unknown entry of {kind}",
-            f"A patch of an entry of {kind} that the runtime's pod does not have is refused.",
-            patched(**{kind: [{"name": "other"}]}),
-            runtime(_with_pod(initContainers=[_SETUP]), policy=_TORCH),
-            (Fails("must not have container that doesn't exist in the runtime job node"),),
-        )
+        case(f"patch-unknown-{kind.lower()}", f"plugins/jobset: patch of an unknown entry of {kind}")
+        .promises(f"A patch of an entry of {kind} that the runtime's pod does not have is refused.")
+        .given(patched(**{kind: [{"name": "other"}]}), runtime(_with_pod(initContainers=[_SETUP]), policy=TORCH))
+        .then(Fails("must not have container that doesn't exist in the runtime job node"))
         for kind in ("initContainers", "containers")
     ),
-    Case(
-        "patch-reserved-container",
-        "plugins/jobset: variables of the training container",
-        "A patch must not set variables of the training container, which are the trainer's.",
-        patched(containers=[{"name": NODE, "env": [{"name": "A", "value": "b"}]}]),
-        runtime(policy=_TORCH),
-        (Fails("spec.containers[0].env: must not have envs for the container node"),),
-    ),
-    Case(
-        "patch-manager",
-        "webhooks/trainjob: an invalid manager",
-        "The manager of a patch must be a domain and a path.",
-        {"runtimePatches": [{"manager": "kueue.k8s.io/"}]},
-        runtime(policy=_TORCH),
-        (Fails("spec.runtimePatches[0].manager: must be a domain and a path"),),
-    ),
-    Case(
-        "patch-manager-valid",
-        "webhooks/trainjob: a valid manager",
-        "A patch with such a manager is accepted, even without changes.",
-        {"runtimePatches": [{"manager": "kueue.k8s.io/manager"}]},
-        runtime(policy=_TORCH),
-        (job(),),
-    ),
+    case("patch-reserved-container", "plugins/jobset: variables of the training container")
+    .promises("A patch must not set variables of the training container, which are the trainer's.")
+    .given(patched(containers=[{"name": NODE, "env": [{"name": "A", "value": "b"}]}]))
+    .then(Fails("spec.containers[0].env: must not have envs for the container node")),
+    case("patch-manager", "webhooks/trainjob: an invalid manager")
+    .promises("The manager of a patch must be a domain and a path.")
+    .given({"runtimePatches": [{"manager": "kueue.k8s.io/"}]})
+    .then(Fails("spec.runtimePatches[0].manager: must be a domain and a path")),
+    case("patch-manager-valid", "webhooks/trainjob: a valid manager")
+    .promises("A patch with such a manager is accepted, even without changes.")
+    .given({"runtimePatches": [{"manager": "kueue.k8s.io/manager"}]})
+    .then_node(),
 )
 
 
 def _asset(name: str, ancestor: str) -> tuple[Case, ...]:
     """Returns the cases of an initializer."""
     path = f"{POD}.containers[{ancestor}]"
-    only = runtime(replicated(), policy=_TORCH)
+    only = runtime(replicated(), policy=TORCH)
     return (
-        Case(
-            f"{name}-created",
-            f"plugins/jobset: builder, {name}",
-            f"The initializer of the {name} finds its URI, the job's variables and those of a Secret.",
+        case(f"{name}-created", f"plugins/jobset: builder, {name}")
+        .promises(f"The initializer of the {name} finds its URI, the job's variables and those of a Secret.")
+        .given(
             {
                 **trainer(),
                 "initializer": {
@@ -275,72 +238,63 @@ def _asset(name: str, ancestor: str) -> tuple[Case, ...]:
                     }
                 },
             },
-            three_jobs(_TORCH, replicated())
+            three_jobs(TORCH, replicated())
             if name == "model"
             else runtime(
                 replicated(ancestor, container(ancestor, env=[{"name": "OWN", "value": "runtime"}])),
                 replicated(),
-                policy=_TORCH,
+                policy=TORCH,
             ),
-            (
-                job(
-                    ancestor,
-                    count(1),
-                    env({"STORAGE_URI": f"hf://trainjob-{name}", "MORE": "1", "OWN": "job"}, ancestor),
-                    {f"{path}.envFrom[0].secretRef.name": "token"},
-                ),
-            ),
+        )
+        .then(
+            job(
+                ancestor,
+                count(1),
+                env(ancestor, STORAGE_URI=f"hf://trainjob-{name}", MORE="1", OWN="job"),
+                {f"{path}.envFrom[0].secretRef.name": "token"},
+            )
         ),
-        Case(
-            f"{name}-missing",
-            f"plugins/jobset: no job for the {name}",
-            f"A job with a {name} is refused if its runtime has no initializer for it.",
+        case(f"{name}-missing", f"plugins/jobset: no job for the {name}")
+        .promises(f"A job with a {name} is refused if its runtime has no initializer for it.")
+        .given({"initializer": {name: {"storageUri": "hf://a/b"}}}, only)
+        .then(Fails(f"spec.initializer.{name}: the runtime has no job with the label")),
+        case(f"{name}-container", f"webhooks/trainjob: no container for the {name}")
+        .promises(f"A job is refused if the initializer of the {name} lacks the container of that name.")
+        .given(
             {"initializer": {name: {"storageUri": "hf://a/b"}}},
-            only,
-            (Fails(f"spec.initializer.{name}: the runtime has no job with the label"),),
-        ),
-        Case(
-            f"{name}-container",
-            f"webhooks/trainjob: no container for the {name}",
-            f"A job is refused if the initializer of the {name} lacks the container of that name.",
+            runtime(replicated(ancestor, container("test")), replicated(), policy=TORCH),
+        )
+        .then(Fails(f"must contain the required container for the ancestor: {ancestor}")),
+        case(f"{name}-mount", f"plugins/jobset: no volume for the {name}")
+        .promises(f"A job is refused if the initializer of the {name} does not mount the volume named initializer.")
+        .given(
             {"initializer": {name: {"storageUri": "hf://a/b"}}},
-            runtime(replicated(ancestor, container("test")), replicated(), policy=_TORCH),
-            (Fails(f"must contain the required container for the ancestor: {ancestor}"),),
-        ),
-        Case(
-            f"{name}-mount",
-            f"plugins/jobset: no volume for the {name}",
-            f"A job is refused if the initializer of the {name} does not mount the volume named initializer.",
-            {"initializer": {name: {"storageUri": "hf://a/b"}}},
-            runtime(replicated(ancestor), replicated(), policy=_TORCH),
-            (job(ancestor, env({"STORAGE_URI": "hf://a/b"}, ancestor)),),
-            differs="Upstream demands a volume of that name. Here an initializer may store its data where it likes: "
-            "upstream's own example 05-multi-step and its runtime with a data cache mount no such volume.",
+            runtime(replicated(ancestor), replicated(), policy=TORCH),
+        )
+        .then(job(ancestor, env(ancestor, STORAGE_URI="hf://a/b")))
+        .but(
+            "Upstream demands a volume of that name. Here an initializer may store its data where it likes: "
+            "upstream's own example 05-multi-step and its runtime with a data cache mount no such volume."
         ),
         *(
-            Case(
-                f"{name}-label",
-                "plugins/jobset: builder, no label",
-                "A job without the label of an initializer is not changed.",
-                {**trainer()},
-                runtime(replicated(), replicated("worker", container("some"), ancestor=""), policy=_TORCH),
-                (job("worker", count(1), {f"{POD}.containers[some].env": None}),),
-                is_pure=True,
+            planned(f"{name}-label", "plugins/jobset: builder, no label")
+            .promises("A job without the label of an initializer is not changed.")
+            .given(
+                {**trainer()}, runtime(replicated(), replicated("worker", container("some"), ancestor=""), policy=TORCH)
             )
+            .then(job("worker", count(1), {f"{POD}.containers[some].env": None}))
             for _ in range(name == "dataset")
         ),
     )
 
 
 _INJECTED = env(
-    {
-        "PET_NNODES": "1",
-        "PET_NPROC_PER_NODE": "1",
-        "PET_MASTER_ADDR": "injected-node-0-0.injected",
-        "PET_MASTER_PORT": "29500",
-    },
     "setup",
     "initContainers",
+    PET_NNODES="1",
+    PET_NPROC_PER_NODE="1",
+    PET_MASTER_ADDR="injected-node-0-0.injected",
+    PET_MASTER_PORT="29500",
 )
 
 
@@ -350,43 +304,28 @@ def _injection(job_name: str, *names: str) -> Object:
 
 
 _INJECTION = (
-    Case(
-        "injected",
-        "plugins/torch: envInjection, init container",
-        "With envInjection an init container of the nodes gets torch's variables as well.",
-        trainer(),
-        runtime(_with_pod(initContainers=[_SETUP]), policy=_injection(NODE, "setup")),
-        (job(NODE, _INJECTED),),
-    ),
-    Case(
-        "injected-sidecar",
-        "plugins/torch: envInjection, sidecar",
-        "The same holds for other containers beside the training one.",
-        trainer(),
-        runtime(replicated(NODE, container(), container("sidecar")), policy=_injection(NODE, "sidecar")),
-        (job(NODE, env({"PET_NNODES": "1"}, "sidecar"), env({"PET_NODE_RANK": INDEX})),),
-    ),
-    Case(
-        "injected-none",
-        "plugins/torch: envInjection without targets",
-        "Without targets, only the training container gets them.",
-        trainer(),
-        runtime(
+    case("injected", "plugins/torch: envInjection, init container")
+    .promises("With envInjection an init container of the nodes gets torch's variables as well.")
+    .given(runtime=runtime(_with_pod(initContainers=[_SETUP]), policy=_injection(NODE, "setup")))
+    .then_node(_INJECTED),
+    case("injected-sidecar", "plugins/torch: envInjection, sidecar")
+    .promises("The same holds for other containers beside the training one.")
+    .given(runtime=runtime(replicated(NODE, container(), container("sidecar")), policy=_injection(NODE, "sidecar")))
+    .then_node(env("sidecar", PET_NNODES="1"), env(PET_NODE_RANK=INDEX)),
+    planned("injected-none", "plugins/torch: envInjection without targets")
+    .promises("Without targets, only the training container gets them.")
+    .given(
+        runtime=runtime(
             replicated(NODE, container(), container("sidecar")),
             policy={"numNodes": 1, "torch": {"envInjection": {"targets": []}}},
-        ),
-        (job(NODE, {f"{POD}.containers[sidecar].env": None}),),
-        is_pure=True,
-    ),
-    *(
-        Case(
-            f"injected-unknown-{what}",
-            f"plugins/torch: envInjection, unknown {what}",
-            f"A target of envInjection with an unknown {what} is refused.",
-            trainer(),
-            runtime(policy=_injection(*target)),
-            (Fails("envInjection"),),
         )
+    )
+    .then_node({f"{POD}.containers[sidecar].env": None}),
+    *(
+        case(f"injected-unknown-{what}", f"plugins/torch: envInjection, unknown {what}")
+        .promises(f"A target of envInjection with an unknown {what} is refused.")
+        .given(runtime=runtime(policy=_injection(*target)))
+        .then(Fails("envInjection"))
         for what, target in (("container", (NODE, "other")), ("job", ("other", "setup")))
     ),
 )

@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubeflowcases.model import Case, Fails, Object
-from kubeflowcases.objects import CONTAINER, NODE, container, env, job, replicated, runtime, trainer
+from kubeflowcases.objects import CONTAINER, NODE, TORCH, container, env, job, planned, replicated, runtime, trainer
 
-_TORCH: Object = {"numNodes": 1, "torch": {}}
 _GPU = "example.com/gpu"
 
 
 def _processes(name: str, promise: str, expected: str, amounts: Object | None = None, **more: int) -> Case:
     resources = {"resourcesPerNode": {"requests": amounts}} if amounts else {}
-    return Case(
-        f"processes-{name}",
-        "plugins/torch: processes per node",
-        promise,
-        trainer(**resources, **more),
-        runtime(policy=_TORCH),
-        (job(NODE, env({"PET_NPROC_PER_NODE": expected})),),
-        is_pure=True,
+    return (
+        planned(f"processes-{name}", "plugins/torch: processes per node")
+        .promises(promise)
+        .given(trainer(**resources, **more))
+        .then_node(env(PET_NPROC_PER_NODE=expected))
     )
 
 
@@ -34,24 +30,14 @@ _NUMBERS = (
     _processes("gpus", "With GPUs, torchrun counts them itself.", "auto", {_GPU: "2"}),
     _processes("both", "GPUs count, and not CPUs, if there are both.", "auto", {"cpu": "6", _GPU: "2"}),
     _processes("given", "The job's number of processes has precedence.", "3", {"cpu": "8"}, numProcPerNode=3),
-    Case(
-        "processes-limits",
-        "plugins/torch: processes per node",
-        "Limits count if there are no requests.",
-        trainer(resourcesPerNode={"limits": {"cpu": "3"}}),
-        runtime(policy=_TORCH),
-        (job(NODE, env({"PET_NPROC_PER_NODE": "3"})),),
-        is_pure=True,
-    ),
-    Case(
-        "processes-nodes",
-        "plugins/torch: several nodes with GPUs",
-        "Several nodes with GPUs have their number, and torchrun counts the GPUs.",
-        trainer(numNodes=4, resourcesPerNode={"requests": {"cpu": "8", _GPU: "4"}}),
-        runtime(policy=_TORCH),
-        (job(NODE, env({"PET_NNODES": "4", "PET_NPROC_PER_NODE": "auto"})),),
-        is_pure=True,
-    ),
+    planned("processes-limits", "plugins/torch: processes per node")
+    .promises("Limits count if there are no requests.")
+    .given(trainer(resourcesPerNode={"limits": {"cpu": "3"}}))
+    .then_node(env(PET_NPROC_PER_NODE="3")),
+    planned("processes-nodes", "plugins/torch: several nodes with GPUs")
+    .promises("Several nodes with GPUs have their number, and torchrun counts the GPUs.")
+    .given(trainer(numNodes=4, resourcesPerNode={"requests": {"cpu": "8", _GPU: "4"}}))
+    .then_node(env(PET_NNODES="4", PET_NPROC_PER_NODE="auto")),
 )
 
 _LORA = ("model.lora_attn_modules=[q_proj]",)
@@ -64,7 +50,7 @@ _PATHS = [
 ]
 # The paths are kept, the rest of the runtime's command is replaced.
 _COMMAND = ["tune", "run", "--rdzv_endpoint=localhost:29500", "full_finetune_distributed", *_PATHS, "batch_size=1"]
-_RUNTIME = runtime(replicated(NODE, container(command=_COMMAND)), policy=_TORCH)
+_RUNTIME = runtime(replicated(NODE, container(command=_COMMAND)), policy=TORCH)
 _SMALL, _LARGE = "torchtune-llama3.2-1b", "torchtune-llama3.3-70b"
 
 
@@ -104,15 +90,20 @@ def _tunes(name: str, promise: str, recipe: str, given: _Tuning) -> Case:
     found = job(
         NODE,
         {f"{CONTAINER}.command": command, f"{CONTAINER}.args": list(given.arguments) or None},
-        env({"PET_MASTER_ADDR": None}),
+        env(PET_MASTER_ADDR=None),
     )
     source = "plugins/torch: torchtune's recipes"
-    return Case(f"tune-{name}", source, promise, given.job, _RUNTIME, (found,), runtime_name=model, is_pure=True)
+    return planned(f"tune-{name}", source).promises(promise).given(given.job, _RUNTIME, runtime_name=model).then(found)
 
 
 def _does_not_tune(name: str, promise: str, model: str, words: str, given: _Tuning) -> Case:
     source = "plugins/torch: torchtune, validation"
-    return Case(f"tune-{name}", source, promise, given.job, _RUNTIME, (Fails(words),), runtime_name=model, is_pure=True)
+    return (
+        planned(f"tune-{name}", source)
+        .promises(promise)
+        .given(given.job, _RUNTIME, runtime_name=model)
+        .then(Fails(words))
+    )
 
 
 _FULL, _DISTRIBUTED = "full_finetune_single_device", "full_finetune_distributed"

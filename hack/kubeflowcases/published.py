@@ -10,6 +10,8 @@ from kubeflowcases.objects import (
     MODEL,
     NODE,
     POD,
+    TORCH,
+    case,
     condition,
     count,
     env,
@@ -27,15 +29,11 @@ _TUNE: Object = {"trainer": {"command": ["tune", "run"], "resourcesPerNode": {"l
 
 
 def _runtime(name: str, promise: str, given: Object, *steps: Has | HasNone | End) -> Case:
-    return Case(
-        f"use-{name}".replace(".", "-"),
-        f"manifests/base/runtimes: {name}",
-        promise,
-        given,
-        {},
-        steps,
-        runtime_name=name,
-        runtime_kind=_CLUSTER,
+    return (
+        case(f"use-{name}".replace(".", "-"), f"manifests/base/runtimes: {name}")
+        .promises(promise)
+        .given(given, {}, runtime_name=name, runtime_kind=_CLUSTER)
+        .then(*steps)
     )
 
 
@@ -44,19 +42,19 @@ _RUNTIMES = (
         "torch-distributed",
         "The published runtime for torch starts the job's nodes.",
         trainer(numNodes=2),
-        job(NODE, count(2), env({"PET_NNODES": "2"})),
+        job(NODE, count(2), env(PET_NNODES="2")),
     ),
     _runtime(
         "jax-distributed",
         "The published runtime for JAX starts the job's nodes.",
         trainer(numNodes=2),
-        job(NODE, count(2), env({"JAX_NUM_PROCESSES": "2"})),
+        job(NODE, count(2), env(JAX_NUM_PROCESSES="2")),
     ),
     _runtime(
         "xgboost-distributed",
         "The published runtime for XGBoost starts the job's nodes.",
         trainer(numNodes=2),
-        job(NODE, count(2), env({"DMLC_NUM_WORKER": "2"})),
+        job(NODE, count(2), env(DMLC_NUM_WORKER="2")),
     ),
     *(
         _runtime(
@@ -86,28 +84,26 @@ _RUNTIMES = (
         Has("Pod", f"-{DATASET}-0-0", {"metadata.labels[jobset.sigs.k8s.io/jobset-name]": Contains("with-cache")}),
         HasNone("Job", NODE),
     ),
-)  # fmt: skip
+)
 
 _AFTER = replicated(dependsOn=[{"name": DATASET, "status": "Complete"}])
 _EXAMPLES = (
-    Case(
-        "example-nodes",
-        "examples/yaml: 01-multi-node",
-        "Three nodes run torchrun.",
+    case("example-nodes", "examples/yaml: 01-multi-node")
+    .promises("Three nodes run torchrun.")
+    .given(
         {"trainer": {"numNodes": 3, "command": ["torchrun", "--no-python", "python3"]}},
         {},
-        (
-            job(NODE, count(3), env({"PET_NNODES": "3"}), {f"{CONTAINER}.command[0]": "torchrun"}),
-            End(pods=3),
-            condition("Complete", "AllJobsCompleted"),
-        ),
         runtime_name="torch-distributed",
         runtime_kind=_CLUSTER,
+    )
+    .then(
+        job(NODE, count(3), env(PET_NNODES="3"), {f"{CONTAINER}.command[0]": "torchrun"}),
+        End(pods=3),
+        condition("Complete", "AllJobsCompleted"),
     ),
-    Case(
-        "example-patches",
-        "examples/yaml: 02-runtime-patches",
-        "A patch sets service account, node selector, tolerations, labels and annotations.",
+    case("example-patches", "examples/yaml: 02-runtime-patches")
+    .promises("A patch sets service account, node selector, tolerations, labels and annotations.")
+    .given(
         {
             **trainer(numNodes=2, env=[{"name": "CUSTOM_VAR", "value": "a"}], resourcesPerNode=_GIB),
             "runtimePatches": [
@@ -124,66 +120,53 @@ _EXAMPLES = (
             ],
         },
         {},
-        (
-            job(
-                NODE,
-                count(2),
-                env({"CUSTOM_VAR": "a"}),
-                {
-                    "metadata.labels.team": "ml-platform",
-                    "metadata.annotations[prometheus.io/scrape]": "true",
-                    f"{POD}.serviceAccountName": "training-sa",
-                    f"{POD}.tolerations[0].key": "training",
-                    f"{CONTAINER}.resources": _GIB,
-                },
-            ),
-        ),
         runtime_name="torch-distributed",
         runtime_kind=_CLUSTER,
+    )
+    .then_node(
+        count(2),
+        env(CUSTOM_VAR="a"),
+        {
+            "metadata.labels.team": "ml-platform",
+            "metadata.annotations[prometheus.io/scrape]": "true",
+            f"{POD}.serviceAccountName": "training-sa",
+            f"{POD}.tolerations[0].key": "training",
+            f"{CONTAINER}.resources": _GIB,
+        },
     ),
-    Case(
-        "example-kueue",
-        "examples/yaml: 03-kueue-integration",
-        "A job for Kueue is created suspended and waits.",
+    case("example-kueue", "examples/yaml: 03-kueue-integration")
+    .promises("A job for Kueue is created suspended and waits.")
+    .given(
         {"suspend": True, **trainer(numNodes=3, resourcesPerNode=_GIB)},
         {},
-        (condition("Suspended", "Suspended"), HasNone("Pod")),
         runtime_name="torch-distributed",
         runtime_kind=_CLUSTER,
-    ),
-    Case(
-        "example-volcano",
-        "examples/yaml: 04-volcano-integration",
-        "A runtime may leave the pods of its jobs to Volcano.",
-        trainer(numNodes=4),
-        {**runtime(policy={"numNodes": 1, "torch": {}}), "podGroupPolicy": {"volcano": {}}},
-        (Fails("spec.podGroupPolicy.volcano: this controller leaves gangs to another scheduler"),),
-        differs="As with coscheduling: a controller with --gang-backend=volcano runs it, and another one refuses it.",
-    ),
-    Case(
-        "example-steps",
-        "examples/yaml: 05-multi-step",
-        "The nodes start when the initializer of the dataset is complete.",
+    )
+    .then(condition("Suspended", "Suspended"), HasNone("Pod")),
+    case("example-volcano", "examples/yaml: 04-volcano-integration")
+    .promises("A runtime may leave the pods of its jobs to Volcano.")
+    .given(trainer(numNodes=4), {**runtime(policy=TORCH), "podGroupPolicy": {"volcano": {}}})
+    .then(Fails("spec.podGroupPolicy.volcano: this controller leaves gangs to another scheduler"))
+    .but("As with coscheduling: a controller with --gang-backend=volcano runs it, and another one refuses it."),
+    case("example-steps", "examples/yaml: 05-multi-step")
+    .promises("The nodes start when the initializer of the dataset is complete.")
+    .given(
         {**trainer(numNodes=2), "initializer": {"dataset": {"storageUri": "hf://tatsu-lab/alpaca"}}},
-        runtime(replicated(DATASET), _AFTER, policy={"numNodes": 1, "torch": {}}),
-        (
-            job(DATASET, env({"STORAGE_URI": "hf://tatsu-lab/alpaca"}, DATASET)),
-            HasNone("Job", NODE),
-            End(DATASET),
-            job(NODE, count(2)),
-            End(pods=2),
-            condition("Complete", "AllJobsCompleted"),
-        ),
+        runtime(replicated(DATASET), _AFTER, policy=TORCH),
+    )
+    .then(
+        job(DATASET, env(DATASET, STORAGE_URI="hf://tatsu-lab/alpaca")),
+        HasNone("Job", NODE),
+        End(DATASET),
+        job(NODE, count(2)),
+        End(pods=2),
+        condition("Complete", "AllJobsCompleted"),
     ),
-    Case(
-        "example-flux",
-        "examples/flux: flux-runtime",
-        "A runtime with Flux runs the job under Flux's brokers.",
-        trainer(),
-        runtime(policy={"numNodes": 1, "flux": {"numProcPerNode": 1}}),
-        (condition("Failed", "JobsBuildFailed", message=Contains("mlPolicy.flux")),),
-        differs="Flux is refused by name, as the cases below say.",
-    ),
+    case("example-flux", "examples/flux: flux-runtime")
+    .promises("A runtime with Flux runs the job under Flux's brokers.")
+    .given(runtime=runtime(policy={"numNodes": 1, "flux": {"numProcPerNode": 1}}))
+    .then(condition("Failed", "JobsBuildFailed", message=Contains("mlPolicy.flux")))
+    .but("Flux is refused by name, as the cases below say."),
 )
 
 CASES = (*_RUNTIMES, *_EXAMPLES)
