@@ -83,10 +83,6 @@ STACK = $(if $(NAME),--name $(NAME))
 cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes, KUBERNETES=1.34 is another version, WITH=kueue adds Kueue, WITH=volcano Volcano, WITH=coscheduling that plugin. The last line is the kubeconfig's path
 	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(if $(WITH),--with $(WITH)) $(STACK)
 
-.PHONY: lock-kubernetes
-lock-kubernetes: $(LOCAL) ## Lock another version of Kubernetes for the local cluster: VERSION=1.34.4
-	@$(PY) -m localcluster.kubernetesmodule $(VERSION)
-
 .PHONY: cluster-down
 cluster-down: $(LOCAL) ## Stop it and remove everything but its logs
 	@$(PY) -m localcluster down $(STACK)

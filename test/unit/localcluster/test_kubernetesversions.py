@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ import yaml
 
 from localcluster import cli, kubernetesversions
 from localcluster.errors import LocalClusterError
-from localcluster.kubernetesversions import chosen_minor, default_minor, known_minors, minor_of, module_folder
+from localcluster.kubernetesversions import (
+    CONTROL_PLANE_MODULE,
+    chosen_minor,
+    default_minor,
+    known_minors,
+    minor_of,
+    module_folder,
+)
+from localcluster.program import required_version
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -57,3 +66,13 @@ def test_the_minor_version_of_a_version() -> None:
     assert minor_of("v1.34.4") == "1.34"
     with pytest.raises(LocalClusterError, match="no version of Kubernetes"):
         minor_of("latest")
+
+
+@pytest.mark.parametrize("minor", known_minors()[:-1])
+def test_the_locked_modules_are_of_one_version_each(minor: str) -> None:
+    go_mod = CONTROL_PLANE_MODULE / minor / "go.mod"
+    version = required_version(go_mod, "k8s.io/kubernetes")
+    assert version.startswith(f"v{minor}.")
+    staging = set(re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ (\S+)$", go_mod.read_text(), re.MULTILINE))
+    assert staging == {version.replace("v1.", "v0.")}
+    assert f"k8s.io/kubernetes {version} h1:" in (go_mod.parent / "go.sum").read_text()
