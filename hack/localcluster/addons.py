@@ -105,12 +105,9 @@ def _install(api: Api, chosen: Addon, place: Place) -> None:
 
 
 def _certificates(chosen: Addon, webhooks: Webhooks, place: Place) -> Certificates:
-    certificates = make_certificates(webhooks.authority, [f"{webhooks.service}.{chosen.namespace}.svc"])
     state.make_private(place.certificates)
-    files = {"ca.crt": certificates.ca, "tls.crt": certificates.server, "tls.key": certificates.server_key}
-    for name, content in files.items():
-        state.write_private(place.certificates / name, content)
-    return certificates
+    names = [f"{webhooks.service}.{chosen.namespace}.svc"]
+    return make_certificates(place.certificates, webhooks.authority, names)
 
 
 def _install_webhooks(api: Api, chosen: Addon, webhooks: Webhooks, place: Place, certificates: Certificates) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from localcluster import binaries, cgroups, debian, dns, images, network, node, nodeconfig, nodeready
+from localcluster import binaries, certificates, cgroups, debian, dns, images, network, node, nodeconfig, nodeready
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
@@ -67,7 +67,9 @@ def start(
     plane = ControlPlane(folder, _options(plan, count, unsafe_no_fsync), owner=owner, report=report)
     try:
         network.make_bridge(plan)
-        _make_client_certificate(plan)
+        # With this kube-apiserver authenticates to kubelets, for logs and exec.
+        certificate = _certificate(plan)
+        certificates.self_signed(certificate, certificate.with_suffix(".key"), "/O=system:masters/CN=kube-apiserver")
         plane.start()
         _start_nodes(plane, plan, count, programs, report)
     except BaseException:
@@ -267,23 +269,6 @@ def _node_user(number: int) -> User:
 
 def _certificate(plan: network.Plan) -> Path:
     return plan.folder / "apiserver-to-kubelet.crt"
-
-
-def _make_client_certificate(plan: network.Plan) -> None:
-    """Creates the self-signed certificate with which kube-apiserver authenticates to kubelets (logs, exec)."""
-    certificate = _certificate(plan)
-    kind: list[str | Path] = [
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "3650",
-    ]
-    files: list[str | Path] = ["-keyout", certificate.with_suffix(".key"), "-out", certificate]
-    run("openssl", "req", *kind, "-subj", "/O=system:masters/CN=kube-apiserver", *files)
 
 
 def _plan_of(folder: Path, number: int) -> network.Plan:

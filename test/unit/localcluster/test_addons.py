@@ -94,8 +94,8 @@ def test_a_service_without_path_is_called_at_the_root() -> None:
     assert at_address({"service": {}}, 1, CA)["url"] == "https://127.0.0.1:1/"
 
 
-def test_the_servers_certificate_is_signed_by_the_authority_and_names_loopback() -> None:
-    made = make_certificates("an-authority", ["webhook.system.svc"])
+def test_the_servers_certificate_is_signed_by_the_authority_and_names_loopback(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, "an-authority", ["webhook.system.svc"])
     ca, server = x509.load_pem_x509_certificate(made.ca), x509.load_pem_x509_certificate(made.server)
     server.verify_directly_issued_by(ca)
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
