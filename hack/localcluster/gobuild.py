@@ -7,8 +7,7 @@ complete.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import functools
 import os
 import re
 import shutil
@@ -16,12 +15,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.gotoolchain import go_environment, go_of, parse_version
 from localcluster.kubernetesversions import KUBERNETES
+from localcluster.locks import locked
 from localcluster.program import Program, cache_path, cache_root, is_executable
 from localcluster.report import Report
 
@@ -38,7 +38,9 @@ def build_missing(programs: Iterable[Program], report: Report) -> dict[str, Path
     """Builds the programs that the cache lacks; returns the paths by name. Raises LocalClusterError."""
     batches = _batches(programs)
     for batch in batches:
-        with _build_lock(batch[0], report):
+        module = batch[0].folder
+        waiting = f"waiting for another run that builds the programs of hack/{module}"
+        with locked(cache_root() / "bin" / f".{_file_name(batch[0])}.lock", functools.partial(report, waiting)):
             # Another run may have built them while this one waited.
             if missing := _missing(batch):
                 _build(missing, report)
@@ -55,22 +57,6 @@ def _batches(programs: Iterable[Program]) -> list[list[Program]]:
 
 def _missing(batch: list[Program]) -> list[Program]:
     return [program for program in batch if not is_executable(cache_path(program))]
-
-
-@contextlib.contextmanager
-def _build_lock(program: Program, report: Report) -> Iterator[None]:
-    folder = cache_root() / "bin"
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / f".{_file_name(program)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"waiting for another run that builds the programs of hack/{program.folder}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _file_name(program: Program) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from localcluster.errors import LocalClusterError
+from localcluster.locks import locked
 from localcluster.program import cache_root
 from localcluster.report import Report
 
@@ -77,9 +77,7 @@ def find_go(minimum: str, cache: Path, report: Report) -> Path:
     if on_path and _version_of(Path(on_path)) >= parse_version(minimum):
         return Path(on_path)
     folder = cache / "go"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process installs it, the others wait
+    with locked(folder / ".lock"):  # one process installs it, the others wait
         return _cached(minimum, folder) or _install(minimum, folder, report)
 
 

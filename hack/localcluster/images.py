@@ -10,7 +10,6 @@ results in a new image, and an unchanged image is not built again. `docker load`
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import shutil
 import tempfile
@@ -24,6 +23,7 @@ from localcluster import archive, dockerimage
 from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
 from localcluster.imagelayers import DEBIAN_WASTE, DebianPackages, KubeScheduler, Pause, PythonPackages, System
+from localcluster.locks import locked
 from localcluster.report import Report, to_stderr
 
 # Part of every image's name. Increase it when the format of the layers changes.
@@ -231,9 +231,7 @@ def _forget_old(newest: Path) -> None:
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
     """Lets one process build while others wait; remains of a killed process are removed."""
-    folder().mkdir(parents=True, exist_ok=True)
-    with (folder() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder() / "lock"):
         for left in folder().glob(".build-*"):
             shutil.rmtree(left)
         yield

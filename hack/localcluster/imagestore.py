@@ -13,7 +13,6 @@ nodes run.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import shutil
 import subprocess
 import tempfile
@@ -25,6 +24,7 @@ import msgspec
 
 from localcluster import binaries, images
 from localcluster.errors import LocalClusterError
+from localcluster.locks import locked
 from localcluster.nodeconfig import UNUSED_PLUGINS
 from localcluster.report import Report
 from localcluster.shell import CommandError, run
@@ -71,14 +71,14 @@ class ImageStore:
         for name in wanted:
             if f"{name}:{wanted[name]}" not in self._read().keys:
                 images.ensure(name, self._report)
-        with self._locked():
+        with locked(self._folder / "lock"):
             contents = self._read()
             if any(contents.latest.get(name) != key for name, key in wanted.items()):
                 self._change(contents, wanted)
 
     def fill(self, root: Path) -> list[str]:
         """Fills the containerd root of a new node; returns the ids of the layers to mount at `snapshots`."""
-        with self._locked():
+        with locked(self._folder / "lock"):
             for name in _DATABASES:
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self._root / name, root / name)
@@ -112,13 +112,6 @@ class ImageStore:
             return msgspec.json.decode((self._folder / "contents.json").read_bytes(), type=_Contents)
         except FileNotFoundError:
             return _Contents()
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ own that has exactly the packages of `hack/requirements/kubeflow-sdk.txt`.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from environment import build
 from environment.build import EnvironmentBuildError
 from localcluster.errors import LocalClusterError
+from localcluster.locks import locked
 from localcluster.program import HACK, cache_root
 
 KUBEFLOW_SDK_LOCK = HACK / "requirements" / "kubeflow-sdk.txt"
@@ -28,10 +28,8 @@ _KEPT = 3
 def kubeflow_sdk_python() -> Path:
     """Returns the path of that Python, whose environment is made first if necessary. Raises LocalClusterError."""
     root = cache_root() / "kubeflow-sdk"
-    root.mkdir(parents=True, exist_ok=True)
     folder = root / _key()
-    with (root / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(root / "lock"):
         try:
             build.make_separate(folder, KUBEFLOW_SDK_LOCK)
         except EnvironmentBuildError as error:

@@ -5,8 +5,6 @@ Debian's build supports only static and file-based service discovery. Programs o
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from localcluster import debian
 from localcluster.errors import LocalClusterError
+from localcluster.locks import locked
 from localcluster.program import cache_root, is_executable
 from localcluster.report import Report, to_stderr
 from localcluster.shell import CommandError, run
@@ -35,9 +34,7 @@ def ensure(report: Report = to_stderr) -> Tools:
     folder = cache_root() / "prometheus"
     cached = Tools(folder / "usr/bin/prometheus", folder / "usr/bin/promtool")
     if not _is_there(cached):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with open(os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(folder.with_suffix(".lock")):
             # Another process may have downloaded them while this one waited.
             if not _is_there(cached):
                 _fetch(folder, report)

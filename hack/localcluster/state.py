@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from localcluster import process
+from localcluster import locks, process
 from localcluster.errors import LocalClusterError
 from localcluster.process import Identity
 
@@ -123,25 +122,16 @@ def clear(folder: Path) -> None:
     (folder / "state.json").unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def locked(folder: Path, name: str = "lock", on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Locks a stack for changes; the lock is released when its holder ends for any reason.
+def locked(
+    folder: Path, name: str = "lock", on_wait: Callable[[], None] | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Locks a stack for changes.
 
     There are two locks: a command (`command.lock`: up, down, ...) may hold its own while it changes the control plane
-    (`lock`). Neither is reentrant. `on_wait` is called when another process holds the lock.
+    (`lock`).
     """
     make_private(folder)
-    descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if on_wait is not None:
-                on_wait()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    return locks.locked(folder / name, on_wait)
 
 
 def names() -> list[str]:
