@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-from localcluster import binaries, foreigncrds, kubeflowsdk, kubeflowtrainer, prometheus, stack
+from environment import kubeflowsdk
+from localcluster import binaries, foreigncrds, kubeflowtrainer, prometheus, stack
 from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr

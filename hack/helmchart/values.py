@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -26,17 +28,25 @@ RESOURCES: Schema = {
 }
 # A DNS label, or nothing.
 NAMESPACE: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", "maxLength": 63}
+_wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 GANG_BACKENDS = ("volcano", "coscheduling", "kubernetes", "kueue")
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`path` has dots, as with `helm --set`."""
+    """`path` has dots, as with `helm --set`. Booleans and strings need no `schema`."""
 
     path: str
     default: Any
     description: str
-    schema: Schema
+    schema: Schema = field(default_factory=dict)
+
+    @property
+    def full_schema(self) -> Schema:
+        return {
+            "description": self.description,
+            **(self.schema or (BOOLEAN if isinstance(self.default, bool) else STRING)),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +60,9 @@ class Defaults:
 
 def values(defaults: Defaults) -> list[Value]:
     return [
-        Value(
-            "image.repository", "localhost/tfjob-controller", "Image of all programs. No image is published.", STRING
-        ),
-        Value("image.tag", "", "Its tag. Default: the appVersion of the chart.", STRING),
-        Value("image.digest", "", "Such as sha256:…, which is used instead of the tag.", STRING),
+        Value("image.repository", "localhost/tfjob-controller", "Image of all programs. No image is published."),
+        Value("image.tag", "", "Its tag. Default: the appVersion of the chart."),
+        Value("image.digest", "", "Such as sha256:…, which is used instead of the tag."),
         Value(
             "image.pullPolicy",
             "IfNotPresent",
@@ -82,20 +90,17 @@ def _crds() -> Iterator[Value]:
         "crds.install",
         True,
         "Install and upgrade the CRDs with this release. Set it to false in all releases of a cluster but one.",
-        BOOLEAN,
     )
     yield Value(
         "crds.keep",
         True,
         "Keep the CRDs when the release is uninstalled. Warning: without it, helm uninstall deletes every job of the "
         "cluster.",
-        BOOLEAN,
     )
     yield Value(
         "runtimes.install",
         False,
         "Install the built-in runtimes of TrainJobs. Set it once the CRDs are there, in an upgrade after the install.",
-        BOOLEAN,
     )
     yield Value(
         "userRoles.install",
@@ -108,21 +113,17 @@ def _crds() -> Iterator[Value]:
         "admissionPolicies.enabled",
         True,
         "Restrict by ValidatingAdmissionPolicies which objects the programs may write.",
-        BOOLEAN,
     )
 
 
 def _controller(defaults: Defaults) -> Iterator[Value]:
     yield Value("controller.replicas", None, "Default: 2, and 3 with highAvailability.", REPLICAS)
     yield from _pod("controller", defaults, "of tfjob-controller run: see docs/reference/flags.md")
-    yield Value(
-        "config.tfImage", defaults.config["tfImage"], "Image of parameter servers that have no template.", STRING
-    )
+    yield Value("config.tfImage", defaults.config["tfImage"], "Image of parameter servers that have no template.")
     yield Value(
         "config.initializerImage",
         defaults.config["initializerImage"],
         "Image of the initializers and exporters of TrainJobs.",
-        STRING,
     )
     yield Value(
         "config.accelerators",
@@ -133,7 +134,7 @@ def _controller(defaults: Defaults) -> Iterator[Value]:
 
 
 def _gangs(defaults: Defaults) -> Iterator[Value]:
-    yield Value("gangScheduler.enabled", False, "Run this project's gang scheduler.", BOOLEAN)
+    yield Value("gangScheduler.enabled", False, "Run this project's gang scheduler.")
     yield Value(
         "gangScheduler.mode",
         "scheduler",
@@ -142,9 +143,9 @@ def _gangs(defaults: Defaults) -> Iterator[Value]:
     )
     yield Value("gangScheduler.replicas", None, "Default: 2, and 1 in the mode affinity.", REPLICAS)
     yield from _pod("gangScheduler", defaults, "of tfjob-controller extender")
-    yield Value("gangScheduler.kubeScheduler.image.repository", "localhost/kube-scheduler", "Its image.", STRING)
-    yield Value("gangScheduler.kubeScheduler.image.tag", "", "Default: the Kubernetes version of the cluster.", STRING)
-    yield Value("gangScheduler.kubeScheduler.image.digest", "", "Is used instead of the tag.", STRING)
+    yield Value("gangScheduler.kubeScheduler.image.repository", "localhost/kube-scheduler", "Its image.")
+    yield Value("gangScheduler.kubeScheduler.image.tag", "", "Default: the Kubernetes version of the cluster.")
+    yield Value("gangScheduler.kubeScheduler.image.digest", "", "Is used instead of the tag.")
     yield Value(
         "gangScheduler.kubeScheduler.resources",
         defaults.resources["gangScheduler.kubeScheduler"],
@@ -155,13 +156,11 @@ def _gangs(defaults: Defaults) -> Iterator[Value]:
         "gangScheduler.kubeScheduler.memoryLimit",
         defaults.memory_limit,
         "GOMEMLIMIT of kube-scheduler, below the memory limit of its container.",
-        STRING,
     )
     yield Value(
         "gangScheduler.nodeAutoscaler.enabled",
         False,
         "Let it ask a node autoscaler for nodes. The class is a flag, in extraArgs: see docs/gang-scheduling.md.",
-        BOOLEAN,
     )
     yield Value(
         "gangBackend",
@@ -172,32 +171,26 @@ def _gangs(defaults: Defaults) -> Iterator[Value]:
 
 
 def _switches() -> Iterator[Value]:
-    yield Value("highAvailability.enabled", False, "Spread replicas over nodes and zones.", BOOLEAN)
-    yield Value("priorityClass.enabled", False, "A priority above that of jobs.", BOOLEAN)
-    yield Value("networkPolicies.enabled", False, "Restrict connections to and from the programs.", BOOLEAN)
+    yield Value("highAvailability.enabled", False, "Spread replicas over nodes and zones.")
+    yield Value("priorityClass.enabled", False, "A priority above that of jobs.")
+    yield Value("networkPolicies.enabled", False, "Restrict connections to and from the programs.")
     yield Value(
         "monitoring.enabled",
         False,
         "Alerts, dashboards and scraping, for the Prometheus operator, which must be installed.",
-        BOOLEAN,
     )
-    yield Value(
-        "progressServer.enabled", False, "Programs of TrainJobs report their progress to the controller.", BOOLEAN
-    )
+    yield Value("progressServer.enabled", False, "Programs of TrainJobs report their progress to the controller.")
     yield Value(
         "kubeflowTrainer.enabled",
         False,
         "Run the TrainJobs of trainer.kubeflow.org. Their CRDs must be there: see docs/kubeflow-trainer.md.",
-        BOOLEAN,
     )
 
 
 def _dashboard(defaults: Defaults) -> Iterator[Value]:
-    yield Value("dashboard.enabled", False, "One dashboard for a team: see docs/dashboard.md.", BOOLEAN)
+    yield Value("dashboard.enabled", False, "One dashboard for a team: see docs/dashboard.md.")
     yield Value("dashboard.hosts", [], "Names by which browsers reach it, such as dashboard.example.com.", STRINGS)
-    yield Value(
-        "dashboard.tlsSecretName", "tfjob-dashboard-tls", "Secret with its certificate, which you create.", STRING
-    )
+    yield Value("dashboard.tlsSecretName", "tfjob-dashboard-tls", "Secret with its certificate, which you create.")
     yield from _pod("dashboard", defaults, "of tfjob-controller dashboard")
 
 
@@ -224,7 +217,7 @@ def render_values(found: Sequence[Value]) -> str:
 def _yaml_lines(tree: Mapping[str, Any], indent: str) -> Iterator[str]:
     for key, each in tree.items():
         if isinstance(each, Value):
-            yield from (f"{indent}# {line}" for line in _wrapped(each.description, 118 - len(indent)))
+            yield from (f"{indent}# {line}" for line in _wrap(each.description, 118 - len(indent)))
             text = yaml.safe_dump({key: each.default}, sort_keys=False, default_flow_style=not each.default)
             # An empty default stays on the line of its key.
             plain = text.strip()[1:-1] if not each.default else text.rstrip()
@@ -232,17 +225,6 @@ def _yaml_lines(tree: Mapping[str, Any], indent: str) -> Iterator[str]:
         else:
             yield f"{indent}{key}:"
             yield from _yaml_lines(each, indent + "  ")
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    line = ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            yield line
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    yield line
 
 
 def _nested(found: Iterable[Value]) -> dict[str, Any]:
@@ -265,10 +247,7 @@ def render_schema(found: Sequence[Value]) -> str:
 
 
 def _object(tree: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {
-        key: {"description": each.description, **each.schema} if isinstance(each, Value) else _object(each)
-        for key, each in tree.items()
-    }
+    properties = {key: each.full_schema if isinstance(each, Value) else _object(each) for key, each in tree.items()}
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 

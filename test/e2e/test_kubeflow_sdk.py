@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from environment.kubeflowsdk import kubeflow_sdk_python
 from helpers.cluster import Cluster
 from helpers.controller import running_controller
 from helpers.kubectl import Kubectl
@@ -22,7 +23,6 @@ from helpers.realtrainjobs import PATIENCE_SECONDS
 from localcluster import images
 from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
-from localcluster.kubeflowsdk import kubeflow_sdk_python
 from localcluster.kubeflowtrainer import install_kubeflow_crds
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]

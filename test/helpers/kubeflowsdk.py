@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localcluster.kubeflowsdk import kubeflow_sdk_python
+from environment.kubeflowsdk import kubeflow_sdk_python
 
 _CLIENT = Path(__file__).parents[1] / "e2e" / "sdk" / "client.py"
 

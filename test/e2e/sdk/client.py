@@ -5,7 +5,7 @@
     {"result": "b1f0…"}
 
 An iterator has a line `{"item": …}` for each item as soon as it is there, and then a result. An exception is
-`{"error": "RuntimeError: …"}`. It runs with the Python of `localcluster.kubeflowsdk`, and calls the SDK only.
+`{"error": "RuntimeError: …"}`. It runs with the Python of `environment.kubeflowsdk`, and calls the SDK only.
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from environment import build
+from environment import build, kubeflowsdk
 from environment.build import EnvironmentBuildError
-from localcluster import kubeflowsdk
+from environment.kubeflowsdk import kubeflow_sdk_python
 from localcluster.errors import LocalClusterError
-from localcluster.kubeflowsdk import kubeflow_sdk_python
 
 
 @pytest.fixture
