@@ -33,9 +33,6 @@ Components: main
             id="commented out",
         ),
         pytest.param(
-            "deb-src http://src.test/debian bookworm main\ndeb http://mirror.test/debian bookworm main", id="sources"
-        ),
-        pytest.param(
             "deb http://other.test/debian bookworm universe\ndeb http://mirror.test/debian bookworm main",
             id="the first with the main component",
         ),

@@ -26,8 +26,8 @@ def plan(index: int = 1) -> NodePlan:
     )
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 9])
-@pytest.mark.parametrize("capacity", [(1, 2048), (2, 8192), (64, 262144)], ids=lambda one: f"{one[0]} processors")
+@pytest.mark.parametrize("count", [1, 3, 9])
+@pytest.mark.parametrize("capacity", [(1, 2048), (64, 262144)], ids=lambda one: f"{one[0]} processors")
 def test_nodes_together_have_no_more_than_the_machine(capacity: tuple[int, int], count: int) -> None:
     processors, memory = capacity
     reserved = Capacity(processors, memory, count).reserved()
