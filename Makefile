@@ -107,11 +107,6 @@ image: $(LOCAL) ## Build a local image, IMAGE=localhost/tfjob-controller; load i
 interop: $(READY) ## Test with the real program of another project, WITH=kueue, volcano or coscheduling, and record what was seen (docs/interop.md)
 	@$(PY) -m interop $(WITH)
 
-.PHONY: sbom
-sbom: $(READY) ## Write the bills of materials (SPDX) of both images to build/sbom, or of IMAGES=tar
-	@$(PY) -m supplychain.sbom build/sbom $(or $(IMAGES),$$($(PY) -m localcluster image localhost/tfjob-controller $(STACK)) \
-	  $$($(PY) -m localcluster image localhost/tfjob-initializer $(STACK)))
-
 ##@ Demos
 .PHONY: demo
 demo: $(LOCAL) ## Run the example job on two real nodes and show its progress; KEEP=1 keeps everything running

@@ -90,7 +90,6 @@ TARGETS = (
     Target("node-kill", _LOCAL, "inline_commands(PAGE)", "localcluster node-kill"),
     Target("node-start", _LOCAL, "inline_commands(PAGE)", "localcluster node-start"),
     Target("image", _LOCAL, "commands(PAGE)", "localcluster image"),
-    Target("sbom", "test/unit/supplychain/test_sbom.py", "sbom.main(words)", "supplychain.sbom"),
     Target("format", ".ci/run", "make verify", why="it writes to the tree; `make verify` runs the same programs"),
     Target("generate", "hack/verify", "-m generate --check", "generate", "it writes to the tree"),
     Target("docs", "hack/verify", "-m docsite", "docsite"),
