@@ -19,24 +19,21 @@ from typing import Any
 
 import yaml
 
-from localcluster import binaries, ports, process, state
-from localcluster.addontable import ADDONS, Addon, AddonProgram, Place, Settings, Webhooks, addon
+from localcluster import binaries, ports, state
+from localcluster.addontable import ADDONS, Addon, Place, Settings, Webhooks, addon
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crd
-from localcluster.errors import LocalClusterError
 from localcluster.gotoolchain import downloaded, go_of
 from localcluster.program import HACK
 from localcluster.programs import LOOPBACK
 from localcluster.report import Report, to_stderr
-from localcluster.state import ProgramRecord
 from localcluster.webhooks import Certificates, at_address, make_certificates
 
 __all__ = ["ADDONS", "addon", "is_ready", "start", "stop"]
 
 Object = dict[str, Any]
 
-_POLL_SECONDS = 0.1
 # Caches are filled, and certificates recorded in CRDs of a megabyte each, before a program is ready.
 _READY_SECONDS = 180.0
 _PORTS = "ports.json"
@@ -52,17 +49,16 @@ def start(plane: ControlPlane, name: str, settings: Settings | None = None, repo
     stop(plane, name)
     place = _installed(plane, chosen, source) or _installed_now(plane, chosen, source)
     for program in chosen.programs:
-        _spawn(plane, program, [str(paths[program.name]), *program.command(place, settings or {})], place)
-        _wait(plane, program)
+        argv = [str(paths[program.name]), *program.command(place, settings or {})]
+        plane.add_program(program.name, argv, program.health_address(place), _READY_SECONDS)
     report(f"{chosen.name} {chosen.version} ready in {time.monotonic() - started:.1f} s")
 
 
 def stop(plane: ControlPlane, name: str) -> None:
     """Ends the addon's processes, if they run. Its objects stay."""
     for program in addon(name).programs:
-        record = plane.state().programs.get(program.name)
-        if record is not None and record.identity is not None and process.end([record.identity], grace_seconds=2.0):
-            raise LocalClusterError(f"{program.name} (pid {record.identity.pid}) did not end")
+        if program.name in plane.state().programs:
+            plane.kill(program.name, grace_seconds=2.0)
 
 
 def is_ready(plane: ControlPlane, name: str) -> bool:
@@ -142,24 +138,3 @@ def webhook_configurations(webhooks: Webhooks, place: Place, certificates: Certi
             if webhooks.group not in groups:
                 webhook.setdefault("namespaceSelector", dict(webhooks.selector))
         yield config
-
-
-def _spawn(plane: ControlPlane, program: AddonProgram, argv: list[str], place: Place) -> None:
-    with state.locked(plane.folder):
-        found = plane.state()
-        log = plane.logs / f"{program.name}.log"
-        identity = process.spawn(argv, log=log, mark=plane.folder, cwd=place.folder)
-        found.programs[program.name] = ProgramRecord(argv=argv, log=str(log), identity=identity)
-        found.health[program.name] = program.health_address(place)
-        state.write(plane.folder, found)
-
-
-def _wait(plane: ControlPlane, program: AddonProgram) -> None:
-    record = plane.state().programs[program.name]
-    deadline = time.monotonic() + _READY_SECONDS
-    while not plane.is_healthy(program.name):
-        if record.identity is None or not process.is_alive(record.identity):
-            raise LocalClusterError(f"{program.name} ended while starting: see its log, {record.log}")
-        if time.monotonic() > deadline:
-            raise LocalClusterError(f"{program.name} did not become ready in time: see its log, {record.log}")
-        time.sleep(_POLL_SECONDS)

@@ -156,11 +156,11 @@ class ControlPlane:
         with state.locked(self._folder):
             self._stop()
 
-    def kill(self, name: str) -> None:
-        """Kills one program with SIGKILL, like a crash, and returns when it has ended."""
+    def kill(self, name: str, *, grace_seconds: float = 0.0) -> None:
+        """Kills one program with SIGKILL, like a crash, or ends it first; returns when it has ended."""
         with state.locked(self._folder):
             record = self._record(self.state(), name)
-            if record.identity is not None and process.end([record.identity]):
+            if record.identity is not None and process.end([record.identity], grace_seconds=grace_seconds):
                 raise LocalClusterError(f"{name} (pid {record.identity.pid}) did not end")
 
     def start_program(self, name: str, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
@@ -170,6 +170,15 @@ class ControlPlane:
             record = self._record(found, name)
             if record.identity is None or not process.is_alive(record.identity):
                 self._spawn(found, name)
+            self._wait(found, name, time.monotonic() + timeout_seconds)
+
+    def add_program(self, name: str, argv: list[str], health: str, timeout_seconds: float) -> None:
+        """Starts another program as part of this stack, and waits until it responds at the address `health`."""
+        with state.locked(self._folder):
+            found = self.state()
+            found.programs[name] = self._new_record(name, argv)
+            found.health[name] = health
+            self._spawn(found, name)
             self._wait(found, name, time.monotonic() + timeout_seconds)
 
     def compact_etcd(self) -> int:
