@@ -23,8 +23,8 @@ from localcluster.programs import LOOPBACK
 
 Settings = Mapping[str, Any]
 
-# How a program is asked whether it is ready: without TLS, or with TLS at /healthz as programs of Kubernetes.
-_READYZ, _HEALTHZ, _TLS = "http://{address}/readyz", "http://{address}/healthz", "{address}"
+# Where programs report that they are ready.
+_READYZ, _HEALTHZ, _TLS = "http://{address}/readyz", "http://{address}/healthz", "https://{address}/healthz"
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class ControlPlane:
             self._wait(found, name, time.monotonic() + timeout_seconds)
 
     def add_program(self, name: str, argv: list[str], health: str, timeout_seconds: float) -> None:
-        """Starts another program as part of this stack, and waits until it responds at the address `health`."""
+        """Starts another program as part of this stack, and waits until it responds at the URL `health`."""
         with state.locked(self._folder):
             found = self.state()
             found.programs[name] = self._new_record(name, argv)
@@ -244,9 +244,9 @@ class ControlPlane:
             kubernetes=binaries.kubernetes_version(),
             owner=self._owner,
             health={
-                APISERVER: f"{address}:{layout.apiserver_port}",
-                CONTROLLER_MANAGER: f"{programs.LOOPBACK}:{layout.controller_manager_port}",
-                SCHEDULER: f"{programs.LOOPBACK}:{layout.scheduler_port}",
+                APISERVER: f"https://{address}:{layout.apiserver_port}/readyz",
+                CONTROLLER_MANAGER: f"https://{programs.LOOPBACK}:{layout.controller_manager_port}/healthz",
+                SCHEDULER: f"https://{programs.LOOPBACK}:{layout.scheduler_port}/healthz",
             },
             programs=records,
         )
@@ -285,14 +285,11 @@ class ControlPlane:
             return lambda: probe.etcd_is_healthy(self._folder, ETCD_SOCKET)
         if name == GUARD:
             return lambda: True
-        if found.health[name].startswith("http://"):
-            return lambda: probe.is_answered(found.health[name])
-        address, _, port = found.health[name].rpartition(":")
+        url = found.health[name]
         if name != APISERVER:
-            return lambda: probe.is_healthy(address, int(port), "/healthz")
+            return lambda: probe.is_healthy(url)
         return lambda: (
-            self.certificate.exists()
-            and probe.is_healthy(address, int(port), "/readyz", certificate=self.certificate, token=token or self.token)
+            self.certificate.exists() and probe.is_healthy(url, certificate=self.certificate, token=token or self.token)
         )
 
     def _etcd(self, path: str, body: object) -> dict[str, dict[str, str]]:

@@ -142,7 +142,7 @@ class GangScheduler:
             folder = self._plane.folder
             self._identity = process.spawn(argv, log=self._log, mark=folder, cwd=folder, env=ENVIRONMENT)
             deadline = time.monotonic() + READY_TIMEOUT_SECONDS
-            while not probe.is_healthy(LOOPBACK, port, "/healthz"):
+            while not probe.is_healthy(f"https://{LOOPBACK}:{port}/healthz"):
                 if not process.is_alive(self._identity) or time.monotonic() > deadline:
                     raise LocalClusterError(f"{NAME} did not become ready: see its log, {self._log}")
                 time.sleep(_POLL_SECONDS)

@@ -15,32 +15,29 @@ from urllib.parse import urlsplit
 _TIMEOUT_SECONDS = 5.0
 
 
-def is_healthy(address: str, port: int, path: str, *, certificate: Path | None = None, token: str = "") -> bool:
-    """Reports whether an HTTPS server responds with 200. Without `certificate` it is not verified; loopback only.
+def is_healthy(url: str, *, certificate: Path | None = None, token: str = "") -> bool:
+    """Reports whether a server on this machine responds with 200. Without `certificate`, TLS is not verified.
 
     A server whose certificate does not exist yet, or is incomplete, is not ready.
     """
-    try:
-        context = ssl.create_default_context(cafile=str(certificate)) if certificate else _unverified()
-        with contextlib.closing(
-            http.client.HTTPSConnection(address, port, timeout=_TIMEOUT_SECONDS, context=context)
-        ) as connection:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
-            return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-
-
-def is_answered(url: str) -> bool:
-    """Reports whether a server without TLS responds with 200."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
     try:
+        connection = _connection(parts.scheme, parts.netloc, certificate)
         with contextlib.closing(connection):
-            connection.request("GET", parts.path)
+            connection.request("GET", parts.path, headers={"Authorization": f"Bearer {token}"} if token else {})
             return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
+
+
+def _connection(scheme: str, address: str, certificate: Path | None) -> http.client.HTTPConnection:
+    if scheme == "http":
+        return http.client.HTTPConnection(address, timeout=_TIMEOUT_SECONDS)
+    context = ssl.create_default_context(cafile=str(certificate) if certificate else None)
+    if certificate is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(address, timeout=_TIMEOUT_SECONDS, context=context)
 
 
 def etcd_is_healthy(folder: Path, socket_name: str) -> bool:
@@ -81,10 +78,3 @@ class _UnixConnection(http.client.HTTPConnection):
             self.sock.connect(f"/proc/self/fd/{descriptor}/{self._name}")
         finally:
             os.close(descriptor)
-
-
-def _unverified() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
