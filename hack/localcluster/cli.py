@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from localcluster import stack, state
+from localcluster import images, nodes, stack, state
 from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
@@ -143,8 +143,6 @@ def _node_start(chosen: argparse.Namespace) -> None:
 
 
 def _image(chosen: argparse.Namespace) -> None:
-    from localcluster import images, nodes  # Imported here, since most stacks have no nodes.
-
     if nodes.exists(_folder(chosen)):
         nodes.load_image(_folder(chosen), chosen.image)
     print(images.ensure(chosen.image))

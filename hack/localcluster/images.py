@@ -47,14 +47,14 @@ class Recipe:
     """Describes an image: its parent's layers, and another one from `build(folder, parent's tar, report)`.
 
     With a `stage` it is that stage of the Dockerfile on the image `localhost/python`; `parent` then is the image whose
-    layers are below its last one. `version` is the tag that the manifests name; without one they name `latest`.
+    layers are below its last one. `version` returns the tag that the manifests name, or "" if they name `latest`.
     """
 
     inputs: _Inputs
     build: _Build | None = None
     settings: archive.Settings = field(default_factory=archive.Settings)
     parent: str | None = None
-    version: str = ""
+    version: Callable[[], str] = str
     stage: str = ""
 
 
@@ -105,8 +105,8 @@ _TORCHRUN_FIX = f"sed -i 's/for s in Std:/for s in (Std.NONE, *Std):/' {_TORCHRU
 _PYTHON_PACKAGES = ("python3", "ca-certificates")
 
 
-def _recipe(content: Content, settings: archive.Settings, parent: str | None = None, version: str = "") -> Recipe:
-    return Recipe(content.inputs, content.build, settings, parent, version)
+def _recipe(content: Content, settings: archive.Settings, parent: str | None = None) -> Recipe:
+    return Recipe(content.inputs, content.build, settings, parent)
 
 
 def _framework(content: Content, parent: str = BASE) -> Recipe:
@@ -145,8 +145,12 @@ RECIPES = {
     CONTROLLER: Recipe(dockerimage.inputs, stage="controller", parent=_RUNTIME),
     _STORAGE: Recipe(dockerimage.dependencies_inputs, stage="base-initializer", parent=_RUNTIME),
     INITIALIZER: Recipe(dockerimage.inputs, stage="initializer", parent=_STORAGE),
-    KUBE_SCHEDULER: _recipe(
-        KubeScheduler(), archive.Settings(entrypoint=("kube-scheduler",)), BASE, kubernetes_version()
+    KUBE_SCHEDULER: Recipe(
+        KubeScheduler().inputs,
+        KubeScheduler().build,
+        archive.Settings(entrypoint=("kube-scheduler",)),
+        BASE,
+        kubernetes_version,
     ),
 }
 
@@ -166,7 +170,7 @@ def plain(name: str) -> str:
 
 def tagged(short: str) -> list[str]:
     """Returns all names of the image on nodes: its tags are `latest` and its version, if it has one."""
-    version = RECIPES[short].version
+    version = RECIPES[short].version()
     return [f"{short}:latest", *([f"{short}:{version}"] if version else [])]
 
 
@@ -174,7 +178,8 @@ def key(name: str) -> str:
     """Returns twelve hex digits of a hash of all inputs of the image."""
     recipe = RECIPES[plain(name)]
     parent = key(recipe.parent) if recipe.parent else ""
-    parts = [_FORMAT, parent, repr(recipe.settings.document()), *([recipe.version] if recipe.version else [])]
+    version = recipe.version()
+    parts = [_FORMAT, parent, repr(recipe.settings.document()), *([version] if version else [])]
     return hashlib.sha256("\n".join(parts).encode() + recipe.inputs()).hexdigest()[:_KEY_DIGITS]
 
 

@@ -1,26 +1,15 @@
-"""A whole stack by its name: the control plane, and real nodes if requested.
-
-`localcluster.nodes` manages the nodes. It is imported only if a stack has some, and provides
-
-    start(folder, count, owner, report, unsafe_no_fsync) -> ControlPlane   # network, control plane, nodes Ready
-    stop(folder) -> None             # nodes, mounts, namespaces, bridge; also after a crash
-    kill(folder, number) -> None     # like a power failure
-    start_node(folder, number) -> None
-    status(folder) -> list[dict[str, object]]             # for `status`: name, number, address, condition
-    exists(folder) -> bool           # whether this stack has nodes or remains of nodes
-"""
+"""A whole stack by its name: the control plane, and real nodes and programs of other projects if requested."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import ModuleType
 
-from localcluster import process, state
+from localcluster import addons, nodes, process, state
+from localcluster.addontable import addon
 from localcluster.controlplane import ControlPlane, check_platform, end_processes
 from localcluster.errors import LocalClusterError
 from localcluster.kubernetesversions import chosen_minor
@@ -51,7 +40,7 @@ def up(
     """
     check_platform()
     for name in addons:
-        _addons().addon(name)  # an unknown name is refused before anything starts
+        addon(name)  # an unknown name is refused before anything starts
     with _alone(folder, report):
         condition = state.condition(state.read(folder))
         if condition is Condition.RUNNING:
@@ -77,8 +66,7 @@ def down(folder: Path, report: Report = to_stderr) -> bool:
 
 def _up(folder: Path, node_count: int, owner: Identity | None, report: Report, unsafe_no_fsync: bool) -> ControlPlane:
     if node_count:
-        with_nodes: ControlPlane = _nodes().start(folder, node_count, owner, report, unsafe_no_fsync)
-        return with_nodes
+        return nodes.start(folder, node_count, owner, report, unsafe_no_fsync)
     plane = ControlPlane(folder, Options(unsafe_no_fsync=unsafe_no_fsync), owner=owner, report=report)
     plane.start()
     return plane
@@ -86,16 +74,16 @@ def _up(folder: Path, node_count: int, owner: Identity | None, report: Report, u
 
 def _with_addons(plane: ControlPlane, names: Sequence[str], report: Report) -> ControlPlane:
     for name in names:
-        if not _addons().is_ready(plane, name):
-            _addons().start(plane, name, report=report)
+        if not addons.is_ready(plane, name):
+            addons.start(plane, name, report=report)
     return plane
 
 
 def _down(folder: Path) -> bool:
     existed = state.read(folder) is not None or bool(process.marked(folder))
-    if has_nodes(folder):
+    if nodes.exists(folder):
         existed = True
-        _nodes().stop(folder)
+        nodes.stop(folder)
     if existed:
         ControlPlane(folder).stop()
     return existed
@@ -105,23 +93,16 @@ def _alone(folder: Path, report: Report) -> AbstractContextManager[None]:
     return state.locked(folder, "command.lock", lambda: report("waiting for another command on this stack"))
 
 
-def has_nodes(folder: Path) -> bool:
-    return bool(_nodes().exists(folder))
-
-
-def node_status(folder: Path) -> list[dict[str, object]]:
-    status: list[dict[str, object]] = _nodes().status(folder) if has_nodes(folder) else []
-    return status
-
-
 def node_kill(folder: Path, number: int, report: Report = to_stderr) -> None:
     with _alone(folder, report):
-        _nodes_of(folder).kill(folder, number)
+        _check_nodes(folder)
+        nodes.kill(folder, number)
 
 
 def node_start(folder: Path, number: int, report: Report = to_stderr) -> None:
     with _alone(folder, report):
-        _nodes_of(folder).start_node(folder, number)
+        _check_nodes(folder)
+        nodes.start_node(folder, number)
 
 
 def existing_kubeconfig() -> str | None:
@@ -188,7 +169,7 @@ def end_everything() -> list[Path]:
 
 def _running(folder: Path, node_count: int, report: Report) -> ControlPlane:
     plane = ControlPlane.attach(folder, report)
-    present = len(node_status(folder))
+    present = len(nodes.status(folder))
     if present != node_count and node_count:
         raise LocalClusterError(
             f"the stack is running already with {present} nodes, not {node_count}: run make cluster-down first"
@@ -202,15 +183,6 @@ def _running(folder: Path, node_count: int, report: Report) -> ControlPlane:
     return plane
 
 
-def _nodes_of(folder: Path) -> ModuleType:
-    if not has_nodes(folder):
+def _check_nodes(folder: Path) -> None:
+    if not nodes.exists(folder):
         raise LocalClusterError("this stack has no nodes: run make cluster-down, then make cluster-up NODES=2")
-    return _nodes()
-
-
-def _addons() -> ModuleType:
-    return importlib.import_module("localcluster.addons")  # imported here, since most stacks have none
-
-
-def _nodes() -> ModuleType:
-    return importlib.import_module("localcluster.nodes")  # imported here, since most stacks have none

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from localcluster import process, stack, state
+from localcluster import nodes, process, state
 from localcluster.controlplane import GUARD, ControlPlane
 from localcluster.state import Condition, StackState
 
@@ -29,7 +29,7 @@ def collect(name: str, folder: Path) -> dict[str, Any]:
     status |= {"server": found.server, "kubernetes": found.kubernetes}
     status |= {"kubeconfig": found.kubeconfig, "created": found.created}
     status["programs"] = [_program(folder, found, program, condition) for program in found.programs]
-    status["nodes"] = stack.node_status(folder) if condition in (Condition.RUNNING, Condition.BROKEN) else []
+    status["nodes"] = nodes.status(folder) if condition in (Condition.RUNNING, Condition.BROKEN) else []
     return status
 
 

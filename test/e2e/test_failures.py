@@ -19,7 +19,7 @@ from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.plainpods import SERVER, condition, create_pod, phase, pod
 from helpers.poll import eventually
-from localcluster import stack
+from localcluster import nodes, stack
 from localcluster.gangscheduler import GangScheduler
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes"), pytest.mark.timeout(600)]
@@ -130,7 +130,7 @@ def test_a_node_dies_in_silence_its_replicas_start_again_elsewhere_and_it_comes_
     try:
         with connection, pytest.raises(TimeoutError):  # neither an end nor a reset: a dead machine sends nothing
             connection.recv(1)
-        assert [one["condition"] for one in stack.node_status(own_nodes.folder)] == ["running", "dead"]
+        assert [one["condition"] for one in nodes.status(own_nodes.folder)] == ["running", "dead"]
         eventually(lambda: condition(own_nodes, "node-2") == "Unknown", PATIENCE_SECONDS)
         eventually(lambda: own_nodes.api.find(pod_path(space, "victim")) is None, PATIENCE_SECONDS)
         for name in ("example-job", "lonely", "together"):

@@ -122,7 +122,7 @@ def test_an_image_without_a_recipe_is_refused_with_the_ones_there_are() -> None:
 
 
 def test_an_image_of_a_version_has_it_as_a_tag_besides_latest(recipes: dict[str, images.Recipe]) -> None:
-    recipes["localhost/low"] = replace(recipes["localhost/low"], version="v1.2.3")
+    recipes["localhost/low"] = replace(recipes["localhost/low"], version=lambda: "v1.2.3")
     names = ["localhost/low:latest", "localhost/low:v1.2.3"]
     assert images.tagged("localhost/low") == names
     assert [images.plain(name) for name in names] == ["localhost/low"] * 2
@@ -138,7 +138,7 @@ def test_a_tag_that_an_image_does_not_have_is_refused(recipes: dict[str, images.
 
 def test_another_version_makes_another_image(recipes: dict[str, images.Recipe]) -> None:
     before = images.key("localhost/low")
-    recipes["localhost/low"] = replace(recipes["localhost/low"], version="v1.2.3")
+    recipes["localhost/low"] = replace(recipes["localhost/low"], version=lambda: "v1.2.3")
     assert images.key("localhost/low") != before
 
 
