@@ -10,13 +10,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from localcluster import state
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report
-from localcluster.shell import CommandError, attempt, run
+from localcluster.shell import CommandError, run
 
 EXISTING_CLUSTER = "or use an existing cluster: KUBECONFIG=/path/to/kubeconfig make …"
 # A program (or a file's path) that proves a package to be there; where it is missing, the package is installed.
@@ -62,12 +62,18 @@ def install(packages: Iterable[str], report: Report) -> None:
     if os.geteuid() != 0:
         raise LocalClusterError(f"as root: apt-get install {' '.join(missing)}; {EXISTING_CLUSTER}")
     report(f"installing Debian packages: {' '.join(missing)}")
-    argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
     with state.locked(state.state_root(), "apt.lock"):  # apt fails while another process holds its own lock
-        if not attempt(*argv, *missing):
-            # The lists of a fresh machine are empty or old.
-            run("apt-get", "-qq", "update")
-            run(*argv, *missing)
+        _apt_get(["--yes", "--no-install-recommends", "install", *missing])
+
+
+def _apt_get(arguments: Sequence[str], cwd: Path | None = None) -> None:
+    """Runs apt-get, once more with fresh lists if it fails: those of a new machine are empty or old."""
+    argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", *arguments]
+    try:
+        run(*argv, cwd=cwd)
+    except CommandError:
+        run("apt-get", "-qq", "update")
+        run(*argv, cwd=cwd)
 
 
 def bootstrap(target: Path, include: Iterable[str], report: Report, suite: str = "") -> None:
@@ -96,24 +102,12 @@ def fetch(packages: Iterable[str], status: Path, cache: Path) -> None:
     (cache / "archives/partial").mkdir(parents=True)
     settings = [f"Dir::State::status={status}", f"Dir::Cache={cache}", "Debug::NoLocking=true"]
     options = [word for setting in settings for word in ("-o", setting)]
-    argv = ["apt-get", "-qq", *options, "--yes", "--no-install-recommends", "--download-only", "install", *packages]
-    try:
-        run(*argv)
-    except CommandError:
-        # The lists of a fresh machine are empty or old.
-        run("apt-get", "-qq", "update")
-        run(*argv)
+    _apt_get([*options, "--yes", "--no-install-recommends", "--download-only", "install", *packages])
 
 
 def download(package: str, folder: Path) -> None:
     """Downloads the .deb file of one package to `folder`, without installing it."""
-    argv = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package]
-    try:
-        run(*argv, cwd=folder)
-    except CommandError:
-        # The lists of a fresh machine are empty or old.
-        run("apt-get", "-qq", "update")
-        run(*argv, cwd=folder)
+    _apt_get(["-o", "APT::Sandbox::User=root", "download", package], cwd=folder)
 
 
 def read_sources() -> str:
