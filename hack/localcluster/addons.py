@@ -93,23 +93,18 @@ def _installed_now(plane: ControlPlane, chosen: Addon, source: Path) -> Place:
 def _install(api: Api, chosen: Addon, place: Place) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen.namespace}}
     api.apply(f"/api/v1/namespaces/{chosen.namespace}", namespace)
-    certificates = _certificates(chosen, chosen.webhooks, place) if chosen.webhooks is not None else None
+    if chosen.webhooks is None:
+        for crd in crds(chosen, place, None):
+            install_crd(api, crd)
+        return
+    state.make_private(place.certificates)
+    names = [f"{chosen.webhooks.service}.{chosen.namespace}.svc"]
+    certificates = make_certificates(place.certificates, f"{chosen.name}-ca", names)
     for crd in crds(chosen, place, certificates):
         install_crd(api, crd)
-    if chosen.webhooks is not None and certificates is not None:
-        _install_webhooks(api, chosen, chosen.webhooks, place, certificates)
-
-
-def _certificates(chosen: Addon, webhooks: Webhooks, place: Place) -> Certificates:
-    state.make_private(place.certificates)
-    names = [f"{webhooks.service}.{chosen.namespace}.svc"]
-    return make_certificates(place.certificates, webhooks.authority, names)
-
-
-def _install_webhooks(api: Api, chosen: Addon, webhooks: Webhooks, place: Place, certificates: Certificates) -> None:
-    secret = certificates.secret(chosen.namespace, webhooks.secret)
-    api.apply(f"/api/v1/namespaces/{chosen.namespace}/secrets/{webhooks.secret}", secret)
-    for config in webhook_configurations(webhooks, place, certificates):
+    secret = certificates.secret(chosen.namespace, chosen.webhooks.secret)
+    api.apply(f"/api/v1/namespaces/{chosen.namespace}/secrets/{chosen.webhooks.secret}", secret)
+    for config in webhook_configurations(chosen, chosen.webhooks, place, certificates):
         plural = config["kind"].lower() + "s"
         api.apply(f"/apis/admissionregistration.k8s.io/v1/{plural}/{config['metadata']['name']}", config)
 
@@ -126,7 +121,9 @@ def crds(chosen: Addon, place: Place, certificates: Certificates | None) -> Iter
         yield crd
 
 
-def webhook_configurations(webhooks: Webhooks, place: Place, certificates: Certificates) -> Iterator[Object]:
+def webhook_configurations(
+    chosen: Addon, webhooks: Webhooks, place: Place, certificates: Certificates
+) -> Iterator[Object]:
     """Yields the webhook configurations of the module, which call this machine and are named as when it is deployed."""
     for config in yaml.safe_load_all((place.source / webhooks.manifest).read_text()):
         if not config or not config["kind"].endswith("WebhookConfiguration"):
@@ -136,5 +133,5 @@ def webhook_configurations(webhooks: Webhooks, place: Place, certificates: Certi
             webhook["clientConfig"] = at_address(webhook["clientConfig"], place.webhook_port, certificates.ca)
             groups = {group for rule in webhook["rules"] for group in rule["apiGroups"]}
             if webhooks.group not in groups:
-                webhook.setdefault("namespaceSelector", dict(webhooks.selector))
+                webhook.setdefault("namespaceSelector", dict(chosen.namespace_selector))
         yield config

@@ -63,17 +63,14 @@ class Webhooks:
     """The webhooks of an addon.
 
     `manifest` is a file of the module that contains the configurations; other objects in it are ignored. `prefix` is
-    put before their names. `converted` are the CRDs that the addon converts between versions. `selector` is the
-    namespaceSelector of webhooks for kinds of other groups than `group`. `service` and `secret` are what the addon
-    expects, and `authority` is the name of its certificate authority.
+    put before their names. `converted` are the CRDs that the addon converts between versions. Webhooks for kinds of
+    other groups than `group` leave system namespaces alone. `service` and `secret` are what the addon expects.
     """
 
     manifest: str
     group: str
     service: str
     secret: str
-    authority: str
-    selector: Mapping[str, Any]
     prefix: str = ""
     converted: frozenset[str] = frozenset()
 
@@ -91,13 +88,15 @@ class Addon:
     webhooks: Webhooks | None = None
 
     @property
+    def namespace_selector(self) -> Mapping[str, Any]:
+        """Selects the namespaces that are neither Kubernetes' own nor that of the addon."""
+        namespaces = ["kube-system", self.namespace]
+        expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": namespaces}
+        return {"matchExpressions": [expression]}
+
+    @property
     def version(self) -> str:
         return required_version(HACK / self.folder / "go.mod", self.module)
-
-
-def _not_in(*namespaces: str) -> Mapping[str, Any]:
-    expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(namespaces)}
-    return {"matchExpressions": [expression]}
 
 
 def _written(place: Place, name: str, config: Mapping[str, Any]) -> Path:
@@ -141,8 +140,6 @@ _KUEUE = Addon(
         group="kueue.x-k8s.io",
         service="kueue-webhook-service",
         secret="kueue-webhook-server-cert",  # noqa: S106 - the name of an object
-        authority="kueue-ca",
-        selector=_not_in("kube-system", "kueue-system"),
         prefix="kueue-",
         converted=frozenset(
             f"{plural}.kueue.x-k8s.io"
@@ -212,8 +209,6 @@ _VOLCANO = Addon(
         group="scheduling.volcano.sh",
         service="volcano-admission-service",
         secret="volcano-admission-secret",  # noqa: S106 - the name of an object
-        authority="volcano-ca",
-        selector=_not_in("kube-system", "volcano-system"),
     ),
 )
 

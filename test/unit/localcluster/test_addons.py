@@ -82,7 +82,7 @@ def test_crds_that_are_converted_call_the_program_on_this_machine(module: Place)
 
 def test_webhooks_call_this_machine_and_leave_system_namespaces_alone(module: Place) -> None:
     assert KUEUE.webhooks is not None
-    (config,) = addons.webhook_configurations(KUEUE.webhooks, module, CERTIFICATES)
+    (config,) = addons.webhook_configurations(KUEUE, KUEUE.webhooks, module, CERTIFICATES)
     assert config["metadata"]["name"] == "kueue-mutating-webhook-configuration"
     of_jobs, of_kueue = config["webhooks"]
     assert of_jobs["clientConfig"]["url"] == "https://127.0.0.1:9443/mutate-batch"
