@@ -34,9 +34,8 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-import yaml
-
 from localcluster.faultlinks import READ_BYTES, Link, connect, reset
+from localcluster.programs import write_kubeconfig
 
 _JOIN_SECONDS = 5.0
 # The number of recorded requests; a long run exceeds it, but no test reads its requests one by one.
@@ -140,16 +139,7 @@ class FaultProxy:
     def kubeconfig(self, folder: Path, token: str = "") -> Path:
         """Writes a kubeconfig for this proxy to `folder` and returns its path."""
         path = folder / "through-proxy.kubeconfig"
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "proxy",
-            "clusters": [{"name": "proxy", "cluster": {"server": self.url}}],
-            "users": [{"name": "proxy", "user": {"token": token} if token else {}}],
-            "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
-        }
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(config))
+        write_kubeconfig(path, self.url, token=token)
         return path
 
     def __enter__(self) -> Self:

@@ -125,15 +125,14 @@ def make_tokens(layout: Layout, options: Options) -> dict[User, str]:
     return tokens
 
 
-def write_kubeconfig(path: Path, server: str, certificate: Path, token: str) -> None:
+def write_kubeconfig(path: Path, server: str, certificate: Path | None = None, token: str = "") -> None:
     """Writes a self-contained kubeconfig, as JSON, which is valid YAML and needs no quoting rules."""
+    trust = {"certificate-authority-data": _base64(certificate)} if certificate else {}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "local", "cluster": {"server": server, "certificate-authority-data": _base64(certificate)}}
-        ],
-        "users": [{"name": "local", "user": {"token": token}}],
+        "clusters": [{"name": "local", "cluster": {"server": server, **trust}}],
+        "users": [{"name": "local", "user": {"token": token} if token else {}}],
         "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
         "current-context": "local",
     }
