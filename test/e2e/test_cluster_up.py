@@ -12,7 +12,6 @@ import pytest
 
 from helpers import machine
 from helpers.docscommands import commands, inline_commands
-from helpers.docselsewhere import target_of
 from helpers.timing import shortest
 from localcluster import binaries, stack, state
 
@@ -50,7 +49,7 @@ def test_every_command_of_the_page_does_what_it_says(environment: dict[str, str]
     The images that the page makes are all that its Deployments and its job have: no node can pull any.
     """
     before = machine.listing()
-    shown = {target_of(each): each.text for each in inline_commands(PAGE)}
+    shown = {each.make_target: each.text for each in inline_commands(PAGE)}
     down = "make cluster-down"
     for each in [command.text for command in commands(PAGE)]:
         if "NODES=" in each:

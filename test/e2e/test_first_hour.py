@@ -10,8 +10,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.docscommands import commands
-from helpers.docsfollow import follow
-from helpers.docsshell import Shell
+from helpers.docsshell import Shell, follow
 from helpers.poll import eventually
 from localcluster import images, process, stack, state
 from localcluster import nodes as nodes_module

@@ -65,6 +65,13 @@ class Command:
     def place(self) -> str:
         return f"{self.page}:{self.line}: {self.text}"
 
+    @property
+    def make_target(self) -> str:
+        """The target of a make command; empty for other commands, and for make alone."""
+        program, *arguments = self.text.partition("#")[0].split()
+        targets = [word for word in arguments if "=" not in word and not word.startswith("-")]
+        return targets[0] if program == "make" and targets else ""
+
 
 def pages() -> list[str]:
     """Returns the pages that users and contributors read."""

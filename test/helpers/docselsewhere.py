@@ -1,7 +1,7 @@
 """The commands of the docs that test_docs_commands.py does not run: which test runs each one, or why none can.
 
 It runs all others unchanged, page by page. test/unit/test_docscommands.py checks each entry: the named test exists and
-contains `words`, and the recipe of a make target runs `module`.
+contains `words`. The recipes of the make targets that pages name are read there too.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ from dataclasses import dataclass
 
 from helpers.docscommands import Command, commands
 
-_DEMO = "test/e2e/test_demo.py"
 _IMAGE = "test/integration/test_image.py"
 _MONITORING = "test/integration/test_monitoring_docs.py"
-_BENCHES = "test/perf/test_benches.py"
-_LOCAL = "test/e2e/test_cluster_up.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,68 +33,8 @@ class Elsewhere:
         return fnmatch.fnmatch(command.page, self.pages) and re.match(self.pattern, command.text) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A make target: a test runs `module` of its recipe (as for `python -m`), or `why` is the reason against it."""
-
-    name: str
-    test: str = ""
-    words: str = ""
-    module: str = ""
-    why: str = ""
-
-
-def _bench(name: str) -> Target:
-    return Target(f"bench-{name}", _BENCHES, f'"{name}"', f"bench.{name}")
-
-
-# These targets take minutes, so a test runs their module with other arguments.
-TARGETS = (
-    Target("verify", ".ci/run", "make verify", why="it is the other half of what CI runs"),
-    Target("test", ".ci/run", "make test", why="it runs this test"),
-    Target("test-all", why="it runs this test, and many more that take long"),
-    Target("unit", ".ci/run", "make test", why="it is a part of `make test`"),
-    Target("unit-pythons", ".ci/run", "make test", why="it runs the unit tests again, with each Python that is there"),
-    Target("check", "test/unit/test_moduletests.py", "main([names, prepare, tests]", "moduletests"),
-    Target("demo", _DEMO, 'module: str = "demo"', "demo"),
-    Target("demo-trainjob", _DEMO, 'start("trainjob")', "demo trainjob"),
-    Target("demo-preemption", "test/e2e/test_demo_preemption.py", 'start_demo("demo", "preemption"', "demo preemption"),
-    Target("demo-resume", "test/e2e/test_demo.py", 'start("resume")', "demo resume"),
-    Target("demo-elastic", "test/e2e/test_demo.py", 'start("elastic")', "demo elastic"),
-    Target("demo-transformers", "test/e2e/test_demo.py", 'start("transformers")', "demo transformers"),
-    Target("demo-dashboard", "test/e2e/test_demo.py", 'start("dashboard")', "demo dashboard"),
-    Target("screenshots", "test/e2e/test_demo.py", 'module="demo.screenshots"', "demo.screenshots"),
-    Target(
-        "demo-monitoring",
-        "test/e2e/test_prometheus.py",
-        "objects(",
-        "demo monitoring",
-        "it builds Prometheus for minutes",
-    ),
-    Target("demo-gang", "test/integration/test_demo_gang.py", 'start_demo("demo", "gang"', "demo gang"),
-    Target("demo-autoscale", "test/e2e/test_demo_autoscale.py", 'start_demo("demo", "autoscale"', "demo autoscale"),
-    Target("chaos", "test/integration/test_chaos.py", '"-m", "lab.chaos"]', "lab."),
-    Target("attack", "test/adversarial/test_attack.py", '"-m", "lab.attack"]', "lab.attack"),
-    Target("chaos-checkpoint", "test/e2e/test_checkpoint_chaos.py", '"-m", "lab.checkpoints"]', "lab.checkpoints"),
-    Target("chaos-gang", "test/integration/test_gang_chaos.py", '"-m", "lab.gangs"]', "lab.gangs"),
-    Target("record-lives", module="recordlives", why="it would write recordings; unit tests read those that there are"),
-    Target("simulate", "test/unit/simulator/test_command.py", '"--grid"', "tfjob_controller simulate --grid"),
-    *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang")),
-    Target("soak", "test/integration/test_soak.py", '"-m", "lab.soak"]', "lab.soak"),
-    Target("cluster-up", _LOCAL, "commands(PAGE)", "localcluster up"),
-    Target("cluster-down", _LOCAL, "commands(PAGE)", "localcluster down"),
-    Target("cluster-status", _LOCAL, "commands(PAGE)", "localcluster status"),
-    Target("node-kill", _LOCAL, "inline_commands(PAGE)", "localcluster node-kill"),
-    Target("node-start", _LOCAL, "inline_commands(PAGE)", "localcluster node-start"),
-    Target("image", _LOCAL, "commands(PAGE)", "localcluster image"),
-    Target("format", ".ci/run", "make verify", why="it writes to the tree; `make verify` runs the same programs"),
-    Target("generate", "hack/verify", "-m generate --check", "generate", "it writes to the tree"),
-    Target("docs", "hack/verify", "-m docsite", "docsite"),
-    Target("interop", "test/unit/interop/test_record.py", "rules_of(SEEN)", "interop", "it builds Kueue for minutes"),
-    Target("lock", why="it looks up the newest versions, and writes to the tree"),
-)
-
 ELSEWHERE = (
+    Elsewhere(r"make\b", why="the tests of the module that the recipe runs have arguments of their own"),
     Elsewhere(
         r"helm ",
         "test/integration/test_helm_release.py",
@@ -166,21 +103,11 @@ _REPEATED = Elsewhere("", "test/e2e/test_production.py", 'blocks("sh")', f"it st
 _REPEATING = ("docs/upgrade.md", "docs/high-availability.md")
 
 
-def target_of(command: Command) -> str:
-    """Returns the target of a make command; "" for other commands, and for make alone."""
-    words = command.text.partition("#")[0].split()
-    named = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
-    return named[0] if words[0] == "make" and named else ""
-
-
-def claim_on(command: Command) -> Elsewhere | Target | None:
+def claim_on(command: Command) -> Elsewhere | None:
     """Returns the entry for the command; None if the common test runs it."""
-    name = target_of(command)
-    if name:
-        return next((each for each in TARGETS if each.name == name), None)
-    found = next((each for each in ELSEWHERE if each.takes(command)), None)
-    return _REPEATED if found is None and _is_repeated(command) else found
+    entry = next((entry for entry in ELSEWHERE if entry.takes(command)), None)
+    return _REPEATED if entry is None and _is_repeated(command) else entry
 
 
 def _is_repeated(command: Command) -> bool:
-    return command.page in _REPEATING and command.text in {each.text for each in commands(_WHOLE)}
+    return command.page in _REPEATING and command.text in {repeated.text for repeated in commands(_WHOLE)}

@@ -1,10 +1,12 @@
 """A reader's shell: a folder that looks like a clone, the programs that the pages call, and a kubeconfig.
 
-Each command runs in a bash of its own, with the folder and the variables of the previous command.
+Each command runs in a bash of its own, with the folder and the variables of the previous command. `follow` compares its
+output with the page: the columns of tables, and every other line without figures.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -18,6 +20,7 @@ from pathlib import Path
 
 from helpers import interrupt
 from helpers.docscommands import ROOT, Command
+from helpers.poll import eventually
 from localcluster import binaries
 
 # This limit only ends commands that hang.
@@ -58,6 +61,13 @@ process.stdout.read()
 process.wait()
 sys.exit(0 if said else process.returncode or 1)
 """
+# How long commands that only read are repeated until the output is as on the page: pods need a moment.
+PATIENCE_SECONDS = 120.0
+LOOKS = ("get", "describe", "logs", "events", "wait", "rollout", "top", "tfjob list", "tfjob describe", "tfjob explain",
+         "tfjob logs", "tfjob queue", "tfjob top")  # fmt: skip
+_HEADER = re.compile(r"^[A-Z][A-Z ()./-]*$")
+# Parts that differ from run to run, or that the page leaves out.
+_VARIES = re.compile(r"\d|…")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +142,50 @@ def run_all(shell: Shell, found: Sequence[Command]) -> list[str]:
     said = [(command, shell.run(command, {})) for command in found]
     assert [f"{command.place}\n{answer.error}" for command, answer in said if answer.code] == []
     return [answer.out for _, answer in said]
+
+
+def follow(shell: Shell, command: Command, replaced: Mapping[str, str], *, has_logs: bool) -> None:
+    """Runs the command; repeats a command that only reads until its output is as shown.
+
+    `replaced` has the values for the reader's placeholders. `has_logs`: programs run in the pods, and print.
+    """
+    problems = [_wrong(command, shell.run(command, replaced), has_logs=has_logs)]
+
+    def is_right() -> bool:
+        problems.append(_wrong(command, shell.run(command, replaced), has_logs=has_logs))
+        return not problems[-1]
+
+    if problems[-1] and _only_looks(command):
+        with contextlib.suppress(AssertionError):  # the last output explains more
+            eventually(is_right, PATIENCE_SECONDS, 0.2)
+    assert not problems[-1], problems[-1]
+
+
+def _wrong(command: Command, said: Said, *, has_logs: bool) -> str:
+    """Returns the differences from the page; "" if there are none."""
+    if said.code:
+        return f"{command.place}\nended with {said.code}:\n{said.out}\n{said.error}"
+    says_nothing = not has_logs and re.search(r"\blogs\b", command.text)
+    missing = [] if says_nothing else missing_from(said.out, command.shown)
+    return f"{command.place}\ndid not print {missing}, but:\n{said.out}\n{said.error}" if missing else ""
+
+
+def _only_looks(command: Command) -> bool:
+    words = [word for word in command.text.split() if not word.startswith("-")]
+    return words[0] == "kubectl" and any(f"{' '.join(words[1:])} ".startswith(f"{look} ") for look in LOOKS)
+
+
+def missing_from(out: str, shown: Sequence[str]) -> list[str]:
+    """Returns the lines of `shown` that the output lacks; several blanks count as one."""
+    lines = [" ".join(line.split()) for line in shown if line.strip()]
+    printed = {" ".join(line.split()) for line in out.splitlines()}
+    if lines and is_header(lines[0]):
+        return [] if lines[0] in printed else lines[:1]
+    return [line for line in lines if not _VARIES.search(line) and line not in printed]
+
+
+def is_header(line: str) -> bool:
+    return _HEADER.match(line) is not None and " " in line
 
 
 def bounded(text: str) -> str:

@@ -2,21 +2,22 @@
 the CRDs of the Prometheus operator.
 
 It is a control plane of the pytest worker's own, because pages install and delete objects that a cluster has only once.
+`PAGES` has the further preconditions of a page; most pages only require that there is no job.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from structlog.processors import JSONRenderer
 
 from helpers.cluster import Cluster, clear_jobs, clear_nodes
 from helpers.controller import running_controller
-from helpers.docspages import Page
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.poll import eventually
@@ -43,6 +44,45 @@ _CLUSTER_WIDE = (
 _LOOK = ("get", "gangs,tfjobs,trainjobs,trainingruntimes")
 
 Object = dict[str, Any]
+
+_SAMPLES = "manifests/samples"
+_EXAMPLE = f"{_SAMPLES}/example-job.yaml"
+_STANDALONE = "manifests/overlays/standalone"
+_TORCH = f"{_SAMPLES}/trainjob-torch.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`given` are manifests or folders that were applied, `replaced` has the values for the reader's placeholders.
+
+    `log` is the log of every pod; the replicas of `fails_once` have failed once and were restarted.
+    """
+
+    given: tuple[str, ...] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+    fails_once: tuple[str, ...] = ()
+
+
+# A log line of the programs, by the same renderer.
+_LINE_OF_A_SYNC = f"{JSONRenderer()(None, '', {'event': 'synced', 'key': 'default/example-job'})!s}\n"
+
+PAGES: Mapping[str, Page] = {
+    "README.md": Page((_EXAMPLE, _TORCH, f"{_SAMPLES}/gang-job.yaml")),
+    "docs/autoscaling.md": Page((_STANDALONE,)),
+    "docs/kubectl.md": Page(replaced={"--timeout 2h": "--timeout 1s"}, fails_once=("worker-1",)),
+    "docs/monitoring.md": Page((_STANDALONE,), log=_LINE_OF_A_SYNC),
+    # Unchanged, the command would simulate a hundred jobs ten times.
+    "docs/simulator.md": Page(replaced={"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
+    "docs/tfjob.md": Page((_EXAMPLE,)),
+    "docs/trainjob.md": Page(replaced={" NAME": " first"}),
+    "docs/troubleshooting.md": Page((_EXAMPLE,), {" train": " example-job"}),
+    "docs/training-metrics.md": Page((_TORCH,), {" NAME": " trainjob-torch"}),
+}
+
+
+def page_of(path: str) -> Page:
+    return PAGES.get(path, Page())
 
 
 @dataclass(slots=True)

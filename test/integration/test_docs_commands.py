@@ -1,6 +1,6 @@
 """Every command of the README and the docs, page by page and in its order, in bash on a real API server.
 
-Each command runs unchanged; helpers/docspages.py has the preconditions of each page. helpers/docselsewhere.py lists the
+Each command runs unchanged; helpers/docsstage.py has the preconditions of each page. helpers/docselsewhere.py lists the
 few commands that cannot run here, with the tests that run them.
 """
 
@@ -17,10 +17,8 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.docscommands import ROOT, Command, blocks, commands, inline_commands, pages
 from helpers.docselsewhere import claim_on
-from helpers.docsfollow import follow
-from helpers.docspages import page_of
-from helpers.docsshell import Shell
-from helpers.docsstage import Stage, running_stage
+from helpers.docsshell import Shell, follow
+from helpers.docsstage import Stage, page_of, running_stage
 from helpers.kubectl import Kubectl
 
 # Several pages install the whole system, and every command is a process or two.

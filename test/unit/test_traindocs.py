@@ -1,4 +1,4 @@
-"""The pages on TrainJobs show jobs that can be run, and tell messages and figures as the code has them."""
+"""The pages on TrainJobs show jobs and runtimes that the controller can run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ from helpers.trainworld import CONFIG, decoded_train
 from tfjob_controller.api.trainjob import types
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
-from tfjob_controller.api.trainjob.validation import IMAGE_MISSING, STARTED_FIXED, validate, validate_runtime
-from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
-from tfjob_controller.jobs import naming
+from tfjob_controller.api.trainjob.validation import validate, validate_runtime
 from tfjob_controller.jobs.frameworks.registry import BUILT_IN
-from tfjob_controller.jobs.state.restarts import BASE_SECONDS, CAP_SECONDS
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
-from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
 from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
@@ -74,35 +70,6 @@ def test_each_framework_has_a_section_with_a_job_that_it_runs(framework: str) ->
     (first, *_) = [each for each in JOBS if f"name: {each.manifest['metadata']['name']}\n" in section]
     assert framework_and_nodes(decoded_train(first.manifest))[0] == framework
     assert f"manifests/samples/trainjob-{framework}.yaml" in section
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        f"invalid job spec: {IMAGE_MISSING}",
-        f"invalid job spec: {NO_WORKSPACE.partition(': name')[0]}",
-        "spec.runtimeRef: there is no ClusterTrainingRuntime",
-        f"{RUNTIME_TIMEOUT_SECONDS:.0f} seconds after the job's creation",
-        f"{BASE_SECONDS} s, {2 * BASE_SECONDS} s, … up to {CAP_SECONDS} s",
-        f"At most {types.MAX_NODES:,} nodes a job, {types.MAX_PROCS:,} processes a node, {types.MAX_METRICS} metrics",
-        *(f"| `{label}` |" for label in (naming.KUBEFLOW, naming.TRAIN_JOB_NAME, naming.RUNTIME_ID, naming.JOB_TYPE)),
-        *(
-            f"`{command.rpartition('.')[0] and 'python -m '}{command}`"
-            for each in BUILT_IN
-            for command in each.commands
-        ),
-    ],
-)
-def test_the_page_says_it_as_the_code_does(words: str) -> None:
-    assert words in " ".join(PAGE.split())
-
-
-@pytest.mark.parametrize(
-    "field", ["suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "maxRestarts", "metrics"]
-)
-def test_the_page_lists_the_fields_that_may_change_in_a_started_job(field: str) -> None:
-    assert field in STARTED_FIXED
-    assert f"`{field}`" in PAGE.partition("- Once a job has started, only")[2].partition(" may change")[0]
 
 
 def test_a_pytorchjob_that_was_moved_has_a_node_for_each_of_its_pods() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from helpers import docscommands
 from helpers.docscommands import blocks, commands, inline_commands
-from helpers.docsshell import bounded
-from helpers.docsshown import missing_from
+from helpers.docsshell import bounded, missing_from
 
 
 @pytest.fixture(autouse=True)
