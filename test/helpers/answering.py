@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.requester import JSON, LineStream
@@ -22,6 +22,26 @@ class Request:
     timeout_seconds: float
     priority: Priority
     retry: bool | None
+
+
+class Lines:
+    """The lines of a stream."""
+
+    def __init__(self, lines: Iterable[bytes] = ()) -> None:
+        self._lines = lines
+        self.is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._lines)
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class Answering:

@@ -7,46 +7,33 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
-from helpers.httpserver import Answer, HttpServer, Request
+from helpers.httpserver import Answer, HttpServer, Request, content_answer, json_answer
 
 BUCKET = "ml-datasets"
 
 
-@dataclass(slots=True)
-class GcsServer:
-    """Use as a context manager; `objects` may be changed at any time."""
+class GcsServer(HttpServer):
+    """Use as a context manager; `objects` may be changed at any time.
 
-    objects: dict[str, bytes]
-    has_md5: bool = True
-    """False as for composed objects, which have only a CRC."""
-    fault_of: Callable[[Request], Answer | None] = lambda request: None
-    uploads: dict[str, bytearray] = field(default_factory=dict)
-    _server: HttpServer | None = None
+    Without `has_md5` they are like composed objects, which have only a CRC. `fault_of` returns the response that
+    replaces the correct one.
+    """
 
-    def __enter__(self) -> Self:
-        self._server = HttpServer(self._respond)
-        self._server.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        assert self._server is not None
-        self._server.__exit__(*exc)
+    def __init__(self, objects: dict[str, bytes], *, has_md5: bool = True) -> None:
+        super().__init__(self._answer_for)
+        self.objects = objects
+        self.has_md5 = has_md5
+        self.fault_of: Callable[[Request], Answer | None] = lambda request: None
+        self._uploads: dict[str, bytearray] = {}
 
     @property
     def environ(self) -> Mapping[str, str]:
-        assert self._server is not None
-        return {"STORAGE_EMULATOR_HOST": self._server.url}
+        return {"STORAGE_EMULATOR_HOST": self.url}
 
-    @property
-    def requests(self) -> list[Request]:
-        assert self._server is not None
-        return self._server.requests
-
-    def _respond(self, request: Request) -> Answer:
+    def _answer_for(self, request: Request) -> Answer:
         fault = self.fault_of(request)
         if fault is not None:
             return fault
@@ -56,20 +43,24 @@ class GcsServer:
         if found[1] == "/upload":
             return self._take(request)
         if not found[3]:
-            return _json({"kind": "storage#bucket", "name": BUCKET})
+            return json_answer({"kind": "storage#bucket", "name": BUCKET})
         if not found[5]:
             return self._list(request)
         name = unquote(found[5])
         if name not in self.objects:
             return _error(404, "No such object")
-        return self._content(request, name) if request.query.get("alt") == "media" else _json(self._describe(name))
+        return (
+            content_answer(request, self.objects[name])
+            if request.query.get("alt") == "media"
+            else json_answer(self._describe(name))
+        )
 
     def _list(self, request: Request) -> Answer:
         prefix, delimiter = request.query.get("prefix", ""), request.query.get("delimiter", "")
         below = [name for name in sorted(self.objects) if name.startswith(prefix)]
         direct = [name for name in below if not delimiter or delimiter not in name[len(prefix) :]]
         folders = {prefix + name[len(prefix) :].split("/")[0] + "/" for name in below if name not in direct}
-        return _json({"items": [self._describe(name) for name in direct], "prefixes": sorted(folders)})
+        return json_answer({"items": [self._describe(name) for name in direct], "prefixes": sorted(folders)})
 
     def _describe(self, name: str) -> dict[str, Any]:
         import google_crc32c
@@ -88,14 +79,6 @@ class GcsServer:
         }
         return {**described, "md5Hash": md5} if self.has_md5 else described
 
-    def _content(self, request: Request, name: str) -> Answer:
-        content = self.objects[name]
-        found = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
-        if not found:
-            return Answer(200, content)
-        first, last = int(found[1]), min(int(found[2] or len(content)), len(content) - 1)
-        return Answer(206, content[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{len(content)}"})
-
     def _take(self, request: Request) -> Answer:
         """Receives a small object in one request, or a large one piece by piece (uploadType=resumable)."""
         if request.query.get("uploadType") == "multipart":
@@ -103,20 +86,19 @@ class GcsServer:
             described, content = (part.split(b"\n\n", 1) for part in _parts(request.body, boundary))
             name = json.loads(described[1])["name"]
             self.objects[name] = content[1]
-            return _json(self._describe(name))
-        assert self._server is not None
+            return json_answer(self._describe(name))
         if "upload_id" not in request.query:
             name = request.query["name"]
-            self.uploads[name] = bytearray()
-            where = f"{self._server.url}/upload/storage/v1/b/{BUCKET}/o?upload_id={name}"
+            self._uploads[name] = bytearray()
+            where = f"{self.url}/upload/storage/v1/b/{BUCKET}/o?upload_id={name}"
             return Answer(200, b"{}", {"Location": where})
         name = request.query["upload_id"]
-        self.uploads[name] += request.body
+        self._uploads[name] += request.body
         size = request.headers["content-range"].rpartition("/")[2]
-        if size == "*" or len(self.uploads[name]) < int(size):
-            return Answer(308, b"", {"Range": f"bytes=0-{len(self.uploads[name]) - 1}"})
-        self.objects[name] = bytes(self.uploads.pop(name))
-        return _json(self._describe(name))
+        if size == "*" or len(self._uploads[name]) < int(size):
+            return Answer(308, b"", {"Range": f"bytes=0-{len(self._uploads[name]) - 1}"})
+        self.objects[name] = bytes(self._uploads.pop(name))
+        return json_answer(self._describe(name))
 
 
 def _parts(body: bytes, boundary: bytes) -> list[bytes]:
@@ -125,10 +107,5 @@ def _parts(body: bytes, boundary: bytes) -> list[bytes]:
     return [first, second.removesuffix(b"\n")]
 
 
-def _json(value: object) -> Answer:
-    return Answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-
 def _error(status: int, message: str) -> Answer:
-    body = json.dumps({"error": {"code": status, "message": message}}).encode()
-    return Answer(status, body, {"Content-Type": "application/json"})
+    return json_answer({"error": {"code": status, "message": message}}, status)

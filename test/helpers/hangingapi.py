@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Self
 
-from helpers.httpserver import Answer, HttpServer, Request, status_answer
+from helpers.httpserver import Answer, HttpServer, Request
+from helpers.jobserver import served
 from helpers.memoryapi import MemoryApi
-from tfjob_controller.kube.errors import ApiError
-
-_JSON = {"Content-Type": "application/json"}
 
 
 class HangingApi:
@@ -49,7 +47,7 @@ class HangingApi:
 
     def _respond(self, request: Request) -> Answer:
         if request.method != "PATCH":
-            return self._answer(request)
+            return served(self.api, request)
         with self._lock:
             self.unanswered[request.path] += 1
             self.most_at_once |= self.unanswered
@@ -57,15 +55,7 @@ class HangingApi:
             self._released.wait()
         with self._lock:
             self.unanswered[request.path] -= 1
-        return self._answer(request)
-
-    def _answer(self, request: Request) -> Answer:
-        content_type = request.headers.get("content-type", "")
-        try:
-            body = self.api.request(request.method, request.path, body=request.body, content_type=content_type)
-        except ApiError as error:
-            return status_answer(error.status, error.reason, error.message)
-        return Answer(200, body, _JSON)
+        return served(self.api, request)
 
 
 def _namespace_of(request: Request) -> str:

@@ -1,8 +1,12 @@
-"""A real HTTP server on loopback that responds as a test specifies, and records the requests."""
+"""A real HTTP server on loopback that responds as a test specifies, and records the requests.
+
+The servers of storages, logs and kubelets in helpers are classes of it, or functions that respond.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -27,20 +31,47 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """With `chunks` instead of a body the response is chunked, and sent piece by piece as the iterable yields them."""
+    """With `chunks` instead of a body the response is chunked, and sent piece by piece as the iterable yields them.
+
+    `size` is the Content-Length, if it is not that of the body; the connection is closed after such a response, but not
+    before `hold` is set.
+    """
 
     status: int = 200
     body: bytes = b"{}"
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: Iterable[bytes] | None = None
+    size: int | None = None
+    hold: threading.Event | None = None
+
+
+def json_answer(value: object, status: int = 200, **headers: str) -> Answer:
+    """Returns a response with this value; underscores in names of headers are hyphens."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Answer(status, json.dumps(value).encode(), {"Content-Type": "application/json"} | named)
 
 
 def status_answer(code: int, reason: str, message: str = "no", **headers: str) -> Answer:
     """Returns a response with a Kubernetes Status."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message}
-    body = json.dumps(status | {"code": code}).encode()
-    extra = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(code, body, {"Content-Type": "application/json"} | extra)
+    return json_answer(status | {"code": code}, code, **headers)
+
+
+def range_of(request: Request, size: int) -> tuple[int, int] | None:
+    """Returns the first byte that the request asks for, and the one after the last; None if it asks for all."""
+    match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+    if match is None:
+        return None
+    return int(match[1]), min(int(match[2]) + 1, size) if match[2] else size
+
+
+def content_answer(request: Request, content: bytes) -> Answer:
+    """Returns a response with the content, or with the range of it that the request asks for."""
+    limits = range_of(request, len(content))
+    if limits is None:
+        return Answer(200, content)
+    first, end = limits
+    return Answer(206, content[first:end], {"Content-Range": f"bytes {first}-{end - 1}/{len(content)}"})
 
 
 Respond = Callable[[Request], Answer]
@@ -56,7 +87,12 @@ class _Server(ThreadingHTTPServer):
 class HttpServer:
     """Use as a context manager. `respond` runs in the thread of each connection."""
 
-    def __init__(self, respond: Respond, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        respond: Respond = lambda request: Answer(),
+        tls: ssl.SSLContext | None = None,
+        address: str = "127.0.0.1",
+    ) -> None:
         self.requests: list[Request] = []
         self._respond = respond
         self._scheme = "https" if tls else "http"
@@ -98,16 +134,21 @@ class HttpServer:
         return Handler
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
-        request = _read(handler)
+        request = read_request(handler)
         self.requests.append(request)
         answer = self._respond(request)
         handler.send_response(answer.status)
         for name, value in answer.headers.items():
             handler.send_header(name, value)
         if answer.chunks is None:
-            handler.send_header("Content-Length", str(len(answer.body)))
+            handler.send_header("Content-Length", str(len(answer.body) if answer.size is None else answer.size))
             handler.end_headers()
             handler.wfile.write(answer.body)
+            if answer.size is not None:
+                handler.close_connection = True
+            if answer.hold is not None:
+                handler.wfile.flush()
+                answer.hold.wait(60.0)
             return
         handler.send_header("Transfer-Encoding", "chunked")
         handler.end_headers()
@@ -122,7 +163,7 @@ def _and_end(chunks: Iterable[bytes]) -> Iterable[bytes]:
     yield b""
 
 
-def _read(handler: BaseHTTPRequestHandler) -> Request:
+def read_request(handler: BaseHTTPRequestHandler) -> Request:
     url = urlsplit(handler.path)
     length = int(handler.headers.get("Content-Length") or 0)
     return Request(

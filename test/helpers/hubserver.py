@@ -10,61 +10,54 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import parse_qs, unquote
 
-from helpers.httpserver import Answer, HttpServer, Request
+from helpers.httpserver import Answer, HttpServer, Request, content_answer, json_answer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_veryS3cretToken"
+REVISIONS = ("main", "v1.0")
 
 
-@dataclass(slots=True)
-class HubServer:
-    """Use as a context manager. `files` is the repository at `COMMIT`; LFS stores files of `lfs_from` bytes or more."""
+class HubServer(HttpServer):
+    """Use as a context manager. `files` is the repository at `COMMIT`; LFS stores files of `lfs_from` bytes or more.
 
-    files: dict[str, bytes]
-    address: str = "127.0.0.1"
-    repository: str = "meta-llama/Llama-3-8b"
-    kind: str = "models"
-    revisions: tuple[str, ...] = ("main", "v1.0")
-    needs_token: bool = False
-    is_gated: bool = False
-    lfs_from: int = 1000
-    fault_of: Callable[[Request], Answer | None] = lambda request: None
-    """A response that replaces the correct one."""
-    wrong: Mapping[str, bytes] = field(default_factory=dict)
-    """Content that is sent instead of the listed content."""
-    uploaded: dict[str, bytes] = field(default_factory=dict)
-    """The objects uploaded by LFS, by SHA-256."""
-    created: list[dict[str, Any]] = field(default_factory=list)
-    _server: HttpServer | None = None
+    `wrong` is content that is sent instead of the listed content, and `fault_of` returns the response that replaces the
+    correct one.
+    """
 
-    def __enter__(self) -> Self:
-        self._server = HttpServer(self._respond, address=self.address)
-        self._server.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        assert self._server is not None
-        self._server.__exit__(*exc)
-
-    @property
-    def url(self) -> str:
-        assert self._server is not None
-        return self._server.url
-
-    @property
-    def requests(self) -> list[Request]:
-        assert self._server is not None
-        return self._server.requests
+    def __init__(
+        self,
+        files: dict[str, bytes],
+        *,
+        address: str = "127.0.0.1",
+        repository: str = "meta-llama/Llama-3-8b",
+        kind: str = "models",
+        needs_token: bool = False,
+        is_gated: bool = False,
+        lfs_from: int = 1000,
+        fault_of: Callable[[Request], Answer | None] = lambda request: None,
+        wrong: Mapping[str, bytes] | None = None,
+    ) -> None:
+        super().__init__(self._answer_for, address=address)
+        self.files = files
+        self.repository = repository
+        self.kind = kind
+        self.needs_token = needs_token
+        self.is_gated = is_gated
+        self.lfs_from = lfs_from
+        self.fault_of = fault_of
+        self.wrong = wrong or {}
+        # The objects uploaded by LFS, by SHA-256.
+        self.uploaded: dict[str, bytes] = {}
+        self.created: list[dict[str, Any]] = []
 
     @property
     def environ(self) -> Mapping[str, str]:
         return {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1"}
 
-    def _respond(self, request: Request) -> Answer:
+    def _answer_for(self, request: Request) -> Answer:
         fault = self.fault_of(request)
         if fault is not None:
             return fault
@@ -75,7 +68,7 @@ class HubServer:
             return _error(401, "RepoNotFound")
         if path == "/api/repos/create":
             self.created.append(json.loads(request.body))
-            return _json({"url": f"{self.url}/{self.repository}"})
+            return json_answer({"url": f"{self.url}/{self.repository}"})
         for pattern, answer in self._routes():
             if found := re.fullmatch(pattern, path):
                 return answer(request, **found.groupdict())
@@ -96,10 +89,10 @@ class HubServer:
         ]
 
     def _info(self, request: Request, revision: str | None = None) -> Answer:
-        if revision not in (None, COMMIT, *self.revisions):
+        if revision not in (None, COMMIT, *REVISIONS):
             return _error(404, "RevisionNotFound")
         siblings = [{"rfilename": name} for name in self.files]
-        return _json({"id": self.repository, "sha": COMMIT, "siblings": siblings, "tags": [], "private": False})
+        return json_answer({"id": self.repository, "sha": COMMIT, "siblings": siblings, "tags": [], "private": False})
 
     def _tree(self, request: Request, revision: str, path: str | None = None) -> Answer:
         prefix = f"{path}/" if path else ""
@@ -108,14 +101,14 @@ class HubServer:
             return _error(404, "EntryNotFound")
         if request.query.get("recursive", "").lower() == "true":
             folders = {name.rpartition("/")[0] for name in below if "/" in name}
-            return _json([*map(_folder, sorted(folders)), *map(self._entry, below)])
+            return json_answer([*map(_folder, sorted(folders)), *map(self._entry, below)])
         direct = [name for name in below if "/" not in name[len(prefix) :]]
         folders = {prefix + name[len(prefix) :].split("/")[0] for name in below if "/" in name[len(prefix) :]}
-        return _json([*map(_folder, sorted(folders)), *map(self._entry, direct)])
+        return json_answer([*map(_folder, sorted(folders)), *map(self._entry, direct)])
 
     def _paths_info(self, request: Request, revision: str) -> Answer:
         asked = json.loads(request.body)["paths"] if request.body.startswith(b"{") else _form(request.body)
-        return _json([self._entry(name) for name in asked if name in self.files])
+        return json_answer([self._entry(name) for name in asked if name in self.files])
 
     def _entry(self, name: str) -> dict[str, Any]:
         content = self.files[name]
@@ -131,13 +124,7 @@ class HubServer:
             return _error(403, "GatedRepo")
         if revision != COMMIT or path not in self.files:
             return _error(404, "EntryNotFound")
-        content = self.wrong.get(path, self.files[path])
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
-        if not found:
-            return Answer(200, content)
-        first, last = int(found[1]), int(found[2])
-        told = {"Content-Range": f"bytes {first}-{last}/{len(content)}"}
-        return Answer(206, content[first : last + 1], told)
+        return content_answer(request, self.wrong.get(path, self.files[path]))
 
     def _preupload(self, request: Request, revision: str) -> Answer:
         asked = json.loads(request.body)["files"]
@@ -150,7 +137,7 @@ class HubServer:
             }
             for each in asked
         ]
-        return _json({"files": modes, "commitOid": COMMIT})
+        return json_answer({"files": modes, "commitOid": COMMIT})
 
     def _batch(self, request: Request) -> Answer:
         objects = json.loads(request.body)["objects"]
@@ -158,8 +145,8 @@ class HubServer:
             {**each, "authenticated": True, "actions": {"upload": {"href": f"{self.url}/lfs/{each['oid']}"}}}
             for each in objects
         ]
-        body = json.dumps({"transfer": "basic", "objects": answers}).encode()
-        return Answer(200, body, {"Content-Type": "application/vnd.git-lfs+json"})
+        body = {"transfer": "basic", "objects": answers}
+        return json_answer(body, Content_Type="application/vnd.git-lfs+json")
 
     def _take(self, request: Request, oid: str) -> Answer:
         self.uploaded[oid] = request.body
@@ -176,7 +163,7 @@ class HubServer:
             elif entry["key"] == "deletedFile":
                 del self.files[value["path"]]
         url = f"{self.url}/{self.repository}/commit/{COMMIT}"
-        return _json({"success": True, "commitOid": COMMIT, "commitUrl": url, "hookOutput": ""})
+        return json_answer({"success": True, "commitOid": COMMIT, "commitUrl": url, "hookOutput": ""})
 
 
 def _folder(path: str) -> dict[str, Any]:
@@ -184,14 +171,8 @@ def _folder(path: str) -> dict[str, Any]:
 
 
 def _form(body: bytes) -> list[str]:
-    from urllib.parse import parse_qs
-
     return parse_qs(body.decode()).get("paths", [])
 
 
-def _json(value: object) -> Answer:
-    return Answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-
 def _error(status: int, code: str) -> Answer:
-    return Answer(status, b'{"error": "no"}', {"X-Error-Code": code, "Content-Type": "application/json"})
+    return json_answer({"error": "no"}, status, X_Error_Code=code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from helpers.trainmanifests import trainjob
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.requester import JSON
 from tfjob_controller.kubectl import cli
 
 NAMESPACE = "team"
@@ -50,7 +50,7 @@ def store(api: MemoryApi, *jobs: Object) -> None:
 @contextmanager
 def flags_of(api: MemoryApi, folder: Path) -> Iterator[list[str]]:
     """Returns the flags for this server and the namespace `NAMESPACE`."""
-    with HttpServer(lambda request: _answer(api, request)) as server:
+    with HttpServer(lambda request: served(api, request)) as server:
         yield ["-n", NAMESPACE, "--kubeconfig", str(kubeconfig_for(server.url, folder))]
 
 
@@ -67,12 +67,13 @@ def plugin_of(api: MemoryApi, folder: Path, capsys: pytest.CaptureFixture[str]) 
         yield run
 
 
-def _answer(api: MemoryApi, request: Request) -> Answer:
-    body = json.loads(request.body) if request.body else None
-    given = {"body": json.dumps(body).encode()} if body is not None else {}
-    content = {"content_type": request.headers["content-type"]} if "content-type" in request.headers else {}
+def served(api: MemoryApi, request: Request) -> Answer:
+    """Returns the response of an API server in memory to a request over HTTP."""
+    content_type = request.headers.get("content-type", JSON)
+    query, body = request.query, request.body or None
     try:
-        return Answer(body=api.request(request.method, request.path, query=request.query, **given, **content))
+        answer = api.request(request.method, request.path, query=query, body=body, content_type=content_type)
+        return Answer(body=answer, headers={"Content-Type": JSON})
     except ApiError as error:
         _, _, name = request.path.rpartition("/")
         plural = request.path.split("/")[-2]

@@ -9,13 +9,13 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from urllib.parse import parse_qsl, urlsplit
 
 import yaml
 
 from helpers.certificates import server_context
+from helpers.httpserver import HttpServer, read_request
 from tfjob_controller.kube.config.kubeconfig import Config, load_config
 
 WAIT_SECONDS = 60.0
@@ -66,38 +66,22 @@ class Asked:
             return True
 
 
-class LogServer:
+class LogServer(HttpServer):
     """Use as a context manager. `pair`: certificate and key, for TLS; `is_mutual`: clients must show the same."""
 
     def __init__(self, pair: tuple[Path, Path] | None = None, *, is_mutual: bool = False) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._context: ssl.SSLContext | None = None
-        if pair is not None:
-            self._context = server_context(*pair)
-            if is_mutual:
-                self._context.load_verify_locations(pair[0])
-                self._context.verify_mode = ssl.CERT_REQUIRED
+        context = server_context(*pair) if pair is not None else None
+        if context is not None and pair is not None and is_mutual:
+            context.load_verify_locations(pair[0])
+            context.verify_mode = ssl.CERT_REQUIRED
+        super().__init__(tls=context)
         self._pair = pair
         self._asked: queue.Queue[Asked] = queue.Queue()
-        self._sockets: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._serve, name="log-server", daemon=True)
+        self._is_over = threading.Event()
 
-    def __enter__(self) -> LogServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(WAIT_SECONDS)
-        for each in self._sockets:
-            each.close()
-
-    @property
-    def url(self) -> str:
-        return f"{'https' if self._pair else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
+    def __exit__(self, *exc: object) -> None:
+        self._is_over.set()
+        super().__exit__(*exc)
 
     def config(self, folder: Path, **cluster: str | bool) -> Config:
         """Returns a configuration for clients with the token `secret-token`, and the certificate if there is one."""
@@ -120,27 +104,9 @@ class LogServer:
     def nobody_asks(self) -> bool:
         return self._asked.empty()
 
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                plain, _ = self._listener.accept()
-                threading.Thread(target=self._read, args=(plain,), daemon=True).start()
-
-    def _read(self, plain: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = self._context.wrap_socket(plain, server_side=True) if self._context else plain
-            self._sockets.append(connection)
-            data = b""
-            while b"\r\n\r\n" not in data:
-                if not (received := connection.recv(65536)):
-                    return
-                data += received
-            self._asked.put(_parsed(data, connection))
-
-
-def _parsed(data: bytes, connection: socket.socket) -> Asked:
-    first, *lines = data.decode("latin-1").strip().split("\r\n")
-    url = urlsplit(first.split(" ")[1])
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return Asked(url.path, dict(parse_qsl(url.query)), headers, connection)
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """Leaves the connection to the test."""
+        request = read_request(handler)
+        self._asked.put(Asked(request.path, request.query, request.headers, handler.connection))
+        self._is_over.wait()
+        handler.close_connection = True

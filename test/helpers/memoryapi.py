@@ -1,8 +1,8 @@
 """An API server in memory, for faults that cannot be produced with a real one, and for tests of what is written.
 
 It stores objects by path, counts versions and generations, merges patches, checks resourceVersion and uid, and sends
-each change to watchers at once, or after `hold` only when a test requests it. The contract tests (leasecontract.py,
-eventcontract.py) run against it and against a real API server.
+each change to watchers and streams at once, or after `hold` only when a test requests it. The contract tests
+(leasecontract.py, eventcontract.py, informercontract.py) run against it and against a real API server.
 
 Faults are those of `fail`, by method and path, or of a script: each request takes the next one. A fault's `before` runs
 before the request is processed, its `after` after that and before the response; either may raise `ApiError`, move a
@@ -16,11 +16,11 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.answering import Answering, Request
+from helpers.answering import Answering, Lines, Request
 from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.requester import MERGE_PATCH
@@ -54,7 +54,10 @@ class _Repeated:
 
 
 class MemoryApi(Answering):
-    """Thread-safe; hooks run without its lock, watchers with it."""
+    """Thread-safe; hooks run without its lock, watchers with it.
+
+    Streams are watches, also from streaming lists, and have no selectors.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,6 +70,11 @@ class MemoryApi(Answering):
         self._held: list[tuple[str, str, Object]] | None = None
         self._lagging = ""
         self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        # Version, path, type and object of each change that streams show.
+        self._history: list[tuple[int, str, str, Object]] = []
+        self._compacted = 0
+        self._streams: list[_Watch] = []
 
     # Methods for tests
 
@@ -113,6 +121,19 @@ class MemoryApi(Answering):
         with self._lock:
             self._remove(path)
 
+    def cut(self) -> None:
+        """Breaks the connections of all streams."""
+        with self._changed:
+            for stream in self._streams:
+                stream.is_cut = True
+            self._streams.clear()
+            self._changed.notify_all()
+
+    def expire(self) -> None:
+        """Drops the history: watches from older versions are refused."""
+        with self._lock:
+            self._compacted = self.version
+
     def paths(self, part: str) -> list[str]:
         return sorted(path for path in self.objects if part in path)
 
@@ -147,6 +168,21 @@ class MemoryApi(Answering):
         """Processes a request now."""
         with self._lock:
             return json.dumps(_METHODS[request.method](self, request)).encode()
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+    ) -> Lines:
+        with self._lock:
+            since, listed = int(query.get("resourceVersion") or 0), []
+            if "sendInitialEvents" in query:
+                since = self.version
+                objects = [obj for at, obj in sorted(self.objects.items()) if at.startswith(f"{path}/")]
+                listed = [*(_line("ADDED", obj) for obj in objects), _line("BOOKMARK", _list_end(since))]
+            elif since < self._compacted:
+                raise ApiError(410, "Expired", "too old resource version")
+            stream = _Watch(self._changed, self._history, f"{path}/", since, listed)
+            self._streams.append(stream)
+            return stream
 
     # Implementation
 
@@ -243,9 +279,64 @@ class MemoryApi(Answering):
             self._held.append((path, kind, copy.deepcopy(obj)))
 
     def _tell(self, path: str, kind: str, obj: Object) -> None:
+        self._history.append((int(obj["metadata"]["resourceVersion"]), path, kind, obj))
+        self._changed.notify_all()
         for collection, watcher in self._watchers:
             if f"/{collection}/" in path:
                 watcher(kind, obj)
+
+
+class _Watch(Lines):
+    """The lines of a list, and then the changes since a version."""
+
+    def __init__(
+        self,
+        changed: threading.Condition,
+        history: Sequence[tuple[int, str, str, Object]],
+        folder: str,
+        since: int,
+        listed: Sequence[bytes],
+    ) -> None:
+        super().__init__()
+        self._changed = changed
+        self._history = history
+        self._folder = folder
+        self._since = since
+        self._listed = listed
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._listed
+        while (line := self._next()) is not None:
+            yield line
+
+    def close(self) -> None:
+        with self._changed:
+            super().close()
+            self._changed.notify_all()
+
+    def _next(self) -> bytes | None:
+        """Waits for the next change; returns None once the stream is closed."""
+        with self._changed:
+            while not self.is_closed:
+                if self.is_cut:
+                    raise ApiError(0, "ConnectionBroken", "the stream broke off")
+                for version, path, kind, obj in self._history:
+                    if version > self._since and path.startswith(self._folder):
+                        self._since = version
+                        return _line(kind, obj)
+                self._changed.wait()
+            return None
+
+
+def _line(kind: str, obj: Object) -> bytes:
+    """Returns a line of a watch."""
+    return json.dumps({"type": kind, "object": obj}).encode()
+
+
+def _list_end(version: int) -> Object:
+    """Returns the bookmark that ends a streaming list."""
+    return {"metadata": {"resourceVersion": str(version), "annotations": {"k8s.io/initial-events-end": "true"}}}
 
 
 _METHODS = {

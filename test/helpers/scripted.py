@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
-from helpers.answering import Answering, Request
+from helpers.answering import Answering, Lines, Request
 from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import ApiError
 
@@ -48,22 +48,16 @@ class PatientClock:
         self._fake.advance(seconds)
 
 
-class ScriptedLines:
+class ScriptedLines(Lines):
     """A stream that ends after its last step."""
 
     def __init__(self, steps: list[Step]) -> None:
+        super().__init__()
         self._steps = steps
-        self._closed = False
-
-    def __enter__(self) -> ScriptedLines:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[bytes]:
         for step in self._steps:
-            if self._closed:
+            if self.is_closed:
                 return
             if isinstance(step, bytes):
                 yield step
@@ -71,9 +65,6 @@ class ScriptedLines:
                 raise step
             else:
                 step()
-
-    def close(self) -> None:
-        self._closed = True
 
 
 class ScriptedRequester(Answering):
@@ -136,23 +127,18 @@ class FedRequester(Answering):
         return _FedLines(self._lines)
 
 
-class _FedLines:
+class _FedLines(Lines):
     """A stream that ends when it is closed, also while a thread waits for its next line."""
 
     def __init__(self, lines: queue.SimpleQueue[object]) -> None:
-        self._lines = lines
-
-    def __enter__(self) -> _FedLines:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        super().__init__()
+        self._queue = lines
 
     def __iter__(self) -> Iterator[bytes]:
         # A stream is woken by itself when it is closed; the mark of another stream is skipped.
-        while (fed := self._lines.get()) is not self:
+        while (fed := self._queue.get()) is not self:
             if isinstance(fed, bytes):
                 yield fed
 
     def close(self) -> None:
-        self._lines.put(self)
+        self._queue.put(self)

@@ -13,6 +13,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from helpers.answering import Lines
 from helpers.things import Thing, bookmark, error_line, line, page, thing
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, version_of
@@ -118,14 +119,14 @@ class World:
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
-    ) -> _Lines:
+    ) -> Lines:
         self._act_until_request()
         if "sendInitialEvents" in query:
             if not self._streaming:
                 raise ApiError(422, "Invalid", "sendInitialEvents is forbidden")
-            return _Lines(self._streaming_list())
+            return Lines(self._streaming_list())
         self._check_version(query)
-        return _Lines(self._watch(int(query["resourceVersion"])))
+        return Lines(self._watch(int(query["resourceVersion"])))
 
     # Lines
 
@@ -217,18 +218,3 @@ class World:
     def _finish(self) -> None:
         self._over = True
         self._at_end()
-
-
-class _Lines:
-    def __init__(self, lines: Iterator[bytes]) -> None:
-        self._lines = lines
-
-    def __enter__(self) -> _Lines:
-        return self
-
-    def __exit__(self, *exc: object) -> None: ...
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._lines
-
-    def close(self) -> None: ...

@@ -149,7 +149,7 @@ def test_nothing_that_is_secret_in_a_url_is_shown_or_kept(tmp_path: Path) -> Non
         uri = f"http://someone:pa55w0rd@{server.host}/data.bin?X-Amz-Signature=5ecre7%2Fsignature&a=b"
         ended = initialize("dataset", uri, tmp_path)
         assert ended.code == 0, ended.said
-        assert server.paths[-1] == "/data.bin?X-Amz-Signature=5ecre7%2Fsignature&a=b"
+        assert server.requests[-1].target == "/data.bin?X-Amz-Signature=5ecre7%2Fsignature&a=b"
         refused = initialize("dataset", uri.replace("data.bin", "other.bin"), tmp_path, {}, "--retries=1")
         server.fault_of = always_after(0, Fault(status=403))
         denied = initialize("dataset", uri.replace("data.bin", "third.bin"), tmp_path)

@@ -1,11 +1,37 @@
 """The informer's contract, on a server in memory; test/integration/test_informer.py is its twin."""
 
+from __future__ import annotations
+
+import json
+
 import pytest
 
 from helpers.informercontract import Diary, InformerContract
-from helpers.memorycollection import MemoryCollection
-from helpers.things import Thing
+from helpers.memoryapi import MemoryApi
+from helpers.things import THINGS, Thing, decode_thing
 from tfjob_controller.kube.cache.informer import Informer
+
+
+class MemoryCollection:
+    """A `Collection` of informercontract.py; its server supports streaming lists only."""
+
+    resource = THINGS
+    namespace = "ns"
+    label_selector = ""
+    decode = staticmethod(decode_thing)
+
+    def __init__(self) -> None:
+        self.requester = MemoryApi()
+
+    def put(self, name: str, size: int) -> Thing:
+        stored = self.requester.put(THINGS.path("ns"), {"metadata": {"name": name}, "size": size})
+        return decode_thing(json.dumps(stored).encode())
+
+    def remove(self, name: str) -> None:
+        self.requester.remove(THINGS.path("ns", name))
+
+    def cut(self) -> None:
+        self.requester.cut()
 
 
 class TestInformerOnAServerInMemory(InformerContract):
@@ -22,7 +48,7 @@ class TestInformerOnAServerInMemory(InformerContract):
         collection.cut()
         collection.remove("gone")
         collection.put("new", 1)
-        collection.expire()
+        collection.requester.expire()
         diary.comes_to(
             ("add", "gone", 1, True), ("add", "stays", 1, True), ("delete", "gone", False), ("add", "new", 1, False)
         )
