@@ -16,7 +16,7 @@ from helpers.cluster import Cluster
 from helpers.docs import DOCS
 from helpers.docscommands import commands, pages
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.prometheustools import tools
+from helpers.prometheusserver import tools
 from localcluster import binaries, images
 from localcluster import nodes as nodes_module
 from localcluster.foreigncrds import install_monitoring_crds

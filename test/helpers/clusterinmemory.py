@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from helpers.manifests import tfjob
+from helpers.memoryapi import merged
 from tfjob_controller.api.common.core import (
     HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
@@ -297,16 +298,16 @@ class World:
             self._resize_job(patch.name, patch.body["spec"])
             return
         if patch.resource == HORIZONTAL_POD_AUTOSCALERS:
-            merged = _merged(msgspec.to_builtins(self.autoscaler), patch.body)
-            self.autoscaler = msgspec.convert(merged, HorizontalPodAutoscaler)
+            patched = merged(msgspec.to_builtins(self.autoscaler), patch.body)
+            self.autoscaler = msgspec.convert(patched, HorizontalPodAutoscaler)
             return
         if self.pod_group is not None:
-            self.pod_group = msgspec.convert(_merged(msgspec.to_builtins(self.pod_group), patch.body), PodGroup)
+            self.pod_group = msgspec.convert(merged(msgspec.to_builtins(self.pod_group), patch.body), PodGroup)
             return
         assert self.gang is not None
         assert patch.name == self.gang.metadata.name
-        merged = _merged(msgspec.to_builtins(self.gang), patch.body)
-        self.gang = msgspec.convert(merged, Gang)
+        patched = merged(msgspec.to_builtins(self.gang), patch.body)
+        self.gang = msgspec.convert(patched, Gang)
 
     def _resize_job(self, name: str, spec: dict[str, int]) -> None:
         """As the Job controller does: it deletes the unfinished pods of the indexes that are left out."""
@@ -503,14 +504,6 @@ class World:
 
 
 _JOB_OUTCOMES = {"Failed": "Failed", "Succeeded": "Complete"}
-
-
-def _merged(old: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    kept = dict(old) if isinstance(old, dict) else {}
-    merged = kept | {name: _merged(kept.get(name), value) for name, value in patch.items()}
-    return {name: value for name, value in merged.items() if name not in patch or patch[name] is not None}
 
 
 def _index_of(pod: Pod) -> int:

@@ -1,4 +1,4 @@
-"""Records the last state of each pod of a namespace, including deleted pods."""
+"""Records the changes of the pods of a namespace, and the last state of each, including deleted pods."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.poll import eventually
+from helpers.trainjobs import GENERATION
 from localcluster.api import Api
 from localcluster.follower import Follower
 
@@ -20,6 +21,7 @@ class PodWatch:
 
     pods: dict[str, Object] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    changes: list[tuple[str, Object]] = field(default_factory=list)
 
     def list_begins(self) -> None:
         """See Reader."""
@@ -27,6 +29,7 @@ class PodWatch:
     def take(self, change: str, obj: Object) -> None:
         name = obj["metadata"]["name"]
         self.pods[name] = obj
+        self.changes.append((change, obj))
         if change == "DELETED":
             self.deleted.add(name)
 
@@ -45,6 +48,22 @@ class PodWatch:
         """
         states = [each["state"] for each in self.pods[name]["status"].get("containerStatuses", ())]
         return [state["terminated"]["exitCode"] for state in states if "terminated" in state]
+
+    def mixed(self, runtime_id: str) -> list[str]:
+        """Returns the changes after which unfinished pods of two restart attempts of a job existed."""
+        unfinished: dict[str, str] = {}
+        mixed = []
+        for change, pod in self.changes:
+            meta, labels = pod["metadata"], pod["metadata"].get("labels") or {}
+            if labels.get("runtime_id") != runtime_id:
+                continue
+            if change == "DELETED" or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+                unfinished.pop(meta["uid"], None)
+            else:
+                unfinished[meta["uid"]] = labels.get(GENERATION, "")
+            if len(set(unfinished.values())) > 1:
+                mixed.append(f"{change} {meta['name']}: {sorted(unfinished.values())}")
+        return mixed
 
 
 @contextlib.contextmanager

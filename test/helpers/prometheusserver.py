@@ -1,24 +1,38 @@
-"""A Prometheus of a test's own on loopback, started with a configuration, and queried through its HTTP API."""
+"""A Prometheus of a test's own on loopback, started with a configuration, and queried through its HTTP API.
+
+Tests that need it or promtool are skipped without them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import urllib3
 import yaml
 
 from helpers.poll import eventually
-from helpers.prometheustools import tools
-from localcluster import ports
+from localcluster import ports, prometheus
+from localcluster.errors import LocalClusterError
 
 LOOPBACK = "127.0.0.1"
 
 Object = dict[str, Any]
+
+
+@functools.cache
+def tools() -> prometheus.Tools:
+    """Returns both programs. Skips the test if they cannot be installed; CI does not accept such a skip."""
+    try:
+        return prometheus.ensure()
+    except LocalClusterError as error:
+        pytest.skip(str(error))
 
 
 class QueryError(Exception):

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from helpers import plugin as plugins
-from helpers.auditorprocess import audited
+from helpers.auditor import gang_auditor
 from helpers.browser import chromium
 from helpers.certificates import self_signed
 from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
@@ -99,7 +99,7 @@ def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
     api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
     eventually(lambda: not api.list("/api/v1/namespaces/gangs/pods"))
     try:
-        with audited(gang_plane.kubeconfig):
+        with gang_auditor(gang_plane.kubeconfig):
             yield gang_plane
     finally:
         # Others use this plane too, and would wait for pods on nodes that have no kubelet.

@@ -12,7 +12,7 @@ import yaml
 
 from helpers.alertcases import CASES, Case
 from helpers.monitoringfiles import RULES, RULES_FILE, rules_of
-from helpers.prometheustools import tools
+from helpers.prometheusserver import tools
 
 
 @pytest.fixture(scope="session")

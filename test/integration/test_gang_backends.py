@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, make_node, new_namespace, set_pod_terminated
+from helpers.cluster import Cluster, make_node, new_namespace, own_plane, set_pod_terminated
 from helpers.controller import Jobs, running_controller
 from helpers.docs import DOCS
-from helpers.gangbackends import OPTIONS, gang_control_plane
 from helpers.gangowner import SMALL
 from helpers.manifests import container, pod_template, tfjob, workers
 from helpers.playground import condition
 from helpers.poll import eventually, never
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.programs import Options
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 # It starts a control plane.
@@ -29,11 +30,21 @@ pytestmark = [
 
 Object = dict[str, Any]
 
+_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+# PodGroups are alpha: both the feature gates and the API group must be enabled.
+OPTIONS = Options(
+    apiserver_flags=(_GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"),
+    # Its controller removes the finalizer of a deleted PodGroup once its pods are deleted.
+    controller_manager_flags=(_GATES,),
+    scheduler_flags=(_GATES,),
+)
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One node that takes four pods of one CPU, and a kubelet that would look after a second one too."""
-    with gang_control_plane() as plane:
+    with own_plane("podgroups", OPTIONS) as plane:
+        install_crds(plane.api)
         nodes = ("node-a", "node-b")
         with FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=nodes, resources=SMALL):
             plane.api.delete("/api/v1/nodes/node-b")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.auditorprocess import audited
+from helpers.auditor import gang_auditor
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangkeeper import Keeper
@@ -61,7 +61,7 @@ def test_a_gang_of_300_is_bound_in_its_first_attempt_though_its_pods_come_slowly
     job = tfjob(master(template=template), workers(REPLICAS - 1, template=template), gang={"enabled": True})
     keeper = Keeper(slow_plane.api)
     with (
-        audited(slow_plane.kubeconfig, "--bind-deadline=60"),
+        gang_auditor(slow_plane.kubeconfig, "--bind-deadline=60"),
         running_gang_scheduler(slow_plane.kubeconfig, bind_timeout=BIND_TIMEOUT_SECONDS) as scheduler,
         GangScheduler(slow_plane.own, extender_url(scheduler)),
         running_controller(slow_plane.kubeconfig, "gangs"),

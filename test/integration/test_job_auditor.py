@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.auditorprocess import AuditorProcess, job_auditor
+from helpers.auditor import AuditorProcess, job_auditor
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl

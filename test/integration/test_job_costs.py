@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,16 @@ from helpers.atrest import await_rest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
+from helpers.kubernetesversion import STREAMING_SINCE, is_older_than
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS
 from helpers.poll import eventually
-from helpers.sentrequests import requests
 from helpers.timing import shortest
 from helpers.trainjobs import step_of
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
-from localcluster.faultproxy import FaultProxy
+from localcluster.faultproxy import FaultProxy, Seen
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube.meta import Resource
@@ -36,6 +36,16 @@ Object = dict[str, Any]
 # Without a log that nobody has here.
 QUIET: Object = {"command": ("torchrun",), "metrics": {"names": []}}
 NODES = 8
+# Requests that fill caches, and those for the version and events.
+APART = ("watch=1", "/version", "/events")
+# Without streaming lists a cache begins with a list of what the server has cached.
+FIRST_LIST = "limit=500&resourceVersion=0"
+
+
+def requests(seen: Iterable[Seen]) -> list[str]:
+    """Returns the requests for jobs and their children that a controller has sent through the proxy."""
+    apart = (*APART, FIRST_LIST) if is_older_than(STREAMING_SINCE) else APART
+    return [f"{sent.method} {sent.path}" for sent in seen if not any(part in sent.path for part in apart)]
 
 
 def lasting(seconds: float) -> Object:

@@ -29,8 +29,7 @@ from helpers.monitoringfiles import FILES, RULES
 from helpers.monitoringqueries import ALL, await_every_panel, await_every_series
 from helpers.playground import job_name_of
 from helpers.poll import eventually
-from helpers.prometheusserver import Prometheus, discovered, running_prometheus
-from helpers.prometheustools import tools
+from helpers.prometheusserver import Prometheus, discovered, running_prometheus, tools
 from helpers.renderings import named, render_overlay
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api

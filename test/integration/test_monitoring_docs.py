@@ -22,8 +22,7 @@ from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.monitoringfiles import RULES_FILE
 from helpers.poll import eventually
-from helpers.prometheusserver import running_prometheus
-from helpers.prometheustools import tools
+from helpers.prometheusserver import running_prometheus, tools
 from helpers.renderings import moved, named, of_kind, port_names, render, selects
 from localcluster import ports
 from localcluster.foreigncrds import install_monitoring_crds

@@ -10,8 +10,8 @@ import pytest
 
 from helpers.cluster import pod_path, set_pod_running
 from helpers.playground import NOBODYS_NODE, PATIENCE_SECONDS, Trial, condition
+from helpers.podwatch import watching_pods
 from helpers.poll import eventually, never
-from helpers.setwatch import SetWatch
 from helpers.trainjobs import (
     await_cached,
     await_ready,
@@ -58,10 +58,10 @@ def test_one_nodes_passing_failure_restarts_all_nodes(train: Trial, failure: Cal
     await_ready(train)
     old = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
     services = {name: each["metadata"]["uid"] for name, each in train.children("services").items()}
-    with SetWatch(train) as watched:
+    with watching_pods(train.jobs.api, train.namespace) as watched:
         failure(train)
         status = await_restart(train)
-    assert watched.mixed() == []
+    assert watched.mixed(train.runtime_id) == []
     new = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
     assert new.keys() == old.keys()
     assert not set(new.values()) & set(old.values())
