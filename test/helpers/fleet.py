@@ -51,57 +51,29 @@ class Sort:
     """`later` is a change that the user makes later; `end` is the final state, empty for a deleted job."""
 
     name: str
-    make: Callable[[], Object]
+    manifest: Object
     end: str = "Succeeded"
     later: Object | None = None
 
 
-def _plain() -> Object:
-    return tfjob(master(template=runs(0.6)), workers(2, template=runs(0.3)))
-
-
-def _with_servers() -> Object:
-    return tfjob(master(template=runs(0.6)), workers(1, template=runs(0.4)), parameter_servers(1))
-
-
-def _failing() -> Object:
-    return tfjob(master(template=runs(0.5, 3)), workers(1, template=runs(60)))
-
-
-def _worker_killed() -> Object:
-    return tfjob(master(template=runs(1.0)), workers(2, template=runs(0.2, 137, 1, 0)))
-
-
-def _chief_killed() -> Object:
-    return tfjob(master(template=runs(0.3, 143, 0)), workers(1, template=runs(0.2)))
-
-
-def _cleaning_all() -> Object:
-    return tfjob(master(template=runs(0.4)), workers(2, template=runs(60)), cleanPodPolicy="All")
-
-
-def _suspended() -> Object:
-    return tfjob(master(template=runs(0.4)), workers(1, template=runs(0.2)), suspend=True)
-
-
-def _long() -> Object:
-    return tfjob(master(template=runs(600)), workers(1, template=runs(0.3)))
-
-
-def _growing() -> Object:
-    return tfjob(master(template=runs(2.0)), workers(1, template=runs(0.5)))
-
-
 SORTS = (
-    Sort("plain", _plain),
-    Sort("servers", _with_servers),
-    Sort("failing", _failing, "Failed"),
-    Sort("worker-killed", _worker_killed),
-    Sort("chief-killed", _chief_killed),
-    Sort("cleaning-all", _cleaning_all),
-    Sort("suspended", _suspended, later={"spec": {"suspend": False}}),
-    Sort("deleted", _long, "", later={}),
-    Sort("growing", _growing, later={"spec": {"workerReplicas": 2}}),
+    Sort("plain", tfjob(master(template=runs(0.6)), workers(2, template=runs(0.3)))),
+    Sort("servers", tfjob(master(template=runs(0.6)), workers(1, template=runs(0.4)), parameter_servers(1))),
+    Sort("failing", tfjob(master(template=runs(0.5, 3)), workers(1, template=runs(60))), "Failed"),
+    Sort("worker-killed", tfjob(master(template=runs(1.0)), workers(2, template=runs(0.2, 137, 1, 0)))),
+    Sort("chief-killed", tfjob(master(template=runs(0.3, 143, 0)), workers(1, template=runs(0.2)))),
+    Sort("cleaning-all", tfjob(master(template=runs(0.4)), workers(2, template=runs(60)), cleanPodPolicy="All")),
+    Sort(
+        "suspended",
+        tfjob(master(template=runs(0.4)), workers(1, template=runs(0.2)), suspend=True),
+        later={"spec": {"suspend": False}},
+    ),
+    Sort("deleted", tfjob(master(template=runs(600)), workers(1, template=runs(0.3))), "", later={}),
+    Sort(
+        "growing",
+        tfjob(master(template=runs(2.0)), workers(1, template=runs(0.5))),
+        later={"spec": {"workerReplicas": 2}},
+    ),
 )
 
 
@@ -117,8 +89,8 @@ class Fleet:
         """Submits job number `number`, whose sort follows from the number; returns its name."""
         choice = tuple(sorts)
         sort = choice[number % len(choice)]
-        manifest = sort.make()
-        name = manifest["metadata"]["name"] = f"{sort.name}-{number}"
+        name = f"{sort.name}-{number}"
+        manifest = {**sort.manifest, "metadata": {**sort.manifest["metadata"], "name": name}}
         patiently(lambda: self.jobs.submit(manifest))
         self.ends[name] = sort.end
         if sort.later is not None:

@@ -6,17 +6,13 @@ deadline is long, and passes when the test moves the clock.
 
 from __future__ import annotations
 
-import threading
-from datetime import datetime
-
 from tfjob_controller.util.clock import RealClock
 
 
-class LeapClock:
-    """A `tfjob_controller.util.clock.Clock`. Wall time stays real. A thread that sleeps is not woken by a leap."""
+class LeapClock(RealClock):
+    """Wall time stays real. A thread that sleeps is not woken by a leap."""
 
     def __init__(self) -> None:
-        self._real = RealClock()
         self._ahead_seconds = 0.0
 
     def leap(self, seconds: float) -> None:
@@ -24,13 +20,4 @@ class LeapClock:
         self._ahead_seconds += seconds
 
     def monotonic(self) -> float:
-        return self._real.monotonic() + self._ahead_seconds
-
-    def now(self) -> datetime:
-        return self._real.now()
-
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
-        self._real.wait(condition, timeout_seconds)
-
-    def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        return self._real.sleep(seconds, stop)
+        return super().monotonic() + self._ahead_seconds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import TypeAlias
 
 from helpers.answering import Answering, Lines, Request
@@ -18,34 +17,22 @@ Step: TypeAlias = bytes | ApiError | Callable[[], None]
 Answer: TypeAlias = bytes | list[Step] | ApiError
 
 
-class PatientClock:
+class PatientClock(FakeClock):
     """Sleeps take no time, but move the clock by their duration; `slept` records them.
 
     `on_sleep` is called before each.
     """
 
     def __init__(self) -> None:
-        self._fake = FakeClock()
+        super().__init__()
         self.slept: list[float] = []
         self.on_sleep: Callable[[], None] = lambda: None
-
-    def monotonic(self) -> float:
-        return self._fake.monotonic()
-
-    def now(self) -> datetime:
-        return self._fake.now()
-
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
-        self._fake.wait(condition, timeout_seconds)
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
         self.on_sleep()
         self.slept.append(seconds)
-        self._fake.advance(seconds)
+        self.advance(seconds)
         return stop.is_set()
-
-    def advance(self, seconds: float) -> None:
-        self._fake.advance(seconds)
 
 
 class ScriptedLines(Lines):

@@ -27,15 +27,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 # What a newcomer reads; `make test` runs these alone.
 FIRST_PAGES = ("README.md", "docs/quickstart.md")
 RUN = {page: [each for each in commands(page) if claim_on(each) is None] for page in pages()}
-# In the running text. test_monitoring_docs.py runs those of the runbooks, test_overlays.py applies overlays.
-NAMED = {
-    each.text.partition(" |")[0]: each
-    for page in pages()
-    for each in inline_commands(page)
-    if each.text.startswith("kubectl ") and not each.text.startswith("kubectl apply ") and "/runbooks/" not in page
-}
+RUNBOOKS = [page for page in pages() if "/runbooks/" in page]
 PLACEHOLDERS = {"…": "x", "COMMAND": "list", "NAMESPACE": "default", "NAME": "none", "POD": "none"}
-# What kubectl says of a command that it understands, where nothing is installed and no job runs.
+# What kubectl says of a command that it understands, where nothing is installed and no job runs; texts may also name a
+# command without its arguments.
+NOT_FOUND = re.compile(r"not found")
 UNDERSTOOD = re.compile(r"not found|NotFound|[Rr]equired|must (provide|specify|be)")
 
 
@@ -57,20 +53,36 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, stage: Stage, tmp_pat
             follow(shell, command, page_of(page).replaced, has_logs=False)
 
 
-@pytest.mark.long
-def test_what_the_text_says_to_call_kubectl_understands(
-    control_plane: Cluster, administrator: Kubectl, tmp_path: Path
+@pytest.mark.parametrize(
+    ("texts", "understood"),
+    [
+        pytest.param(RUNBOOKS, NOT_FOUND, id="runbooks"),
+        pytest.param(
+            [page for page in pages() if page not in RUNBOOKS], UNDERSTOOD, id="other pages", marks=pytest.mark.long
+        ),
+    ],
+)
+def test_kubectl_understands_the_commands_in_the_running_text(
+    texts: list[str], understood: re.Pattern[str], control_plane: Cluster, administrator: Kubectl, tmp_path: Path
 ) -> None:
+    """test_overlays.py applies overlays."""
+    named = {
+        command.text.partition(" |")[0]: command
+        for page in texts
+        for command in inline_commands(page)
+        if command.text.startswith("kubectl ") and not command.text.startswith("kubectl apply ")
+    }
+    assert len(named) > 10
     shell = Shell(tmp_path, control_plane.kubeconfig)
     with ThreadPoolExecutor(4) as pool:
-        answers = pool.map(lambda each: misunderstood(shell, *each), NAMED.items())
-    assert [each for each in answers if each] == []
+        answers = pool.map(lambda entry: misunderstood(shell, understood, *entry), named.items())
+    assert [answer for answer in answers if answer] == []
 
 
-def misunderstood(shell: Shell, text: str, command: Command) -> str:
+def misunderstood(shell: Shell, understood: re.Pattern[str], text: str, command: Command) -> str:
     """The error, if it is about the command and not about what is not there."""
     said = shell.run(replace(command, text=text), PLACEHOLDERS)
-    return "" if said.code == 0 or UNDERSTOOD.search(said.error) else f"{command.place}\n{said.error}"
+    return "" if said.code == 0 or understood.search(said.error) else f"{command.place}\n{said.error}"
 
 
 def write_files(page: str, folder: Path) -> None:

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,6 @@ ROOT = DOCS.parent
 PAGE = (DOCS / "monitoring.md").read_text()
 YAML = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^    (\S.*)$", PAGE, re.MULTILINE)
-# What the runbooks look at by kubectl, without what picks lines from it; installing has tests of its own.
-RUNBOOKS = "".join(page.read_text() for page in sorted((DOCS / "runbooks").glob("*.md")))
-LOOKS = sorted({each.partition(" |")[0] for each in re.findall(r"`(kubectl (?!apply)[^`]*)`", RUNBOOKS)})
 
 Object = dict[str, Any]
 
@@ -132,19 +128,3 @@ def _got(url: str) -> bytes:
         return urllib3.request("GET", url, timeout=5.0, retries=False).data
     except urllib3.exceptions.HTTPError:
         return b""
-
-
-def test_what_the_runbooks_say_to_look_at_kubectl_understands(administrator: Kubectl) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        answers = dict(zip(LOOKS, pool.map(lambda words: _looked(administrator, words), LOOKS), strict=True))
-    assert len(answers) > 10
-    # There is no installation here, no job, no lease.
-    others = {words: error for words, error in answers.items() if error and "not found" not in error}
-    assert others == {}
-
-
-def _looked(kubectl: Kubectl, words: str) -> str:
-    """The error, if there is one."""
-    given = words.replace("NAMESPACE", "default").replace("NAME", "none").replace("POD", "none")
-    answer = kubectl.run(*shlex.split(given)[1:])
-    return answer.error if answer.code else ""
