@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from helpers.cluster import set_pod_terminated
 from helpers.poll import eventually
@@ -24,6 +24,30 @@ from tfjob_controller.programs.manager import Manager
 ANY_PORT = BindAddress("127.0.0.1", 0)
 
 Object = dict[str, Any]
+
+
+class Program(Protocol):
+    """The manager, or the gang scheduler."""
+
+    def run(self) -> int: ...
+
+    def problems(self) -> Collection[str]: ...
+
+
+@contextlib.contextmanager
+def running(program: Program, stop: threading.Event, *, ready: bool = True) -> Iterator[None]:
+    """Runs the program in a thread, by default once it is ready; sets `stop` and waits for its end after the block."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(program.run()), name=type(program).__name__)
+    thread.start()
+    try:
+        if ready:
+            eventually(lambda: not program.problems(), 30)
+        yield
+    finally:
+        stop.set()
+        thread.join(20)
+    assert codes == [0], "the program did not stop in time"
 
 
 @contextlib.contextmanager
@@ -45,17 +69,8 @@ def running_controller(
     manager = Manager(
         run_options, load_config(str(kubeconfig)), config or ControllerConfig(), stop=stop, exit_process=exits.append
     )
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(manager.run()), name="manager")
-    thread.start()
-    try:
-        if ready:
-            eventually(lambda: not manager.problems(), 30)
+    with running(manager, stop, ready=ready):
         yield manager
-    finally:
-        stop.set()
-        thread.join(15)
-    assert codes == [0], "the controller did not stop in time"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import interrupt
 from helpers.docscommands import ROOT, Command
+from helpers.kubectl import Answer
 from helpers.poll import eventually
 from localcluster import binaries
 
@@ -70,13 +70,6 @@ _HEADER = re.compile(r"^[A-Z][A-Z ()./-]*$")
 _VARIES = re.compile(r"\d|…")
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    code: int
-    out: str
-    error: str
-
-
 class Shell:
     """See the module.
 
@@ -104,14 +97,14 @@ class Shell:
             "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
 
-    def run(self, command: Command, replaced: Mapping[str, str]) -> Said:
+    def run(self, command: Command, replaced: Mapping[str, str]) -> Answer:
         """Runs the command of the page after the replacements of `replaced`."""
         text = command.text
         for old, new in replaced.items():
             text = text.replace(old, new)
         return self._bash(bounded(text))
 
-    def _bash(self, text: str) -> Said:
+    def _bash(self, text: str) -> Answer:
         # A command that tests the previous exit code must run after a failure too.
         stops = "" if "case $?" in text else "set -e\n"
         keep = f"trap 'declare -px >{self._state}; echo cd \"$PWD\" >>{self._state}' EXIT"
@@ -132,8 +125,8 @@ class Shell:
         except subprocess.TimeoutExpired:
             os.killpg(started.pid, signal.SIGKILL)
             out, error = started.communicate()
-            return Said(128 + signal.SIGKILL, out, f"{error}\nnot done after {_TIMEOUT_SECONDS} s")
-        return Said(started.returncode, out, error)
+            return Answer(128 + signal.SIGKILL, out, f"{error}\nnot done after {_TIMEOUT_SECONDS} s")
+        return Answer(started.returncode, out, error)
 
 
 def run_all(shell: Shell, found: Sequence[Command]) -> list[str]:
@@ -161,13 +154,13 @@ def follow(shell: Shell, command: Command, replaced: Mapping[str, str], *, has_l
     assert not problems[-1], problems[-1]
 
 
-def _wrong(command: Command, said: Said, *, has_logs: bool) -> str:
+def _wrong(command: Command, answer: Answer, *, has_logs: bool) -> str:
     """Returns the differences from the page; "" if there are none."""
-    if said.code:
-        return f"{command.place}\nended with {said.code}:\n{said.out}\n{said.error}"
+    if answer.code:
+        return f"{command.place}\nended with {answer.code}:\n{answer.out}\n{answer.error}"
     says_nothing = not has_logs and re.search(r"\blogs\b", command.text)
-    missing = [] if says_nothing else missing_from(said.out, command.shown)
-    return f"{command.place}\ndid not print {missing}, but:\n{said.out}\n{said.error}" if missing else ""
+    missing = [] if says_nothing else missing_from(answer.out, command.shown)
+    return f"{command.place}\ndid not print {missing}, but:\n{answer.out}\n{answer.error}" if missing else ""
 
 
 def _only_looks(command: Command) -> bool:

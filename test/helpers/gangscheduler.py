@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers.poll import eventually
+from helpers.controller import ANY_PORT, running
 from localcluster.api import Api
-from tfjob_controller.flags import BindAddress
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.gangscheduler import GangScheduler
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.timestamps import format_micro_time
-
-ANY_PORT = BindAddress("127.0.0.1", 0)
 
 Object = dict[str, Any]
 
@@ -51,17 +48,8 @@ def running_gang_scheduler(
         clock=clock,
         exit_process=exit_process or exits.append,
     )
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(scheduler.run()), name="gang-scheduler")
-    thread.start()
-    try:
-        if ready:
-            eventually(lambda: not scheduler.problems(), 30)
+    with running(scheduler, stop, ready=ready):
         yield scheduler
-    finally:
-        stop.set()
-        thread.join(20)
-    assert codes == [0], "the gang scheduler did not stop in time"
 
 
 # Long enough that no test loses a Lease because a busy machine renews it late.

@@ -5,37 +5,28 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection
-from typing import Self
 
 from helpers.httpserver import Answer, HttpServer, Request
 from helpers.jobserver import served
 from helpers.memoryapi import MemoryApi
 
 
-class HangingApi:
+class HangingApi(HttpServer):
     """Use as a context manager. Writes in the namespaces of `hanging` get no answer before `release`."""
 
     def __init__(self, *hanging: str) -> None:
+        super().__init__(self._answer_for)
         self.api = MemoryApi()
         self._hanging: Collection[str] = hanging
-        self._server = HttpServer(self._respond)
         self._released = threading.Event()
         self._lock = threading.Lock()
         # By path, the writes that got no answer yet, and the most that there ever were at the same time.
         self.unanswered: Counter[str] = Counter()
         self.most_at_once: Counter[str] = Counter()
 
-    @property
-    def url(self) -> str:
-        return self._server.url
-
-    def __enter__(self) -> Self:
-        self._server.__enter__()
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.release()
-        self._server.__exit__()
+        super().__exit__(*exc)
 
     def release(self) -> None:
         """Answer what hangs, and all later requests at once."""
@@ -43,9 +34,9 @@ class HangingApi:
 
     def writes(self, namespace: str) -> int:
         """Returns how many writes have come, answered or not."""
-        return sum(each.method == "PATCH" and _namespace_of(each) == namespace for each in self._server.requests)
+        return sum(sent.method == "PATCH" and _namespace_of(sent) == namespace for sent in self.requests)
 
-    def _respond(self, request: Request) -> Answer:
+    def _answer_for(self, request: Request) -> Answer:
         if request.method != "PATCH":
             return served(self.api, request)
         with self._lock:

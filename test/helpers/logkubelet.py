@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 from helpers.certificates import server_context
 from helpers.cluster import make_node
@@ -11,39 +12,36 @@ from helpers.httpserver import Answer, HttpServer, Request
 from localcluster.api import Api
 
 
-class Kubelet:
+class Kubelet(HttpServer):
     """`logs` are the logs by name of the pod; other pods have printed `every_log`, by default two lines.
 
     `chunks` replaces them, sent piece by piece: once, or for each request if it is a function.
     """
 
     def __init__(self, api: Api, name: str, pair: tuple[Path, Path]) -> None:
+        super().__init__(self._log_of, server_context(*pair))
         self.name = name
-        self.requests: list[Request] = []
         self.chunks: Iterator[bytes] | Callable[[], Iterator[bytes]] | None = None
         self.logs: dict[str, str] = {}
         self.every_log = ""
-        context = server_context(*pair)
-        self.server = HttpServer(self._answer, context)
         self._api = api
 
-    def __enter__(self) -> Kubelet:
-        self.server.__enter__()
+    def __enter__(self) -> Self:
+        super().__enter__()
         # The node is unschedulable, because pods of other tests would never start here.
         closed = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}, "spec": {"unschedulable": True}}
         self._api.create("/api/v1/nodes", closed)
         make_node(self._api, self.name)
-        endpoints = {"kubeletEndpoint": {"Port": int(self.server.url.rpartition(":")[2])}}
+        endpoints = {"kubeletEndpoint": {"Port": int(self.url.rpartition(":")[2])}}
         status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": endpoints}
         self._api.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._api.delete(f"/api/v1/nodes/{self.name}")
-        self.server.__exit__()
+        super().__exit__(*exc)
 
-    def _answer(self, request: Request) -> Answer:
-        self.requests.append(request)
+    def _log_of(self, request: Request) -> Answer:
         pod = request.path.split("/")[-2]
         printed = self.logs.get(pod, self.every_log or f"step 1 of {pod}\nstep 2\n")
         text = printed if request.query.get("tailLines") != "0" else ""
