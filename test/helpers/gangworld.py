@@ -509,37 +509,31 @@ class GangWorld:
                 ],
             },
         }
-        self.api.request("POST", self._gang_path, body=msgspec.json.encode(body))
+        self.api.put(self._gang_path, body)
         self.deliver()
 
     def change_gang(self, name: str, patch: Object) -> None:
-        self.api.request(
-            "PATCH",
-            f"{self._gang_path}/{name}",
-            body=msgspec.json.encode(patch),
-            content_type="application/merge-patch+json",
-        )
+        self.api.change(f"{self._gang_path}/{name}", patch)
         self.deliver()
 
     def remove_gang(self, name: str) -> None:
-        self.api.request("DELETE", f"{self._gang_path}/{name}")
+        """Deletes the Gang and its pods."""
         for pod in self.pods_of(name):
             self.remove_pod(pod.metadata.name)
-        self.deliver()
+        self.delete_gang(name)
 
     def delete_gang(self, name: str) -> None:
         """Deletes the Gang; its pods stay."""
-        self.api.request("DELETE", f"{self._gang_path}/{name}")
+        self.api.remove(f"{self._gang_path}/{name}")
         self.deliver()
 
     def remake_gang(self, name: str) -> None:
         """Deletes and recreates a Gang with the same spec, between two watch events; its pods stay."""
-        body = next(each for each in self.api.list("gangs") if each["metadata"]["name"] == name)
-        self.api.request("DELETE", f"{self._gang_path}/{name}")
-        meta = {**body["metadata"], "uid": f"gang-{self._next_version()}"}
-        del meta["resourceVersion"]
-        anew = {"metadata": meta, "spec": body["spec"]}
-        self.api.request("POST", self._gang_path, body=msgspec.json.encode(anew))
+        path = f"{self._gang_path}/{name}"
+        old = self.api.objects[path]
+        self.api.remove(path)
+        metadata = {**old["metadata"], "uid": f"gang-{self._next_version()}"}
+        self.api.put(self._gang_path, {"metadata": metadata, "spec": old["spec"]})
         self.deliver()
 
     def gang(self, name: str) -> Gang:

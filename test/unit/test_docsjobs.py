@@ -1,13 +1,17 @@
-"""The pages on TrainJobs show jobs and runtimes that the controller can run."""
+"""The jobs and runtimes on the pages can be run; a job of another project becomes one with as many equal pods."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
+from helpers.clusterinmemory import decoded
 from helpers.docs import DOCS, Shown, shown
 from helpers.trainworld import CONFIG, decoded_train
+from tfjob_controller.api.tfjob import validation as tfjobvalidation
 from tfjob_controller.api.trainjob import types
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
@@ -23,6 +27,12 @@ OURS = "kubeflow.org/v2alpha1"
 SHOWN = (*shown("trainjob*.md", "TrainJob"), *shown("README.md", "TrainJob", folder=DOCS.parent))
 JOBS = [each for each in SHOWN if each.manifest["apiVersion"] == OURS]
 RUNTIMES = shown("trainjob*.md", "TrainingRuntime", "ClusterTrainingRuntime")
+# By kind of another project, the field with its roles.
+OLD_ROLES = {"TFJob": "tfReplicaSpecs", "XGBoostJob": "xgbReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
+MOVED = shown("*migration.md", "TrainJob", *OLD_ROLES)
+BEFORE = [old for old in MOVED if OLD_ROLES.get(old.manifest["kind"]) in old.manifest["spec"]]
+
+Object = dict[str, Any]
 
 
 def decoded_runtime(given: Shown, **metadata: str) -> TrainingRuntime:
@@ -75,3 +85,40 @@ def test_a_pytorchjob_that_was_moved_has_a_node_for_each_of_its_pods() -> None:
     pods = sum(each["replicas"] for each in before["pytorchReplicaSpecs"].values())
     assert framework_and_nodes(decoded_train(after.manifest)) == ("torch", pods)
     assert str(after.manifest["spec"]["trainer"]["numProcPerNode"]) == before["nprocPerNode"]
+
+
+def after(before: Shown) -> Object:
+    """Returns our job of the same name on the same page."""
+    name = before.manifest["metadata"]["name"]
+    ours = (job for job in MOVED if job.page == before.page and job not in BEFORE)
+    (job,) = (job.manifest for job in ours if job.manifest["metadata"]["name"] == name)
+    return job
+
+
+def old_roles(before: Shown) -> Iterator[tuple[int, str]]:
+    """Yields the replicas and the image of each role; an MPIJob's launcher is none of the nodes."""
+    roles = before.manifest["spec"][OLD_ROLES[before.manifest["kind"]]]
+    for name, role in roles.items():
+        if name != "Launcher":
+            yield role["replicas"], role["template"]["spec"]["containers"][0]["image"]
+
+
+def new_roles(job: Object) -> Iterator[tuple[int, str]]:
+    if job["kind"] == "TFJob":
+        for role in job["spec"]["replicaSpecs"]:
+            yield role["replicas"], role["template"]["spec"]["containers"][0]["image"]
+    else:
+        yield job["spec"]["numNodes"], job["spec"]["trainer"]["image"]
+
+
+def test_a_job_that_was_moved_can_be_run_and_has_as_many_pods_of_the_same_image() -> None:
+    assert {old.manifest["kind"] for old in BEFORE} == OLD_ROLES.keys()
+    for before in BEFORE:
+        job = after(before)
+        old, new = list(old_roles(before)), list(new_roles(job))
+        assert sum(count for count, _ in new) == sum(count for count, _ in old), before.name
+        assert {image for _, image in new} == {image for _, image in old}, before.name
+        if job["kind"] == "TFJob":
+            assert tfjobvalidation.validate(decoded(job)) is None, before.name
+        else:
+            assert validate(decoded_train(job)) is None, before.name
