@@ -68,7 +68,7 @@ def _uri(name: str, asset: str, uri: str, promise: str, step: Step) -> Case:
     return (
         case(f"uri-{asset}-{name}", f"webhooks/trainjob: URI of the {asset}")
         .promises(promise)
-        .given({"initializer": {asset: {"storageUri": uri}}}, three_jobs())
+        .given({"initializer": {asset: {"storageUri": uri}}}, three_jobs(), on_server=not uri)
         .then(step)
     )
 

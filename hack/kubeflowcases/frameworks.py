@@ -14,7 +14,6 @@ from kubeflowcases.objects import (
     container,
     count,
     env,
-    planned,
     replicated,
     runtime,
     three_jobs,
@@ -84,7 +83,7 @@ _TORCH = (
         Has("Service", "-net", {"spec.clusterIP": "None"}),
         Has("Pod", "-node-0-1", {"spec.hostname": "torch-subdomain-node-0-1", "spec.subdomain": "torch-subdomain-net"}),
     ),
-    planned("torch-subdomain-address", "plugins/torch: the job's numNodes")
+    case("torch-subdomain-address", "plugins/torch: the job's numNodes")
     .promises("Behind the dot of PET_MASTER_ADDR is the name of the job.")
     .given(trainer(numNodes=2), runtime(policy={"torch": {}}, network={"subdomain": "other"}))
     .then_node(env(PET_MASTER_ADDR="torch-subdomain-address-node-0-0.other"))
@@ -108,7 +107,7 @@ _JAX = (
         variables("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"),
         _PORT,
     ),
-    planned("jax-gpus", "plugins/jax: GPUs")
+    case("jax-gpus", "plugins/jax: GPUs")
     .promises("GPUs do not change the number of JAX's processes: there is one for each node.")
     .given(trainer(numNodes=2, resourcesPerNode={"limits": {"nvidia.com/gpu": 4}}), runtime(policy={"jax": {}}))
     .then_node(env(JAX_NUM_PROCESSES="2")),
@@ -129,25 +128,25 @@ _XGBOOST = (
         variables("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER"),
         _PORT,
     ),
-    planned("xgboost-gpus", "plugins/xgboost: GPUs")
+    case("xgboost-gpus", "plugins/xgboost: GPUs")
     .promises("An XGBoost job has a worker for each GPU of its nodes.")
     .given(trainer(numNodes=2, resourcesPerNode={"limits": {"nvidia.com/gpu": 4}}), runtime(policy={"xgboost": {}}))
     .then_node(env(DMLC_NUM_WORKER="8")),
-    planned("xgboost-runtime-gpus", "plugins/xgboost: resources of the runtime")
+    case("xgboost-runtime-gpus", "plugins/xgboost: resources of the runtime")
     .promises("Without resources of the job, the runtime's GPUs count.")
     .given(
         trainer(numNodes=3),
         runtime(replicated(NODE, container(resources={"requests": {"nvidia.com/gpu": 2}})), policy={"xgboost": {}}),
     )
     .then_node(env(DMLC_NUM_WORKER="6")),
-    planned("xgboost-both", "plugins/xgboost: resources of both")
+    case("xgboost-both", "plugins/xgboost: resources of both")
     .promises("The job's resources count instead of the runtime's.")
     .given(
         trainer(numNodes=2, resourcesPerNode={"requests": {"nvidia.com/gpu": 3}}),
         runtime(replicated(NODE, container(resources={"requests": {"nvidia.com/gpu": 1}})), policy={"xgboost": {}}),
     )
     .then_node(env(DMLC_NUM_WORKER="6")),
-    planned("xgboost-no-trainer", "plugins/xgboost: no trainer")
+    case("xgboost-no-trainer", "plugins/xgboost: no trainer")
     .promises("An XGBoost job without a trainer gets no variables.")
     .given({}, runtime(policy={"numNodes": 2, "xgboost": {}}))
     .then_node(env(DMLC_NUM_WORKER="2"))
@@ -185,7 +184,7 @@ _OTHERS = (
     .promises("Without a framework, the job's number of nodes has precedence over the runtime's.")
     .given(trainer(numNodes=3), runtime(policy={"numNodes": 5}))
     .then_node(count(3), variables()),
-    planned("plain-parallelism", "plugins/jobset: numNodes and parallelism")
+    case("plain-parallelism", "plugins/jobset: numNodes and parallelism")
     .promises("The number of nodes has precedence over the parallelism that the runtime's Job names.")
     .given(
         trainer(numNodes=2), runtime(replicated(NODE, job={"parallelism": 4, "completions": 4}), policy={"numNodes": 3})

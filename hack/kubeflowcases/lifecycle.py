@@ -267,7 +267,10 @@ _RUNTIMES = (
     .then(Fails("unsupported runtime: Deployment.trainer.kubeflow.org", "TrainingRuntimeNotSupported")),
     case("pod-group", "controller/trainjob: plain runtime, created")
     .promises("A runtime with podGroupPolicy.coscheduling gets a PodGroup of all its pods.")
-    .given(runtime={**three_jobs({"numNodes": 2}), "podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 100}}})
+    .given(
+        runtime={**three_jobs({"numNodes": 2}), "podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 100}}},
+        on_server=True,
+    )
     .then(Fails("spec.podGroupPolicy.coscheduling: this controller leaves gangs to another scheduler"))
     .but(
         "Here the flag --gang-backend=coscheduling decides about PodGroups, and the gang is the nodes without "

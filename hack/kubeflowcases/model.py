@@ -112,7 +112,7 @@ class Case:
     `name` is also the name of the TrainJob unless `job_name` is given. `job` has the fields of the job's spec without
     `runtimeRef`, `runtime` those of its runtime's spec. With `runtime_name` no runtime is created for the case, which
     then uses one that upstream publishes, or one that does not exist. `differs` says what upstream does, what happens
-    here, and why; it is empty if the promise holds. A case needs an API server unless `is_pure`.
+    here, and why; it is empty if the promise holds. With `on_server` a case needs an API server whatever its steps are.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Case:
     runtime_name: str = ""
     runtime_kind: str = "TrainingRuntime"
     job_name: str = ""
-    is_pure: bool = False
+    on_server: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError for a case without steps, and for a text that is no sentence."""
@@ -135,6 +135,12 @@ class Case:
     def but(self, differs: str) -> Case:
         """Returns the case whose promise does not hold here, with the reason."""
         return replace(self, differs=differs)
+
+    @property
+    def is_pure(self) -> bool:
+        """Reports whether its steps are about the plan of the job alone: facts about Jobs, and refusals."""
+        of_plan = (isinstance(step, Fails) or (isinstance(step, Has) and step.kind == "Job") for step in self.steps)
+        return all(of_plan) and bool(self.runtime) and not self.on_server
 
     @property
     def passes(self) -> bool:

@@ -14,7 +14,6 @@ from kubeflowcases.objects import (
     env,
     job,
     mpi_runtime,
-    planned,
     replicated,
     runtime,
     trainer,
@@ -135,11 +134,11 @@ CASES = (
             },
         )
     ),
-    planned("mpi-as-node-one", "plugins/mpi: runLauncherAsNode")
+    case("mpi-as-node-one", "plugins/mpi: runLauncherAsNode")
     .promises("With runLauncherAsNode a job of one node still has a pod of its own beside the launcher.")
     .given(trainer(numNodes=1), mpi_runtime(runLauncherAsNode=True))
     .then(job(NODE, count(1)), job(LAUNCHER, count(1))),
-    planned("mpi-as-node-env", "plugins/jobset: builder, runLauncherAsNode")
+    case("mpi-as-node-env", "plugins/jobset: builder, runLauncherAsNode")
     .promises("With runLauncherAsNode the nodes get the job's variables and resources, but keep their own command.")
     .given(
         trainer(
@@ -153,11 +152,11 @@ CASES = (
         env(TRAIN_JOB="value"),
         {f"{CONTAINER}.command": ["sshd"], f"{CONTAINER}.resources.limits": {"nvidia.com/gpu": 2}},
     ),
-    planned("mpi-processes", "plugins/mpi: the job's numProcPerNode")
+    case("mpi-processes", "plugins/mpi: the job's numProcPerNode")
     .promises("The job's number of processes per node has precedence over the runtime's.")
     .given(trainer(numNodes=2, numProcPerNode=3), mpi_runtime(numProcPerNode=5))
     .then(job(LAUNCHER, env(OMPI_MCA_orte_set_default_slots="3"))),
-    planned("mpi-gpus", "plugins/mpi: GPUs")
+    case("mpi-gpus", "plugins/mpi: GPUs")
     .promises("A runtime's single process per node stands for one process for each GPU.")
     .given(trainer(numNodes=2, resourcesPerNode={"limits": {"nvidia.com/gpu": 8}}), mpi_runtime(numProcPerNode=1))
     .then(job(LAUNCHER, env(OMPI_MCA_orte_set_default_slots="8"))),

@@ -135,14 +135,13 @@ class Draft:
 
     name: str
     source: str
-    is_pure: bool
     promise: str = ""
     parts: tuple[tuple[str, Any], ...] = ()
 
     def promises(self, promise: str) -> Draft:
         return replace(self, promise=promise)
 
-    def given(self, job: Object | None = None, runtime: Object | None = None, **fields: str) -> Draft:
+    def given(self, job: Object | None = None, runtime: Object | None = None, **fields: str | bool) -> Draft:
         """Sets the specs of the job and of its runtime. `fields` are further ones of the case."""
         specs = {"job": job, "runtime": runtime}
         parts = {name: spec for name, spec in specs.items() if spec is not None} | fields
@@ -151,7 +150,7 @@ class Draft:
     def then(self, *steps: Step) -> Case:
         defaults = {"job": trainer(), "runtime": runtime(policy=TORCH)}
         fields = {**defaults, **dict(self.parts)}
-        return Case(self.name, self.source, self.promise, steps=steps, is_pure=self.is_pure, **fields)
+        return Case(self.name, self.source, self.promise, steps=steps, **fields)
 
     def then_node(self, *values: Values) -> Case:
         """Ends the case with facts about the Job of the nodes."""
@@ -159,9 +158,4 @@ class Draft:
 
 
 def case(name: str, source: str) -> Draft:
-    return Draft(name, source, is_pure=False)
-
-
-def planned(name: str, source: str) -> Draft:
-    """Returns a case that is compared with the plan of its job, without an API server."""
-    return Draft(name, source, is_pure=True)
+    return Draft(name, source)

@@ -20,7 +20,6 @@ from kubeflowcases.objects import (
     job,
     patch,
     patched,
-    planned,
     pod_patch,
     replicated,
     runtime,
@@ -277,7 +276,7 @@ def _asset(name: str, ancestor: str) -> tuple[Case, ...]:
             "upstream's own example 05-multi-step and its runtime with a data cache mount no such volume."
         ),
         *(
-            planned(f"{name}-label", "plugins/jobset: builder, no label")
+            case(f"{name}-label", "plugins/jobset: builder, no label")
             .promises("A job without the label of an initializer is not changed.")
             .given(
                 {**trainer()}, runtime(replicated(), replicated("worker", container("some"), ancestor=""), policy=TORCH)
@@ -312,7 +311,7 @@ _INJECTION = (
     .promises("The same holds for other containers beside the training one.")
     .given(runtime=runtime(replicated(NODE, container(), container("sidecar")), policy=_injection(NODE, "sidecar")))
     .then_node(env("sidecar", PET_NNODES="1"), env(PET_NODE_RANK=INDEX)),
-    planned("injected-none", "plugins/torch: envInjection without targets")
+    case("injected-none", "plugins/torch: envInjection without targets")
     .promises("Without targets, only the training container gets them.")
     .given(
         runtime=runtime(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubeflowcases.model import Case, Fails, Object
-from kubeflowcases.objects import CONTAINER, NODE, TORCH, container, env, job, planned, replicated, runtime, trainer
+from kubeflowcases.objects import CONTAINER, NODE, TORCH, case, container, env, job, replicated, runtime, trainer
 
 _GPU = "example.com/gpu"
 
@@ -13,7 +13,7 @@ _GPU = "example.com/gpu"
 def _processes(name: str, promise: str, expected: str, amounts: Object | None = None, **more: int) -> Case:
     resources = {"resourcesPerNode": {"requests": amounts}} if amounts else {}
     return (
-        planned(f"processes-{name}", "plugins/torch: processes per node")
+        case(f"processes-{name}", "plugins/torch: processes per node")
         .promises(promise)
         .given(trainer(**resources, **more))
         .then_node(env(PET_NPROC_PER_NODE=expected))
@@ -30,11 +30,11 @@ _NUMBERS = (
     _processes("gpus", "With GPUs, torchrun counts them itself.", "auto", {_GPU: "2"}),
     _processes("both", "GPUs count, and not CPUs, if there are both.", "auto", {"cpu": "6", _GPU: "2"}),
     _processes("given", "The job's number of processes has precedence.", "3", {"cpu": "8"}, numProcPerNode=3),
-    planned("processes-limits", "plugins/torch: processes per node")
+    case("processes-limits", "plugins/torch: processes per node")
     .promises("Limits count if there are no requests.")
     .given(trainer(resourcesPerNode={"limits": {"cpu": "3"}}))
     .then_node(env(PET_NPROC_PER_NODE="3")),
-    planned("processes-nodes", "plugins/torch: several nodes with GPUs")
+    case("processes-nodes", "plugins/torch: several nodes with GPUs")
     .promises("Several nodes with GPUs have their number, and torchrun counts the GPUs.")
     .given(trainer(numNodes=4, resourcesPerNode={"requests": {"cpu": "8", _GPU: "4"}}))
     .then_node(env(PET_NNODES="4", PET_NPROC_PER_NODE="auto")),
@@ -93,16 +93,13 @@ def _tunes(name: str, promise: str, recipe: str, given: _Tuning) -> Case:
         env(PET_MASTER_ADDR=None),
     )
     source = "plugins/torch: torchtune's recipes"
-    return planned(f"tune-{name}", source).promises(promise).given(given.job, _RUNTIME, runtime_name=model).then(found)
+    return case(f"tune-{name}", source).promises(promise).given(given.job, _RUNTIME, runtime_name=model).then(found)
 
 
 def _does_not_tune(name: str, promise: str, model: str, words: str, given: _Tuning) -> Case:
     source = "plugins/torch: torchtune, validation"
     return (
-        planned(f"tune-{name}", source)
-        .promises(promise)
-        .given(given.job, _RUNTIME, runtime_name=model)
-        .then(Fails(words))
+        case(f"tune-{name}", source).promises(promise).given(given.job, _RUNTIME, runtime_name=model).then(Fails(words))
     )
 
 

@@ -145,7 +145,7 @@ _EXAMPLES = (
     .then(condition("Suspended", "Suspended"), HasNone("Pod")),
     case("example-volcano", "examples/yaml: 04-volcano-integration")
     .promises("A runtime may leave the pods of its jobs to Volcano.")
-    .given(trainer(numNodes=4), {**runtime(policy=TORCH), "podGroupPolicy": {"volcano": {}}})
+    .given(trainer(numNodes=4), {**runtime(policy=TORCH), "podGroupPolicy": {"volcano": {}}}, on_server=True)
     .then(Fails("spec.podGroupPolicy.volcano: this controller leaves gangs to another scheduler"))
     .but("As with coscheduling: a controller with --gang-backend=volcano runs it, and another one refuses it."),
     case("example-steps", "examples/yaml: 05-multi-step")

@@ -27,3 +27,10 @@ def test_a_promise_of_upstreams_tests_is_kept_or_its_difference_is_as_described(
     kubeflow: KubeflowCluster, case: Case
 ) -> None:
     CaseRun(kubeflow, case).check()
+
+
+def test_the_api_server_stores_the_objects_of_the_other_cases_as_they_are(kubeflow: KubeflowCluster) -> None:
+    """These cases are compared with the plan of the job (test/unit/kubeflowcases)."""
+    for case in CASES:
+        if case.is_pure:
+            CaseRun(kubeflow, case).check_stored()

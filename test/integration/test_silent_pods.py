@@ -10,7 +10,7 @@ from helpers.cluster import Cluster, set_pod_running, set_pod_waiting
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone
+from helpers.playground import Trial, alone
 from helpers.plugin import Run
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
@@ -76,7 +76,5 @@ def test_a_job_without_a_pod_says_why_the_job_controller_creates_none(
         for each, replica in ((jobs, "master-0"), (train, "node-0")):
             words = (f"{replica}: FailedCreate: Error creating: ", "exceeded quota")
             eventually(
-                lambda each=each, words=words: all(word in each.status("held-up").get("reason", "") for word in words),  # type: ignore[misc]
-                PATIENCE_SECONDS,
-                PERIOD_SECONDS,
+                lambda each=each, words=words: all(word in each.status("held-up").get("reason", "") for word in words)  # type: ignore[misc]
             )
