@@ -6,15 +6,14 @@ Both are computed from one `JobState`, at every moment of a history, TFJobs' as 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from helpers import tfjobhistories, trainjobhistories
+from helpers import trainjobhistories
 from helpers.clusterinmemory import World
 from helpers.examples import examples
+from helpers.joblives import Life, lives
 from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.jobs.actions.model import NO_ACTIONS, Actions
 from tfjob_controller.jobs.actions.planner import plan_actions
@@ -24,17 +23,6 @@ from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP
 from tfjob_controller.jobs.state.replica_state import SUCCEEDED
 from tfjob_controller.jobs.status.update import StatusResult, next_status
 
-Life = tuple[Callable[[], World], Sequence[Callable[[World], None]]]
-
-
-def lives(kind: Any, of_its_kind: Callable[..., World]) -> st.SearchStrategy[Life]:
-    worlds = st.builds(lambda options: functools.partial(of_its_kind, **options), kind.policies)
-    return st.tuples(worlds, kind.histories)
-
-
-tfjobs = lives(tfjobhistories, tfjobhistories.new_world)
-trainjobs = lives(trainjobhistories, trainjobhistories.new_world)
-
 
 def a_set_that_runs(*then: Callable[[World], None]) -> Life:
     begins = (trainjobhistories.sync, trainjobhistories.all_run, trainjobhistories.sync)
@@ -43,7 +31,7 @@ def a_set_that_runs(*then: Callable[[World], None]) -> Life:
 
 @example(life=a_set_that_runs(trainjobhistories.exits("node-0", 137, counted=True)))
 @example(life=a_set_that_runs(trainjobhistories.job_vanishes("node-0", with_pods=True)))
-@given(life=tfjobs | trainjobs)
+@given(life=lives)
 @settings(max_examples=examples(600))
 def test_status_and_actions_never_disagree(life: Life) -> None:
     new_world, history = life

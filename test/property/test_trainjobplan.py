@@ -16,7 +16,7 @@ from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_sp
 from tfjob_controller.api.trainjob.runtime import decode_training_runtime
 from tfjob_controller.api.trainjob.types import decode_trainjob
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
-from tfjob_controller.jobs.actions.children import build_config_map, build_job, build_service
+from tfjob_controller.jobs.actions.children import build_job, build_service
 from tfjob_controller.jobs.naming import INDEX_REFERENCE
 from tfjob_controller.jobs.plan.gangterms import ALWAYS, NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, Replica, UnplannableError
@@ -108,25 +108,6 @@ def test_where_nodes_meet_there_is_a_service(name: str, nodes: int, framework: s
     }[framework]()
     assert address == address_of(plan.replicas.chief)
     assert known == {plan.replicas.chief.role.service_name: int(port)}
-
-
-@given(name=names, nodes=st.integers(1, 12))
-def test_each_node_of_tensorflow_finds_itself_among_all(name: str, nodes: int) -> None:
-    plan = train_plan(name=name, framework="tensorflow", nodes=nodes)
-    known = services(plan)
-    configs = [json.loads(env_of(plan, each)["TF_CONFIG"]) for each in nodes_of(plan)]
-    assert all(each["cluster"] == configs[0]["cluster"] for each in configs)
-    (port,) = known.values()
-    assert configs[0]["cluster"]["worker"] == [f"{address_of(each)}:{port}" for each in nodes_of(plan)]
-    assert [each["task"]["index"] for each in configs] == list(range(nodes))
-
-
-@given(name=names, nodes=st.integers(1, 12), slots=st.integers(1, 8))
-def test_the_launcher_gets_the_name_of_each_node(name: str, nodes: int, slots: int) -> None:
-    plan = train_plan(name=name, framework="mpi", nodes=nodes, trainer={"numProcPerNode": slots})
-    lines = build_config_map(plan)["data"]["hostfile"].splitlines()
-    assert lines == [f"{address_of(each)} slots={slots}" for each in nodes_of(plan)]
-    assert {line.split()[0].partition(".")[2] for line in lines} == set(services(plan))
 
 
 @given(name=names, framework=frameworks, nodes=st.integers(1, 30), in_steps=st.booleans())
