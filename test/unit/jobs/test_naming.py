@@ -35,7 +35,6 @@ from tfjob_controller.jobs.naming import (
         pytest.param("my.own.job", "my-own-job-ps-76no-1", id="a Service has no dots"),
         pytest.param("1st", "j1st-ps-76no-1", id="a Service begins with a letter"),
         pytest.param("1" + "a" * 50, "j1" + "a" * 38 + "-ps-76no-1", id="the letter is put before the cut"),
-        pytest.param("a" * 39 + ".b", "a" * 39 + "-ps-76no-1", id="a dot at the cut goes as a dash does"),
     ],
 )
 def test_a_child_is_named_after_job_type_runtime_id_and_index(job_name: str, name: str) -> None:

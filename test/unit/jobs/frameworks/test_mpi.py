@@ -129,7 +129,6 @@ def test_what_the_pod_has_already_stays() -> None:
     assert [each["name"] for each in spec["containers"][0]["volumeMounts"]] == ["keys-of-mine", "mpi-config"]
 
 
-@pytest.mark.parametrize("role", [NODE, LAUNCHER])
 @pytest.mark.parametrize(
     "others",
     [
@@ -138,11 +137,12 @@ def test_what_the_pod_has_already_stays() -> None:
         pytest.param({"containers": [{"name": "sidecar"}], "hostNetwork": True}, id="no container of the role"),
     ],
 )
-def test_an_odd_pod_is_not_changed_in_place(role: str, others: dict[str, Any]) -> None:
-    spec = {**pod(role, volumeMounts=None, command=[]), **others}
-    before = copy.deepcopy(spec)
-    assert equipped(role, spec).get("hostNetwork") == before.get("hostNetwork")
-    assert spec == before
+def test_an_odd_pod_is_not_changed_in_place(others: dict[str, Any]) -> None:
+    for role in (NODE, LAUNCHER):
+        spec = {**pod(role, volumeMounts=None, command=[]), **others}
+        before = copy.deepcopy(spec)
+        assert equipped(role, spec).get("hostNetwork") == before.get("hostNetwork")
+        assert spec == before
 
 
 def test_other_steps_of_the_job_have_no_keys() -> None:
@@ -153,7 +153,7 @@ def test_other_steps_of_the_job_have_no_keys() -> None:
 # Variables
 
 
-@pytest.mark.parametrize("shell", [None, "/bin/sh", "/bin/bash"])
+@pytest.mark.parametrize("shell", [None, "/bin/bash"])
 def test_a_program_started_by_ssh_has_the_variables_of_the_nodes_container(shell: str | None, tmp_path: Path) -> None:
     file, sshd = tmp_path / "env", tmp_path / "sshd"
     sshd.write_text("#!/bin/sh\n")

@@ -19,7 +19,7 @@ SINGLE = ("tensorflow", "jax", "plain")
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        *(("torch", wanted) for wanted in ("0", "-1", "2.5", "01", "1025", "9" * 5000, "two", "GPU", " 2", "٣", "2\n")),
+        *(("torch", wanted) for wanted in ("0", "01", "1025", "9" * 5000, "two", "٣", "2\n")),
         *(("mpi", "two"), ("xgboost", "two")),
     ],
 )
@@ -46,7 +46,7 @@ def test_gpu_needs_gpus(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"), [*((name, "2") for name in SINGLE), *(("plain", wanted) for wanted in ("cpu", "gpu", "zero"))]
+    ("name", "wanted"), [*((name, "2") for name in SINGLE), *(("plain", wanted) for wanted in ("cpu", "zero"))]
 )
 def test_one_process_per_node_is_not_two(name: str, wanted: str) -> None:
     problem = frameworks()[name].problem(setting_of(num_proc_per_node=wanted, gpus=2))
@@ -71,7 +71,7 @@ def test_tensorflow_has_as_many_nodes_as_one_variable_can_list(name: str) -> Non
         subprocess.run(["/bin/true"], env=environments[1], check=True)
 
 
-@pytest.mark.parametrize("wanted", ["3", "cpu", "1"])
+@pytest.mark.parametrize("wanted", ["3", "cpu"])
 def test_xgboost_runs_a_worker_per_gpu(wanted: str) -> None:
     problem = frameworks()["xgboost"].problem(setting_of(num_proc_per_node=wanted, gpus=4))
     assert problem == (
@@ -81,11 +81,8 @@ def test_xgboost_runs_a_worker_per_gpu(wanted: str) -> None:
 
 
 @pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
-@pytest.mark.parametrize("wanted", ["", "auto", "1"])
-def test_what_says_one_process_is_nobodys_problem(framework: Framework, wanted: str) -> None:
-    assert framework.problem(setting_of(2, num_proc_per_node=wanted)) is None
-
-
-@pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
-def test_problems_can_be_evaluated_before_the_nodes_have_names(framework: Framework) -> None:
+def test_what_says_one_process_is_nobodys_problem(framework: Framework) -> None:
+    for wanted in ("", "auto", "1"):
+        assert framework.problem(setting_of(2, num_proc_per_node=wanted)) is None
+    # Neither is a job whose nodes have no names yet.
     assert framework.problem(Setting("mnist", 4, ())) is None

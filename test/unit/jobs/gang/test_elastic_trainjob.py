@@ -15,7 +15,6 @@ from tfjob_controller.jobs.plan.gangterms import (
     ALWAYS,
     OFF,
     ON,
-    RECOMMEND,
     GangPolicy,
 )
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
@@ -71,7 +70,7 @@ def resize(cluster: World, nodes: int) -> StatusResult:
     return cluster.settle()
 
 
-@pytest.mark.parametrize(("autoscaling", "most"), [(ON, {"node": 6}), (RECOMMEND, {"node": 6}), (OFF, {})])
+@pytest.mark.parametrize(("autoscaling", "most"), [(ON, {"node": 6}), (OFF, {})])
 def test_the_gang_has_the_bounds_of_the_job(autoscaling: str, most: dict[str, int]) -> None:
     cluster = waiting(4, replace_autoscaling(autoscaling))
     spec = gang_of(cluster).spec

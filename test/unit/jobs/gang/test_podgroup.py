@@ -55,9 +55,8 @@ def scheduled(cluster: World) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_it_is_owned_by_the_job_and_found_by_its_labels(backend: str) -> None:
-    cluster = grouped(backend)
+def test_it_is_owned_by_the_job_and_found_by_its_labels() -> None:
+    cluster = grouped("volcano")
     meta = group_of(cluster).metadata
     assert (meta.name, meta.namespace) == (NAME, "ns")
     assert [(owner.kind, owner.controller) for owner in meta.owner_references] == [("TFJob", True)]

@@ -119,13 +119,6 @@ def test_a_worker_that_is_wanted_again_waits_until_its_old_pod_has_gone() -> Non
     assert indexes(cluster) == [0, 1, 2]
 
 
-def test_a_worker_that_somebody_deletes_comes_again() -> None:
-    cluster = running(4)
-    cluster.delete_job(cluster.name("worker-1"))
-    cluster.settle()
-    assert indexes(cluster) == [0, 1, 2, 3]
-
-
 def test_a_worker_that_has_succeeded_keeps_its_index() -> None:
     cluster = running(3)
     cluster.exits("worker-1", 0)

@@ -178,14 +178,11 @@ def test_the_message_of_the_command_is_read(capsys: pytest.CaptureFixture[str]) 
     [
         {"name": ""},
         {"name": "a" * 254},
-        {"name": "a\x1b"},
         {"step": -1},
         {"step": 2**63},
-        {"uri": "a\nb"},
         {"uri": "x" * 1001},
         {"uploadId": "x"},
         {"skipped": [{"name": "a", "reason": "b"}] * 6},
-        {"skipped": [{"name": "a\x1b", "reason": "b"}]},
         {"more": 1},
     ],
     ids=str,
@@ -195,9 +192,7 @@ def test_a_message_with_anything_else_is_ignored(changed: dict[str, Any]) -> Non
     assert read(json.dumps({"restored": FOUND | changed})) is None
 
 
-@pytest.mark.parametrize(
-    "message", ["", "{}", "null", "[" * 4000, " " * 4097 + '{"restored": null}', '{"restored": 1}']
-)
+@pytest.mark.parametrize("message", ["", "[" * 4000, " " * 4097 + '{"restored": null}', '{"restored": 1}'])
 def test_what_is_no_message_is_ignored(message: str) -> None:
     assert read(message) is None
 

@@ -71,8 +71,7 @@ def test_a_program_that_ends_with_0_as_its_pod_is_deleted_has_not_succeeded_alth
     assert cluster.created[-1] == "Job/example-job-worker-a6no-0"
 
 
-@pytest.mark.parametrize("job_is_gone", [False, True])
-@pytest.mark.parametrize("exit_code", [0, 1])
+@pytest.mark.parametrize(("exit_code", "job_is_gone"), [(0, False), (1, True)])
 def test_the_last_deletion_of_a_kubelet_hides_no_earlier_one(exit_code: int, job_is_gone: bool) -> None:
     """It has no grace period and moves the time of the deletion, so the program seems to have ended before."""
     cluster = running_world(master(), workers(1))
@@ -152,30 +151,13 @@ def test_a_node_whose_clock_is_ahead_does_not_prolong_the_wait() -> None:
     assert restarts(cluster) == 2
 
 
-def test_a_replica_whose_pod_is_gone_waits_as_long_as_one_whose_pod_is_kept() -> None:
-    """Pods are deleted if their sidecars run on, or if their kubelet has given them up."""
-    cluster = running_world(master(), workers(1))
-    for count, delay_seconds in enumerate((0, BASE_SECONDS, 2 * BASE_SECONDS), start=1):
-        cluster.exits("worker-0", 137)
-        cluster.pods.clear()
-        due = cluster.settle().wake_after_seconds
-        if delay_seconds:
-            assert due == delay_seconds + 1
-            assert cluster.created.count("Job/example-job-worker-a6no-0") == count
-        cluster.advance(delay_seconds)
-        cluster.settle()
-        assert cluster.created.count("Job/example-job-worker-a6no-0") == count + 1
-        cluster.runs("worker-0")
-
-
-@pytest.mark.parametrize("exit_code", [0, 1])
-def test_deleted_pods_wait_as_long_as_others_whatever_their_programs_exit_with(exit_code: int) -> None:
+def test_deleted_pods_wait_as_long_as_others_whatever_their_programs_exit_with() -> None:
     cluster = running_world(master(), workers(1))
     created = "Job/example-job-worker-a6no-0"
     for count, delay_seconds in enumerate((0, BASE_SECONDS, 2 * BASE_SECONDS), start=1):
         cluster.pod_deleted("worker-0")
         cluster.settle()
-        cluster.exits("worker-0", exit_code)
+        cluster.exits("worker-0", 0)
         cluster.pods[cluster.name("worker-0")] = []
         due = cluster.settle().wake_after_seconds
         if delay_seconds:

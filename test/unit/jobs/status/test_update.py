@@ -123,21 +123,12 @@ def test_a_chief_whose_pod_is_gone_without_a_trace_was_disrupted() -> None:
     assert cluster.created[-1] == "Job/example-job-master-a6no-0"
 
 
-def test_out_of_memory_is_named() -> None:
+def test_how_a_worker_ends_is_not_how_the_job_ends() -> None:
     cluster = running_world()
-    cluster.exits("master-0", 137, "OOMKilled")
-    cluster.settle()
-    assert cluster.job.status.reason == "master-0 failed: exit code 137 (OOMKilled)"
-
-
-@pytest.mark.parametrize("exit_code", [0, 1])
-def test_how_a_worker_ends_is_not_how_the_job_ends(exit_code: int) -> None:
-    cluster = running_world()
-    cluster.exits("worker-0", exit_code, phase="Running")
+    cluster.exits("worker-0", 1, phase="Running")
     cluster.settle()
     assert cluster.job.status.phase == "Running"
-    state = "Failed" if exit_code else "Succeeded"
-    assert states(cluster)["WORKER"] == (state, {state: 1})
+    assert states(cluster)["WORKER"] == ("Failed", {"Failed": 1})
 
 
 def test_under_any_replica_a_workers_permanent_error_is_the_jobs() -> None:
@@ -145,13 +136,6 @@ def test_under_any_replica_a_workers_permanent_error_is_the_jobs() -> None:
     cluster.exits("ps-1", 1)
     cluster.settle()
     assert (cluster.job.status.phase, cluster.job.status.reason) == ("Failed", "ps-1 failed: exit code 1")
-
-
-def test_a_retryable_error_of_the_chief_is_not_the_jobs() -> None:
-    cluster = running_world()
-    cluster.exits("master-0", 143)
-    cluster.settle()
-    assert cluster.job.status.phase == "Running"
 
 
 @pytest.mark.parametrize(
@@ -401,7 +385,7 @@ def test_the_write_that_finishes_a_job_says_when_its_time_is_over() -> None:
     assert cluster.sync().wake_after_seconds == 60
 
 
-@pytest.mark.parametrize("seconds", [-1, 2**31, 10**18])
+@pytest.mark.parametrize("seconds", [-1, 2**31])
 def test_a_time_to_live_that_is_refused_deletes_nothing(seconds: int) -> None:
     """Or the user would never read why the job is invalid."""
     job = decoded(tfjob(ttlSecondsAfterFinished=seconds))

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import waiting
-from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
+from helpers.kubeflowmanifests import kubeflow_trainjob, replicated_job
 from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in, kubeflow_world, pod_of
-from helpers.trainworld import admit, ends
+from helpers.trainworld import ends
 from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
@@ -22,13 +22,6 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
-from tfjob_controller.jobs.plan.gangterms import (
-    ALWAYS,
-    OFF,
-    ON_REQUEST,
-    GangPolicy,
-)
-from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.completion import MAX_ATTEMPTS
 from tfjob_controller.jobs.state.observed import is_finished
@@ -94,11 +87,10 @@ def test_an_error_fails_a_job_without_restarts_with_upstreams_reason_and_the_cau
     assert job_status_in(world) == {"failed": 1}
 
 
-@pytest.mark.parametrize("exit_code", [1, 137])
-def test_any_error_restarts_all_nodes_and_is_counted_in_the_record(exit_code: int) -> None:
+def test_any_error_restarts_all_nodes_and_is_counted_in_the_record() -> None:
     """Upstream restarts nodes whatever their exit code."""
     world = running(**TWO)
-    ends(world, "node-1", exit_code=exit_code)
+    ends(world, "node-1", exit_code=1)
     world.settle()
     world.reap()
     world.settle()
@@ -126,13 +118,6 @@ def test_an_initializer_is_tried_several_times_whatever_its_exit_code() -> None:
     world.settle()
     assert "exit code 1" in conditions_in(world)["Failed"][2]
     assert f"tried {MAX_ATTEMPTS} times" in conditions_in(world)["Failed"][2]
-
-
-def test_without_restarts_left_a_retryable_error_fails_the_job() -> None:
-    world = running(replicated_job(job={"backoffLimit": 0}))
-    ends(world, "node-0", exit_code=137)
-    world.settle()
-    assert conditions_in(world)["Failed"][1] == "FailedJobs"
 
 
 def test_suspension_and_resumption_have_upstreams_conditions() -> None:
@@ -221,47 +206,6 @@ def test_each_step_has_its_numbers() -> None:
     assert job_status_in(world) == {"active": 1}
 
 
-def test_with_mpi_the_job_is_complete_when_the_launcher_is() -> None:
-    runtime = kubeflow_runtime(
-        replicated_job("node", ancestor=""), replicated_job("launcher"), policy={"numNodes": 2, "mpi": {}}
-    )
-    world = running(runtime=runtime)
-    assert (world.has_config_map, world.has_secret) == (True, True)
-    ends(world, "launcher-0")
-    world.settle()
-    assert conditions_in(world) == {"Complete": COMPLETE}
-
-
-# Gangs
-
-
-def test_the_nodes_start_when_the_gang_scheduler_has_admitted_them() -> None:
-    world = kubeflow_world(gangs=GangPolicy(ALWAYS, "gang-scheduler"), **TWO)
-    world.settle()
-    assert world.gang is not None
-    assert world.jobs == {}
-    admit(world)
-    world.settle()
-    assert list(world.jobs) == ["example-node-0"]
-    assert job_status_in(world) == {"active": 1}
-
-
-@pytest.mark.parametrize("name", ["volcano", "coscheduling"])
-def test_the_scheduler_of_the_runtimes_policy_gets_a_group_of_all_nodes(name: str) -> None:
-    gangs = GangPolicy(ON_REQUEST, "theirs", backend=BACKENDS[name])
-    world = kubeflow_world(runtime=kubeflow_runtime(podGroupPolicy={name: {}}), gangs=gangs, **TWO)
-    world.settle()
-    assert world.pod_group is not None
-    assert world.pod_group.spec["minMember"] == 2
-    assert list(world.jobs) == ["example-node-0"]
-
-
-def test_a_job_whose_runtime_asks_for_a_gang_runs_where_gangs_are_off() -> None:
-    world = kubeflow_world(runtime=kubeflow_runtime(podGroupPolicy={"volcano": {}}), gangs=GangPolicy(OFF), **TWO)
-    world.settle()
-    assert (world.pod_group, list(world.jobs)) == (None, ["example-node-0"])
-
-
 # The record
 
 
@@ -278,9 +222,7 @@ def test_the_record_survives_and_belongs_to_one_job() -> None:
     assert recorded_status(other) == TrainingStatus()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"uid": "uid-job"}', '{"uid": "uid-job", "status": {"restarts": "x"}}']
-)
+@pytest.mark.parametrize("text", ["", '{"uid": "uid-job"}', '{"uid": "uid-job", "status": {"restarts": "x"}}'])
 def test_what_is_no_record_is_ignored(text: str) -> None:
     assert recorded_status(with_record(decoded_kubeflow(kubeflow_trainjob()), text)) == TrainingStatus()
 

@@ -87,14 +87,10 @@ def test_without_resources_none_are_named() -> None:
     ("field", "given", "expected"),
     [
         pytest.param("serviceAccountName", "mine", "mine", id="serviceAccountName"),
-        pytest.param("priorityClassName", "high", "high", id="priorityClassName"),
         pytest.param("schedulerName", "mine", "mine", id="schedulerName"),
         pytest.param("affinity", {"nodeAffinity": {}}, {"nodeAffinity": {}}, id="affinity"),
         pytest.param("nodeSelector", {"b": "2"}, {"a": "1", "b": "2"}, id="nodeSelector-by-name"),
         pytest.param("tolerations", [{"key": "b"}], [{"key": "a"}, {"key": "b"}], id="tolerations-are-added"),
-        pytest.param(
-            "imagePullSecrets", [{"name": "b"}], [{"name": "a"}, {"name": "b"}], id="imagePullSecrets-are-added"
-        ),
         pytest.param(
             "volumes",
             [{"name": "v", "emptyDir": {}}, {"name": "w"}],
@@ -152,9 +148,6 @@ def test_what_does_not_train_gets_overrides_and_nothing_of_the_trainer() -> None
     ("theirs", "mine", "expected"),
     [
         pytest.param({}, {}, ({}, 0.0), id="nothing"),
-        pytest.param(
-            {}, {"limits": {"nvidia.com/gpu": "2", "cpu": "1500m"}}, ({"nvidia.com/gpu": 2}, 1.5), id="limits"
-        ),
         pytest.param({}, {"requests": {"cpu": 2}, "limits": {"cpu": 4}}, ({}, 4.0), id="limits-before-requests"),
         pytest.param(
             {"requests": {"amd.com/gpu": 1}}, {"requests": {"cpu": 2}}, ({"amd.com/gpu": 1}, 2.0), id="of-both"

@@ -45,8 +45,6 @@ def on_claim(dataset: str = "", model: str = "", output: str = "", *, is_shared:
     [
         pytest.param({}, [], id="nothing"),
         pytest.param({"dataset": "s3://a"}, ["dataset-initializer"], id="dataset"),
-        pytest.param({"model": "hf://a"}, ["model-initializer"], id="model"),
-        pytest.param({"output": "gs://a"}, ["model-exporter"], id="output"),
         pytest.param(
             {"dataset": "s3://a", "model": "hf://a", "output": "gs://a"},
             ["dataset-initializer", "model-initializer", "model-exporter"],
@@ -113,12 +111,6 @@ def test_in_a_shared_claim_each_job_sees_its_own_folder_alone() -> None:
             {"claim-data": "data"},
             {"/workspace/dataset": ("claim-data", "set/1")},
             id="a-folder",
-        ),
-        pytest.param(
-            {"model": "pvc://models"},
-            {"claim-models": "models"},
-            {"/workspace/model": ("claim-models", None)},
-            id="all",
         ),
         pytest.param(
             {"dataset": "pvc://one/a", "model": "pvc://one/b"},
