@@ -25,6 +25,18 @@ class Bad:
     without_formats: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`refusal` is the message of both, empty if the change is allowed; `at` is the field of the error."""
+
+    name: str
+    before: Manifest
+    after: Manifest
+    refusal: str = ""
+    at: str = ""
+    started: bool = True
+
+
 # The API server adds this message if the schema is violated, because it cannot evaluate the rules then.
 SKIPPED = (
     "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.refusals import Change
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.tfjob import validation as says
 
@@ -16,20 +15,15 @@ def started(*entries: Manifest, **spec: object) -> Manifest:
     return tfjob(*(entries or ENTRIES), **{"RuntimeId": "76no", **spec})
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """`refusal` is the message of both, empty if the change is allowed; `at` is the field of the error."""
-
-    name: str
-    after: Manifest
-    refusal: str = ""
-    at: str = "spec.replicaSpecs"
-    before: Manifest = field(default_factory=started)
+def _change(
+    name: str, after: Manifest, refusal: str = "", at: str = "spec.replicaSpecs", before: Manifest | None = None
+) -> Change:
+    return Change(name, before or started(), after, refusal, at)
 
 
 def _template(name: str, template: Manifest | None) -> Change:
     """Returns a change of the workers' template."""
-    return Change(name, started(master(), workers(2, template=template), parameter_servers()), says.TEMPLATE_FIXED)
+    return _change(name, started(master(), workers(2, template=template), parameter_servers()), says.TEMPLATE_FIXED)
 
 
 _CHIEF = {"chief": {"replicaName": "MASTER", "replicaIndex": 0}}
@@ -40,14 +34,14 @@ def _scaled(**autoscaling: object) -> Manifest:
 
 
 CHANGES = (
-    Change("nothing", started()),
-    Change("entries-in-another-order", started(*reversed(ENTRIES))),
-    Change("a-manager", started(managedBy="example.com/x"), MANAGED_BY_FIXED, "spec.managedBy"),
-    Change("no-manager", started(), MANAGED_BY_FIXED, "spec.managedBy", started(managedBy="example.com/x")),
-    Change("runtime-id", started(RuntimeId="77no"), says.RUNTIME_ID_FIXED, "spec.RuntimeId"),
-    Change("a-type-more", started(), says.TYPES_FIXED, before=started(master(), workers(2, template=TEMPLATE))),
-    Change("a-type-less", started(master(), workers(2, template=TEMPLATE)), says.TYPES_FIXED),
-    Change(
+    _change("nothing", started()),
+    _change("entries-in-another-order", started(*reversed(ENTRIES))),
+    _change("a-manager", started(managedBy="example.com/x"), MANAGED_BY_FIXED, "spec.managedBy"),
+    _change("no-manager", started(), MANAGED_BY_FIXED, "spec.managedBy", started(managedBy="example.com/x")),
+    _change("runtime-id", started(RuntimeId="77no"), says.RUNTIME_ID_FIXED, "spec.RuntimeId"),
+    _change("a-type-more", started(), says.TYPES_FIXED, before=started(master(), workers(2, template=TEMPLATE))),
+    _change("a-type-less", started(master(), workers(2, template=TEMPLATE)), says.TYPES_FIXED),
+    _change(
         "another-type",
         started(master(), workers(2, template=TEMPLATE)),
         says.TYPES_FIXED,
@@ -66,86 +60,88 @@ CHANGES = (
     _template(
         "template-sidecar", pod_template(container(command=["train"]), container("log"), nodeSelector={"disk": "fast"})
     ),
-    Change(
+    _change(
         "template-labels-become-annotations",
         started(master(), workers(2, template={"metadata": {"annotations": {"a": "b"}}, **TEMPLATE})),
         says.TEMPLATE_FIXED,
         before=started(master(), workers(2, template={"metadata": {"labels": {"a": "b"}}, **TEMPLATE})),
     ),
-    Change(
+    _change(
         "template-for-the-default-server",
         started(master(), workers(2, template=TEMPLATE), parameter_servers(template=TEMPLATE)),
         says.TEMPLATE_FIXED,
     ),
-    Change("port", started(master(), workers(2, template=TEMPLATE, tfPort=2223), parameter_servers()), says.PORT_FIXED),
-    Change("port-spelt-out", started(master(), workers(2, template=TEMPLATE, tfPort=2222), parameter_servers())),
-    Change("ps-replicas", started(master(), workers(2, template=TEMPLATE), parameter_servers(3)), says.REPLICAS_FIXED),
-    Change(
+    _change(
+        "port", started(master(), workers(2, template=TEMPLATE, tfPort=2223), parameter_servers()), says.PORT_FIXED
+    ),
+    _change("port-spelt-out", started(master(), workers(2, template=TEMPLATE, tfPort=2222), parameter_servers())),
+    _change("ps-replicas", started(master(), workers(2, template=TEMPLATE), parameter_servers(3)), says.REPLICAS_FIXED),
+    _change(
         "chief",
         started(terminationPolicy={"chief": {"replicaName": "WORKER", "replicaIndex": 0}}),
         says.TERMINATION_POLICY_FIXED,
         "spec.terminationPolicy",
     ),
-    Change(
+    _change(
         "chief-index",
         started(terminationPolicy={"chief": {"replicaName": "WORKER", "replicaIndex": 0}}),
         says.TERMINATION_POLICY_FIXED,
         "spec.terminationPolicy",
         before=started(terminationPolicy={"chief": {"replicaName": "WORKER", "replicaIndex": 1}}),
     ),
-    Change("chief-spelt-out", started(terminationPolicy=_CHIEF)),
-    Change("worker-replicas", started(workerReplicas=5)),
-    Change("replicas-of-worker", started(master(), workers(7, template=TEMPLATE), parameter_servers())),
-    Change("suspend", started(suspend=True)),
-    Change("ttl", started(ttlSecondsAfterFinished=60)),
-    Change("deadline", started(activeDeadlineSeconds=60)),
-    Change("backoff-limit", started(backoffLimit=3)),
-    Change("clean-pod-policy", started(cleanPodPolicy="All")),
-    Change("gang", started(gang={"enabled": True}), says.GANG_FIXED, "spec.gang"),
-    Change("no-gang", started(), says.GANG_FIXED, "spec.gang", before=started(gang={"enabled": True})),
-    Change("autoscaling", _scaled(maxWorkers=4), says.RESIZE_FIXED, "spec.autoscaling"),
-    Change("no-autoscaling", started(), says.RESIZE_FIXED, "spec.autoscaling", before=_scaled(maxWorkers=4)),
-    Change(
+    _change("chief-spelt-out", started(terminationPolicy=_CHIEF)),
+    _change("worker-replicas", started(workerReplicas=5)),
+    _change("replicas-of-worker", started(master(), workers(7, template=TEMPLATE), parameter_servers())),
+    _change("suspend", started(suspend=True)),
+    _change("ttl", started(ttlSecondsAfterFinished=60)),
+    _change("deadline", started(activeDeadlineSeconds=60)),
+    _change("backoff-limit", started(backoffLimit=3)),
+    _change("clean-pod-policy", started(cleanPodPolicy="All")),
+    _change("gang", started(gang={"enabled": True}), says.GANG_FIXED, "spec.gang"),
+    _change("no-gang", started(), says.GANG_FIXED, "spec.gang", before=started(gang={"enabled": True})),
+    _change("autoscaling", _scaled(maxWorkers=4), says.RESIZE_FIXED, "spec.autoscaling"),
+    _change("no-autoscaling", started(), says.RESIZE_FIXED, "spec.autoscaling", before=_scaled(maxWorkers=4)),
+    _change(
         "resize",
         _scaled(maxWorkers=4, resize="Restart"),
         says.RESIZE_FIXED,
         "spec.autoscaling",
         before=_scaled(maxWorkers=4),
     ),
-    Change("resize-spelt-out", _scaled(maxWorkers=4, resize="InPlace"), before=_scaled(maxWorkers=4)),
-    Change(
+    _change("resize-spelt-out", _scaled(maxWorkers=4, resize="InPlace"), before=_scaled(maxWorkers=4)),
+    _change(
         "total-steps",
         _scaled(maxWorkers=4, totalSteps=9),
         says.TOTAL_STEPS_FIXED,
         "spec.autoscaling",
         before=_scaled(maxWorkers=4, totalSteps=8),
     ),
-    Change(
+    _change(
         "total-steps-thought-of-late",
         _scaled(maxWorkers=4, totalSteps=9),
         says.TOTAL_STEPS_FIXED,
         "spec.autoscaling",
         before=_scaled(maxWorkers=4),
     ),
-    Change(
+    _change(
         "autoscaling-bounds-and-pattern",
         _scaled(minWorkers=2, maxWorkers=6, progress={"pattern": "(.)"}),
         before=_scaled(maxWorkers=4),
     ),
-    Change(
+    _change(
         "checkpoint",
         started(checkpoint={"storageUri": "s3://a"}),
         says.CHECKPOINT_FIXED,
         "spec.checkpoint",
     ),
-    Change(
+    _change(
         "checkpoints-that-are-kept",
         started(checkpoint={"storageUri": "s3://a", "keep": 2}),
         says.CHECKPOINT_FIXED,
         "spec.checkpoint",
         before=started(checkpoint={"storageUri": "s3://a", "keep": 1}),
     ),
-    Change(
+    _change(
         "gang-but-not-whether",
         started(gang={"enabled": True, "timeoutSeconds": 5}),
         before=started(gang={"enabled": True, "priority": 1}),

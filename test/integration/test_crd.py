@@ -1,6 +1,11 @@
-"""Responses of a real API server and kubectl to TFJobs, with the CRD of this tree and no controller."""
+"""Responses of a real API server and kubectl to jobs and runtimes, with the CRDs of this tree and no controller.
+
+test_train_crd.py has what only TrainJobs and runtimes have.
+"""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -8,21 +13,25 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from generate.kubernetestypes import recorded, types_in
 from helpers.anyspec import specs
-from helpers.badmanifests import BAD_MANIFESTS, Bad
+from helpers.badmanifests import BAD_MANIFESTS
+from helpers.badtrainmanifests import BAD_RUNTIMES, BAD_TRAINJOBS
 from helpers.goodmanifests import GOOD_MANIFESTS, Good
+from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
 from helpers.kubectl import MANIFESTS, Kubectl, refusal
 from helpers.kubernetesversion import is_older_than
 from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
+from helpers.refusals import Bad, Change
 from helpers.serverwords import comparable, problems_of_change, problems_of_creation
-from helpers.specchanges import CHANGES, Change
+from helpers.specchanges import CHANGES
+from helpers.trainchanges import TRAIN_CHANGES
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.tfjob.validation import WORKERS_OUTSIDE, validate
 
 pytestmark = pytest.mark.cluster
 
-STATUS = {
+TFJOB_STATUS = {
     "phase": "Running",
     "state": "Running",
     "summary": "Running",
@@ -45,19 +54,91 @@ STATUS = {
     "restartCounts": {"uid": 2},
     "startTime": "2026-01-01T00:00:00Z",
 }
+TRAINJOB_STATUS = {
+    "phase": "Running",
+    "state": "RUNNING",
+    "summary": "Running",
+    "reason": "waits for nobody",
+    "nodes": "1/2",
+    "runtime": "torch-distributed",
+    "restarts": 3,
+    "restartCounts": {"uid": 3},
+    "succeededIndexes": ["dataset-initializer-0"],
+    "jobsStatus": [
+        {"name": "node", "replicas": 2, "ready": 1, "active": 2, "succeeded": 0, "failed": 0, "suspended": 0}
+    ],
+    "metrics": [{"name": "loss", "value": "0.125", "logTime": "2026-01-01T00:00:00Z"}],
+    "progress": "step 40",
+    "conditions": [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "AllNodesRunning",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": 1,
+        }
+    ],
+    "startTime": "2026-01-01T00:00:00Z",
+}
 
 
-@pytest.mark.parametrize("bad", BAD_MANIFESTS, ids=lambda bad: bad.name)
-def test_an_invalid_job_is_refused_with_these_messages(api: Api, crd_namespace: str, bad: Bad) -> None:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A job of a kind that the server has stored with a status, and what `kubectl get` prints about it.
+
+    `written` is what the controller writes into its spec.
+    """
+
+    short_name: str
+    manifest: Manifest
+    written: Mapping[str, Any]
+    status: Mapping[str, Any]
+    columns: Mapping[str, str]
+    wide_columns: Mapping[str, Sequence[str]]
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+
+(WHOLE_TRAINJOB,) = (good.manifest for good in GOOD_TRAINJOBS if good.name == "every-field")
+KINDS = (
+    Stored(
+        "tfj",
+        tfjob(),
+        {"RuntimeId": "76no"},
+        TFJOB_STATUS,
+        {"PHASE": "Running", "STATE": "Running", "MASTERS": "1/1", "WORKERS": "0/1", "PS": "2/2"},
+        {"RUNTIME-ID": ["76no"], "REASON": ["waits", "for", "nobody"]},
+    ),
+    Stored(
+        "trj",
+        WHOLE_TRAINJOB,
+        {},
+        TRAINJOB_STATUS,
+        {"STATE": "Running", "NODES": "1/2", "RUNTIME": "torch-distributed"},
+        {"REASON": ["waits", "for", "nobody"], "RESTARTS": ["3"]},
+    ),
+)
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.manifest["kind"])
+
+
+def named(case: Bad | Good | Change) -> str:
+    return case.name
+
+
+@pytest.mark.parametrize("bad", [*BAD_MANIFESTS, *BAD_TRAINJOBS, *BAD_RUNTIMES], ids=named)
+def test_an_invalid_object_is_refused_with_these_messages(api: Api, crd_namespace: str, bad: Bad) -> None:
     expected = (is_older_than("1.36") and bad.without_formats) or bad.answers
     assert problems_of_creation(api, crd_namespace, bad.manifest) == tuple(map(comparable, expected))
 
 
-def test_kubectl_says_what_the_server_has_against_a_job(kubectl: Kubectl) -> None:
-    bad = next(each for each in BAD_MANIFESTS if len(each.answers) == 2)
+@pytest.mark.parametrize("bad", [BAD_MANIFESTS[0], BAD_TRAINJOBS[0], BAD_RUNTIMES[0]], ids=named)
+def test_kubectl_says_what_the_server_has_against_an_object(kubectl: Kubectl, bad: Bad) -> None:
     answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
-    said = comparable(answer.error.rstrip("\n"))
-    assert (answer.code, said) == (1, comparable(refusal("TFJob", "example-job", *bad.answers)))
+    expected = refusal(bad.manifest["kind"], bad.manifest["metadata"]["name"], *bad.answers)
+    assert (answer.code, comparable(answer.error.rstrip("\n"))) == (1, comparable(expected))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -83,8 +164,8 @@ def _refusal(api: Api, namespace: str, manifest: Manifest) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("good", GOOD_MANIFESTS, ids=lambda good: good.name)
-def test_a_good_job_is_accepted(api: Api, crd_namespace: str, good: Good) -> None:
+@pytest.mark.parametrize("good", [*GOOD_MANIFESTS, *GOOD_TRAINJOBS, *GOOD_RUNTIMES], ids=named)
+def test_a_good_object_is_accepted(api: Api, crd_namespace: str, good: Good) -> None:
     assert problems_of_creation(api, crd_namespace, good.manifest) == ()
 
 
@@ -126,10 +207,11 @@ def test_a_value_of_the_wrong_type_in_a_template_is_named(kubectl: Kubectl, fiel
     assert f"spec.replicaSpecs[0].template.spec.containers[0].{at}: " in answer.error
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
-def test_a_started_job_keeps_what_is_fixed(api: Api, crd_namespace: str, change: Change) -> None:
+@pytest.mark.parametrize("change", [*CHANGES, *TRAIN_CHANGES], ids=named)
+def test_a_job_keeps_what_is_fixed(api: Api, crd_namespace: str, change: Change) -> None:
+    status = {"phase": "Creating"} if change.started else None
     expected = (f"{change.at}: Forbidden: {change.refusal}",) if change.refusal else ()
-    assert problems_of_change(api, crd_namespace, change.before, change.after) == expected
+    assert problems_of_change(api, crd_namespace, change.before, change.after, status) == expected
 
 
 def test_runtime_id_cannot_be_taken_away(kubectl: Kubectl) -> None:
@@ -138,13 +220,13 @@ def test_runtime_id_cannot_be_taken_away(kubectl: Kubectl) -> None:
     assert "spec.RuntimeId: Forbidden: RuntimeId names all children of the job and cannot change" in answer.error
 
 
-def test_applying_the_same_manifest_again_changes_nothing_of_a_started_job(kubectl: Kubectl) -> None:
-    kubectl.must("apply", "-f", "-", manifest=tfjob())
-    kubectl.must("patch", "tfjob", "example-job", "--type=merge", "-p", '{"spec": {"RuntimeId": "76no"}}')
-    before = json.loads(kubectl.must("get", "tfj", "example-job", "-o", "json"))
+@every_kind
+def test_applying_the_same_manifest_again_changes_nothing_of_a_started_job(kubectl: Kubectl, kind: Stored) -> None:
+    create(kubectl, kind)
+    before = stored(kubectl, kind)
     # kubectl sends a patch, since it does not know the server's defaults, and says "configured".
-    kubectl.must("apply", "-f", "-", manifest=tfjob())
-    assert json.loads(kubectl.must("get", "tfj", "example-job", "-o", "json")) == before
+    kubectl.must("apply", "-f", "-", manifest=kind.manifest)
+    assert stored(kubectl, kind) == before
 
 
 def test_a_template_keeps_its_fields_and_nulls_and_the_defaults_of_its_role_are_filled_in(kubectl: Kubectl) -> None:
@@ -159,48 +241,56 @@ def test_a_template_keeps_its_fields_and_nulls_and_the_defaults_of_its_role_are_
     assert stored == [{"tfReplicaType": "MASTER", "replicas": 1, "tfPort": 2222, "template": template}]
 
 
-def set_status(kubectl: Kubectl, status: dict[str, Any]) -> None:
-    patch = json.dumps({"status": status})
-    kubectl.must("patch", "tfjob", "example-job", "--subresource=status", "--type=merge", "-p", patch)
+def create(kubectl: Kubectl, kind: Stored) -> None:
+    """Stores the job, with what a controller has written."""
+    kubectl.must("apply", "-f", "-", manifest=kind.manifest)
+    kubectl.must("patch", kind.short_name, kind.name, "--type=merge", "-p", json.dumps({"spec": kind.written}))
+    patch_status(kubectl, kind, {"status": kind.status})
 
 
-@pytest.fixture
-def running(kubectl: Kubectl) -> Kubectl:
-    """In this namespace example-job is shown as running."""
-    kubectl.must("create", "-f", "-", manifest=tfjob(RuntimeId="76no"))
-    set_status(kubectl, STATUS)
-    return kubectl
+def patch_status(kubectl: Kubectl, kind: Stored, patch: Mapping[str, Any]) -> None:
+    kubectl.must("patch", kind.short_name, kind.name, "--subresource=status", "--type=merge", "-p", json.dumps(patch))
 
 
-@pytest.mark.parametrize("name", ["tfj", "kubeflow"])
-def test_columns(running: Kubectl, name: str) -> None:
-    head, row = running.must("get", name).splitlines()
-    assert head.split() == ["NAME", "PHASE", "STATE", "MASTERS", "WORKERS", "PS", "AGE"]
+def stored(kubectl: Kubectl, kind: Stored) -> dict[str, Any]:
+    job: dict[str, Any] = json.loads(kubectl.must("get", kind.short_name, kind.name, "-o", "json"))
+    return job
+
+
+@every_kind
+@pytest.mark.parametrize("is_category", [False, True], ids=["kind", "category"])
+def test_columns(kubectl: Kubectl, kind: Stored, is_category: bool) -> None:
+    create(kubectl, kind)
+    head, row = kubectl.must("get", "kubeflow" if is_category else kind.short_name).splitlines()
+    assert head.split() == ["NAME", *kind.columns, "AGE"]
     # There are several kinds in the category, so that kubectl says of which each is.
-    shown = "tfjob.kubeflow.org/example-job" if name == "kubeflow" else "example-job"
-    assert row.split()[:-1] == [shown, "Running", "Running", "1/1", "0/1", "2/2"]
+    prefix = f"{kind.manifest['kind'].lower()}.kubeflow.org/" if is_category else ""
+    assert row.split()[:-1] == [prefix + kind.name, *kind.columns.values()]
 
 
-def test_wide_columns(running: Kubectl) -> None:
-    head, row = running.must("get", "tfj", "-o", "wide").splitlines()
-    assert head.split()[6:] == ["RUNTIME-ID", "REASON", "AGE"]
-    assert row.split()[6:-1] == ["76no", "waits", "for", "nobody"]
+@every_kind
+def test_wide_columns(kubectl: Kubectl, kind: Stored) -> None:
+    create(kubectl, kind)
+    head, row = kubectl.must("get", kind.short_name, "-o", "wide").splitlines()
+    first = 1 + len(kind.columns)
+    assert head.split()[first:] == [*kind.wide_columns, "AGE"]
+    assert row.split()[first:-1] == [word for words in kind.wide_columns.values() for word in words]
 
 
-def test_a_status_is_stored_whole(running: Kubectl) -> None:
-    assert json.loads(running.must("get", "tfj", "example-job", "-o", "json"))["status"] == STATUS
+@every_kind
+def test_a_status_is_stored_whole_and_the_spec_is_not_written_through_it(kubectl: Kubectl, kind: Stored) -> None:
+    create(kubectl, kind)
+    before = stored(kubectl, kind)
+    assert before["status"] == kind.status
+    patch_status(kubectl, kind, {"spec": {"suspend": not before["spec"].get("suspend")}, "status": {"phase": "Done"}})
+    after = stored(kubectl, kind)
+    assert (after["spec"], after["status"]["phase"]) == (before["spec"], "Done")
 
 
-def test_the_spec_is_not_written_through_the_status(running: Kubectl) -> None:
-    patch = json.dumps({"spec": {"suspend": True}, "status": {"phase": "Done"}})
-    running.must("patch", "tfj", "example-job", "--subresource=status", "--type=merge", "-p", patch)
-    job = json.loads(running.must("get", "tfj", "example-job", "-o", "json"))
-    assert ("suspend" in job["spec"], job["status"]["phase"]) == (False, "Done")
-
-
-def test_scale_sets_the_workers(running: Kubectl) -> None:
-    running.must("scale", "tfjob/example-job", "--replicas=3")
-    scale = json.loads(running.must("get", "tfjob", "example-job", "--subresource=scale", "-o", "json"))
+def test_scale_sets_the_workers(kubectl: Kubectl) -> None:
+    create(kubectl, KINDS[0])
+    kubectl.must("scale", "tfjob/example-job", "--replicas=3")
+    scale = json.loads(kubectl.must("get", "tfjob", "example-job", "--subresource=scale", "-o", "json"))
     assert scale["spec"]["replicas"] == 3
     assert scale["status"] == {"replicas": 1, "selector": "job_type=WORKER,runtime_id=76no"}
 

@@ -1,15 +1,15 @@
-"""The rules of api/trainjob/validation.py. What the API server says of the same: test/integration/test_train_crd.py."""
+"""The rules of api/trainjob/validation.py. What the API server says of the same: test/integration/test_crd.py."""
 
 import json
 from typing import Any
 
 import pytest
 
-from helpers.badmanifests import Bad
 from helpers.badtrainmanifests import BAD_RUNTIMES, BAD_TRAINJOBS
 from helpers.goodmanifests import Good
 from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
-from helpers.trainchanges import TRAIN_CHANGES, TrainChange
+from helpers.refusals import Bad, Change
+from helpers.trainchanges import TRAIN_CHANGES
 from helpers.trainmanifests import Manifest, override, role_template, runtime, trainjob
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, decode_training_runtime
 from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob, decode_trainjob
@@ -55,15 +55,15 @@ def test_a_runtime_that_the_crd_takes_is_taken(good: Good) -> None:
     assert verdict_of_runtime(good.manifest) is None
 
 
-@pytest.mark.parametrize("name", RESERVED_ENV)
-def test_nobody_sets_what_a_framework_sets(name: str) -> None:
-    variables = [{"name": name, "value": "1"}]
-    of_override = [override(initContainers=[{"name": "wait", "env": variables}])]
-    words = f"{name} is set by the controller: leave it out"
-    assert validate(decoded(trainjob(trainer={"env": variables}))) == f"spec.trainer.env[0]: {words}"
-    at = "spec.podSpecOverrides[0].initContainers[0].env[0]"
-    assert validate(decoded(trainjob(podSpecOverrides=of_override))) == f"{at}: {words}"
-    assert validate(decoded(trainjob(datasetConfig={"storageUri": "s3://a", "env": variables}))) is None
+def test_nobody_sets_what_a_framework_sets() -> None:
+    for name in RESERVED_ENV:
+        variables = [{"name": name, "value": "1"}]
+        of_override = [override(initContainers=[{"name": "wait", "env": variables}])]
+        problem = f"{name} is set by the controller: leave it out"
+        assert validate(decoded(trainjob(trainer={"env": variables}))) == f"spec.trainer.env[0]: {problem}"
+        at = "spec.podSpecOverrides[0].initContainers[0].env[0]"
+        assert validate(decoded(trainjob(podSpecOverrides=of_override))) == f"{at}: {problem}"
+        assert validate(decoded(trainjob(datasetConfig={"storageUri": "s3://a", "env": variables}))) is None
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,11 @@ def test_nobody_sets_what_a_framework_sets(name: str) -> None:
     [
         ({"trainer": {"env": ["A=b"]}}, "spec.trainer.env[0]: expected object, got str"),
         ({"trainer": {"env": {"A": "b"}}}, "spec.trainer.env: expected array, got object"),
-        ({"trainer": {"env": [{"name": 1}]}}, "spec.trainer.env[0].name: is required, as text"),
         ({"trainer": {"env": [{"name": ""}]}}, "spec.trainer.env[0].name: is required, as text"),
         ({"trainer": {"env": [{"name": "A", "value": None, "valueFrom": None}]}}, None),
         ({"trainer": None, "modelConfig": None, "labels": None, "metrics": {"names": None}}, None),
         ({"labels": {"a": "b\n"}}, "spec.labels.a: must be of at most 63 letters"),
-        ({"framework": "torch\n"}, "spec.framework: must be of lower-case letters"),
         ({"modelConfig": {"input": {"config": "hf://a" + "b" * 2048}}}, "spec.modelConfig.input.config: must have at"),
-        ({"gang": {"priority": 2**31}}, "spec.gang.priority: must be from -2147483648 to 2147483647"),
     ],
     ids=str,
 )
@@ -177,12 +174,12 @@ def test_a_job_without_a_runtime_says_nodes_and_image_itself() -> None:
     assert validate_with_runtime(decoded(trainjob(trainer={"image": ""})).spec, RuntimeSpec()) == IMAGE_MISSING
 
 
-def change_of(change: TrainChange, phase: str) -> str | None:
+def change_of(change: Change, phase: str) -> str | None:
     return validate_change(decoded(change.before, phase=phase), decoded(change.after, phase=phase))
 
 
 @pytest.mark.parametrize("change", TRAIN_CHANGES, ids=lambda change: change.name)
-def test_what_is_fixed_cannot_change(change: TrainChange) -> None:
+def test_what_is_fixed_cannot_change(change: Change) -> None:
     found = change_of(change, "Creating" if change.started else "")
     assert found == (f"{change.at}: {change.refusal}" if change.refusal else None)
 
@@ -192,7 +189,7 @@ REFUSED = {(change.at, change.refusal): change for change in TRAIN_CHANGES}
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=lambda change: change.name)
-def test_all_but_runtime_and_manager_can_change_before_the_job_is_started(change: TrainChange) -> None:
+def test_all_but_runtime_and_manager_can_change_before_the_job_is_started(change: Change) -> None:
     always = change.at in ("spec.runtimeRef", "spec.managedBy")
     assert (change_of(change, "") is None) is not always
 
