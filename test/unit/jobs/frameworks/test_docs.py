@@ -29,18 +29,18 @@ def rows(framework: Framework) -> list[str]:
     return [f"| {framework.name} | `{name}` | `{value}` |" for name, value in environment.items()]
 
 
-@pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
-def test_the_table_of_variables_has_the_variables_of_nodes(framework: Framework) -> None:
-    assert re.findall(rf"^\| {framework.name} \| .*$", PAGE, re.MULTILINE) == rows(framework)
+def test_the_table_of_variables_has_the_variables_of_nodes() -> None:
+    for framework in BUILT_IN:
+        assert re.findall(rf"^\| {framework.name} \| .*$", PAGE, re.MULTILINE) == rows(framework)
 
 
-@pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
-def test_the_table_of_frameworks_has_runtime_and_commands(framework: Framework) -> None:
-    row = re.search(rf"^\| `{framework.name}` \| `{framework.runtime}` \| (.*) \| .* \|$|^\| `{framework.name}` "
-                    rf"\| `{framework.runtime}` \| \| .* \|$", PAGE, re.MULTILINE)  # fmt: skip
-    assert row is not None
-    told = [words.rpartition(" ")[2] for words in re.findall(r"`([^`]+)`", row[1] or "")]
-    assert told == list(framework.commands)
+def test_the_table_of_frameworks_has_runtime_and_commands() -> None:
+    for framework in BUILT_IN:
+        head = rf"^\| `{framework.name}` \| `{framework.runtime}` \|"
+        row = re.search(rf"{head} (.*) \| .* \|$|{head} \| .* \|$", PAGE, re.MULTILINE)
+        assert row is not None
+        commands = [words.rpartition(" ")[2] for words in re.findall(r"`([^`]+)`", row[1] or "")]
+        assert commands == list(framework.commands)
 
 
 @pytest.fixture

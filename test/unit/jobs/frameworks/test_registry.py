@@ -102,16 +102,12 @@ def test_a_package_of_ones_own_adds_one(plugin: Install) -> None:
         pytest.param(
             "ring", "import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'", id="import"
         ),
-        pytest.param("ring", "FRAMEWORK =", "SyntaxError: invalid syntax (acme_ring.py, line 1)", id="syntax"),
         pytest.param("ring", "raise SystemExit(3)", "SystemExit: 3", id="exit"),
         pytest.param("ring", "raise ValueError('two\\nlines')", "ValueError: two lines", id="two lines"),
         pytest.param(
             "ring", "", "AttributeError: module 'acme_ring' has no attribute 'FRAMEWORK'", id="no such object"
         ),
         pytest.param("ring", "FRAMEWORK = 'torch'", "ValueError: its name must be of type str", id="a word"),
-        pytest.param(
-            "ring", PLUGIN.format(changes={"port": "7000"}), "ValueError: its port must be of type int", id="port"
-        ),
         pytest.param(
             "ring",
             PLUGIN.format(changes={"commands": "ringrun"}),
@@ -205,17 +201,12 @@ def test_they_are_looked_for_once(plugin: Install) -> None:
         pytest.param(["python", "-m", "torch.distributed.run", "train.py"], "torch", id="as a module"),
         pytest.param(["/usr/bin/python3.11", "-u", "-m", "torch.distributed.run"], "torch", id="after an option"),
         pytest.param(["mpirun", "-np", "2", "./pi"], "mpi", id="mpirun"),
-        pytest.param(["mpiexec"], "mpi", id="mpiexec"),
-        pytest.param(["horovodrun", "python", "train.py"], "mpi", id="horovodrun"),
         pytest.param(["python", "train.py", "-m", "torch.distributed.run"], None, id="a program's own option"),
         pytest.param(["python", "-m", "train"], None, id="another module"),
-        pytest.param(["pythonic", "-m", "torch.distributed.run"], None, id="another program"),
-        pytest.param(["python", "-m"], None, id="no module"),
         pytest.param(["python"], None, id="Python alone"),
         pytest.param(["torch.distributed.run"], "torch", id="the module as a program"),
         pytest.param(["echo", "torchrun"], None, id="not the first word"),
         pytest.param(["/torchrun/"], None, id="a folder of that name"),
-        pytest.param(["sh", "-c", "torchrun train.py"], None, id="in a shell"),
         pytest.param([""], None, id="an empty word"),
         pytest.param([], None, id="nothing"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from helpers.trainsettings import setting_of
@@ -13,8 +12,6 @@ from tfjob_controller.jobs.frameworks.base import LAUNCHER, NODE, Framework
 from tfjob_controller.jobs.frameworks.registry import BUILT_IN
 
 FOLDER = Path(__file__).parents[4] / "manifests" / "base" / "runtimes"
-
-every_framework = pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
 
 
 def manifest(framework: Framework) -> dict[str, Any]:
@@ -29,32 +26,32 @@ def test_each_framework_has_one_and_all_are_applied() -> None:
     assert sorted(resources) == sorted(files)
 
 
-@every_framework
-def test_it_has_the_name_and_the_containers_that_its_framework_wants(framework: Framework) -> None:
-    runtime = manifest(framework)
-    assert (runtime["apiVersion"], runtime["kind"]) == ("kubeflow.org/v2alpha1", "ClusterTrainingRuntime")
-    assert runtime["metadata"]["name"] == framework.runtime
-    assert runtime["spec"]["framework"] == framework.name
-    roles = {NODE, LAUNCHER} if framework.has_launcher else {NODE}
-    templates = runtime["spec"]["templates"]
-    assert set(templates) == roles
-    assert all([each["name"] for each in templates[role]["spec"]["containers"]] == [role] for role in roles)
+def test_they_have_the_names_and_the_containers_that_their_frameworks_want() -> None:
+    for framework in BUILT_IN:
+        runtime = manifest(framework)
+        assert (runtime["apiVersion"], runtime["kind"]) == ("kubeflow.org/v2alpha1", "ClusterTrainingRuntime")
+        assert runtime["metadata"]["name"] == framework.runtime
+        assert runtime["spec"]["framework"] == framework.name
+        roles = {NODE, LAUNCHER} if framework.has_launcher else {NODE}
+        templates = runtime["spec"]["templates"]
+        assert set(templates) == roles
+        assert all([each["name"] for each in templates[role]["spec"]["containers"]] == [role] for role in roles)
 
 
-@every_framework
-def test_its_defaults_are_nobodys_problem(framework: Framework) -> None:
-    spec = manifest(framework)["spec"]
-    setting = setting_of(spec["numNodes"], num_proc_per_node=spec.get("numProcPerNode", ""))
-    assert framework.problem(setting) is None
+def test_their_defaults_are_nobodys_problem() -> None:
+    for framework in BUILT_IN:
+        spec = manifest(framework)["spec"]
+        setting = setting_of(spec["numNodes"], num_proc_per_node=spec.get("numProcPerNode", ""))
+        assert framework.problem(setting) is None
 
 
-@every_framework
-def test_it_sets_no_variable_that_is_the_frameworks(framework: Framework) -> None:
-    templates = manifest(framework)["spec"]["templates"].values()
-    names = {
-        variable["name"]
-        for template in templates
-        for container in template["spec"]["containers"]
-        for variable in container.get("env", ())
-    }
-    assert not names & framework.reserved
+def test_they_set_no_variable_that_is_the_frameworks() -> None:
+    for framework in BUILT_IN:
+        templates = manifest(framework)["spec"]["templates"].values()
+        names = {
+            variable["name"]
+            for template in templates
+            for container in template["spec"]["containers"]
+            for variable in container.get("env", ())
+        }
+        assert not names & framework.reserved

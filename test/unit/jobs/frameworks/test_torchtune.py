@@ -20,13 +20,10 @@ def setting(nodes: int = 1, processes: str = "", gpus: int = 0) -> Setting:
     ("given", "arguments", "recipe", "config"),
     [
         (setting(gpus=1), [], "full_finetune_single_device", "llama3_2/1B_full_single_device"),
-        (setting(processes="1"), [], "full_finetune_single_device", "llama3_2/1B_full_single_device"),
         (setting(gpus=2), [], "full_finetune_distributed", "llama3_2/1B_full"),
         (setting(2, gpus=2), [], "full_finetune_distributed", "llama3_2/1B_full_multinode"),
-        (setting(gpus=1), [LORA], "lora_finetune_single_device", "llama3_2/1B_lora_single_device"),
         (setting(gpus=2), [LORA], "lora_finetune_distributed", "llama3_2/1B_lora"),
         (setting(gpus=1), [LORA, QUANTIZED], "lora_finetune_single_device", "llama3_2/1B_qlora_single_device"),
-        (setting(gpus=2), [LORA, QUANTIZED], "lora_finetune_distributed", "llama3_2/1B_qlora"),
         (setting(gpus=2), [LORA, QUANTIZED, "model.use_dora=true"], "lora_finetune_distributed", "llama3_2/1B_lora"),
         (setting(gpus=2), [LORA, "model.quantize_base=False"], "lora_finetune_distributed", "llama3_2/1B_lora"),
     ],
