@@ -3,7 +3,6 @@
 import gc
 import json
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES, M
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import decode_tfjob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, decode_training_runtime
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, TrainJobStatus, decode_trainjob
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, decode_trainjob
 from tfjob_controller.kube.meta import key_of
 
 
@@ -45,9 +44,6 @@ def test_a_template_stays_as_it_is_with_all_that_nobody_here_knows() -> None:
         ({"replicaSpecs": [{"replicas": "2"}]}, "spec.replicaSpecs[0].replicas: expected int, got str"),
         ({"replicaSpecs": [{}, {"tfPort": 1.5}]}, "spec.replicaSpecs[1].tfPort: expected int, got float"),
         ({"replicaSpecs": [{"template": []}]}, "spec.replicaSpecs[0].template: expected object, got array"),
-        ({"replicaSpecs": {}}, "spec.replicaSpecs: expected array, got object"),
-        ({"terminationPolicy": {"chief": "MASTER"}}, "spec.terminationPolicy.chief: expected object, got str"),
-        ({"suspend": "true"}, "spec.suspend: expected bool, got str"),
         ("none", "spec: expected object, got str"),
     ],
     ids=str,
@@ -61,7 +57,7 @@ def test_a_field_of_the_wrong_type_makes_a_job_that_says_so(spec: Any, invalid: 
 
 @pytest.mark.parametrize(
     "status",
-    [{"phase": 3}, {"conditions": "none"}, {"conditions": [{"type": "Running"}]}, [], "Done", {"restarts": "many"}],
+    [{"phase": 3}, {"conditions": [{"type": "Running"}]}, [], "Done"],
     ids=str,
 )
 def test_a_status_that_does_not_fit_is_as_good_as_none(status: Any) -> None:
@@ -83,19 +79,9 @@ def test_a_null_is_an_absent_field(spec: Any) -> None:
     assert (job.invalid, job.spec.replica_specs, job.spec.tf_image) == ("", (), "")
 
 
-def test_an_object_cannot_say_of_itself_that_it_is_invalid() -> None:
-    manifest = json.dumps({**tfjob(), "_invalid": "so there"}).encode()
-    assert decode_tfjob(manifest).invalid == ""
-
-
 def test_a_job_is_read_from_a_part_of_a_list_too() -> None:
     (raw,) = msgspec.json.decode(b'[{"metadata":{"name":"a"},"spec":{"suspend":1}}]', type=list[msgspec.Raw])
     assert decode_tfjob(raw).invalid == "spec.suspend: expected bool, got int"
-
-
-def test_what_is_no_kubernetes_object_is_an_error() -> None:
-    with pytest.raises(msgspec.DecodeError):
-        decode_tfjob(b"<html>")
 
 
 def encoded_train(spec: Any, status: Any = None) -> bytes:
@@ -147,12 +133,9 @@ def test_metadata_keeps_the_one_annotation_that_is_read_also_of_a_job_that_canno
 @pytest.mark.parametrize(
     ("spec", "invalid"),
     [
-        ({"numNodes": "2"}, "spec.numNodes: expected int, got str"),
-        ({"trainer": {"command": "torchrun train.py"}}, "spec.trainer.command: expected array, got str"),
         ({"trainer": {"numProcPerNode": 1.5}}, "spec.trainer.numProcPerNode: expected int or str, got float"),
         ({"datasetConfig": {}}, "spec.datasetConfig: object missing required field storageUri"),
         ({"podSpecOverrides": [{}]}, "spec.podSpecOverrides[0]: object missing required field targetJobs"),
-        ("none", "spec: expected object, got str"),
     ],
     ids=str,
 )
@@ -160,12 +143,6 @@ def test_a_field_of_the_wrong_type_makes_a_job_that_says_so_of_a_trainjob(spec: 
     job = decode_trainjob(encoded_train(spec, {"phase": "Running"}))
     assert (job.invalid, job.spec.num_nodes) == (invalid, None)
     assert (job.metadata.uid, job.status.phase) == ("u", "Running")
-
-
-@pytest.mark.parametrize("status", [{"phase": 3}, {"metrics": "none"}, [], "Done", {"jobsStatus": [{}]}], ids=str)
-def test_a_status_that_does_not_fit_is_as_good_as_none_of_a_trainjob(status: Any) -> None:
-    job = decode_trainjob(encoded_train(trainjob()["spec"], status))
-    assert (job.status, job.invalid, job.spec.num_nodes) == (TrainJobStatus(), "", 2)
 
 
 def test_a_null_is_an_absent_field_but_in_a_template() -> None:
@@ -178,7 +155,8 @@ def test_a_null_is_an_absent_field_but_in_a_template() -> None:
     assert (its.invalid, its.spec.templates) == ("", {"node": template})
 
 
-def test_an_object_cannot_say_of_itself_that_it_is_invalid_of_a_trainjob() -> None:
+def test_an_object_cannot_say_of_itself_that_it_is_invalid() -> None:
+    assert decode_tfjob(json.dumps({**tfjob(), "_invalid": "so there"}).encode()).invalid == ""
     assert decode_trainjob(json.dumps({**trainjob(), "_invalid": "so there"}).encode()).invalid == ""
     assert decode_training_runtime(json.dumps({**runtime(), "_invalid": "so there"}).encode()).invalid == ""
 
@@ -188,9 +166,9 @@ def test_a_runtime_of_the_wrong_shape_says_so() -> None:
     assert (its.invalid, its.spec.templates) == ("spec.templates: expected object, got array", {})
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b'{"spec": {}}', b'{"metadata": {"name": 1}}'], ids=str)
+@pytest.mark.parametrize("data", [b"", b"null", b'{"spec": {}}', b'{"metadata": {"name": 1}}'], ids=str)
 def test_what_is_no_object_at_all_is_refused(data: bytes) -> None:
-    for decode in (decode_trainjob, decode_training_runtime):
+    for decode in (decode_tfjob, decode_trainjob, decode_training_runtime):
         with pytest.raises(msgspec.DecodeError):
             decode(data)
 
@@ -290,7 +268,6 @@ def test_objects_of_any_content_take_at_most_two_megabytes_each() -> None:
             tracemalloc.stop()
 
 
-@pytest.mark.parametrize("decode", [decode_tfjob, decode_trainjob])
-def test_bytes_that_are_not_utf_8_are_refused_as_all_other_invalid_json(decode: Callable[[bytes], object]) -> None:
+def test_bytes_that_are_not_utf_8_are_refused_as_all_other_invalid_json() -> None:
     with pytest.raises(msgspec.DecodeError, match="not UTF-8"):
-        decode(b'{"metadata": {"name": "\xff"}}')
+        decode_tfjob(b'{"metadata": {"name": "\xff"}}')

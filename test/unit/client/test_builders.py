@@ -90,43 +90,34 @@ def training_container(build: Callable[..., dict[str, Any]], **words: Any) -> di
 
 @both_kinds
 @both_lists
-@pytest.mark.parametrize("given", [["sleep", "5"], ("sleep", "5")], ids=["list", "tuple"])
-def test_a_command_is_a_list_or_a_tuple_of_strings(
-    build: Callable[..., dict[str, Any]], argument: str, given: Any
-) -> None:
-    assert training_container(build, **{argument: given})[argument] == ["sleep", "5"]
+def test_a_command_is_a_list_or_a_tuple_of_strings(build: Callable[..., dict[str, Any]], argument: str) -> None:
+    for given in (["sleep", "5"], ("sleep", "5")):
+        assert training_container(build, **{argument: given})[argument] == ["sleep", "5"]
 
 
 @both_kinds
 @both_lists
-@pytest.mark.parametrize(
-    ("given", "type_name"),
-    [("sleep 5", "str"), ({"sleep"}, "set")],
-)
-def test_a_single_string_is_not_split_into_its_letters(
-    build: Callable[..., dict[str, Any]], argument: str, given: Any, type_name: str
-) -> None:
+def test_a_single_string_is_not_split_into_its_letters(build: Callable[..., dict[str, Any]], argument: str) -> None:
     with pytest.raises(ClientError) as refused:
-        build("a", image="i", **{argument: given})
+        build("a", image="i", **{argument: "sleep 5"})
     assert str(refused.value) == (
-        f'{argument}: must be a list of strings such as ["python", "train.py"], not {type_name}: '
+        f'{argument}: must be a list of strings such as ["python", "train.py"], not str: '
         "write each word as one element of the list"
     )
 
 
 @both_kinds
 @both_lists
-@pytest.mark.parametrize(("value", "type_name"), [(5, "int"), (b"5", "bytes")])
 def test_elements_that_are_not_strings_are_refused_by_their_index(
-    build: Callable[..., dict[str, Any]], argument: str, value: Any, type_name: str
+    build: Callable[..., dict[str, Any]], argument: str
 ) -> None:
     with pytest.raises(ClientError) as refused:
-        build("a", image="i", **{argument: ["sleep", value]})
-    assert str(refused.value) == f"{argument}[1]: must be a string, not {type_name}: write str(…)"
+        build("a", image="i", **{argument: ["sleep", 5]})
+    assert str(refused.value) == f"{argument}[1]: must be a string, not int: write str(…)"
 
 
-@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
-def test_a_pull_policy_is_that_of_the_masters_and_workers_of_a_tfjob(policy: str) -> None:
+def test_a_pull_policy_is_that_of_the_masters_and_workers_of_a_tfjob() -> None:
+    policy = "Never"
     built = tfjob("a", image="i", workers=1, image_pull_policy=policy)
     assert validate(decode_tfjob(msgspec.json.encode(built))) is None
     pods = [each["template"]["spec"] for each in built["spec"]["replicaSpecs"]]
@@ -149,12 +140,11 @@ def test_a_trainjob_may_say_the_pull_policy_that_it_has_anyway() -> None:
     assert trainjob("a", image="i", image_pull_policy="IfNotPresent") == trainjob("a", image="i")
 
 
-@pytest.mark.parametrize("policy", ["Always", "Never"])
-def test_another_pull_policy_of_a_trainjob_is_its_runtimes_to_say(policy: str) -> None:
+def test_another_pull_policy_of_a_trainjob_is_its_runtimes_to_say() -> None:
     with pytest.raises(ClientError) as refused:
-        trainjob("a", image="i", image_pull_policy=policy)
+        trainjob("a", image="i", image_pull_policy="Always")
     assert str(refused.value) == (
-        f"image_pull_policy: cannot be {policy} for a TrainJob, whose image is pulled if the node does not have it "
+        "image_pull_policy: cannot be Always for a TrainJob, whose image is pulled if the node does not have it "
         "(IfNotPresent): set imagePullPolicy in the template of a runtime, and name that runtime in the job"
     )
 

@@ -136,7 +136,6 @@ def read(requester: ScriptedRequester, options: LogOptions) -> tuple[list[bytes]
         pytest.param(
             an_init({"waiting": {"reason": "CrashLoopBackOff"}}, restarts=2, last=FAILED), "Pending", id="repeatedly"
         ),
-        pytest.param(an_init({"running": {}}, restarts=1, last=FAILED), "Pending", id="and runs once more"),
     ],
 )
 def test_the_log_of_an_init_container_that_failed_is_shown_under_its_name(init: Object, phase: str) -> None:

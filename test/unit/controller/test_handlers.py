@@ -140,9 +140,7 @@ def test_children_that_start_together_queue_their_job_once_and_together(queue: Q
 @pytest.mark.parametrize(
     "owners",
     [
-        pytest.param((), id="nobody's"),
         pytest.param((replace(OWNER, controller=None),), id="an owner that does not control it"),
-        pytest.param((replace(OWNER, kind="CronJob", api_version="batch/v1"),), id="another kind's"),
         pytest.param((replace(OWNER, api_version="other.org/v1"),), id="another group's TFJob"),
     ],
 )

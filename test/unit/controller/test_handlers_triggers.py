@@ -21,7 +21,6 @@ from tfjob_controller.api.common.core import (
     Running,
     Service,
     Terminated,
-    Waiting,
 )
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.controller.handlers import (
@@ -102,9 +101,6 @@ ENDED = container(ContainerState(terminated=Terminated(1)))
     ("priority", "old", "new", "expected"),
     [
         pytest.param(pod_priority, PENDING, pod("Running", RUNS), NORMAL, id="a pod starts"),
-        pytest.param(
-            pod_priority, pod("Pending", container()), pod("Pending", RUNS), NORMAL, id="its container starts"
-        ),
         pytest.param(pod_priority, pod("Running"), pod("Succeeded"), HIGH, id="a pod ends"),
         pytest.param(pod_priority, pod("Running"), pod("Running", deletion_timestamp=GOES), HIGH, id="a pod goes"),
         pytest.param(pod_priority, pod("Running", RUNS), pod("Running", ENDED), HIGH, id="a container ends"),
@@ -117,20 +113,6 @@ ENDED = container(ContainerState(terminated=Terminated(1)))
             replace(PENDING, status=PodStatus("Pending", conditions=(Condition("PodScheduled", "True"),))),
             NORMAL,
             id="a pod gets a node",
-        ),
-        pytest.param(
-            pod_priority,
-            pod("Pending", container()),
-            pod("Pending", container(ContainerState(waiting=Waiting("ImagePullBackOff")))),
-            NORMAL,
-            id="why a pod waits",
-        ),
-        pytest.param(
-            pod_priority,
-            pod("Running", RUNS),
-            pod("Running", replace(RUNS, ready=True)),
-            NORMAL,
-            id="it is ready",
         ),
         pytest.param(
             job_priority,

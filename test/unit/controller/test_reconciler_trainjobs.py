@@ -29,29 +29,12 @@ def running(bench: TrainBench, **job: object) -> None:
     bench.settle()
 
 
-def test_a_job_that_runs_costs_no_request(bench: TrainBench) -> None:
-    running(bench)
-    assert (bench.status["state"], bench.status["nodes"], bench.status["runtime"]) == ("RUNNING", "2/2", "plain")
-    sent = len(bench.api.sent)
-    assert isinstance(bench.sync(), Done | RequeueAfter)
-    assert len(bench.api.sent) == sent
-
-
 def test_a_controller_that_starts_again_writes_nothing_either(bench: TrainBench) -> None:
     running(bench)
     bench.reconciler = bench.new_reconciler()
     sent = len(bench.api.sent)
     bench.settle()
     assert len(bench.api.sent) == sent
-
-
-def test_children_are_made_before_the_first_status_and_events_come_after_it(bench: TrainBench) -> None:
-    bench.create(command=["torchrun", "x"])
-    bench.sync()
-    methods = [(sent.method, sent.path.rpartition("/")[2]) for sent in bench.api.sent]
-    assert methods[:-1] == [("POST", "jobs"), ("POST", "services")]
-    assert methods[-1] == ("PATCH", "status")
-    assert [each[1] for each in bench.told.events].count("SuccessfulCreate") == 1
 
 
 def test_a_change_between_the_first_child_and_the_first_status_is_refused_too(bench: TrainBench) -> None:
@@ -157,9 +140,3 @@ def test_a_job_whose_runtime_never_comes_fails_without_a_child(bench: TrainBench
     assert bench.status["state"] == "FAILED"
     assert [each["reason"] for each in bench.status["conditions"] if each["type"] == "Failed"] == ["JobsBuildFailed"]
     assert bench.api.paths("/jobs/") == []
-
-
-def test_the_job_of_another_controller_is_not_touched(bench: TrainBench) -> None:
-    bench.create(managedBy="kueue.x-k8s.io/multikueue")
-    assert bench.sync() == Done()
-    assert bench.api.sent == []

@@ -246,18 +246,3 @@ def test_stop_finishes_the_sync_in_progress_and_begins_no_other(queue: Queue, re
     stopper.join(10)
     assert len(seen) == 2
     assert results.results == ["success", "success"]
-
-
-def test_lines_of_a_sync_carry_its_key_and_an_id_of_their_own(queue: Queue, start: Start) -> None:
-    bound: list[dict[str, object]] = []
-
-    def sync(key: str) -> Outcome:
-        bound.append(structlog.contextvars.get_contextvars())
-        return DONE
-
-    start(sync)
-    queue.add("a")
-    queue.add("b")
-    eventually(lambda: len(bound) == 2)
-    assert {each["key"] for each in bound} == {"a", "b"}
-    assert len({each["reconcile_id"] for each in bound}) == 2

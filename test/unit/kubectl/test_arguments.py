@@ -35,7 +35,13 @@ def test_what_stands_behind_two_dashes_is_the_program_as_it_is() -> None:
         parse(["list", "--", "x"])
 
 
-@pytest.mark.parametrize("namespace", ["A", "a/b", "../x", "-"])
+@pytest.mark.parametrize(
+    "namespace",
+    [
+        "A",
+        "../x",
+    ],
+)
 def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
     with pytest.raises(UsageError, match="namespace"):
         parse(["list", f"--namespace={namespace}"])
@@ -43,7 +49,7 @@ def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
 
 @pytest.mark.parametrize(
     "before",
-    [("-n", "team"), ("--namespace", "team"), ("--namespace=team",), ("--context", "other", "-n", "team")],
+    [("-n", "team"), ("--namespace=team",), ("--context", "other", "-n", "team")],
     ids=" ".join,
 )
 def test_the_cluster_may_be_said_before_the_command_as_for_kubectl(before: tuple[str, ...]) -> None:

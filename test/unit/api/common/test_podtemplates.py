@@ -28,8 +28,6 @@ VARIABLE = {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}
     [
         pytest.param({"limits": {GPU: 1}}, id="limits"),
         pytest.param({"requests": {GPU: "2"}}, id="requests"),
-        pytest.param({"limits": {OLD_GPU: 1}}, id="the old name"),
-        pytest.param({"limits": {GPU: 1}, "requests": {GPU: 1}}, id="both"),
         pytest.param({"limits": {GPU: 1, OLD_GPU: 1}}, id="both names, with the same volume"),
         pytest.param({"limits": None, "requests": {GPU: 1}}, id="beside a null"),
     ],
@@ -46,7 +44,6 @@ def test_a_container_that_requests_an_accelerator_gets_volumes_mounts_and_variab
     "template",
     [
         pytest.param(pod_template(container()), id="asks for nothing"),
-        pytest.param(pod_template(container(resources={"limits": {"cpu": 1}})), id="asks for something else"),
         pytest.param(pod_template(container(resources={"limits": {GPU: 0}})), id="asks for none of it"),
         pytest.param(
             pod_template(container("sidecar", resources={"limits": {GPU: 1}}), container()), id="a sidecar asks"

@@ -225,7 +225,6 @@ def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() 
         (None, "40 %, about 5m left"),
         (0, "[--------------------] 40 %, about 5m left"),
         (49, "[#########-----------] 40 %, about 5m left"),
-        (100, "[####################] 40 %, about 5m left"),
     ],
 )
 def test_what_a_trainjob_has_reported_is_a_bar_and_its_metrics(percentage: int | None, words: str) -> None:

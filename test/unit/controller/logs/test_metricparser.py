@@ -39,18 +39,14 @@ def values(*pieces: bytes, names: Sequence[str] = DEFAULT_METRICS) -> dict[str, 
         pytest.param(b"step 3: loss = 0.25, lr=1", "0.25", id="blanks around the sign"),
         pytest.param(b"[loss=.5]", "0.5", id="without a whole part"),
         pytest.param(b"loss=5. And so on", "5", id="the end of a sentence"),
-        pytest.param(b"loss=+7", "7", id="plus"),
         pytest.param(b"loss=-0.50", "-0.50", id="minus, and no digit less than was said"),
-        pytest.param(b"loss=007", "7", id="zeros in front"),
         pytest.param(b"loss=1E-05", "1e-5", id="scientific"),
-        pytest.param(b"loss=97%", "97", id="a share"),
         pytest.param(b"loss=3/10", "3", id="so much of so much"),
         pytest.param(b"loss=nan", "NaN", id="not a number"),
         pytest.param(b"loss=-Infinity", "-Inf", id="an infinity"),
         pytest.param(b"loss=1e999", "+Inf", id="too large for a float"),
         pytest.param(b"\x1b[1;32mloss\x1b[0m=\x1b[31m0.5\x1b[0m", "0.5", id="in colours"),
         pytest.param(b"\xff\x00loss=0.5\x00\xfe", "0.5", id="in binary noise"),
-        pytest.param("\N{CHART WITH DOWNWARDS TREND}loss=0.5".encode(), "0.5", id="after a picture"),
         pytest.param(b"loss=1 loss=x", "1", id="the last that is one"),
     ],
 )
@@ -62,17 +58,11 @@ def test_a_pair_is_found(said: bytes, value: str) -> None:
     "said",
     [
         b"val_loss=1",
-        b"train/loss=1",
         b"--loss=1",
         b"loss_total=1",
-        b"loss: 1",
         b"loss==1",
-        b"loss>=1",
         b"loss=",
-        b"loss= one",
         b"loss=1.5k",
-        b"loss=0x1F",
-        b"loss=1_000",
         b"loss=1.2.3",
         b"loss=1,234",
         b"loss=infinite",
@@ -114,7 +104,6 @@ def test_of_a_line_that_is_too_long_the_beginning_counts(piece_bytes: int) -> No
     assert of(b"step=2".rjust(MAX_LINE_BYTES) + b"3\n") == {}, "it is cut within the number"
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 7, 10 * MAX_LINE_BYTES])
 @pytest.mark.parametrize(
     ("before", "has_time"),
     [
@@ -125,9 +114,10 @@ def test_of_a_line_that_is_too_long_the_beginning_counts(piece_bytes: int) -> No
         pytest.param(b"x" * 2 * MAX_LINE_BYTES + b"\r", False, id="after a long one and a carriage return"),
     ],
 )
-def test_a_time_counts_where_a_line_begins(before: bytes, has_time: bool, piece_bytes: int) -> None:
-    found = scan(*in_pieces(before + STAMP + b"loss=1\n", piece_bytes))
-    assert (found["loss"].logged_at is not None) == has_time
+def test_a_time_counts_where_a_line_begins(before: bytes, has_time: bool) -> None:
+    for piece_bytes in (1, 7, 10 * MAX_LINE_BYTES):
+        logged = scan(*in_pieces(before + STAMP + b"loss=1\n", piece_bytes))
+        assert (logged["loss"].logged_at is not None) == has_time
 
 
 def test_a_line_without_an_end_is_not_kept() -> None:
