@@ -73,13 +73,14 @@ class Counted:
 class Recorded:
     """A Recorder that keeps the events, each with the number of requests that had been sent before."""
 
-    def __init__(self, api: MemoryApi) -> None:
+    def __init__(self, api: MemoryApi, kind: str = "TFJob") -> None:
         self._api = api
+        self._kind = kind
         self.events: list[tuple[str, str, str]] = []
         self.requests_before: list[int] = []
 
     def event(self, regarding: Any, type_: str, reason: str, note: str, action: str = "") -> None:
-        assert regarding.kind == "TFJob"
+        assert regarding.kind == self._kind
         assert regarding.uid
         self.events.append((type_, reason, note))
         self.requests_before.append(len(self._api.sent))

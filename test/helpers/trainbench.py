@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, settled, watcher_of
+from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, Recorded, settled, watcher_of
 from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainmanifests import trainjob
@@ -65,17 +65,6 @@ class Logs:
         return self.is_read
 
 
-class Told:
-    """A Recorder that keeps the events."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str]] = []
-
-    def event(self, regarding: Any, type_: str, reason: str, note: str, action: str = "") -> None:
-        assert regarding.kind == "TrainJob"
-        self.events.append((type_, reason, note))
-
-
 class TrainBench:
     """See the module."""
 
@@ -84,7 +73,7 @@ class TrainBench:
         self.clock = FakeClock()
         self.caches = ControllerCaches(self.api, "", self.clock)
         self.trainjobs = RuntimeCaches(RUNTIMES, self.api, "", self.clock)
-        self.counted, self.logs, self.told = Counted(), Logs(), Told()
+        self.counted, self.logs, self.recorder = Counted(), Logs(), Recorded(self.api, "TrainJob")
         self.logs.is_read = True
         self.is_busy = False
         self.reconciler = self.new_reconciler()
@@ -108,7 +97,7 @@ class TrainBench:
             self.trainjobs.jobs.store,
             self.caches.snapshots(),
             self.caches.writer(Fanout(0)),
-            self.told,
+            self.recorder,
             self.counted,
             self.clock,
             is_busy=lambda: self.is_busy,
