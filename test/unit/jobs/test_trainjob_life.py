@@ -220,16 +220,6 @@ def test_other_pods_are_left_alone_however_long_they_take(changed: dict[str, Any
     assert not [each for each in cluster.actions().deletes if each.resource == PODS]
 
 
-def test_a_set_is_not_restarted_for_a_pod_that_had_succeeded_before_somebody_deleted_it() -> None:
-    """Its Job is complete a moment later."""
-    cluster = running_train_world()
-    cluster.exits("node-1", 0)
-    cluster.advance(1)
-    cluster.pod_deleted("node-1")
-    cluster.settle()
-    assert (cluster.job.status.restarts, cluster.job.status.succeeded_indexes) == (0, ("node-1",))
-
-
 @pytest.mark.parametrize("failing", [INITIALIZERS[0], "model-exporter-0"])
 def test_an_initializer_or_exporter_fails_the_job_with_its_message(failing: str) -> None:
     cluster = world_in_steps()
@@ -263,20 +253,6 @@ def test_an_initializer_that_was_evicted_is_run_again_and_is_no_restart_of_the_n
     assert jobs(cluster)[:2] == NODES
 
 
-def test_initializers_are_not_run_again_when_the_nodes_are() -> None:
-    cluster = world_in_steps()
-    cluster.settle()
-    ends(cluster, *INITIALIZERS)
-    cluster.settle()
-    cluster.all_run()
-    cluster.settle()
-    cluster.created.clear()
-    ends(cluster, "node-1", exit_code=137)
-    started_again(cluster)
-    assert cluster.created == [f"Job/{cluster.name('node-0')}"]
-    assert cluster.job.status.phase == "Running"
-
-
 # Restart of the whole set
 
 
@@ -298,15 +274,6 @@ def test_one_nodes_failure_restarts_all_once_nothing_of_before_is_left() -> None
     cluster.all_run()
     cluster.settle()
     assert true_conditions(cluster) == {"Created", "Running"}
-
-
-def test_nothing_is_deleted_before_the_restart_is_recorded() -> None:
-    cluster = running_train_world()
-    ends(cluster, "node-0", exit_code=137)
-    assert cluster.actions() is NO_ACTIONS
-    cluster.sync()
-    assert cluster.job.status.restarts == 1
-    assert len(cluster.actions().deletes) == 1
 
 
 def test_a_set_of_which_several_fail_at_once_or_one_by_one_is_restarted_once() -> None:
@@ -341,23 +308,6 @@ def test_nodes_that_had_succeeded_run_again_with_the_others() -> None:
     ends(cluster, "node-0")
     cluster.settle()
     assert end_of(cluster) == ("Done", "SUCCESS", "all 2 nodes succeeded")
-
-
-def test_max_restarts_is_how_often_and_not_once_more() -> None:
-    limit = 2
-    cluster = running_train_world(maxRestarts=limit)
-    for _ in range(limit):
-        ends(cluster, "node-1", exit_code=137)
-        started_again(cluster)
-        cluster.advance(400)
-        started_again(cluster)
-    assert cluster.job.status.phase == "Running"
-    ends(cluster, "node-1", exit_code=137)
-    cluster.settle()
-    assert cluster.job.status.restarts == limit
-    assert end_of(cluster)[:2] == ("Failed", "FAILED")
-    assert "node-1 failed" in end_of(cluster)[2]
-    assert "maxRestarts" in end_of(cluster)[2]
 
 
 # Back-off
@@ -450,18 +400,6 @@ def test_a_pod_whose_job_is_gone_already_is_waited_for_like_any_other() -> None:
     cluster.settle()
     assert jobs(cluster) == NODES
     assert generations(cluster) == {"1"}
-
-
-def test_a_permanent_error_restarts_nobody_though_its_childs_end_was_seen_before_the_pods() -> None:
-    cluster = running_train_world()
-    cluster.job_ends("node-0", "FailureTarget")
-    cluster.settle()
-    assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Running", 0)
-    cluster.exits("node-0", 1, "Error")
-    cluster.advance(GRACE_SECONDS)
-    cluster.settle()
-    assert end_of(cluster)[1:] == ("FAILED", "node-0 failed: exit code 1")
-    assert cluster.job.status.restarts == 0
 
 
 # Suspension
@@ -840,14 +778,6 @@ def test_a_program_that_the_image_does_not_have_fails_the_job_without_a_restart(
     assert end_of(cluster) == ("Failed", "FAILED", CANNOT_START)
     assert cluster.jobs[cluster.name("node-0")].spec.suspend
     assert cluster.job.status.restarts == 0
-
-
-def test_an_error_of_the_runtime_that_may_pass_restarts_the_job() -> None:
-    cluster = running_train_world()
-    ends_as = "failed to create shim task: context deadline exceeded"
-    cluster.exits("node-0", 128, "StartError", ends_as)
-    cluster.settle()
-    assert cluster.job.status.restarts == 1
 
 
 def test_a_container_that_waits_and_can_never_start_fails_the_job() -> None:

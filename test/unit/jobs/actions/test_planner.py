@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -187,28 +186,6 @@ def test_a_child_that_is_on_its_way_out_is_neither_deleted_nor_created_again() -
     job = cluster.jobs[name]
     cluster.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=format_time(cluster.now)))
     assert cluster.actions() is NO_ACTIONS
-
-
-def test_a_chief_on_a_lost_node_gets_a_new_job() -> None:
-    cluster = running_world()
-    cluster.pod_deleted("master-0")
-    wait = cluster.settle().wake_after_seconds
-    assert wait == LOST_SECONDS + 1
-    cluster.advance(wait)
-    assert [delete.name for delete in cluster.actions().deletes] == ["example-job-master-a6no-0"]
-    cluster.settle()
-    assert cluster.created[-1] == "Job/example-job-master-a6no-0"
-    assert (cluster.job.status.restarts, cluster.job.status.disruptions) == (1, 1)
-
-
-def test_a_preempted_replica_that_ended_with_0_runs_again() -> None:
-    cluster = running_world()
-    earlier = format_time(cluster.now - timedelta(seconds=1))
-    cluster.exits("worker-0", 0)
-    cluster.pod("worker-0", conditions=(Condition("DisruptionTarget", "True", last_transition_time=earlier),))
-    cluster.settle()
-    assert cluster.created[-1] == "Job/example-job-worker-a6no-0"
-    assert cluster.job.status.succeeded_indexes == ()
 
 
 # Suspend
@@ -521,15 +498,6 @@ def test_a_finished_job_needs_nothing_whatever_happens_to_its_children() -> None
     cluster.jobs.clear()
     cluster.change(worker_replicas=9)
     assert cluster.actions() is NO_ACTIONS
-
-
-def test_a_template_with_never_is_cleaned_up_alike() -> None:
-    template = pod_template({"name": "tensorflow"}, restartPolicy="Never")
-    cluster = running_world(master(template=template), workers(1, template=template))
-    cluster.exits("master-0", 7)
-    cluster.settle()
-    assert cluster.job.status.reason == "master-0 failed: exit code 7"
-    assert [job.spec.suspend for job in cluster.jobs.values()] == [False, True]
 
 
 @pytest.mark.parametrize(("restart_policy", "stays"), [("OnFailure", False), ("Never", True)])

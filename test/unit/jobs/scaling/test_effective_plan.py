@@ -236,13 +236,6 @@ def test_a_gang_that_starts_partly_gets_the_addresses_of_all_possible_members() 
         assert len(json.loads(variable["value"])["cluster"]["worker"]) == MOST
 
 
-def test_without_autoscaling_the_gang_has_no_most() -> None:
-    gangs = Gangs(4)
-    gangs.world.gangs = GangPolicy(ON_REQUEST, "gang-scheduler")
-    spec = gangs.start().gang.spec  # type: ignore[union-attr]  # it has one
-    assert (spec.min_members, spec.max_members) == ({"worker": 1}, {})
-
-
 def test_the_gang_names_the_leaving_members() -> None:
     gangs = Gangs(4)
     cluster = gangs.start()

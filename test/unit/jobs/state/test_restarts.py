@@ -286,19 +286,6 @@ def test_a_deadline_names_the_node_for_which_all_are_restarted() -> None:
     )
 
 
-def test_more_restarts_than_the_limit_fail_the_job() -> None:
-    cluster = running_world(backoffLimit=2)
-    cluster.runs("worker-0", restart_count=2)
-    assert restarts(cluster) == 2
-    assert cluster.job.status.phase == "Running"
-    cluster.exits("ps-1", 3)
-    assert restarts(cluster) == 3
-    assert cluster.job.status.phase == "Failed"
-    assert cluster.job.status.reason == (
-        "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2; ps-1 failed: exit code 3"
-    )
-
-
 def test_a_limit_that_a_restart_in_place_exceeds_names_what_the_program_ended_with() -> None:
     cluster = running_world(master(), workers(1), backoffLimit=0)
     cluster.exits("worker-0", 139, "Error", phase="Running")

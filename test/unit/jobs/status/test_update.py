@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import START, World, decoded, running_world, terminated, tfjob, waiting, world
-from helpers.manifests import master, parameter_servers, pod_template, workers
+from helpers.manifests import master, pod_template, workers
 from helpers.trainworld import running_train_world
 from tfjob_controller.api.common.core import Condition, Terminated
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.jobs.state.observed import Obstacle
 from tfjob_controller.jobs.state.podreasons import MAX_REASON
-from tfjob_controller.jobs.status.update import finished_status, invalid_status, next_status
+from tfjob_controller.jobs.status.update import finished_status, invalid_status
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
 
@@ -340,13 +340,6 @@ def test_a_whole_job_takes_four_status_writes() -> None:
     assert (cluster.job.status.phase, cluster.status_writes) == ("Done", 4)
 
 
-def test_the_same_input_gives_the_same_object() -> None:
-    cluster = running_world()
-    result = next_status(cluster.state)
-    assert result.status is cluster.job.status
-    assert result.events == ()
-
-
 def test_workers_are_counted_for_the_scale_subresource() -> None:
     cluster = running_world(master(), workers(3))
     assert cluster.job.status.workers == 3
@@ -486,16 +479,6 @@ def test_a_refusal_names_the_field_in_the_reason_and_is_whole_elsewhere() -> Non
     assert result.status.reason.endswith("leave it out")
     assert len(result.status.reason) <= MAX_REASON < len(result.events[0].note)
     assert result.events[0].note in [each.message for each in result.status.conditions]
-
-
-def test_a_failure_of_the_last_run_is_reported_until_the_container_runs() -> None:
-    cluster = running_world(master(), workers(1), parameter_servers(1))
-    cluster.pod("worker-0", container_statuses=(waiting("CrashLoopBackOff", last=Terminated(9)),))
-    cluster.settle()
-    assert cluster.job.status.reason == (
-        "worker-0: CrashLoopBackOff: container tensorflow is restarted with back-off after exit code 9"
-    )
-    assert is_true(cluster, "Restarting")
 
 
 @pytest.mark.parametrize("restart_policy", ["OnFailure", "Never"])
