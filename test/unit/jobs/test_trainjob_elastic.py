@@ -356,15 +356,6 @@ def test_a_node_whose_pod_is_taken_away_is_counted_once(is_seen_early: bool) -> 
     assert restarts(cluster) == (1, 0)
 
 
-def test_a_failed_pod_that_somebody_deletes_is_not_counted_twice() -> None:
-    cluster = running(4)
-    fails(cluster, "node-1")
-    cluster.advance(5)
-    cluster.pod_deleted("node-1")
-    cluster.settle()
-    assert restarts(cluster) == (1, 0)
-
-
 def test_a_node_that_is_lost_restarts_all_and_is_counted_once() -> None:
     cluster = running(4, maxRestarts=0)
     cluster.pod_deleted("node-1")
@@ -553,13 +544,6 @@ def test_a_job_that_is_deleted_after_a_success_restarts_all_while_a_node_is_repl
     cluster.settle()
     assert restarts(cluster) == (2, 1)
     assert cluster.job.status.succeeded_indexes == ()
-
-
-def test_a_deleted_job_restarts_all() -> None:
-    cluster = running(3)
-    cluster.delete_job(cluster.name("node-0"))
-    cluster.settle()
-    assert restarts(cluster) == (1, 1)
 
 
 def test_a_permanent_error_ends_the_job() -> None:

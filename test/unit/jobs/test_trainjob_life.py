@@ -451,25 +451,6 @@ def test_one_that_fails_while_its_job_is_suspended_counts_when_it_is_resumed() -
     assert true_conditions(cluster) == {"Created", "Running"}
 
 
-def test_what_a_suspended_node_ends_with_counts_for_nothing_though_the_job_is_resumed_before_its_pod_is_gone() -> None:
-    cluster = running_train_world()
-    cluster.stops_slowly = True
-    cluster.change(suspend=True)
-    cluster.settle()
-    for node in NODES:
-        cluster.exits(node, 143, "Error")
-        cluster.pod(node, phase="Failed")
-    cluster.change(suspend=False)
-    cluster.settle()
-    assert [cluster.jobs[cluster.name(node)].spec.suspend for node in NODES] == [True, True]
-    cluster.reap()
-    cluster.settle()
-    cluster.all_run()
-    cluster.settle()
-    assert true_conditions(cluster) == {"Created", "Running"}
-    assert (cluster.job.status.restarts, generations(cluster)) == (0, {"0"})
-
-
 def test_a_node_whose_job_failed_for_being_stopped_is_recreated_and_no_restart_is_counted() -> None:
     """As torchrun, which ends with 1 when told to end: `podFailurePolicy` fails a Job for that, suspended or not."""
     cluster = running_train_world(maxRestarts=0)

@@ -359,24 +359,6 @@ def test_an_attempt_that_was_missed_is_noticed_by_its_number() -> None:
     assert labels(cluster, "master-0")["attempt"] == "2"
 
 
-def test_what_a_program_exits_with_while_it_is_deleted_says_nothing() -> None:
-    replica = "master-0"
-    cluster = bound_world()
-    says(cluster, WAITING, placement=())
-    name = cluster.name(replica)
-    cluster.exits(replica, 1)
-    cluster.pod_deleted(replica)
-    pods, job = cluster.pods[name], cluster.jobs[name]
-    cluster.settle()
-    cluster.pods[name] = pods  # the Job's end is known before its pod's
-    cluster.settle()
-    assert cluster.job.status.phase == "Creating"
-    going = replace(job.metadata, deletion_timestamp=format_time(cluster.now))
-    cluster.jobs[name] = replace(job, metadata=going, status=replace(job.status, failed=1))
-    cluster.settle()
-    assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Creating", 0)
-
-
 def test_the_gang_says_when_the_last_checkpoint_was_saved() -> None:
     cluster = bound_world()
     saved = format_time(cluster.now)
@@ -441,17 +423,6 @@ def test_a_preempted_job_runs_again_in_its_next_attempt_without_a_restart() -> N
     assert labels(cluster, "master-0")["attempt"] == "2"
     assert (cluster.job.status.restarts, cluster.job.status.restart_counts) == (0, {})
     assert [each.reason for each in cluster.events].count("Preempted") == 1
-
-
-def test_a_program_that_fails_because_it_is_preempted_says_nothing() -> None:
-    replica = "master-0"
-    cluster = bound_world()
-    cluster.lingers = True
-    preempt(cluster)
-    cluster.settle()
-    cluster.exits(replica, 1)
-    cluster.settle()
-    assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Creating", 0)
 
 
 def test_a_gang_whose_pods_were_not_deleted_in_time_goes_on() -> None:

@@ -93,13 +93,6 @@ def test_pods_of_an_earlier_job_of_the_same_name_do_not_count() -> None:
     assert view_of(cluster, "worker-0").state == "Running"
 
 
-def test_what_a_pod_said_still_counts_when_its_job_is_gone() -> None:
-    cluster = running_world()
-    cluster.exits("worker-0", 0)
-    del cluster.jobs[cluster.name("worker-0")]
-    assert view_of(cluster, "worker-0").state == "Succeeded"
-
-
 @pytest.mark.parametrize(
     ("outcome", "state"), [("Complete", "Succeeded"), ("Failed", "Running"), ("FailureTarget", "Running")]
 )

@@ -60,17 +60,6 @@ def test_the_deletion_of_a_pod_that_was_restarted_in_place_before_is_a_disruptio
     assert (restarts(cluster), cluster.job.status.disruptions) == (2, 1)
 
 
-def test_a_program_that_ends_with_0_as_its_pod_is_deleted_has_not_succeeded_although_only_its_job_is_left() -> None:
-    cluster = running_world(master(), workers(1))
-    cluster.pod_deleted("worker-0")
-    cluster.settle()
-    cluster.exits("worker-0", 0)
-    cluster.pods.clear()
-    cluster.settle()
-    assert cluster.job.status.succeeded_indexes == ()
-    assert cluster.created[-1] == "Job/example-job-worker-a6no-0"
-
-
 @pytest.mark.parametrize(("exit_code", "job_is_gone"), [(0, False), (1, True)])
 def test_the_last_deletion_of_a_kubelet_hides_no_earlier_one(exit_code: int, job_is_gone: bool) -> None:
     """It has no grace period and moves the time of the deletion, so the program seems to have ended before."""
@@ -109,16 +98,6 @@ def test_restarts_of_init_containers_in_place_count_and_the_reason_names_them() 
         "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2; worker-0 failed: fetch: exit code 1: no such "
         "dataset"
     )
-
-
-def test_restarts_of_a_deleted_job_still_count() -> None:
-    cluster = running_world()
-    cluster.runs("worker-0", restart_count=2)
-    assert restarts(cluster) == 2
-    cluster.delete_job(cluster.name("worker-0"))
-    assert restarts(cluster) == 2
-    cluster.runs("worker-0", restart_count=1)
-    assert restarts(cluster) == 3
 
 
 def test_a_parameter_server_that_is_recreated_counts_and_waits_longer_each_time() -> None:
