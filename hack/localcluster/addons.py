@@ -17,13 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from localcluster import binaries, ports, state
 from localcluster.addontable import ADDONS, Addon, Place, Settings, Webhooks, addon
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
-from localcluster.crds import install_crd
+from localcluster.crds import documents, install_crd
 from localcluster.gotoolchain import downloaded, go_of
 from localcluster.program import HACK
 from localcluster.programs import LOOPBACK
@@ -112,8 +110,8 @@ def _install(api: Api, chosen: Addon, place: Place) -> None:
 def crds(chosen: Addon, place: Place, certificates: Certificates | None) -> Iterator[Object]:
     """Yields the CRDs of the module, with the addon's conversion webhook on this machine."""
     converted = chosen.webhooks.converted if chosen.webhooks is not None else ()
-    for path in sorted(file for folder in chosen.crds for file in (place.source / folder).glob("*.yaml")):
-        crd: Object = yaml.safe_load(path.read_text())
+    paths = sorted(file for folder in chosen.crds for file in (place.source / folder).glob("*.yaml"))
+    for crd in (crd for path in paths for crd in documents(path.read_text())):
         if crd["metadata"]["name"] in converted and certificates is not None:
             client = at_address({"service": {"path": "/convert"}}, place.webhook_port, certificates.ca)
             webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
@@ -125,8 +123,8 @@ def webhook_configurations(
     chosen: Addon, webhooks: Webhooks, place: Place, certificates: Certificates
 ) -> Iterator[Object]:
     """Yields the webhook configurations of the module, which call this machine and are named as when it is deployed."""
-    for config in yaml.safe_load_all((place.source / webhooks.manifest).read_text()):
-        if not config or not config["kind"].endswith("WebhookConfiguration"):
+    for config in documents((place.source / webhooks.manifest).read_text()):
+        if not config["kind"].endswith("WebhookConfiguration"):
             continue
         config["metadata"]["name"] = webhooks.prefix + config["metadata"]["name"]
         for webhook in config["webhooks"]:

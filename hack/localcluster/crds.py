@@ -28,8 +28,13 @@ def install_crds(api: Api) -> None:
 
 @functools.cache
 def _crds() -> list[dict[str, Any]]:
+    return [crd for path in sorted(CRDS.glob("*.yaml")) for crd in documents(path.read_text())]
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    """Returns the objects of a YAML text. CRDs are long, so the engine in C parses them if PyYAML has it."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [crd for path in sorted(CRDS.glob("*.yaml")) for crd in yaml.load_all(path.read_text(), loader)]
+    return [document for document in yaml.load_all(text, loader) if document]
 
 
 def install_crd(api: Api, crd: dict[str, Any]) -> None:

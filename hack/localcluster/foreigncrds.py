@@ -13,10 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from localcluster.api import Api
-from localcluster.crds import install_crd
+from localcluster.crds import documents, install_crd
 from localcluster.errors import LocalClusterError
 from localcluster.gotoolchain import downloaded, go_of
 from localcluster.program import HACK
@@ -48,7 +46,8 @@ class Published:
         """Applies the CRDs of the files. Raises LocalClusterError."""
         folder = self.folder()
         for path in self.paths:
-            install_crd(api, yaml.safe_load((folder / path).read_text()))
+            for crd in documents((folder / path).read_text()):
+                install_crd(api, crd)
 
 
 _GANGS = (

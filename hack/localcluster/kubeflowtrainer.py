@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from localcluster.api import Api
-from localcluster.crds import install_crd
+from localcluster.crds import documents, install_crd
 from localcluster.foreigncrds import Published
 
 Object = dict[str, Any]
@@ -44,7 +42,7 @@ def install_kubeflow_crds(api: Api) -> None:
 
 def kubeflow_manifests(path: str) -> Iterator[Object]:
     """Yields the objects of a file of the module."""
-    yield from filter(None, yaml.safe_load_all((kubeflow_module() / path).read_text()))
+    yield from documents((kubeflow_module() / path).read_text())
 
 
 def kubeflow_runtimes() -> Iterator[Object]:

@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from helpers.cluster import Cluster
-from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
-from helpers.renderings import render_with
+from helpers.renderings import render_overlay, render_with
 from localcluster import images
 from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
@@ -34,7 +34,7 @@ def installed(cluster: Cluster, overlay: str, cache: Path, *components: str) -> 
     """
     kubectl = Kubectl(cluster.kubeconfig, cache, SYSTEM)
     cache.mkdir(parents=True, exist_ok=True)
-    objects = render_with(kubectl, cache, overlay, *components) if components else rendered(kubectl, overlay)
+    objects = render_with(kubectl, cache, overlay, *components) if components else render_overlay(kubectl, overlay)
     for image in sorted({"localhost/base", *(part["image"] for part in _containers(objects))}):
         nodes_module.load_image(cluster.folder, image)
     await_removal(cluster)
@@ -58,11 +58,6 @@ def await_rollout(kubectl: Kubectl, name: str) -> None:
     # The wait has several parts, each shorter than the limit for a kubectl command.
     status = ("rollout", "status", f"deployment/{name}", "--timeout=30s")
     eventually(lambda: kubectl.run(*status).code == 0, 180, 0.5)
-
-
-def rendered(kubectl: Kubectl, overlay: str) -> list[Object]:
-    """Returns the overlay's objects as kustomize renders them."""
-    return list(yaml.safe_load_all(kubectl.must("kustomize", str(MANIFESTS / "overlays" / overlay))))
 
 
 def _containers(objects: list[Object]) -> list[Object]:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from helpers.kubectl import MANIFESTS, Answer
 from helpers.renderings import Object
 from localcluster import binaries
+from localcluster.crds import documents
 
 CHART = MANIFESTS / "helm" / "tfjob-controller"
 _TIMEOUT_SECONDS = 120
@@ -59,11 +58,6 @@ class Helm:
     def template(self, values: Values, chart: Path = CHART, release: str = "release") -> list[Object]:
         """Returns what a release would consist of."""
         return documents(self.must("template", release, str(chart), values=values))
-
-
-def documents(text: str) -> list[Object]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [each for each in yaml.load_all(text, loader) if each]
 
 
 def merged(*values: Values) -> dict[str, Any]:

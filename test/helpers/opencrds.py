@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import yaml
-
 from localcluster.api import Api
-from localcluster.crds import CRDS, install_crd
+from localcluster.crds import CRDS, documents, install_crd
 
 
 def install_open_crds(api: Api) -> None:
@@ -16,7 +12,7 @@ def install_open_crds(api: Api) -> None:
     Nor do these have the scale subresource, which reads a field.
     """
     for file in CRDS.glob("*.yaml"):
-        crd: dict[str, Any] = yaml.safe_load(file.read_text())
+        (crd,) = documents(file.read_text())
         if crd["spec"]["group"] == "kubeflow.org":
             (version,) = crd["spec"]["versions"]
             version["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}

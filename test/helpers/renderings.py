@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from helpers.kubectl import MANIFESTS, Kubectl
+from localcluster.crds import documents
 
 Object = dict[str, Any]
 
@@ -28,9 +29,7 @@ _FOREIGN_GROUPS = ("monitoring.coreos.com/",)
 
 
 def render(kubectl: Kubectl, folder: Path) -> list[Object]:
-    # The C parser if there is one, since CRDs are long.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return list(yaml.load_all(kubectl.must("kustomize", str(folder)), loader))
+    return documents(kubectl.must("kustomize", str(folder)))
 
 
 def render_overlay(kubectl: Kubectl, overlay: str) -> list[Object]:
