@@ -9,10 +9,16 @@ import pytest
 from helpers.gangworld import GangWorld
 
 
-@pytest.fixture(params=[pytest.param(False, id="named"), pytest.param(True, id="indexed")])
-def world(request: pytest.FixtureRequest) -> Iterator[GangWorld]:
-    """Two empty nodes of four CPUs. Owners create a Job for each member, or one Indexed Job for all."""
-    world = GangWorld(is_indexed=request.param)
+@pytest.fixture
+def is_indexed() -> bool:
+    """Whether owners create one Indexed Job for all members. Tests of what is done by the member of a pod set it."""
+    return False
+
+
+@pytest.fixture
+def world(is_indexed: bool) -> Iterator[GangWorld]:
+    """Two empty nodes of four CPUs."""
+    world = GangWorld(is_indexed=is_indexed)
     world.put_node("a", 4)
     world.put_node("b", 4)
     yield world

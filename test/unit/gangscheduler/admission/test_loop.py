@@ -87,6 +87,7 @@ def test_the_figures_of_a_large_gang_are_written_less_often(world: GangWorld) ->
     assert world.gang("large").status.position == 1
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_all_members_are_bound_together(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.create_pods("one")
@@ -116,6 +117,7 @@ def test_an_attempt_without_progress_returns_to_the_queue_and_is_retried_after_a
     assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Admitted", 2)
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: GangWorld) -> None:
     admit(world, "one", 3)
     bind(world, "one")
@@ -178,6 +180,7 @@ def test_members_on_a_node_that_goes_get_another_in_the_same_attempt(world: Gang
     assert (set(placed_nodes(status).values()), status.attempt) == ({"a", "b"} - {node}, 1)
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_rejected_pods_of_reassigned_members_are_annotated_with_their_new_nodes(world: GangWorld) -> None:
     admit(world, "one", 3)
     world.create_pods("one")
@@ -321,6 +324,7 @@ def test_a_member_that_is_added_to_a_bound_gang_is_placed_when_it_fits(world: Ga
     assert world.gang("one").status.attempt == 1
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_members_that_are_taken_away_give_their_capacity_to_others_and_the_rest_is_not_touched(
     world: GangWorld,
 ) -> None:

@@ -27,6 +27,7 @@ def give_up(world: GangWorld, name: str) -> None:
     world.run()
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_pods_that_need_more_are_placed_by_what_they_need(world: GangWorld) -> None:
     admit(world, "one", 4)
     world.create_pods("one", cpu=2)

@@ -193,6 +193,7 @@ def test_the_capacity_of_a_member_that_is_taken_away_while_its_binding_is_in_pro
     assert world.state.view.node_infos[node].free["cpu"] == 2000
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_removed_members(world: GangWorld) -> None:
     last = next(pod for pod in world.pods_of("one") if "worker-2" in pod.metadata.name)
     world.remove_pod(last.metadata.name)

@@ -23,10 +23,10 @@ from tfjob_controller.util.timestamps import format_micro_time
 AFTER, GRACE = 10.0, 60.0
 
 
-@pytest.fixture(params=[pytest.param(False, id="named"), pytest.param(True, id="indexed")])
-def world(request: pytest.FixtureRequest) -> Iterator[GangWorld]:
+@pytest.fixture
+def world(is_indexed: bool) -> Iterator[GangWorld]:
     """Two nodes of four CPUs, on which `low-a` and then `low-b` have run for longer than the grace time."""
-    world = GangWorld(is_indexed=request.param, preemption=PreemptionPolicy(AFTER, GRACE))
+    world = GangWorld(is_indexed=is_indexed, preemption=PreemptionPolicy(AFTER, GRACE))
     world.priority_classes = [a_class("high", 100), a_class("never", 100, policy="Never")]
     world.put_node("a", 4)
     world.put_node("b", 4)
@@ -120,6 +120,7 @@ def test_it_starts_again_when_there_is_capacity(world: GangWorld) -> None:
     assert condition(world, "low-b") == ("False", "NotPreempted")
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_as_long_as_one_pod_runs_nothing_starts_in_the_place_of_the_others(world: GangWorld) -> None:
     wait(world, "high", 4)
     for pod in world.pods_of("low-b")[1:]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.gang import member_of, placed_nodes
 from tfjob_controller.gangscheduler.admission import queue
@@ -58,6 +60,7 @@ def test_of_a_gang_that_no_pass_has_seen_nothing_is_known(world: GangWorld) -> N
     assert [fits for fits, _ in waits(world)] == [queue.UNKNOWN]
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_a_gang_is_bound_in_part_from_its_first_binding_to_its_last(world: GangWorld) -> None:
     world.add_gang("one", worker=2)
     world.run()

@@ -129,6 +129,7 @@ def test_members_that_are_leaving_go_first_and_the_others_stay_where_they_are(wo
     assert (status.target_members, status.target_reason, status.leaving) == ({}, "", ())
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_holes_are_filled_first_when_it_grows_again(world: GangWorld) -> None:
     start(world, "one", 4)
     leaving(world, "one", "worker-1", "worker-2")

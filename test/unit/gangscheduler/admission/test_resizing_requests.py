@@ -395,6 +395,7 @@ def test_gangs_that_start_at_once_keep_nobody_from_growing(idle: GangWorld) -> N
     assert target(idle) == 7
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_a_gang_whose_pods_are_not_all_there_does_not_grow(idle: GangWorld) -> None:
     idle.remove_pod(idle.pods_of("big")[0].metadata.name)
     later(idle, SCALE_UP_SECONDS)

@@ -10,9 +10,9 @@ from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.gang import placed_nodes
 
 
-@pytest.fixture(params=[pytest.param(False, id="named"), pytest.param(True, id="indexed")])
-def world(request: pytest.FixtureRequest) -> GangWorld:
-    world = GangWorld(is_indexed=request.param)
+@pytest.fixture
+def world(is_indexed: bool) -> GangWorld:
+    world = GangWorld(is_indexed=is_indexed)
     world.put_node("a", 4)
     return world
 
@@ -64,6 +64,7 @@ def test_reservations_that_cannot_be_kept_do_not_prevent_the_first_gang(world: G
     assert world.used("a") == 3
 
 
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_pods_that_request_more_than_their_gang_says_do_not_overcommit_a_node(world: GangWorld) -> None:
     start(world, "one", 4, cpu=2)
     world.put_node("b", 4)
