@@ -157,18 +157,6 @@ def test_an_assumed_write_is_reported_once(setup: Setup) -> None:
     hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("update", "a", "7", "8"))
 
 
-def test_a_deletion_that_was_missed_is_reported_as_a_tombstone(setup: Setup) -> None:
-    diary = Diary()
-    setup.informer.add_handler(diary)
-    expired = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}'
-    setup.started(*LIST_OF_A, expired)
-    setup.clock.await_waiters(1)
-    eventually(lambda: setup.informer.statistics().reflector.expired == 1, timeout=5.0)
-    setup.requester.feed(line("ADDED", B6), bookmark(9, ends_list=True))
-    eventually(lambda: setup.clock.advance(1.0) or setup.requester.opened == 2, timeout=5.0)
-    hears(diary, ("add", "a", True), ("delete", "a", False), ("add", "b", False))
-
-
 def test_an_undecodable_object_never_stops_the_watch(setup: Setup) -> None:
     diary = Diary()
     setup.informer.add_handler(diary)
@@ -212,16 +200,6 @@ def test_an_informer_runs_once(setup: Setup) -> None:
     setup.informer.stop(60.0)
     with pytest.raises(RuntimeError):
         setup.informer.add_handler(Diary())
-
-
-def test_several_informers_run_side_by_side() -> None:
-    setups = [Setup() for _ in range(3)]
-    for number, setup in enumerate(setups):
-        setup.started(line("ADDED", thing(f"only-{number}", 5)), bookmark(6, ends_list=True))
-    for number, setup in enumerate(setups):
-        eventually(lambda informer=setup.informer: informer.is_synced)
-        assert [obj.metadata.name for obj in setup.informer.store.list()] == [f"only-{number}"]
-        assert setup.informer.stop(60.0)
 
 
 def test_a_thread_that_dies_is_counted_and_started_again() -> None:

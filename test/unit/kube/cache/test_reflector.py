@@ -189,11 +189,6 @@ def test_an_undecodable_object_costs_only_itself() -> None:
     ("error", "words"),
     [
         pytest.param(
-            ApiError(404, "NotFound", "the server could not find the requested resource"),
-            ["things.example.com", "Thing example.com/v1", "CRD"],
-            id="the CRD is missing",
-        ),
-        pytest.param(
             ApiError(403, "Forbidden", 'things.example.com is forbidden: User "x" cannot watch resource "things"'),
             ["cannot watch things.example.com", 'User "x"'],
             id="rights are missing",

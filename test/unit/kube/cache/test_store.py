@@ -1,7 +1,7 @@
 """The rules of kube/cache/store.py."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
@@ -20,14 +20,6 @@ from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 
 A5, A7 = thing("a", 5), thing("a", 7)
 B6 = thing("b", 6)
-
-
-def color(name: str, version: int, *colors: str) -> Thing:
-    return thing(name, version, labels={f"is-{value}": "" for value in colors})
-
-
-def colors_of(obj: Thing) -> Iterable[str]:
-    return [label.removeprefix("is-") for label in obj.metadata.labels]
 
 
 def names(objects: Iterable[Thing]) -> list[str]:
@@ -65,30 +57,6 @@ def test_a_list_is_a_snapshot() -> None:
     assert names(before) == ["a"]
 
 
-def test_an_object_is_found_under_every_value_of_an_index() -> None:
-    store: Store[Thing] = Store({"color": colors_of})
-    store.replace([color("a", 1, "red", "blue"), color("b", 2, "red")], 10)
-    assert names(store.by_index("color", "red")) == ["a", "b"]
-    assert names(store.by_index("color", "blue")) == ["a"]
-    assert store.by_index("color", "green") == []
-
-
-def test_an_update_moves_an_object_between_index_values() -> None:
-    store: Store[Thing] = Store({"color": colors_of})
-    store.replace([color("a", 1, "red", "blue")], 10)
-    store.upsert(color("a", 11, "blue", "green"))
-    assert [names(store.by_index("color", value)) for value in ("red", "blue", "green")] == [[], ["a"], ["a"]]
-    assert store.by_index("color", "blue")[0].metadata.resource_version == "11"
-
-
-def test_a_deleted_object_leaves_its_indexes_and_their_empty_values() -> None:
-    store: Store[Thing] = Store({"color": colors_of})
-    store.replace([color("a", 1, "red")], 10)
-    store.delete("ns/a", 11, None)
-    assert store.by_index("color", "red") == []
-    assert store.index_values("color") == []
-
-
 def test_an_unknown_index_is_a_mistake_of_the_caller() -> None:
     with pytest.raises(KeyError):
         filled().by_index("color", "red")
@@ -117,21 +85,6 @@ def test_ready_made_index_functions() -> None:
 # The watch
 
 
-def test_the_version_grows_with_every_event() -> None:
-    store = filled(A5, version=6)
-    seen = [store.last_resource_version]
-    steps: list[Callable[[], None]] = [
-        lambda: store.upsert(A7),
-        lambda: store.delete("ns/a", 8, None),
-        lambda: store.skip("ns/b", 9),
-        lambda: store.bookmark(12),
-    ]
-    for step in steps:
-        step()
-        seen.append(store.last_resource_version)
-    assert seen == [6, 7, 8, 9, 12]
-
-
 def test_changes_are_reported_once_and_in_order() -> None:
     store = filled(A5)
     told = told_by(store)
@@ -150,19 +103,6 @@ def test_a_deletion_without_its_last_state_reports_the_last_seen_state() -> None
     told = told_by(store)
     store.delete("ns/a", 11, None)
     assert told == [Deleted(A5, final=False)]
-
-
-def test_a_deletion_of_something_unknown_is_nothing() -> None:
-    store = filled(A5)
-    told = told_by(store)
-    store.delete("ns/c", 11, thing("c", 11))
-    assert told == []
-
-
-def test_an_undecodable_change_leaves_the_old_state() -> None:
-    store = filled(A5)
-    store.skip("ns/a", 11)
-    assert store.get("ns/a") == A5
 
 
 def test_a_list_notifies_only_differences_and_missed_deletions_as_tombstones() -> None:
@@ -241,38 +181,6 @@ def test_an_assumed_object_is_cached_at_once_and_notified_once() -> None:
     assert told == [Updated(A5, mine)]
 
 
-def test_assuming_does_not_move_the_version() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("a", 20))
-    assert store.last_resource_version == 10
-    assert store.assume(thing("b", 15))
-
-
-@pytest.mark.parametrize(
-    ("assumed", "taken"),
-    [
-        pytest.param(thing("a", 12), True, id="newer than all"),
-        pytest.param(thing("c", 12), True, id="created"),
-        pytest.param(thing("a", 5), False, id="the same as stored"),
-        pytest.param(thing("a", 4), False, id="older than stored"),
-        pytest.param(thing("a", 9), False, id="newer than stored, but the watch has passed it"),
-        pytest.param(thing("c", 10), False, id="created and deleted before the watch got here"),
-    ],
-)
-def test_what_the_watch_has_passed_is_not_assumed(assumed: Thing, taken: bool) -> None:
-    store = filled(A5, version=10)
-    told = told_by(store)
-    assert store.assume(assumed) is taken
-    assert bool(told) is taken
-
-
-def test_of_two_answers_that_come_in_the_wrong_order_the_newer_stays() -> None:
-    store = filled(A5, version=10)
-    assert store.assume(thing("a", 13))
-    assert not store.assume(thing("a", 12))
-    assert store.get("ns/a") == thing("a", 13)
-
-
 def test_events_older_than_an_assumed_object_are_dropped() -> None:
     store = filled(A5, version=10)
     anew = thing("a", 15, uid="new")
@@ -282,15 +190,6 @@ def test_events_older_than_an_assumed_object_are_dropped() -> None:
     store.delete("ns/a", 13, thing("a", 13))
     assert store.get("ns/a") == anew
     assert told == []
-
-
-def test_events_newer_than_an_assumed_object_are_applied() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("a", 12))
-    store.upsert(thing("a", 14))
-    assert store.get("ns/a") == thing("a", 14)
-    store.delete("ns/a", 15, None)
-    assert store.get("ns/a") is None
 
 
 def test_a_list_keeps_assumed_objects_that_are_newer_than_it() -> None:
@@ -303,13 +202,6 @@ def test_a_list_keeps_assumed_objects_that_are_newer_than_it() -> None:
     assert (store.get("ns/a"), store.get("ns/c")) == (thing("a", 25), None)
 
 
-def test_a_list_drops_assumed_objects_that_were_deleted_before_it() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("c", 12))
-    store.replace([A5], 20)
-    assert store.get("ns/c") is None
-
-
 def test_an_assumed_object_that_the_watch_never_delivers_is_removed_at_the_next_bookmark() -> None:
     store = filled(A5, version=10)
     store.assume(thing("c", 12))
@@ -318,30 +210,6 @@ def test_an_assumed_object_that_the_watch_never_delivers_is_removed_at_the_next_
     told = told_by(store)
     store.bookmark(12)
     assert told == [Deleted(thing("c", 12), final=False)]
-
-
-def test_a_confirmed_object_outlives_bookmarks() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("c", 12))
-    store.upsert(thing("c", 12))
-    store.bookmark(20)
-    assert store.get("ns/c") == thing("c", 12)
-
-
-def test_an_assumed_object_whose_event_could_not_be_decoded_stays() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("c", 12))
-    store.skip("ns/c", 12)
-    store.bookmark(20)
-    assert store.get("ns/c") == thing("c", 12)
-
-
-def test_an_older_event_that_could_not_be_decoded_does_not_end_the_protection_of_an_assumed_object() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("a", 25))
-    store.skip("ns/a", 12)
-    store.replace([A7], 20)
-    assert store.get("ns/a") == thing("a", 25)
 
 
 def test_before_the_first_list_everything_can_be_assumed() -> None:

@@ -89,11 +89,6 @@ class WatchedClock:
 
 
 class TestWorkQueue:
-    def test_items_come_out_in_the_order_in_which_they_went_in(self, queue: Queue) -> None:
-        for item in "cab":
-            queue.add(item)
-        assert take_all(queue) == ["c", "a", "b"]
-
     def test_an_item_that_is_queued_already_is_not_queued_again(self, queue: Queue) -> None:
         for item in "abaa":
             queue.add(item)
@@ -109,45 +104,11 @@ class TestWorkQueue:
         queue.done("a")
         assert take_all(queue) == ["a"]
 
-    def test_an_item_added_often_while_it_is_processed_comes_back_once(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.get()
-        for _ in range(3):
-            queue.add("a")
-        queue.done("a")
-        assert take_all(queue) == ["a"]
-        assert len(queue) == 0
-
     def test_a_done_item_that_nobody_added_is_gone(self, queue: Queue) -> None:
         queue.add("a")
         queue.get()
         queue.done("a")
         assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=False)
-
-    def test_an_item_can_be_added_again_after_it_was_done(self, queue: Queue) -> None:
-        queue.add("a")
-        take_all(queue)
-        queue.add("a")
-        assert take_all(queue) == ["a"]
-
-    def test_done_for_an_item_that_is_not_processed_changes_nothing(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.add("b")
-        queue.done("a")
-        queue.done("never seen")
-        assert take_all(queue) == ["a", "b"]
-
-    def test_len_counts_what_waits_for_a_worker(self, queue: Queue) -> None:
-        for item in "abc":
-            queue.add(item)
-        queue.get()
-        assert len(queue) == 2
-
-    def test_get_waits_for_an_item(self, queue: Queue, background: Background) -> None:
-        answer = background(queue.get)
-        assert not answer.done()
-        queue.add("a")
-        assert answer.result(60) == "a"
 
     def test_each_waiting_worker_gets_an_item(self, queue: Queue, background: Background) -> None:
         answers = [background(queue.get) for _ in range(4)]
@@ -170,33 +131,10 @@ class TestPriority:
             queue.add(item, priority)
         assert take_all(queue) == ["high", "none", "low"]
 
-    def test_within_one_priority_the_first_in_goes_first(self, queue: Queue) -> None:
-        for item, priority in [("x", 5), ("a", 1), ("b", 1), ("y", 5)]:
-            queue.add(item, priority)
-        assert take_all(queue) == ["x", "y", "a", "b"]
-
     def test_a_queued_item_that_is_added_with_a_higher_priority_is_raised(self, queue: Queue) -> None:
         for item, priority in [("a", 0), ("b", 1), ("a", 2)]:
             queue.add(item, priority)
         assert len(queue) == 2
-        assert take_all(queue) == ["a", "b"]
-
-    def test_a_raised_item_keeps_its_time_of_arrival(self, queue: Queue) -> None:
-        for item, priority in [("old", 0), ("young", 1), ("old", 1)]:
-            queue.add(item, priority)
-        assert take_all(queue) == ["old", "young"]
-
-    def test_a_raised_item_leaves_nothing_behind_in_its_old_place(self, queue: Queue) -> None:
-        queue.add("a", 0)
-        queue.add("a", 2)
-        take_all(queue)
-        queue.add("b", 0)
-        queue.add("a", 0)
-        assert take_all(queue) == ["b", "a"]
-
-    def test_a_lower_priority_changes_nothing(self, queue: Queue) -> None:
-        for item, priority in [("a", 2), ("b", 1), ("a", 0)]:
-            queue.add(item, priority)
         assert take_all(queue) == ["a", "b"]
 
     def test_an_item_that_becomes_dirty_comes_back_with_the_highest_priority_it_was_added_with(
@@ -209,13 +147,6 @@ class TestPriority:
         queue.add("b", 2)
         queue.done("a")
         assert take_all(queue) == ["a", "b"]
-
-    def test_a_priority_lasts_for_one_time_in_the_queue(self, queue: Queue) -> None:
-        queue.add("a", 5)
-        take_all(queue)
-        queue.add("b", 1)
-        queue.add("a", 0)
-        assert take_all(queue) == ["b", "a"]
 
     def test_raising_an_item_repeatedly_uses_bounded_memory(self) -> None:
         queue = RateLimitingQueue[str](FakeClock(), RateLimiter(1.0, 60.0))
@@ -256,12 +187,6 @@ class TestPriority:
 
 
 class TestShutDown:
-    def test_what_is_added_after_it_is_ignored(self, queue: Queue) -> None:
-        queue.shut_down()
-        queue.add("a")
-        assert len(queue) == 0
-        assert queue.is_shutting_down
-
     def test_workers_get_what_is_queued_and_then_the_end(self, queue: Queue) -> None:
         queue.add("a")
         queue.add("b")
@@ -278,106 +203,14 @@ class TestShutDown:
             with pytest.raises(ShutDown):
                 answer.result(60)
 
-    def test_an_item_that_was_dirty_before_it_is_still_worked_on(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.get()
-        queue.add("a")
-        queue.shut_down()
-        queue.done("a")
-        assert queue.get() == "a"
-
-    def test_an_item_added_while_processed_but_after_it_is_not(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.get()
-        queue.shut_down()
-        queue.add("a")
-        queue.done("a")
-        with pytest.raises(ShutDown):
-            queue.get()
-
-    def test_it_may_be_called_again(self, queue: Queue) -> None:
-        queue.shut_down()
-        queue.shut_down()
-
 
 class TestDelayingQueue:
-    @pytest.mark.parametrize("seconds", [0.0, -1.0, -1e9])
-    def test_no_delay_means_now(self, queue: Queue, seconds: float) -> None:
-        queue.add_after("a", seconds)
-        assert take_all(queue) == ["a"]
-
     def test_an_item_comes_when_its_time_has_passed_and_not_before(self, queue: Queue, clock: FakeClock) -> None:
         queue.add_after("a", 5.0)
         move(clock, 4.9)
         assert (len(queue), queue.statistics().delayed) == (0, 1)
         move(clock, 0.1)
         assert (len(queue), queue.statistics().delayed) == (1, 0)
-
-    def test_items_come_in_the_order_of_their_times(self, queue: Queue, clock: FakeClock) -> None:
-        for item, seconds in [("c", 3.0), ("a", 1.0), ("b", 2.0)]:
-            queue.add_after(item, seconds)
-        move(clock, 10.0)
-        assert take_all(queue) == ["a", "b", "c"]
-
-    @pytest.mark.parametrize(("first", "second"), [(5.0, 2.0), (2.0, 5.0)])
-    def test_of_two_times_for_an_item_the_earlier_counts_and_it_comes_once(
-        self, queue: Queue, clock: FakeClock, first: float, second: float
-    ) -> None:
-        queue.add_after("a", first)
-        queue.add_after("a", second)
-        move(clock, 2.0)
-        assert take_all(queue) == ["a"]
-        move(clock, 10.0)
-        assert take_all(queue) == []
-
-    def test_a_time_that_is_earlier_than_all_others_is_noticed(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_after("late", 100.0)
-        clock.await_waiters(1)
-        queue.add_after("soon", 1.0)
-        move(clock, 1.0)
-        assert take_all(queue) == ["soon"]
-
-    def test_an_ordinary_add_does_not_cancel_a_delayed_one(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_after("a", 5.0)
-        queue.add("a")
-        assert take_all(queue) == ["a"]
-        move(clock, 5.0)
-        assert take_all(queue) == ["a"]
-
-    def test_a_delayed_item_that_is_queued_already_when_its_time_comes_is_not_queued_twice(
-        self, queue: Queue, clock: FakeClock
-    ) -> None:
-        queue.add_after("a", 5.0)
-        queue.add("a")
-        move(clock, 5.0)
-        assert take_all(queue) == ["a"]
-
-    def test_a_delayed_item_comes_with_its_highest_priority(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_after("a", 1.0, 5)
-        queue.add_after("a", 2.0, 1)
-        move(clock, 1.0)
-        queue.add("b", 4)
-        assert take_all(queue) == ["a", "b"]
-
-    def test_a_worker_that_waits_gets_it(self, queue: Queue, clock: FakeClock, background: Background) -> None:
-        answer = background(queue.get)
-        queue.add_after("a", 5.0)
-        clock.await_waiters(2)
-        clock.advance(5.0)
-        assert answer.result(60) == "a"
-
-    def test_what_still_waits_at_shut_down_is_never_added(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_after("a", 5.0)
-        queue.shut_down()
-        clock.advance(10.0)
-        assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
-
-    @pytest.mark.parametrize("seconds", [0.0, 5.0])
-    def test_items_added_after_shut_down_are_ignored(self, queue: Queue, clock: FakeClock, seconds: float) -> None:
-        queue.shut_down()
-        queue.add_after("a", seconds)
-        clock.advance(10.0)
-        assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
 
     def test_an_item_with_a_far_time_that_is_repeatedly_added_uses_bounded_memory(
         self, queue: Queue, clock: FakeClock
@@ -457,58 +290,11 @@ class TestRateLimitingQueue:
             move(clock, 0.1)
             assert take_all(queue) == ["a"]
 
-    def test_num_requeues_counts_failures_until_the_item_is_forgotten(self, queue: Queue) -> None:
-        assert queue.num_requeues("a") == 0
-        queue.add_rate_limited("a")
-        queue.add_rate_limited("a")
-        queue.add_rate_limited("b")
-        assert (queue.num_requeues("a"), queue.num_requeues("b")) == (2, 1)
-        queue.forget("a")
-        assert (queue.num_requeues("a"), queue.num_requeues("b")) == (0, 1)
-
-    def test_ordinary_adds_and_delays_are_no_failures(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.add_after("a", 1.0)
-        assert queue.num_requeues("a") == 0
-
-    def test_a_forgotten_item_starts_over(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_rate_limited("a")
-        move(clock, 1.0)
-        take_all(queue)
-        queue.forget("a")
-        queue.add_rate_limited("a")
-        move(clock, 1.0)
-        assert take_all(queue) == ["a"]
-
-    def test_forget_does_not_take_an_item_out(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_rate_limited("a")
-        queue.forget("a")
-        move(clock, 1.0)
-        assert take_all(queue) == ["a"]
-
     def test_forget_is_not_done(self, queue: Queue) -> None:
         queue.add("a")
         queue.get()
         queue.forget("a")
         assert queue.statistics().processing == 1
-
-    def test_a_failed_item_keeps_its_priority(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_rate_limited("a", 3)
-        move(clock, 1.0)
-        queue.add("b", 2)
-        assert take_all(queue) == ["a", "b"]
-
-    def test_many_items_that_fail_at_once_do_not_come_back_at_once(self, clock: FakeClock) -> None:
-        queue: RateLimitingQueue[int] = RateLimitingQueue(
-            clock, RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, clock))
-        )
-        for item in range(300):
-            queue.add_rate_limited(item)
-        move(clock, 0.005)
-        assert len(queue) == 100
-        move(clock, 10.0)
-        assert len(queue) == 200
-        queue.shut_down()
 
     def test_those_of_one_group_delay_no_item_of_another(self, clock: FakeClock) -> None:
         limiter = RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, clock))
@@ -586,10 +372,6 @@ class TestMetrics:
         queue: RateLimitingQueue[str] = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=provider)
         yield queue
         queue.shut_down()
-
-    def test_they_carry_the_name_of_the_queue(self, measured: RateLimitingQueue[str], provider: FakeProvider) -> None:
-        assert {queue for queue, _ in provider.metrics} == {"jobs"}
-        assert len(provider.metrics) == 7
 
     def test_depth_and_adds_count_what_was_not_merged(
         self, measured: RateLimitingQueue[str], provider: FakeProvider

@@ -32,12 +32,6 @@ def test_a_forgotten_item_starts_over() -> None:
     assert delays(limiter, 1) == [1.0]
 
 
-def test_asking_for_failures_counts_none() -> None:
-    limiter = RateLimiter(1.0, 60.0)
-    assert limiter.failures("a") == 0
-    assert delays(limiter, 1) == [1.0]
-
-
 def test_forgetting_an_unknown_item_is_no_error() -> None:
     limiter = RateLimiter(1.0, 60.0, TokenBuckets(1.0, 1, FakeClock()))
     limiter.forget("never seen")
@@ -70,10 +64,3 @@ def test_one_item_is_slowed_by_itself_and_a_storm_of_many_together() -> None:
     storm = [limiter.delay_seconds(str(n)) for n in range(200)]
     assert storm[0] == 0.005
     assert storm[-1] == pytest.approx(10.3)  # 203 tokens taken of a bucket of 100 that fills at 10 in a second
-
-
-def test_a_storm_in_one_group_delays_no_other_group() -> None:
-    limiter = RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, FakeClock()))
-    for number in range(5000):
-        limiter.delay_seconds(f"hostile/{number}", "hostile")
-    assert limiter.delay_seconds("team/train", "team") == 0.005
