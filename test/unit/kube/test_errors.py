@@ -19,8 +19,6 @@ PREDICATES = (
     "is_retryable",
 )
 
-QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: q, requested: count/jobs.batch=1, used: 1, limited: 1'
-
 
 @pytest.mark.parametrize(
     ("error", "true"),
@@ -28,17 +26,6 @@ QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: q, requested: count/jobs.b
         pytest.param(ApiError(NO_RESPONSE, "Timeout", "m"), {"is_no_response", "is_retryable"}, id="no answer"),
         pytest.param(ApiError(401, "Unauthorized", "m"), {"is_unauthorized"}, id="401"),
         pytest.param(ApiError(403, "Forbidden", "no rights"), {"is_forbidden"}, id="403"),
-        pytest.param(ApiError(403, "Forbidden", QUOTA), {"is_forbidden"}, id="403 quota"),
-        pytest.param(
-            ApiError(403, "Forbidden", "forbidden: status unknown for quota: q, resources: pods"),
-            {"is_forbidden"},
-            id="403 quota not counted yet",
-        ),
-        pytest.param(
-            ApiError(403, "Forbidden", "forbidden: failed quota: q: must specify limits.cpu"),
-            {"is_forbidden"},
-            id="403 quota that will never let it pass",
-        ),
         pytest.param(
             ApiError(403, "Forbidden", "m", cause_reasons=["NamespaceTerminating"]),
             {"is_forbidden"},

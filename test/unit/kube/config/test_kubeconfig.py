@@ -141,9 +141,6 @@ class TestInAPod:
 
 
 class TestUsers:
-    def test_a_token(self, tmp_path: Path) -> None:
-        assert load_config(write(tmp_path / "k")).credentials.authorization() == f"Bearer {TOKEN}"
-
     def test_a_name_and_password(self, tmp_path: Path) -> None:
         config = load_config(write(tmp_path / "k", {"username": "me", "password": "pass"}))
         assert config.credentials.authorization() == "Basic " + base64.b64encode(b"me:pass").decode()
@@ -248,7 +245,7 @@ class TestMistakes:
         (tmp_path / "k").write_text(f"users: [\ntoken: {TOKEN}: x")
         assert refusal(str(tmp_path / "k")).endswith("/k is not YAML (line 2): correct it")
 
-    @pytest.mark.parametrize("content", ["", "[1, 2]", "text", f"users: {{token: {TOKEN}}}", f"users: [{TOKEN}]"])
+    @pytest.mark.parametrize("content", ["", f"users: {{token: {TOKEN}}}", f"users: [{TOKEN}]"])
     def test_no_kubeconfig(self, refusal: Any, tmp_path: Path, content: str) -> None:
         (tmp_path / "k").write_text(content)
         assert "k is not a kubeconfig" in refusal(str(tmp_path / "k")) or "has no current context" in refusal(
@@ -316,9 +313,6 @@ class TestMistakes:
         user = {"client-certificate": str(certificate[0]), "client-key": "key.pem"}
         assert "the client certificate or its key cannot be used" in refusal(write(tmp_path / "k", user))
 
-    def test_a_token_with_a_line_break(self, refusal: Any, tmp_path: Path) -> None:
-        assert "holds no usable token" in refusal(write(tmp_path / "k", {"token": f"{TOKEN}\nx"}))
-
     def test_a_plugin_that_is_not_there(self, refusal: Any, tmp_path: Path) -> None:
         user = plugin(tmp_path, "", command="no-such-plugin", installHint="Ask your\nadministrator.")
         assert refusal(write(tmp_path / "k", user)) == (
@@ -329,7 +323,6 @@ class TestMistakes:
         ("code", "words"),
         [
             (f"import sys; print({TOKEN!r}, file=sys.stderr); sys.exit(4)", "it ended with exit code 4"),
-            (f"print({TOKEN!r})", "is no ExecCredential"),
             (f"import json; print(json.dumps({{'apiVersion': 'v0', 'kind': '', 'status': {TOKEN!r}}}))", "is no Exec"),
         ],
     )

@@ -19,33 +19,26 @@ from tfjob_controller.kube.http.linestream import HttpLineStream, split_lines
 @pytest.mark.parametrize(
     ("pieces", "expected"),
     [
-        pytest.param([], [], id="nothing"),
-        pytest.param([b"a\n"], [b"a"], id="one piece, one line"),
-        pytest.param([b"a\nb\n", b"c\n"], [b"a", b"b", b"c"], id="several lines in a piece"),
         pytest.param([b"a", b"b", b"c\nd", b"e\n"], [b"abc", b"de"], id="a line over several pieces"),
-        pytest.param([b"a\n\nb\n"], [b"a", b"", b"b"], id="an empty line"),
         pytest.param([b"a\nb"], [b"a", b"b"], id="a last line without its end"),
-        pytest.param([b"a", b"\n"], [b"a"], id="the end alone"),
     ],
 )
 def test_lines_do_not_depend_on_how_they_arrive(pieces: list[bytes], expected: list[bytes]) -> None:
     assert list(split_lines(pieces)) == expected
 
 
-@given(text=st.lists(st.binary(max_size=5).map(lambda b: b.replace(b"\n", b"x")), max_size=8), data=st.data())
-def test_any_cut_gives_the_same_lines(text: list[bytes], data: st.DataObject) -> None:
+@given(
+    text=st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"x")), max_size=8),
+    limit=st.sampled_from([4, 100]),
+    data=st.data(),
+)
+def test_any_cut_gives_the_same_lines_and_of_long_ones_the_same_beginnings(
+    text: list[bytes], limit: int, data: st.DataObject
+) -> None:
     body = b"".join(line + b"\n" for line in text)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
     pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    assert list(split_lines(pieces)) == text
-
-
-@given(text=st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"x")), max_size=8), data=st.data())
-def test_any_cut_gives_the_same_beginnings_of_long_lines(text: list[bytes], data: st.DataObject) -> None:
-    body = b"".join(line + b"\n" for line in text)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
-    pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    assert list(split_lines(pieces, 4)) == [line[:4] for line in text]
+    assert list(split_lines(pieces, limit)) == [line[:limit] for line in text]
 
 
 def test_little_is_kept_of_a_line_that_does_not_end() -> None:

@@ -313,7 +313,7 @@ class TestFailures:
             for filler in fillers:
                 filler.close()
 
-    @pytest.mark.parametrize(("method", "unknown"), [("POST", True), ("DELETE", True), ("GET", False)])
+    @pytest.mark.parametrize(("method", "unknown"), [("POST", True), ("GET", False)])
     def test_silence_ends_with_the_time_and_a_writes_outcome_is_unknown(
         self, serve: Serve, connect: Connect, gate: threading.Event, method: str, unknown: bool
     ) -> None:
@@ -339,8 +339,7 @@ class TestFailures:
 
 
 class TestRetries:
-    @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "PUT", "DELETE"])
-    @pytest.mark.parametrize("code", [429, 503])
+    @pytest.mark.parametrize(("method", "code"), [("GET", 429), ("POST", 503)])
     def test_the_server_may_request_a_retry_of_any_request(
         self, serve: Serve, connect: Connect, method: str, code: int
     ) -> None:
@@ -350,15 +349,8 @@ class TestRetries:
         assert clock.sleeps == [7.0]
         assert [request.body for request in server.requests] == [b"{}"] * 2
 
-    def test_a_wait_longer_than_the_calls_time_is_not_begun(self, serve: Serve, connect: Connect) -> None:
-        clock = SleeplessClock()
-        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="60"), Answer()))
-        error = failure(lambda: connect(server.url, clock=clock).request("GET", PATH, timeout_seconds=30.0))
-        assert (error.retry_after_seconds, clock.sleeps) == (60.0, [])
-
-    @pytest.mark.parametrize("code", [500, 502, 503, 504, 429])
-    def test_a_read_is_repeated_after_a_fault_of_the_server(self, serve: Serve, connect: Connect, code: int) -> None:
-        server = serve(in_turn(Answer(code), Answer()))
+    def test_a_read_is_repeated_after_a_fault_of_the_server(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(Answer(500), Answer()))
         assert connect(server.url, clock=SleeplessClock()).request("GET", PATH) == b"{}"
 
     @pytest.mark.parametrize("fault", [LoseRequest(), LoseAnswer()])
@@ -375,9 +367,8 @@ class TestRetries:
         assert len(proxy.seen) == 4
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-    @pytest.mark.parametrize("code", [500, 503, 504, 429])
-    def test_a_write_is_not(self, serve: Serve, connect: Connect, method: str, code: int) -> None:
-        server = serve(in_turn(Answer(code), Answer()))
+    def test_a_write_is_not(self, serve: Serve, connect: Connect, method: str) -> None:
+        server = serve(in_turn(Answer(500), Answer()))
         failure(lambda: connect(server.url, clock=SleeplessClock()).request(method, PATH, body=b"{}"))
         assert len(server.requests) == 1
 
@@ -396,10 +387,9 @@ class TestRetries:
         failure(lambda: connect(server.url, clock=SleeplessClock()).request("GET", PATH, retry=False))
         assert len(server.requests) == 1
 
-    @pytest.mark.parametrize("code", [404, 409, 410, 422, 403])
-    def test_an_answer_that_will_not_change_is_final(self, serve: Serve, connect: Connect, code: int) -> None:
-        server = serve(in_turn(status_answer(code, "No", Retry_After="1"), Answer()))
-        assert failure(lambda: connect(server.url).request("GET", PATH)).status == code
+    def test_an_answer_that_will_not_change_is_final(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(404, "No", Retry_After="1"), Answer()))
+        assert failure(lambda: connect(server.url).request("GET", PATH)).status == 404
         assert len(server.requests) == 1
 
     def test_ten_retries_are_the_most(self, serve: Serve, connect: Connect) -> None:

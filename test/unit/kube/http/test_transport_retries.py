@@ -36,10 +36,8 @@ def rest(error: ApiError, retries: int = 0, repeatable: bool = False, left_secon
         pytest.param(failed(429), None, 0.1, id="429 without: what may be repeated"),
         pytest.param(failed(503), None, 0.1, id="503 without: what may be repeated"),
         pytest.param(failed(500, 3.0), None, 0.1, id="500 may come after the write"),
-        pytest.param(failed(504), None, 0.1, id="504 may come after the write"),
         pytest.param(failed(NO_RESPONSE), None, 0.1, id="no answer"),
         pytest.param(failed(404, 3.0), None, None, id="404 will be the same next time"),
-        pytest.param(failed(409, 3.0), None, None, id="409 will be the same next time"),
         pytest.param(failed(422), None, None, id="422 will be the same next time"),
     ],
 )

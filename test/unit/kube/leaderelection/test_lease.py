@@ -22,8 +22,6 @@ def namespace() -> str:
 ERRORS = {
     "refused connection": no_answer(applied=False),
     "lost answer": no_answer(applied=True),
-    "no rights": refusal(403, "Forbidden"),
-    "overload": refusal(429, "TooManyRequests"),
     "server fault": refusal(500, "InternalError"),
     "conflict": refusal(409, "Conflict"),
     "no namespace": refusal(404, "NotFound"),
