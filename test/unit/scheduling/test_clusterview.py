@@ -40,41 +40,10 @@ def test_a_node_has_what_is_allocatable_less_its_pods() -> None:
     assert view.free("n")["pods"] == 110
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_finished_uses_no_capacity(phase: str) -> None:
-    view = a_view(a_node("n"))
-    view.set_pod(a_pod("p", "n"))
-    view.set_pod(a_pod("p", "n", phase=phase))
-    assert cpu(view) == 8000
-
-
 def test_a_pod_without_a_node_uses_no_capacity() -> None:
     view = a_view(a_node("n"))
     view.set_pod(a_pod("p"))
     assert not view.has_pod("ns/p")
-
-
-def test_a_pod_may_come_before_its_node_and_stay_after_it() -> None:
-    view = ClusterView()
-    view.set_pod(a_pod("p", "n"))
-    assert view.free("n") == {}
-    view.set_node(a_node("n"))
-    assert cpu(view) == 7000
-    view.remove_node("n")
-    assert view.free("n") == {}
-    view.set_node(a_node("n"))
-    assert cpu(view) == 7000
-
-
-def test_a_reservation_uses_capacity_until_it_is_released() -> None:
-    view = reserved("worker-0", "worker-1")
-    assert cpu(view) == 6000
-    view.unreserve_member(GANG, "worker-0")
-    assert cpu(view) == 7000
-    assert view.reserved_members(GANG) == {"worker-1": "n"}
-    view.unreserve(GANG)
-    assert cpu(view) == 8000
-    assert view.statistics().gangs == 0
 
 
 def test_a_member_is_not_counted_twice_when_its_pod_is_bound() -> None:
@@ -82,29 +51,6 @@ def test_a_member_is_not_counted_twice_when_its_pod_is_bound() -> None:
     view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
     assert cpu(view) == 7000
     assert view.statistics().uncovered_members == 0
-
-
-def test_the_pod_counts_with_what_it_really_takes() -> None:
-    view = reserved("worker-0")
-    view.set_pod(a_pod("p", "n", "3", gang="g", member="worker-0"))
-    assert cpu(view) == 5000
-
-
-def test_capacity_is_kept_for_the_replacement_of_a_pod_that_goes() -> None:
-    view = reserved("worker-0")
-    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
-    view.remove_pod("ns/p")
-    assert cpu(view) == 7000
-    assert view.statistics().reserved == {"cpu": 1000, "pods": 1}
-
-
-def test_the_order_of_pod_and_reservation_does_not_matter() -> None:
-    view = a_view(a_node("n"))
-    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
-    view.reserve(GANG, {"worker-0": "n"}, ONE_CPU, attempt=1)
-    assert cpu(view) == 7000
-    view.remove_pod("ns/p")
-    assert cpu(view) == 7000
 
 
 @pytest.mark.parametrize(
@@ -130,19 +76,6 @@ def test_of_two_pods_of_one_member_one_is_covered_and_both_count() -> None:
     view.set_pod(a_pod("new", "n", gang="g", member="worker-0"))
     assert cpu(view) == 6000
     view.remove_pod("ns/old")
-    assert cpu(view) == 7000
-
-
-def test_a_member_that_is_placed_again_moves() -> None:
-    view = reserved("worker-0", "worker-1")
-    view.reserve(GANG, {"worker-0": "m"}, ONE_CPU, attempt=1)
-    assert (cpu(view, "n"), cpu(view, "m")) == (7000, 7000)
-    assert view.reserved_members(GANG)["worker-0"] == "m"
-
-
-def test_reserving_the_same_again_changes_nothing() -> None:
-    view = reserved("worker-0")
-    view.reserve(GANG, {"worker-0": "n"}, ONE_CPU, attempt=1)
     assert cpu(view) == 7000
 
 

@@ -239,10 +239,7 @@ def test_those_that_never_end_are_not_waited_for_for_ever(one_of_two: GangWorld,
 
 WITHDRAWN: dict[str, Callable[[GangWorld], None]] = {
     "the gang that waited is gone": lambda world: world.remove_gang("next"),
-    "it was suspended": lambda world: world.change_gang("next", {"spec": {"suspend": True}}),
-    "it found room elsewhere": lambda world: world.put_node("c", 3),
     "the other is elastic no more": lambda world: world.change_gang("big", {"spec": {"maxMembers": None}}),
-    "it may not have so few any more": lambda world: world.change_gang("big", {"spec": {"minMembers": {"worker": 7}}}),
     "a member of it has ended": lambda world: world.finish_pod(world.pods_of("big")[0].metadata.name, "Succeeded"),
 }
 
@@ -365,13 +362,6 @@ def test_the_next_one_after_as_long_again(idle: GangWorld) -> None:
     idle.run()
     bind(idle, "big")
     later(idle, SCALE_UP_SECONDS)
-    assert target(idle) is None
-
-
-def test_a_resize_request_to_grow_is_withdrawn_when_a_gang_waits(idle: GangWorld) -> None:
-    later(idle, SCALE_UP_SECONDS)
-    idle.add_gang("next", worker=4)
-    idle.run()
     assert target(idle) is None
 
 

@@ -85,11 +85,6 @@ def test_a_member_gets_exactly_its_node() -> None:
     assert (answer.node_names, answer.error) == (["n1"], "")
 
 
-def test_the_same_question_gets_the_same_answer() -> None:
-    trial = Trial()
-    assert trial.filter(pod("worker-1"), "n0", "n1") == trial.filter(pod("worker-1"), "n0", "n1")
-
-
 def test_a_member_without_a_node_is_refused_everywhere_as_preemption_cannot_help() -> None:
     trial = Trial()
     trial.table.nodes["ns/gang", 1, "worker-0"] = NodeAssignment(reason="waits")
@@ -173,15 +168,12 @@ def test_only_what_filter_has_answered_is_bound(filtered: bool, node: str, error
         pytest.param("n", NODE_NOT_OFFERED, id="the beginning of a node's name"),
     ],
 )
-@pytest.mark.parametrize("closed", [{"n1": "reserved"}, {"n1": "reserved", "n3": "reserved"}], ids=["one", "two"])
-def test_a_pod_of_no_gang_is_bound_only_to_a_node_that_filter_returned_for_it(
-    closed: dict[str, str], node: str, error: str
-) -> None:
+def test_a_pod_of_no_gang_is_bound_only_to_a_node_that_filter_returned_for_it(node: str, error: str) -> None:
     trial = Trial()
 
     async def run() -> str:
         trial.filter(other_pod("q"), "n1", "n2")
-        trial.table.closed = closed
+        trial.table.closed = {"n1": "reserved", "n3": "reserved"}
         trial.filter(other_pod("p"), "n0", "n1", "n3")
         answer = asyncio.create_task(trial.bind(other_pod("p"), node))
         await asyncio.sleep(0)

@@ -53,11 +53,7 @@ def test_keys_are_read_in_any_case_and_nodes_may_be_null(sent: bytes, names: lis
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        pytest.param(b"", "cannot be read", id="nothing"),
         pytest.param(b"no json", "cannot be read", id="no JSON"),
-        pytest.param(b"[]", "cannot be read", id="a list"),
-        pytest.param(b"null", "cannot be read", id="null"),
-        pytest.param(b'{"Pod": ', "cannot be read", id="half of it"),
         pytest.param(b'{"Pod": {"metadata": {"name": "\xff"}}}', "cannot be read", id="no UTF-8"),
         pytest.param(b'{"Pod": ' + b"[" * 100_000, "cannot be read", id="too deep"),
         pytest.param(b'{"Pod": {"metadata": {}, "spec": ' + b'{"a":' * 100_000, "cannot be read", id="a pod too deep"),
@@ -82,8 +78,7 @@ def test_a_binding_is_read_in_any_case() -> None:
     assert decode_bind_args(json.dumps({key.lower(): value for key, value in BINDING.items()}).encode()) == expected
 
 
-@pytest.mark.parametrize("key", BINDING)
-@pytest.mark.parametrize("value", ["", None, 1, {}], ids=repr)
+@pytest.mark.parametrize(("key", "value"), [*zip(BINDING, ["", None, 1, {}], strict=True), ("Node", "")])
 def test_a_binding_without_a_name_is_refused(key: str, value: object) -> None:
     with pytest.raises(BadRequestError):
         decode_bind_args(json.dumps(BINDING | {key: value}).encode())

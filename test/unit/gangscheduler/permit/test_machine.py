@@ -109,16 +109,6 @@ def test_each_call_is_answered_when_its_pod_is_bound_and_the_last_says_so_of_the
     assert trial.later(10 * BIND_TIMEOUT) == []
 
 
-def test_a_gang_of_one_waits_for_nobody() -> None:
-    trial = Trial({"worker-0": "n0"})
-    assert posted(trial.request_bind("worker-0")) == ["worker-0"]
-
-
-def test_only_placed_members_are_waited_for() -> None:
-    trial = Trial({"worker-0": "n0", "worker-1": "n1"})
-    assert posted(trial.request_bind_all(["worker-0", "worker-1"])) == ["worker-0", "worker-1"]
-
-
 Setup = Callable[[Trial], object]
 
 
@@ -126,13 +116,9 @@ Setup = Callable[[Trial], object]
     ("before", "who", "at", "error"),
     [
         pytest.param(None, GangMember("ns/other", 1, "worker-0"), pod("worker-0"), NOT_ADMITTED, id="unknown gang"),
-        pytest.param(
-            None, GangMember("elsewhere/gang", 1, "worker-0"), pod("worker-0"), NOT_ADMITTED, id="other namespace"
-        ),
         pytest.param(None, GangMember(GANG, 0, "worker-0"), pod("worker-0"), WRONG_ATTEMPT, id="old attempt"),
         pytest.param(None, GangMember(GANG, 2, "worker-0"), pod("worker-0"), WRONG_ATTEMPT, id="future attempt"),
         pytest.param(None, GangMember(GANG, 1, "worker-9"), pod("worker-9"), UNKNOWN_MEMBER, id="unknown member"),
-        pytest.param(None, GangMember(GANG, 1, ""), pod("worker-0"), UNKNOWN_MEMBER, id="no member"),
         pytest.param(None, GangMember(GANG, 1, "worker-0"), pod("worker-0", node="n9"), WRONG_NODE, id="not its node"),
         pytest.param(
             lambda trial: trial.request_bind("worker-0"),
@@ -226,7 +212,6 @@ def test_a_gang_is_given_up_only_after_a_time_without_progress(progress: Setup) 
         pytest.param(lambda trial: trial.machine.note_progress(GANG, 1, "worker-0", trial.now), id="created again"),
         pytest.param(lambda trial: trial.machine.note_progress(GANG, 1, "worker-9", trial.now), id="no member"),
         pytest.param(lambda trial: trial.machine.note_progress(GANG, 2, "worker-1", trial.now), id="other attempt"),
-        pytest.param(lambda trial: trial.request_bind("worker-0", at=pod("worker-0", 2)), id="calls again"),
         pytest.param(lambda trial: trial.request_bind("worker-1"), id="calls, and is not as the gang says"),
     ],
 )
