@@ -114,10 +114,7 @@ def test_a_current_address_that_is_none_leads_to_the_login_alone(site: Site, add
     [
         "//evil.example",
         "/\\evil.example",
-        "https://evil.example/jobs",
-        "/jobs\\..",
         "/jobs\n",
-        "/jobsx",
         "/logout",
         "/",
     ],

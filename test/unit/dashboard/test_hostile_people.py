@@ -150,12 +150,8 @@ def test_the_yaml_of_one_person_keeps_no_other_person_waiting(site: Site) -> Non
     "original",
     [
         "tfjob/ns/..",
-        "tfjob/../x",
         "tfjob/ns/x%2Flog",
-        "tfjob/ns/x%3Fa=b",
-        "tfjob/ns/x%23",
         "tfjob/ns/%252e",
-        "tfjob//x",
     ],
 )
 def test_no_text_of_a_clone_reaches_a_path_of_the_api_server(site: Site, original: str) -> None:

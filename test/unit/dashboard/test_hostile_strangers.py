@@ -95,7 +95,6 @@ def assert_cut_off_early(site: Site, beginning: bytes) -> None:
 @pytest.mark.parametrize(
     "beginning",
     [
-        pytest.param(b"GET /", id="a path"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: ", id="a field's value"),
         pytest.param(b"GET / HTTP/1.1\r\n", id="a field's name"),
     ],
@@ -108,7 +107,6 @@ def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
     "beginning",
     [
         pytest.param(b"0\r\nX: ", id="a trailer's value"),
-        pytest.param(b"5\r\nhello\r\n0\r\n", id="a trailer's name after a body"),
         pytest.param(b"5;a=", id="a chunk's extension"),
     ],
 )
@@ -310,10 +308,6 @@ def test_refused_logins_of_many_addresses_have_a_rate_as_well(site: Site) -> Non
             site.person(address=f"127.0.1.{index + 1}").log_in(f"bad-{round_}-{index}.token")
     windows = 2 + (time.monotonic() - begin) // 10
     assert len(site.cluster.reviews) <= windows * (OF_NEW + OF_REFUSED)
-
-
-def test_accepted_logins_do_not_count_as_refused(site: Site) -> None:
-    assert [site.person().log_in(f"robot.{index}") for index in range(3 * OF_ADDRESS)] == [303] * 3 * OF_ADDRESS
 
 
 def test_a_cookie_that_is_sent_over_tls_belongs_to_this_host_alone(tls_site: Site) -> None:

@@ -89,11 +89,8 @@ def test_an_error_is_not_kept() -> None:
     [
         ("/jobs?namespace=../x", 200, "is no name of a namespace"),
         ("/events/jobs?namespace=a/b", 400, "is no name of a namespace"),
-        ("/queue?namespace=a%2Fb", 400, "is no name of a namespace"),
-        ("/cluster?namespace=A", 400, "is no name of a namespace"),
         ("/jobs/%2E%2E/tfjob/x", 404, "no such page"),
         ("/metrics/ns/tfjob/..%2Fsecrets", 404, "no such page"),
-        ("/logs/ns/tfjob/a%3Fb", 404, "no such page"),
     ],
 )
 def test_no_text_of_an_address_leads_to_another_path_of_the_api_server(path: str, status: int, words: str) -> None:

@@ -27,7 +27,7 @@ def value(jobs: Iterable[TrainingOfJob], metric: str, job: str = "j") -> float |
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("0.25", 0.25), ("1e-5", 1e-5), ("-7", -7.0), ("+Inf", math.inf), ("-Inf", -math.inf)],
+    [("1e-5", 1e-5), ("-Inf", -math.inf)],
 )
 def test_a_running_jobs_values_are_shown(text: str, shown: float) -> None:
     assert value([("TrainJob", "ns", "j", {"loss": text})], "loss") == shown

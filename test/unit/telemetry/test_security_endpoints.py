@@ -80,7 +80,7 @@ def flooding(host: str, port: int, address: str, request: bytes) -> Iterator[Non
             thread.join()
 
 
-@pytest.mark.parametrize("address", ["127.0.0.2", "127.0.0.1"], ids=["another address", "the address of the probe"])
+@pytest.mark.parametrize("address", ["127.0.0.1"], ids=["the address of the probe"])
 def test_a_flood_of_valid_requests_delays_no_probe(server: HttpServer, address: str) -> None:
     with flooding("127.0.0.1", server.port, address, b"GET /healthz HTTP/1.1\r\n\r\n"):
         for _ in range(10):
@@ -114,11 +114,7 @@ def test_connections_that_come_at_once_wait_for_the_accepting_thread_and_are_not
 @pytest.mark.parametrize(
     "request_",
     [
-        pytest.param(b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", id="a target without an end"),
-        pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 10_000 + b"\r\n", id="ten thousand headers"),
         pytest.param(b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", id="a length below nothing"),
-        pytest.param(b"\x00\xff" * 5_000, id="no HTTP"),
-        pytest.param(b"\r\n" * 5_000, id="empty lines"),
         pytest.param(b"POST /healthz HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", id="a body that is not taken"),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_status_of_thousands_of_types_and_states_has_a_bounded_number_of_serie
     assert registry.get_sample_value("tfjob_replicas", labels) == 4
 
 
-@pytest.mark.parametrize("value", ["1\ntfjob_forged 1", "", "x", "0x10", "1_000", "nan ", "\uff11", "Infinity", " 1"])
+@pytest.mark.parametrize("value", ["1\ntfjob_forged 1", "", "1_000", "\uff11", "Infinity"])
 def test_a_value_that_somebody_wrote_into_a_status_costs_its_own_series_and_no_other(value: str) -> None:
     shown = exposition([("TrainJob", "ns", "a", {"bad": value, "good": "1"}), ("TrainJob", "ns", "b", {"loss": "2"})])
     families = list(text_string_to_metric_families(shown))

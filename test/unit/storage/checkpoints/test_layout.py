@@ -22,11 +22,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("checkpoint-500", 500),
         ("step_500", 500),
-        ("ckpt-500.pt", 500),
         ("epoch=3-step=1200.ckpt", 1200),
-        ("model-7.h5", 7),
         ("last.pt", None),
         ("00000042", 42),
         ("x" + "9" * 30, None),
