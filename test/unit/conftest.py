@@ -1,10 +1,13 @@
-"""No test leaves its logging to the next one."""
+"""No test leaves its logging to the next one; and what takes long to make is made once."""
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
+
+from helpers.certificates import self_signed
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +20,9 @@ def _logging_restored() -> Iterator[None]:
     root.setLevel(level)
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key."""
+    return self_signed(tmp_path_factory.mktemp("certificate"))

@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from helpers.certificates import self_signed
 from helpers.dashboardpeople import Site, dashboard_site
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
@@ -41,21 +40,20 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield running
 
 
-def with_certificate(folder: Path) -> tuple[str, str]:
-    certificate, key = self_signed(folder)
-    return f"--dashboard-tls-cert-file={certificate}", f"--dashboard-tls-key-file={key}"
+def flags_of(certificate: tuple[Path, Path]) -> tuple[str, str]:
+    return f"--dashboard-tls-cert-file={certificate[0]}", f"--dashboard-tls-key-file={certificate[1]}"
 
 
 @pytest.fixture
-def tls_site(tmp_path: Path) -> Iterator[Site]:
-    with dashboard_site(tmp_path, *with_certificate(tmp_path), has_tls=True) as running:
+def tls_site(tmp_path: Path, certificate: tuple[Path, Path]) -> Iterator[Site]:
+    with dashboard_site(tmp_path, *flags_of(certificate), has_tls=True) as running:
         yield running
 
 
 @pytest.fixture
-def proxied_site(tmp_path: Path) -> Iterator[Site]:
+def proxied_site(tmp_path: Path, certificate: tuple[Path, Path]) -> Iterator[Site]:
     """With TLS from its proxy to it, and therefore no rate of new connections."""
-    flags = (*with_certificate(tmp_path), "--behind-tls-proxy")
+    flags = (*flags_of(certificate), "--behind-tls-proxy")
     with dashboard_site(tmp_path, *flags, has_tls=True) as running:
         yield running
 

@@ -10,12 +10,13 @@ import ssl
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 
-from helpers.certificates import self_signed, server_context
+from helpers.certificates import server_context
 from helpers.poll import eventually
 from tfjob_controller.dashboard import front
 from tfjob_controller.httpserver.app import TEXT, Limits, Reply, Request
@@ -81,13 +82,12 @@ async def dashboard(listener: socket.socket, tls: ssl.SSLContext | None) -> Asyn
 
 @pytest.fixture
 def tls(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, certificate: tuple[Path, Path]
 ) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
     """Of the server and of its clients."""
     if request.param == "plain":
         return None, None
-    certificate, key = self_signed(tmp_path_factory.mktemp("certificate"))
-    context, trust = server_context(certificate, key), ssl.create_default_context(cafile=str(certificate))
+    context, trust = server_context(*certificate), ssl.create_default_context(cafile=str(certificate[0]))
     trust.maximum_version = ssl.TLSVersion.TLSv1_2 if request.param == "TLS 1.2" else ssl.TLSVersion.TLSv1_3
     return context, trust
 

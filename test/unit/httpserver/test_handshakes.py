@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -26,8 +27,8 @@ TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def server_context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    return certificates.server_context(*certificates.self_signed(tmp_path_factory.mktemp("certificate")))
+def server_context(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    return certificates.server_context(*certificate)
 
 
 @functools.cache

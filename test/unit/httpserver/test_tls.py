@@ -7,11 +7,12 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import uvloop
 
-from helpers.certificates import self_signed, server_context
+from helpers.certificates import server_context
 from tfjob_controller.httpserver import tls
 from tfjob_controller.httpserver.tls import Decryption, accept
 
@@ -20,8 +21,8 @@ TIMEOUT_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    return server_context(*self_signed(tmp_path_factory.mktemp("certificate")))
+def context(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    return server_context(*certificate)
 
 
 class Client:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.certificates import self_signed, server_context
+from helpers.certificates import server_context
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.httpserver.app import TEXT, Limits, Reply, Request, RequestRate
 from tfjob_controller.httpserver.requestreader import RequestReader
@@ -57,11 +57,6 @@ class Service:
     def connect(self, address: str = HERE) -> socket.socket:
         client = socket.create_connection((HERE, self.port), TIMEOUT_SECONDS, (address, 0))
         return client if self.trust is None else self.trust.wrap_socket(client, server_hostname="127.0.0.1")
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return self_signed(tmp_path_factory.mktemp("certificate"))
 
 
 @contextlib.contextmanager
@@ -155,7 +150,7 @@ def test_many_connections_of_an_address_have_one_turn_together(service: Service)
         assert floods <= len(many) + 3 * 20
 
 
-def test_an_address_above_its_rate_waits_and_no_other_does(certificate: tuple[Path, Path]) -> None:
+def test_an_address_above_its_rate_waits_and_no_other_does() -> None:
     rate = RequestRate(per_second=1.0, burst=40)
     with serving(rate) as service, service.connect(THERE) as flooding, service.connect() as other:
         begin = time.monotonic()

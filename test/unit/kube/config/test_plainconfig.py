@@ -27,15 +27,6 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(scope="module")
-def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pki")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-days", "2"]
-    paths = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    subprocess.run([*command, *paths], check=True, capture_output=True)
-    return folder
-
-
 def write(folder: Path, user: dict[str, Any], cluster: dict[str, Any], **context: str) -> str:
     config = {
         "current-context": "x",
@@ -48,9 +39,9 @@ def write(folder: Path, user: dict[str, Any], cluster: dict[str, Any], **context
     return str(path)
 
 
-def filled(fields: dict[str, Any], pki: Path) -> dict[str, Any]:
+def filled(fields: dict[str, Any], certificate: tuple[Path, Path]) -> dict[str, Any]:
     """`CERT` and `KEY` stand for the files, `CERT DATA` and `KEY DATA` for their content."""
-    files = {"CERT": pki / "cert.pem", "KEY": pki / "key.pem"}
+    files = dict(zip(("CERT", "KEY"), certificate, strict=True))
     known = {name: str(path) for name, path in files.items()}
     known |= {f"{name} DATA": base64.b64encode(path.read_bytes()).decode() for name, path in files.items()}
     return {name: known.get(value, value) if isinstance(value, str) else value for name, value in fields.items()}
@@ -72,8 +63,10 @@ TOKEN = {"token": "s3cret"}
         pytest.param({}, {"server": "http://127.0.0.1:8080"}, id="nobody"),
     ],
 )
-def test_what_is_plain_means_the_same(user: dict[str, Any], cluster: dict[str, Any], pki: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, filled(user, pki), filled(cluster, pki), namespace="team")
+def test_what_is_plain_means_the_same(
+    user: dict[str, Any], cluster: dict[str, Any], certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = write(tmp_path, filled(user, certificate), filled(cluster, certificate), namespace="team")
     plain, full = load_plain_config(path), load_config(path)
     assert plain is not None
     assert (plain.host, plain.namespace, plain.origin) == (full.host, full.namespace, full.origin)
@@ -130,11 +123,13 @@ def test_so_are_several_files_unknown_contexts_proxies_and_what_is_no_kubeconfig
     assert load_plain_config(path) is None
 
 
-def test_a_renewed_authority_is_seen_by_the_next_connection_if_it_stands_in_a_file(pki: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, TOKEN, filled({"certificate-authority": "CERT"}, pki))
+def test_a_renewed_authority_is_seen_by_the_next_connection_if_it_stands_in_a_file(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = write(tmp_path, TOKEN, filled({"certificate-authority": "CERT"}, certificate))
     plain = load_plain_config(path)
     assert plain is not None
-    assert (plain.server.authority_file, plain.server.authority) == (str(pki / "cert.pem"), "")
+    assert (plain.server.authority_file, plain.server.authority) == (str(certificate[0]), "")
 
 
 def test_the_client_is_loaded_only_for_what_is_not_plain(tmp_path: Path) -> None:

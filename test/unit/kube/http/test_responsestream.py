@@ -20,14 +20,12 @@ PATH, QUERY = "/api/v1/namespaces/ns/pods/p/log", {"follow": "true", "sinceTime"
 MUCH = 1 << 20
 
 
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return self_signed(tmp_path_factory.mktemp("pki"))
+with_and_without_tls = pytest.mark.parametrize("server", ["plain", "TLS"], indirect=True)
 
 
-@pytest.fixture(params=["plain", "TLS"])
-def server(request: pytest.FixtureRequest, pair: tuple[Path, Path]) -> Iterator[LogServer]:
-    with LogServer(pair if request.param == "TLS" else None) as started:
+@pytest.fixture
+def server(request: pytest.FixtureRequest, certificate: tuple[Path, Path]) -> Iterator[LogServer]:
+    with LogServer(certificate if getattr(request, "param", "TLS") == "TLS" else None) as started:
         yield started
 
 
@@ -58,6 +56,7 @@ def test_a_streaming_request_has_the_headers_of_any_other(server: LogServer, con
     assert asked.headers["accept-encoding"] == "identity"
 
 
+@with_and_without_tls
 def test_what_has_come_is_read_and_nobody_waits_for_more(server: LogServer, connector: Connector) -> None:
     stream = connector.open(PATH, QUERY)
     asked = server.asked()
@@ -74,6 +73,7 @@ def test_what_has_come_is_read_and_nobody_waits_for_more(server: LogServer, conn
     assert stream.has_ended
 
 
+@with_and_without_tls
 def test_no_more_is_read_at_once_than_requested(server: LogServer, connector: Connector) -> None:
     stream = connector.open(PATH, QUERY)
     asked = server.asked().begin()
@@ -92,6 +92,7 @@ def test_no_more_is_read_at_once_than_requested(server: LogServer, connector: Co
         pytest.param(b"5\r\nhello\r\nnonsense\r\n", id="with something that is no chunk"),
     ],
 )
+@with_and_without_tls
 def test_what_came_before_it_broke_off_is_read_and_then_it_is_said(
     server: LogServer, connector: Connector, sent: bytes
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_server_that_is_not_there_is_said_at_once(server: LogServer, tmp_path:
     assert caught.value.is_no_response
 
 
+@with_and_without_tls
 def test_a_closed_stream_closes_its_connection(server: LogServer, connector: Connector) -> None:
     stream = connector.open(PATH, QUERY)
     asked = server.asked().begin()
@@ -156,27 +158,27 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_server_that_is_another_is_refused(
-    pair: tuple[Path, Path], others: Path, tmp_path: Path, named: str, complaint: str
+    certificate: tuple[Path, Path], others: Path, tmp_path: Path, named: str, complaint: str
 ) -> None:
     cluster = {"tls-server-name": named} if named else {"certificate-authority": str(others)}
-    with LogServer(pair) as server:
+    with LogServer(certificate) as server:
         connector = Connector(server.config(tmp_path, **cluster), FakeClock())
         with pytest.raises(ApiError, match=complaint) as caught:
             connector.open(PATH, QUERY)
     assert caught.value.reason == "NotConnected"
 
 
-def test_insecure_skip_tls_verify_accepts_any_server_name(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    with LogServer(pair) as server:
+def test_insecure_skip_tls_verify_accepts_any_server_name(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    with LogServer(certificate) as server:
         config = server.config(tmp_path, **{"insecure-skip-tls-verify": True, "tls-server-name": "example.com"})
         stream = Connector(config, FakeClock()).open(PATH, QUERY)
         server.asked().begin().say(b"one\n")
         assert read(stream, 4) == b"one\n"
 
 
-def test_a_certificate_is_shown_and_a_proxy_led_through(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_certificate_is_shown_and_a_proxy_led_through(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     tunnel = ConnectProxy()
-    with LogServer(pair, is_mutual=True) as server:
+    with LogServer(certificate, is_mutual=True) as server:
         stream = Connector(server.config(tmp_path, **{"proxy-url": tunnel.url}), FakeClock()).open(PATH, QUERY)
         server.asked().begin().say(b"one\n")
         assert read(stream, 4) == b"one\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import gzip
+import itertools
 import logging
 import socket
 import threading
@@ -79,30 +81,25 @@ class Watcher:
         self.waited_seconds.append(seconds)
 
 
-Serve = Callable[[Respond], HttpServer]
-Connect = Callable[..., Transport]
+class Net:
+    """Servers, proxies before them, and transports to them, which all end with the test."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ends = contextlib.ExitStack()
+        self._files = itertools.count()
+        # Holds back answers; opened at the end of the test, so that no server thread stays.
+        self.gate = threading.Event()
 
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    servers: list[HttpServer] = []
+    def serve(self, respond: Respond) -> HttpServer:
+        return self._ends.enter_context(HttpServer(respond))
 
-    def start(respond: Respond) -> HttpServer:
-        servers.append(HttpServer(respond))
-        return servers[-1].__enter__()
+    def proxy(self, server: HttpServer) -> FaultProxy:
+        return self._ends.enter_context(FaultProxy(server.url))
 
-    yield start
-    for server in servers:
-        server.__exit__()
-
-
-@pytest.fixture
-def connect(tmp_path: Path) -> Iterator[Connect]:
-    """A transport to a server's URL. Without a limit unless the test sets one."""
-    transports: list[Transport] = []
-
-    def start(url: str, user: dict[str, str] | None = None, **options: Any) -> Transport:
-        path = tmp_path / f"kubeconfig-{len(transports)}"
+    def connect(self, url: str, user: dict[str, str] | None = None, **options: Any) -> Transport:
+        """A transport to a server's URL. Without a limit unless the test sets one."""
+        path = self._folder / f"kubeconfig-{next(self._files)}"
         kubeconfig = {
             "current-context": "x",
             "clusters": [{"name": "c", "cluster": {"server": url}}],
@@ -111,45 +108,36 @@ def connect(tmp_path: Path) -> Iterator[Connect]:
         }
         path.write_text(yaml.safe_dump(kubeconfig))
         loaded = load_config(str(path), clock=options.get("clock"))
-        transports.append(Transport(loaded, **({"qps": 0} | options)))
-        return transports[-1]
+        return self._ends.enter_context(contextlib.closing(Transport(loaded, **({"qps": 0} | options))))
 
-    yield start
-    for transport in transports:
-        transport.close()
+    def held_back(self, request: Request) -> Answer:
+        """Answers once the gate is open."""
+        self.gate.wait(WAIT_SECONDS)
+        return Answer()
+
+    def held_after(self, *lines: bytes) -> Respond:
+        """Sends these lines at once, and nothing more until the gate is open."""
+
+        def chunks() -> Iterator[bytes]:
+            yield from lines
+            self.gate.wait(WAIT_SECONDS)
+
+        return lambda request: Answer(chunks=chunks())
+
+    def close(self) -> None:
+        self.gate.set()
+        self._ends.close()
 
 
 @pytest.fixture
-def proxy_to() -> Iterator[Callable[[HttpServer], FaultProxy]]:
-    proxies: list[FaultProxy] = []
-
-    def start(server: HttpServer) -> FaultProxy:
-        proxies.append(FaultProxy(server.url))
-        return proxies[-1].__enter__()
-
-    yield start
-    for proxy in proxies:
-        proxy.__exit__()
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Holds back answers; opened at the end of the test, so that no server thread stays."""
-    event = threading.Event()
-    yield event
-    event.set()
+def net(tmp_path: Path) -> Iterator[Net]:
+    net = Net(tmp_path)
+    yield net
+    net.close()
 
 
 def ok(request: Request) -> Answer:
     return Answer(200, b'{"ok":1}')
-
-
-def held_back_by(gate: threading.Event) -> Respond:
-    def respond(request: Request) -> Answer:
-        gate.wait(WAIT_SECONDS)
-        return Answer()
-
-    return respond
 
 
 def in_turn(*answers: Answer) -> Respond:
@@ -165,9 +153,9 @@ def failure(call: Callable[[], object]) -> ApiError:
 
 
 class TestWhatIsSent:
-    def test_a_read(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        assert connect(server.url).request("GET", PATH, query={"labelSelector": "a=b,c!=d"}) == b'{"ok":1}'
+    def test_a_read(self, net: Net) -> None:
+        server = net.serve(ok)
+        assert net.connect(server.url).request("GET", PATH, query={"labelSelector": "a=b,c!=d"}) == b'{"ok":1}'
         (seen,) = server.requests
         assert (seen.method, seen.path, seen.query) == ("GET", PATH, {"labelSelector": "a=b,c!=d"})
         assert seen.headers["authorization"] == f"Bearer {TOKEN}"
@@ -175,29 +163,29 @@ class TestWhatIsSent:
         assert seen.headers["accept"] == "application/json"
         assert "content-type" not in seen.headers
 
-    def test_a_write_has_just_the_content_type_that_it_was_given(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        connect(server.url, user_agent="mine/1").request("PATCH", PATH, body=b"[]", content_type=MERGE_PATCH)
+    def test_a_write_has_just_the_content_type_that_it_was_given(self, net: Net) -> None:
+        server = net.serve(ok)
+        net.connect(server.url, user_agent="mine/1").request("PATCH", PATH, body=b"[]", content_type=MERGE_PATCH)
         (seen,) = server.requests
         assert (seen.body, seen.headers["content-type"]) == (b"[]", MERGE_PATCH)
         assert seen.headers["user-agent"] == "mine/1"
 
-    def test_a_server_behind_a_path(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        connect(server.url + "/k8s/clusters/c-1/").request("GET", PATH)
+    def test_a_server_behind_a_path(self, net: Net) -> None:
+        server = net.serve(ok)
+        net.connect(server.url + "/k8s/clusters/c-1/").request("GET", PATH)
         assert server.requests[0].path == "/k8s/clusters/c-1" + PATH
 
-    def test_nobody_shows_no_authorization(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        connect(server.url, user={}).request("GET", PATH)
+    def test_nobody_shows_no_authorization(self, net: Net) -> None:
+        server = net.serve(ok)
+        net.connect(server.url, user={}).request("GET", PATH)
         assert "authorization" not in server.requests[0].headers
 
-    def test_compressed_responses_are_requested_and_decompressed(self, serve: Serve, connect: Connect) -> None:
+    def test_compressed_responses_are_requested_and_decompressed(self, net: Net) -> None:
         def respond(request: Request) -> Answer:
             assert request.headers["accept-encoding"] == "gzip"
             return Answer(200, gzip.compress(b"x" * 1000), {"Content-Encoding": "gzip"})
 
-        assert connect(serve(respond).url).request("GET", PATH) == b"x" * 1000
+        assert net.connect(net.serve(respond).url).request("GET", PATH) == b"x" * 1000
 
     def test_the_user_agent_names_program_system_and_python(self) -> None:
         program, system, python = default_user_agent().split(" ")
@@ -205,62 +193,58 @@ class TestWhatIsSent:
         assert system.startswith("(")
         assert python.startswith("python/3.")
 
-    def test_a_redirect_is_not_followed_for_the_token_would_go_with_it(self, serve: Serve, connect: Connect) -> None:
-        other = serve(ok)
-        server = serve(in_turn(Answer(307, b"", {"Location": other.url + PATH})))
-        assert failure(lambda: connect(server.url).request("GET", PATH)).status == 307
+    def test_a_redirect_is_not_followed_for_the_token_would_go_with_it(self, net: Net) -> None:
+        other = net.serve(ok)
+        server = net.serve(in_turn(Answer(307, b"", {"Location": other.url + PATH})))
+        assert failure(lambda: net.connect(server.url).request("GET", PATH)).status == 307
         assert other.requests == []
 
 
 class TestConnections:
-    def test_they_are_kept(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        transport = connect(server.url)
+    def test_they_are_kept(self, net: Net) -> None:
+        server = net.serve(ok)
+        transport = net.connect(server.url)
         for _ in range(5):
             transport.request("POST", PATH, body=b"{}")
         assert len({request.client for request in server.requests}) == 1
 
-    def test_there_are_never_more_than_the_pools_size(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        transport = connect(server.url, pool_size=2)
+    def test_there_are_never_more_than_the_pools_size(self, net: Net) -> None:
+        server = net.serve(ok)
+        transport = net.connect(server.url, pool_size=2)
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda _: transport.request("GET", PATH), range(64)))
         assert len({request.client for request in server.requests}) <= 2
 
-    def test_a_request_without_a_connection_in_time_was_not_sent(
-        self, serve: Serve, connect: Connect, gate: threading.Event
-    ) -> None:
-        server = serve(held_back_by(gate))
-        transport = connect(server.url, pool_size=1)
+    def test_a_request_without_a_connection_in_time_was_not_sent(self, net: Net) -> None:
+        server = net.serve(net.held_back)
+        transport = net.connect(server.url, pool_size=1)
         with ThreadPoolExecutor(1) as threads:
             first = threads.submit(transport.request, "POST", PATH, body=b"{}")
             eventually(lambda: server.requests)
             error = failure(lambda: transport.request("POST", PATH, body=b"{}", timeout_seconds=0.1))
             assert (error.status, error.reason, error.outcome_unknown) == (NO_RESPONSE, "PoolTimeout", False)
-            gate.set()
+            net.gate.set()
             first.result(WAIT_SECONDS)
         assert len(server.requests) == 1
 
-    def test_a_lease_has_its_own_when_all_others_are_busy(
-        self, serve: Serve, connect: Connect, gate: threading.Event
-    ) -> None:
+    def test_a_lease_has_its_own_when_all_others_are_busy(self, net: Net) -> None:
         def respond(request: Request) -> Answer:
             if request.method == "POST":
-                gate.wait(WAIT_SECONDS)
+                net.gate.wait(WAIT_SECONDS)
             return Answer()
 
-        server = serve(respond)
-        transport = connect(server.url, pool_size=2)
+        server = net.serve(respond)
+        transport = net.connect(server.url, pool_size=2)
         with ThreadPoolExecutor(4) as threads:
             busy = [threads.submit(transport.request, "POST", PATH, body=b"{}") for _ in range(4)]
             eventually(lambda: len(server.requests) == 2)
             transport.request("PUT", "/lease", body=b"{}", priority=Priority.LEASE, timeout_seconds=5.0)
-            gate.set()
+            net.gate.set()
             assert [call.result(WAIT_SECONDS) for call in busy] == [b"{}"] * 4
 
-    def test_a_plugins_new_certificate_means_new_connections(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        transport = connect(server.url)
+    def test_a_plugins_new_certificate_means_new_connections(self, net: Net) -> None:
+        server = net.serve(ok)
+        transport = net.connect(server.url)
         transport.request("GET", PATH)
         transport._credentials.certificate_generation += 1  # what a plugin's new certificate does
         transport.request("GET", PATH)
@@ -270,34 +254,32 @@ class TestConnections:
 
 
 class TestFailures:
-    def test_a_status_is_reported_with_the_servers_message(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(status_answer(409, "AlreadyExists", 'pods "a" already exists')))
-        error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}"))
+    def test_a_status_is_reported_with_the_servers_message(self, net: Net) -> None:
+        server = net.serve(in_turn(status_answer(409, "AlreadyExists", 'pods "a" already exists')))
+        error = failure(lambda: net.connect(server.url).request("POST", PATH, body=b"{}"))
         assert error.is_already_exists
         assert error.message == 'pods "a" already exists'
         assert not error.outcome_unknown
 
-    def test_the_error_page_of_a_proxy_is_reported_with_its_text(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(Answer(502, b"<h1>Bad\ngateway</h1>")))
-        error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}"))
+    def test_the_error_page_of_a_proxy_is_reported_with_its_text(self, net: Net) -> None:
+        server = net.serve(in_turn(Answer(502, b"<h1>Bad\ngateway</h1>")))
+        error = failure(lambda: net.connect(server.url).request("POST", PATH, body=b"{}"))
         assert (error.status, error.message, error.outcome_unknown) == (502, "<h1>Bad gateway</h1>", True)
 
-    def test_a_server_that_is_not_there_was_sent_nothing(self, connect: Connect) -> None:
+    def test_a_server_that_is_not_there_was_sent_nothing(self, net: Net) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
-        error = failure(lambda: connect(f"http://127.0.0.1:{port}").request("POST", PATH, body=b"{}"))
+        error = failure(lambda: net.connect(f"http://127.0.0.1:{port}").request("POST", PATH, body=b"{}"))
         assert (error.status, error.reason, error.outcome_unknown) == (NO_RESPONSE, "NotConnected", False)
         assert str(error) == (
             f"127.0.0.1:{port}: cannot connect: [Errno 111] Connection refused (no answer NotConnected)"
         )
 
-    def test_a_name_that_nobody_knows(self, connect: Connect) -> None:
-        error = failure(lambda: connect("http://no-such-host.invalid").request("POST", PATH, body=b"{}"))
+    def test_a_name_that_nobody_knows(self, net: Net) -> None:
+        error = failure(lambda: net.connect("http://no-such-host.invalid").request("POST", PATH, body=b"{}"))
         assert (error.reason, error.outcome_unknown) == ("NotConnected", False)
 
-    def test_a_server_that_takes_no_connections_is_given_up(
-        self, connect: Connect, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_server_that_takes_no_connections_is_given_up(self, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tfjob_controller.kube.http.connectionpool.CONNECT_TIMEOUT_SECONDS", 0.2)
         with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
             fillers = [socket.socket() for _ in range(3)]  # the queue of a listener that never accepts
@@ -306,7 +288,7 @@ class TestFailures:
                 filler.connect_ex(listener.getsockname())
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             begin = time.monotonic()
-            error = failure(lambda: connect(url).request("POST", PATH, body=b"{}"))
+            error = failure(lambda: net.connect(url).request("POST", PATH, body=b"{}"))
             # The kernel would go on for two minutes.
             assert time.monotonic() - begin < WAIT_SECONDS
             assert (error.reason, error.outcome_unknown) == ("NotConnected", False)
@@ -315,219 +297,183 @@ class TestFailures:
 
     @pytest.mark.parametrize(("method", "unknown"), [("POST", True), ("GET", False)])
     def test_silence_ends_with_the_time_and_a_writes_outcome_is_unknown(
-        self, serve: Serve, connect: Connect, gate: threading.Event, method: str, unknown: bool
+        self, net: Net, method: str, unknown: bool
     ) -> None:
-        server = serve(held_back_by(gate))
-        error = failure(lambda: connect(server.url).request(method, PATH, timeout_seconds=0.2))
+        server = net.serve(net.held_back)
+        error = failure(lambda: net.connect(server.url).request(method, PATH, timeout_seconds=0.2))
         assert (error.status, error.reason, error.outcome_unknown) == (NO_RESPONSE, "Timeout", unknown)
         assert len(server.requests) == 1
 
-    def test_a_lost_answer_to_a_write_is_an_unknown_outcome_and_the_write_is_not_sent_again(
-        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
-    ) -> None:
-        server = serve(ok)
-        proxy = proxy_to(server)
+    def test_a_lost_answer_to_a_write_is_an_unknown_outcome_and_the_write_is_not_sent_again(self, net: Net) -> None:
+        server = net.serve(ok)
+        proxy = net.proxy(server)
         proxy.next(LoseAnswer())
-        error = failure(lambda: connect(proxy.url).request("POST", PATH, body=b"{}"))
+        error = failure(lambda: net.connect(proxy.url).request("POST", PATH, body=b"{}"))
         assert (error.reason, error.outcome_unknown) == ("ConnectionBroken", True)
         assert len(server.requests) == 1
 
-    def test_an_answer_that_breaks_off_is_no_answer(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(Answer(200, b"{}", {"Content-Length": "10", "Connection": "close"})))
-        error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}", timeout_seconds=0.5))
+    def test_an_answer_that_breaks_off_is_no_answer(self, net: Net) -> None:
+        server = net.serve(in_turn(Answer(200, b"{}", {"Content-Length": "10", "Connection": "close"})))
+        error = failure(lambda: net.connect(server.url).request("POST", PATH, body=b"{}", timeout_seconds=0.5))
         assert error.outcome_unknown
 
 
 class TestRetries:
     @pytest.mark.parametrize(("method", "code"), [("GET", 429), ("POST", 503)])
-    def test_the_server_may_request_a_retry_of_any_request(
-        self, serve: Serve, connect: Connect, method: str, code: int
-    ) -> None:
+    def test_the_server_may_request_a_retry_of_any_request(self, net: Net, method: str, code: int) -> None:
         clock = SleeplessClock()
-        server = serve(in_turn(status_answer(code, "TooManyRequests", Retry_After="7"), Answer()))
-        assert connect(server.url, clock=clock).request(method, PATH, body=b"{}") == b"{}"
+        server = net.serve(in_turn(status_answer(code, "TooManyRequests", Retry_After="7"), Answer()))
+        assert net.connect(server.url, clock=clock).request(method, PATH, body=b"{}") == b"{}"
         assert clock.sleeps == [7.0]
         assert [request.body for request in server.requests] == [b"{}"] * 2
 
-    def test_a_read_is_repeated_after_a_fault_of_the_server(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(Answer(500), Answer()))
-        assert connect(server.url, clock=SleeplessClock()).request("GET", PATH) == b"{}"
+    def test_a_read_is_repeated_after_a_fault_of_the_server(self, net: Net) -> None:
+        server = net.serve(in_turn(Answer(500), Answer()))
+        assert net.connect(server.url, clock=SleeplessClock()).request("GET", PATH) == b"{}"
 
     @pytest.mark.parametrize("fault", [LoseRequest(), LoseAnswer()])
-    def test_a_read_is_repeated_when_the_connection_breaks(
-        self,
-        serve: Serve,
-        connect: Connect,
-        proxy_to: Callable[[HttpServer], FaultProxy],
-        fault: LoseRequest | LoseAnswer,
-    ) -> None:
-        proxy = proxy_to(serve(ok))
+    def test_a_read_is_repeated_when_the_connection_breaks(self, net: Net, fault: LoseRequest | LoseAnswer) -> None:
+        proxy = net.proxy(net.serve(ok))
         proxy.next(fault, times=3)
-        assert connect(proxy.url, clock=SleeplessClock()).request("GET", PATH) == b'{"ok":1}'
+        assert net.connect(proxy.url, clock=SleeplessClock()).request("GET", PATH) == b'{"ok":1}'
         assert len(proxy.seen) == 4
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-    def test_a_write_is_not(self, serve: Serve, connect: Connect, method: str) -> None:
-        server = serve(in_turn(Answer(500), Answer()))
-        failure(lambda: connect(server.url, clock=SleeplessClock()).request(method, PATH, body=b"{}"))
+    def test_a_write_is_not(self, net: Net, method: str) -> None:
+        server = net.serve(in_turn(Answer(500), Answer()))
+        failure(lambda: net.connect(server.url, clock=SleeplessClock()).request(method, PATH, body=b"{}"))
         assert len(server.requests) == 1
 
-    def test_but_the_caller_may_say_that_it_can_be(
-        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
-    ) -> None:
-        proxy = proxy_to(serve(ok))
+    def test_but_the_caller_may_say_that_it_can_be(self, net: Net) -> None:
+        proxy = net.proxy(net.serve(ok))
         proxy.next(LoseAnswer())
         proxy.next(Reply(500))
-        connect(proxy.url, clock=SleeplessClock()).request("DELETE", PATH, retry=True)
+        net.connect(proxy.url, clock=SleeplessClock()).request("DELETE", PATH, retry=True)
         assert len(proxy.seen) == 3
 
     @pytest.mark.parametrize("answer", [Answer(500), status_answer(429, "TooManyRequests", Retry_After="1")])
-    def test_or_that_nothing_is_to_be_sent_again(self, serve: Serve, connect: Connect, answer: Answer) -> None:
-        server = serve(in_turn(answer, Answer()))
-        failure(lambda: connect(server.url, clock=SleeplessClock()).request("GET", PATH, retry=False))
+    def test_or_that_nothing_is_to_be_sent_again(self, net: Net, answer: Answer) -> None:
+        server = net.serve(in_turn(answer, Answer()))
+        failure(lambda: net.connect(server.url, clock=SleeplessClock()).request("GET", PATH, retry=False))
         assert len(server.requests) == 1
 
-    def test_an_answer_that_will_not_change_is_final(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(status_answer(404, "No", Retry_After="1"), Answer()))
-        assert failure(lambda: connect(server.url).request("GET", PATH)).status == 404
+    def test_an_answer_that_will_not_change_is_final(self, net: Net) -> None:
+        server = net.serve(in_turn(status_answer(404, "No", Retry_After="1"), Answer()))
+        assert failure(lambda: net.connect(server.url).request("GET", PATH)).status == 404
         assert len(server.requests) == 1
 
-    def test_ten_retries_are_the_most(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="0")))
-        transport = connect(server.url, clock=SleeplessClock())
+    def test_ten_retries_are_the_most(self, net: Net) -> None:
+        server = net.serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="0")))
+        transport = net.connect(server.url, clock=SleeplessClock())
         assert failure(lambda: transport.request("GET", PATH)).is_too_many_requests
         assert len(server.requests) == 11
         assert (transport.statistics().requests, transport.statistics().retries) == (11, 10)
 
-    def test_the_calls_time_is_for_all_attempts_together(self, serve: Serve, connect: Connect) -> None:
+    def test_the_calls_time_is_for_all_attempts_together(self, net: Net) -> None:
         clock = SleeplessClock()
-        server = serve(in_turn(Answer(500)))
-        failure(lambda: connect(server.url, clock=clock).request("GET", PATH, timeout_seconds=1.0))
+        server = net.serve(in_turn(Answer(500)))
+        failure(lambda: net.connect(server.url, clock=clock).request("GET", PATH, timeout_seconds=1.0))
         assert sum(clock.sleeps) < 1.0
         assert 1 < len(server.requests) < 11
 
-    def test_a_stale_connection_costs_a_read_nothing(
-        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
-    ) -> None:
-        proxy = proxy_to(serve(ok))
-        transport = connect(proxy.url)
+    def test_a_stale_connection_costs_a_read_nothing(self, net: Net) -> None:
+        proxy = net.proxy(net.serve(ok))
+        transport = net.connect(proxy.url)
         transport.request("GET", PATH)
         proxy.cut_all()
         assert transport.request("GET", PATH) == b'{"ok":1}'
 
 
 class TestRefusedCredentials:
-    def test_new_ones_are_tried_once(self, serve: Serve, connect: Connect, tmp_path: Path) -> None:
+    def test_new_ones_are_tried_once(self, net: Net, tmp_path: Path) -> None:
         def respond(request: Request) -> Answer:
             fresh = request.headers["authorization"] == "Bearer new"
             return Answer() if fresh else status_answer(401, "Unauthorized")
 
-        clock, file, server = SleeplessClock(), tmp_path / "token", serve(respond)
+        clock, file, server = SleeplessClock(), tmp_path / "token", net.serve(respond)
         file.write_text("old")
-        transport = connect(server.url, {"tokenFile": str(file)}, clock=clock)
+        transport = net.connect(server.url, {"tokenFile": str(file)}, clock=clock)
         file.write_text("new")
         clock.sleep(30.0, threading.Event())
         assert transport.request("POST", PATH, body=b"{}") == b"{}"
         assert len(server.requests) == 2
 
-    def test_the_same_again_is_final(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(status_answer(401, "Unauthorized")))
-        transport = connect(server.url)
+    def test_the_same_again_is_final(self, net: Net) -> None:
+        server = net.serve(in_turn(status_answer(401, "Unauthorized")))
+        transport = net.connect(server.url)
         assert failure(lambda: transport.request("GET", PATH)).is_unauthorized
         assert len(server.requests) == 1
 
 
 class TestRateLimit:
-    def test_requests_retries_and_streams_take_tokens(self, serve: Serve, connect: Connect) -> None:
+    def test_requests_retries_and_streams_take_tokens(self, net: Net) -> None:
         def respond(request: Request) -> Answer:
             if request.query:
                 return Answer(chunks=[b"a\n"])
             return Answer() if len(server.requests) != 2 else status_answer(429, "TooManyRequests", Retry_After="0")
 
-        clock, watcher, server = SleeplessClock(), Watcher(), serve(respond)
-        transport = connect(server.url, qps=10.0, burst=1, clock=clock, observer=watcher)
+        clock, watcher, server = SleeplessClock(), Watcher(), net.serve(respond)
+        transport = net.connect(server.url, qps=10.0, burst=1, clock=clock, observer=watcher)
         transport.request("GET", PATH)
         transport.request("GET", PATH)  # refused, and sent again
         with transport.stream(PATH, query={"watch": "1"}, read_timeout_seconds=5.0):
             pass
         assert watcher.waited_seconds == pytest.approx([0.0, 0.1, 0.1, 0.1])
 
-    def test_a_lease_does_not_wait(self, serve: Serve, connect: Connect) -> None:
+    def test_a_lease_does_not_wait(self, net: Net) -> None:
         clock = SleeplessClock()
-        transport = connect(serve(ok).url, qps=0.001, burst=1, clock=clock)
+        transport = net.connect(net.serve(ok).url, qps=0.001, burst=1, clock=clock)
         transport.request("GET", PATH)
         transport.request("PUT", "/lease", body=b"{}", priority=Priority.LEASE)
         assert clock.sleeps == []
 
-    def test_waiting_is_not_part_of_the_calls_time(self, serve: Serve, connect: Connect) -> None:
-        transport = connect(serve(ok).url, qps=0.01, burst=1, clock=SleeplessClock())
+    def test_waiting_is_not_part_of_the_calls_time(self, net: Net) -> None:
+        transport = net.connect(net.serve(ok).url, qps=0.01, burst=1, clock=SleeplessClock())
         transport.request("GET", PATH)
         assert transport.request("GET", PATH, timeout_seconds=1.0) == b'{"ok":1}'
 
 
 class TestStreams:
-    def test_lines_come_as_the_server_sends_them(self, serve: Serve, connect: Connect, gate: threading.Event) -> None:
+    def test_lines_come_as_the_server_sends_them(self, net: Net) -> None:
         def chunks() -> Iterator[bytes]:
             yield b"one\n"
-            gate.wait(WAIT_SECONDS)
+            net.gate.wait(WAIT_SECONDS)
             yield b"two\n"
 
-        server = serve(lambda request: Answer(chunks=chunks()))
-        with connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
+        server = net.serve(lambda request: Answer(chunks=chunks()))
+        with net.connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
             lines = iter(stream)
             assert next(lines) == b"one"
-            gate.set()
+            net.gate.set()
             assert list(lines) == [b"two"]
         assert server.requests[0].query == QUERY
         assert server.requests[0].headers["accept-encoding"] == "identity"
 
-    def test_silence_longer_than_the_read_time_out_is_noticed(
-        self, serve: Serve, connect: Connect, gate: threading.Event
-    ) -> None:
-        def chunks() -> Iterator[bytes]:
-            yield b"one\n"
-            gate.wait(WAIT_SECONDS)
-
-        server = serve(lambda request: Answer(chunks=chunks()))
-        with connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=0.2) as stream:
+    def test_silence_longer_than_the_read_time_out_is_noticed(self, net: Net) -> None:
+        server = net.serve(net.held_after(b"one\n"))
+        with net.connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=0.2) as stream:
             lines = iter(stream)
             next(lines)
             error = failure(lambda: next(lines))
         assert (error.status, error.reason) == (NO_RESPONSE, "Timeout")
 
-    def test_a_half_open_connection_is_noticed(
-        self,
-        serve: Serve,
-        connect: Connect,
-        gate: threading.Event,
-        proxy_to: Callable[[HttpServer], FaultProxy],
-    ) -> None:
+    def test_a_half_open_connection_is_noticed(self, net: Net) -> None:
         def chunks() -> Iterator[bytes]:
             yield b"one\n"
-            while not gate.wait(0.02):
+            while not net.gate.wait(0.02):
                 yield b"more\n"
 
-        proxy = proxy_to(serve(lambda request: Answer(chunks=chunks())))
-        with connect(proxy.url).stream(PATH, query=QUERY, read_timeout_seconds=0.3) as stream:
+        proxy = net.proxy(net.serve(lambda request: Answer(chunks=chunks())))
+        with net.connect(proxy.url).stream(PATH, query=QUERY, read_timeout_seconds=0.3) as stream:
             lines = iter(stream)
             next(lines)
             proxy.is_swallowing = True
             error = failure(lambda: list(lines))
         assert error.reason == "Timeout"
 
-    def test_a_connection_that_is_cut_is_noticed(
-        self,
-        serve: Serve,
-        connect: Connect,
-        gate: threading.Event,
-        proxy_to: Callable[[HttpServer], FaultProxy],
-    ) -> None:
-        def chunks() -> Iterator[bytes]:
-            yield b"one\n"
-            gate.wait(WAIT_SECONDS)
-
-        proxy = proxy_to(serve(lambda request: Answer(chunks=chunks())))
-        with connect(proxy.url).stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
+    def test_a_connection_that_is_cut_is_noticed(self, net: Net) -> None:
+        proxy = net.proxy(net.serve(net.held_after(b"one\n")))
+        with net.connect(proxy.url).stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
             lines = iter(stream)
             next(lines)
             proxy.cut_all()
@@ -535,14 +481,8 @@ class TestStreams:
         assert (error.status, error.reason) == (NO_RESPONSE, "ConnectionBroken")
 
     @pytest.mark.parametrize("by", ["stream", "transport"])
-    def test_another_thread_can_end_one_that_is_blocked(
-        self, serve: Serve, connect: Connect, gate: threading.Event, by: str
-    ) -> None:
-        def chunks() -> Iterator[bytes]:
-            yield b"one\n"
-            gate.wait(WAIT_SECONDS)
-
-        transport = connect(serve(lambda request: Answer(chunks=chunks())).url)
+    def test_another_thread_can_end_one_that_is_blocked(self, net: Net, by: str) -> None:
+        transport = net.connect(net.serve(net.held_after(b"one\n")).url)
         stream = transport.stream(PATH, query=QUERY, read_timeout_seconds=600.0)
         lines: list[bytes] = []
         with ThreadPoolExecutor(1) as threads:
@@ -556,30 +496,26 @@ class TestStreams:
         assert lines == [b"one"]
         assert transport.statistics().open_streams == 0
 
-    def test_one_that_cannot_be_opened_says_why_at_once(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="3")))
-        transport = connect(server.url)
+    def test_one_that_cannot_be_opened_says_why_at_once(self, net: Net) -> None:
+        server = net.serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="3")))
+        transport = net.connect(server.url)
         error = failure(lambda: transport.stream(PATH, query=QUERY, read_timeout_seconds=5.0))
         assert (error.is_too_many_requests, error.retry_after_seconds) == (True, 3.0)
         assert len(server.requests) == 1
         assert transport.statistics().open_streams == 0
 
-    def test_a_server_that_does_not_even_answer_is_noticed(
-        self, serve: Serve, connect: Connect, gate: threading.Event
-    ) -> None:
-        server = serve(held_back_by(gate))
-        error = failure(lambda: connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=0.2))
+    def test_a_server_that_does_not_even_answer_is_noticed(self, net: Net) -> None:
+        server = net.serve(net.held_back)
+        error = failure(lambda: net.connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=0.2))
         assert error.reason == "Timeout"
 
-    def test_streams_and_requests_do_not_wait_for_each_other(
-        self, serve: Serve, connect: Connect, gate: threading.Event
-    ) -> None:
+    def test_streams_and_requests_do_not_wait_for_each_other(self, net: Net) -> None:
         def respond(request: Request) -> Answer:
             if not request.query:
                 return Answer()
-            return Answer(chunks=iter(lambda: b"" if gate.wait(WAIT_SECONDS) else b"x", b""))
+            return Answer(chunks=iter(lambda: b"" if net.gate.wait(WAIT_SECONDS) else b"x", b""))
 
-        transport = connect(serve(respond).url, pool_size=1)
+        transport = net.connect(net.serve(respond).url, pool_size=1)
         streams: list[HttpLineStream] = [
             transport.stream(PATH, query=QUERY, read_timeout_seconds=5.0) for _ in range(20)
         ]
@@ -589,9 +525,9 @@ class TestStreams:
             stream.close()
         assert transport.statistics().open_streams == 0
 
-    def test_one_that_ended_leaves_its_connection_to_the_next(self, serve: Serve, connect: Connect) -> None:
-        server = serve(lambda request: Answer(chunks=[b"one\n"]))
-        transport = connect(server.url)
+    def test_one_that_ended_leaves_its_connection_to_the_next(self, net: Net) -> None:
+        server = net.serve(lambda request: Answer(chunks=[b"one\n"]))
+        transport = net.connect(server.url)
         for _ in range(3):
             with transport.stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
                 assert list(stream) == [b"one"]
@@ -599,38 +535,36 @@ class TestStreams:
 
 
 class TestObserver:
-    def test_an_observer_is_notified_of_each_attempt_and_of_retries(
-        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
-    ) -> None:
+    def test_an_observer_is_notified_of_each_attempt_and_of_retries(self, net: Net) -> None:
         watcher = Watcher()
-        proxy = proxy_to(serve(ok))
+        proxy = net.proxy(net.serve(ok))
         proxy.next(Reply(500))
         proxy.next(LoseAnswer())
-        connect(proxy.url, observer=watcher, clock=SleeplessClock()).request("GET", PATH)
+        net.connect(proxy.url, observer=watcher, clock=SleeplessClock()).request("GET", PATH)
         host = proxy.url.removeprefix("http://")
         assert watcher.finished == [("GET", host, "500"), ("GET", host, "<error>"), ("GET", host, "200")]
         assert watcher.retried == [("GET", host, "500"), ("GET", host, "<error>")]
 
 
 class TestTraces:
-    def test_each_attempt_of_a_piece_of_work_has_an_audit_id_of_its_own(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(status_answer(500, "InternalError"), Answer()))
-        transport = connect(server.url, clock=SleeplessClock())
+    def test_each_attempt_of_a_piece_of_work_has_an_audit_id_of_its_own(self, net: Net) -> None:
+        server = net.serve(in_turn(status_answer(500, "InternalError"), Answer()))
+        transport = net.connect(server.url, clock=SleeplessClock())
         with use_trace(Trace("sync-1")):
             transport.request("GET", PATH)
             with ThreadPoolExecutor(1) as threads:
                 threads.submit(contextvars.copy_context().run, transport.request, "POST", PATH, body=b"{}").result()
         assert audit_ids(server) == ["sync-1-1", "sync-1-2", "sync-1-3"]
 
-    def test_other_requests_leave_it_to_the_server(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
+    def test_other_requests_leave_it_to_the_server(self, net: Net) -> None:
+        server = net.serve(ok)
         with use_trace(Trace("sync-1")), use_trace(None):
-            connect(server.url).request("GET", PATH)
+            net.connect(server.url).request("GET", PATH)
         assert audit_ids(server) == [None]
 
     @pytest.mark.parametrize("verbose", [True, False])
-    def test_a_verbose_one_logs_each_attempt(self, serve: Serve, connect: Connect, verbose: bool) -> None:
-        transport = connect(serve(ok).url, verbose=verbose)
+    def test_a_verbose_one_logs_each_attempt(self, net: Net, verbose: bool) -> None:
+        transport = net.connect(net.serve(ok).url, verbose=verbose)
         with structlog.testing.capture_logs() as logs, use_trace(Trace("sync-1")):
             transport.request("GET", PATH, query={"limit": "1"})
         line = {"verb": "GET", "path": f"{PATH}?limit=1", "code": "200", "audit_id": "sync-1-1"}
@@ -644,9 +578,9 @@ def audit_ids(server: HttpServer) -> list[str | None]:
 
 
 class TestClosing:
-    def test_a_closed_transport_sends_nothing(self, serve: Serve, connect: Connect) -> None:
-        server = serve(ok)
-        transport = connect(server.url)
+    def test_a_closed_transport_sends_nothing(self, net: Net) -> None:
+        server = net.serve(ok)
+        transport = net.connect(server.url)
         transport.close()
         for call in (
             lambda: transport.request("POST", PATH, body=b"{}"),
@@ -656,9 +590,9 @@ class TestClosing:
             assert (error.reason, error.outcome_unknown) == ("Closed", False)
         assert server.requests == []
 
-    def test_closing_ends_a_wait_for_a_retry(self, serve: Serve, connect: Connect) -> None:
-        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="20")))
-        transport = connect(server.url)
+    def test_closing_ends_a_wait_for_a_retry(self, net: Net) -> None:
+        server = net.serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="20")))
+        transport = net.connect(server.url)
         with ThreadPoolExecutor(1) as threads:
             call = threads.submit(failure, lambda: transport.request("GET", PATH))
             eventually(lambda: server.requests)
@@ -666,15 +600,10 @@ class TestClosing:
             assert call.result(WAIT_SECONDS).status in (429, NO_RESPONSE)
 
 
-def test_no_token_is_shown_whatever_happens(
-    serve: Serve,
-    connect: Connect,
-    proxy_to: Callable[[HttpServer], FaultProxy],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_no_token_is_shown_whatever_happens(net: Net, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    proxy = proxy_to(serve(ok))
-    transport = connect(proxy.url)
+    proxy = net.proxy(net.serve(ok))
+    transport = net.connect(proxy.url)
     shown = [repr(transport), str(vars(transport))]
     for fault in (Reply(401, "Unauthorized"), Reply(500), LoseAnswer(), LoseRequest()):
         proxy.next(fault)
@@ -683,23 +612,27 @@ def test_no_token_is_shown_whatever_happens(
     assert TOKEN not in "".join(shown) + caplog.text
 
 
-@pytest.mark.parametrize("form", ["plain", "chunked", "gzip"])
-def test_a_response_beyond_the_bound_is_refused_before_it_takes_memory(connect: Connect, form: str) -> None:
-    megabyte = b" " * 1_000_000
-    answers = {
-        "plain": Answer(body=b" " * 50_000_000),
-        "chunked": Answer(chunks=[megabyte] * 50),
-        "gzip": Answer(body=gzip.compress(b" " * 200_000_000, 1), headers={"Content-Encoding": "gzip"}),
-    }
-    with HttpServer(lambda request: answers[form] if request.path == "/large" else Answer(body=b"ok")) as server:
-        transport = connect(server.url, max_response_bytes=4_000_000)
-        tracemalloc.start()
-        try:
-            with pytest.raises(ApiError, match="more than 4000000 bytes") as raised:
-                transport.request("GET", "/large")
-            assert tracemalloc.get_traced_memory()[1] < 20_000_000
-        finally:
-            tracemalloc.stop()
-        assert (raised.value.reason, raised.value.outcome_unknown) == (RESPONSE_TOO_LARGE, False)
-        assert len([each for each in server.requests if each.path == "/large"]) == 1
-        assert transport.request("GET", "/small") == b"ok"
+MEGABYTE = b" " * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Answer(body=MEGABYTE * 50), id="plain"),
+        pytest.param(Answer(chunks=[MEGABYTE] * 50), id="chunked"),
+        pytest.param(Answer(body=gzip.compress(MEGABYTE * 50, 1), headers={"Content-Encoding": "gzip"}), id="gzip"),
+    ],
+)
+def test_a_response_beyond_the_bound_is_refused_before_it_takes_memory(net: Net, answer: Answer) -> None:
+    server = net.serve(lambda request: answer if request.path == "/large" else Answer(body=b"ok"))
+    transport = net.connect(server.url, max_response_bytes=4_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ApiError, match="more than 4000000 bytes") as raised:
+            transport.request("GET", "/large")
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert (raised.value.reason, raised.value.outcome_unknown) == (RESPONSE_TOO_LARGE, False)
+    assert len([request for request in server.requests if request.path == "/large"]) == 1
+    assert transport.request("GET", "/small") == b"ok"

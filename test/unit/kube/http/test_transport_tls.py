@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.certificates import self_signed, server_context
+from helpers.certificates import server_context
 from helpers.connectproxy import ConnectProxy
 from helpers.httpserver import Answer, HttpServer, Request
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -22,17 +22,11 @@ from tfjob_controller.kube.http.transport import Transport
 PATH = "/api/v1/pods"
 
 
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key."""
-    return self_signed(tmp_path_factory.mktemp("pki"))
-
-
 @pytest.fixture
-def server(pair: tuple[Path, Path]) -> Iterator[HttpServer]:
+def server(certificate: tuple[Path, Path]) -> Iterator[HttpServer]:
     """It talks only to clients with that certificate."""
-    context = server_context(*pair)
-    context.load_verify_locations(pair[0])
+    context = server_context(*certificate)
+    context.load_verify_locations(certificate[0])
     context.verify_mode = ssl.CERT_REQUIRED
     with HttpServer(ok, context) as started:
         yield started
@@ -49,8 +43,8 @@ def ok(request: Request) -> Answer:
     return Answer(200, b"{}") if not request.query else Answer(chunks=[b"one\n", b"two\n"])
 
 
-def transport(folder: Path, cluster: dict[str, Any], pair: tuple[Path, Path] | None = None) -> Transport:
-    user = {"client-certificate": str(pair[0]), "client-key": str(pair[1])} if pair else {}
+def transport(folder: Path, cluster: dict[str, Any], certificate: tuple[Path, Path] | None = None) -> Transport:
+    user = {"client-certificate": str(certificate[0]), "client-key": str(certificate[1])} if certificate else {}
     path = folder / "kubeconfig"
     config = {
         "current-context": "x",
@@ -62,16 +56,18 @@ def transport(folder: Path, cluster: dict[str, Any], pair: tuple[Path, Path] | N
     return Transport(load_config(str(path)), qps=0)
 
 
-def test_a_client_certificate_is_shown(server: HttpServer, pair: tuple[Path, Path], tmp_path: Path) -> None:
-    client = transport(tmp_path, {"server": server.url, "certificate-authority": str(pair[0])}, pair)
+def test_a_client_certificate_is_shown(server: HttpServer, certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    client = transport(tmp_path, {"server": server.url, "certificate-authority": str(certificate[0])}, certificate)
     assert client.request("GET", PATH) == b"{}"
     with client.stream(PATH, query={"watch": "1"}, read_timeout_seconds=5.0) as stream:
         assert list(stream) == [b"one", b"two"]
     client.close()
 
 
-def test_without_one_the_server_closes_the_door(server: HttpServer, pair: tuple[Path, Path], tmp_path: Path) -> None:
-    client = transport(tmp_path, {"server": server.url, "certificate-authority": str(pair[0])})
+def test_without_one_the_server_closes_the_door(
+    server: HttpServer, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    client = transport(tmp_path, {"server": server.url, "certificate-authority": str(certificate[0])})
     with pytest.raises(ApiError) as caught:
         client.request("GET", PATH, retry=False)
     assert caught.value.is_no_response
@@ -79,11 +75,11 @@ def test_without_one_the_server_closes_the_door(server: HttpServer, pair: tuple[
 
 
 def test_tls_goes_through_a_proxys_tunnel(
-    server: HttpServer, tunnel: ConnectProxy, pair: tuple[Path, Path], tmp_path: Path
+    server: HttpServer, tunnel: ConnectProxy, certificate: tuple[Path, Path], tmp_path: Path
 ) -> None:
     proxy = tunnel.url.replace("//", "//me:p%40ss@")
-    cluster = {"server": server.url + "/prefix", "certificate-authority": str(pair[0]), "proxy-url": proxy}
-    client = transport(tmp_path, cluster, pair)
+    cluster = {"server": server.url + "/prefix", "certificate-authority": str(certificate[0]), "proxy-url": proxy}
+    client = transport(tmp_path, cluster, certificate)
     assert client.request("POST", PATH, body=b"{}") == b"{}"
     assert tunnel.asked == [server.url.removeprefix("https://")]
     expected = base64.b64encode(b"me:p@ss").decode()
