@@ -18,6 +18,13 @@ from tfjob_controller.dashboard.users import SESSIONS_EACH
 STREAMS_EACH, LOGS_EACH = 12, 4
 
 
+@pytest.fixture(scope="module")
+def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """For tests that leave nothing behind but logins."""
+    with dashboard_site(tmp_path_factory.mktemp("site"), "--behind-tls-proxy") as running:
+        yield running
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     # Without a proxy their address would have a rate of new connections.
@@ -32,10 +39,10 @@ def test_two_hundred_logins_of_one_account_log_out_nobody_else(site: Site) -> No
     assert [each.is_logged_in() for each in greedy] == [False] * (201 - SESSIONS_EACH) + [True] * SESSIONS_EACH
 
 
-def test_two_hundred_tokens_of_one_account_lock_nobody_out(site: Site) -> None:
+def test_two_hundred_tokens_of_one_account_lock_nobody_out(shared_site: Site) -> None:
     for index in range(201):
-        assert site.person().log_in(f"greedy.{index}") == 303
-    assert site.person("other.token").is_logged_in()
+        assert shared_site.person().log_in(f"greedy.{index}") == 303
+    assert shared_site.person("other.token").is_logged_in()
 
 
 def test_accounts_of_one_namespace_displace_each_other_first(site: Site) -> None:
@@ -154,13 +161,13 @@ def test_the_yaml_of_one_person_keeps_no_other_person_waiting(site: Site) -> Non
         "tfjob/ns/%252e",
     ],
 )
-def test_no_text_of_a_clone_reaches_a_path_of_the_api_server(site: Site, original: str) -> None:
-    status, page = site.person("viewer.token").get(f"/new?from={original}")
+def test_no_text_of_a_clone_reaches_a_path_of_the_api_server(shared_site: Site, original: str) -> None:
+    status, page = shared_site.person("viewer.token").get(f"/new?from={original}")
     assert (status, "does not name a job" in page) == (400, True)
 
 
-def test_a_form_with_many_fields_is_refused(site: Site) -> None:
-    person = site.person()
+def test_a_form_with_many_fields_is_refused(shared_site: Site) -> None:
+    person = shared_site.person()
     status, page, _ = person.send("POST", "/login", b"a&" * 30_000)
     assert (status, "more than 50 fields" in page) == (401, True)
     assert person.send("POST", "/login", b"a" * 70_000)[0] == 413

@@ -34,6 +34,13 @@ MEGABYTE = 1_000_000
 CHUNKED_LOGIN = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.fixture(scope="module")
+def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """For tests that leave nothing behind but logins."""
+    with dashboard_site(tmp_path_factory.mktemp("site")) as running:
+        yield running
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with dashboard_site(tmp_path) as running:
@@ -97,8 +104,8 @@ def assert_cut_off_early(site: Site, beginning: bytes) -> None:
         pytest.param(b"GET / HTTP/1.1\r\n", id="a field's name"),
     ],
 )
-def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
-    assert_cut_off_early(site, beginning)
+def test_a_head_without_an_end_is_cut_off(shared_site: Site, beginning: bytes) -> None:
+    assert_cut_off_early(shared_site, beginning)
 
 
 @pytest.mark.parametrize(
@@ -108,49 +115,49 @@ def test_a_head_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
         pytest.param(b"5;a=", id="a chunk's extension"),
     ],
 )
-def test_a_trailer_or_an_extension_of_a_chunk_without_an_end_is_cut_off(site: Site, beginning: bytes) -> None:
-    assert_cut_off_early(site, CHUNKED_LOGIN % site.port + beginning)
-    assert site.person("other.token").is_logged_in()
+def test_a_trailer_or_an_extension_of_a_chunk_without_an_end_is_cut_off(shared_site: Site, beginning: bytes) -> None:
+    assert_cut_off_early(shared_site, CHUNKED_LOGIN % shared_site.port + beginning)
+    assert shared_site.person("other.token").is_logged_in()
 
 
-def test_a_form_of_the_largest_size_is_read_in_small_chunks(site: Site) -> None:
-    person = site.person("me.token")
+def test_a_form_of_the_largest_size_is_read_in_small_chunks(shared_site: Site) -> None:
+    person = shared_site.person("me.token")
     body = urlencode({"csrf_token": person.csrf(), "do": "read", "yaml": "x" * (MAX_BODY_BYTES - 200)}).encode()
     pieces = [body[index : index + 1024] for index in range(0, len(body), 1024)]
     head = "POST /new HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nCookie: {}\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-    with connect(site) as client:
-        client.sendall(head.format(site.port, person.cookie).encode() + chunks + b"0\r\nX-Sum: 1\r\n\r\n")
+    with connect(shared_site) as client:
+        client.sendall(head.format(shared_site.port, person.cookie).encode() + chunks + b"0\r\nX-Sum: 1\r\n\r\n")
         assert client.recv(65_536).startswith(b"HTTP/1.1 200")
 
 
-def test_a_head_with_many_fields_is_refused(site: Site) -> None:
-    with connect(site) as client:
+def test_a_head_with_many_fields_is_refused(shared_site: Site) -> None:
+    with connect(shared_site) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 431")
 
 
-def test_a_head_of_the_size_of_a_large_token_is_accepted(site: Site) -> None:
+def test_a_head_of_the_size_of_a_large_token_is_accepted(shared_site: Site) -> None:
     assert HEAD_BYTES > 2 * 16_384 - 1
-    status, _, _ = site.person().send("GET", "/login", headers={"X-Token": "t" * 16_384})
+    status, _, _ = shared_site.person().send("GET", "/login", headers={"X-Token": "t" * 16_384})
     assert status == 200
 
 
-def test_requests_that_do_not_wait_for_their_answers_end_their_connection(site: Site) -> None:
-    before = site.resident_bytes()
-    with connect(site) as client, contextlib.suppress(OSError):
+def test_requests_that_do_not_wait_for_their_answers_end_their_connection(shared_site: Site) -> None:
+    before = shared_site.resident_bytes()
+    with connect(shared_site) as client, contextlib.suppress(OSError):
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000)
         answered = b""
         while part := client.recv(65_536):
             answered += part
         assert answered.count(b"HTTP/1.1") <= 1
-    assert site.resident_bytes() - before < 5 * MEGABYTE
-    assert site.person("other.token").is_logged_in()
+    assert shared_site.resident_bytes() - before < 5 * MEGABYTE
+    assert shared_site.person("other.token").is_logged_in()
 
 
-def test_requests_one_after_the_other_share_a_connection(site: Site) -> None:
-    host = b"127.0.0.1:%d" % site.port
-    with connect(site) as client:
+def test_requests_one_after_the_other_share_a_connection(shared_site: Site) -> None:
+    host = b"127.0.0.1:%d" % shared_site.port
+    with connect(shared_site) as client:
         for _ in range(20):
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
             answer = b""
