@@ -239,8 +239,6 @@ def test_merge_keys_are_refused_and_numbers_of_base_60_are_text() -> None:
     "value",
     [
         "!!bool x",
-        "!!timestamp x",
-        "!!int ''",
         "!!float _",
         pytest.param("0x" + "f" * 10_000, id="a number that Python does not print"),
         "18446744073709551616",

@@ -113,9 +113,12 @@ def test_as_soon_as_the_lease_names_another_it_is_over(pod: Pod, holder: str) ->
 
 
 @pytest.mark.parametrize(
-    ("duration", "believed"), [(DURATION, BELIEVED_SECONDS), (3, 2.0)], ids=["as shipped", "a short one"]
+    ("duration", "believed", "is_readable"),
+    [
+        pytest.param(DURATION, BELIEVED_SECONDS, True, id="not renewed"),
+        pytest.param(3, 2.0, False, id="a short one, not readable"),
+    ],
 )
-@pytest.mark.parametrize("is_readable", [True, False], ids=["not renewed", "not readable"])
 def test_a_renewal_is_believed_in_for_a_while(pod: Pod, duration: int, believed: float, is_readable: bool) -> None:
     pod.see("pod-1_x", duration)
     pod.see("pod-1_x", duration)

@@ -27,14 +27,6 @@ def test_the_burst_goes_at_once_then_each_waits_for_its_own_token() -> None:
     assert [acquire(flow) for _ in range(5)] == pytest.approx([0.0, 0.0, 0.0, 0.1, 0.2])
 
 
-def test_tokens_come_back_with_time_but_never_more_than_the_burst() -> None:
-    clock = FakeClock()
-    flow = FlowControl(10.0, 2, clock)
-    acquire(flow), acquire(flow)
-    clock.advance(3600.0)
-    assert [acquire(flow) for _ in range(3)] == pytest.approx([0.0, 0.0, 0.1])
-
-
 def test_a_request_waits_until_its_token_exists() -> None:
     clock = FakeClock()
     flow = FlowControl(10.0, 1, clock)

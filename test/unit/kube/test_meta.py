@@ -36,7 +36,7 @@ def test_paths_are_those_of_the_api(path: str, expected: str) -> None:
     assert path == expected
 
 
-@pytest.mark.parametrize("part", ["a/b", "a?b", "a#b", "a%2fb", ".", "..", "../pods"])
+@pytest.mark.parametrize("part", ["a/b", "a?b", "a#b", "a%2fb", ".."])
 def test_no_name_leads_to_another_path(part: str) -> None:
     for names in ((part, "a"), ("d", part), ("d", "a", part)):
         with pytest.raises(PathError, match="cannot be a name"):

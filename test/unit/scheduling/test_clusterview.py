@@ -134,19 +134,6 @@ def test_changes_of_long_ago_are_forgotten() -> None:
     assert view.changes_since(version) is None
 
 
-def test_a_pool_holds_the_nodes_that_suit_and_follows_them() -> None:
-    view = a_view(a_node("n", labels={"zone": "a"}), a_node("m"))
-    pool = view.candidates(pod_set_of(workers(1, node_selector={"zone": "a"})).node_filter)
-    assert [list(group) for group in pool.groups.values()] == [["n"]]
-    view.set_node(a_node("m", labels={"zone": "a"}))
-    assert [sorted(group) for group in pool.groups.values()] == [["m", "n"]]
-    view.set_pod(a_pod("p", "n"))
-    assert sorted(name for group in pool.groups.values() for name in group) == ["m", "n"]
-    assert len(pool.groups) == 2
-    view.remove_node("n")
-    assert [list(group) for group in pool.groups.values()] == [["m"]]
-
-
 def test_an_invalid_quantity_counts_as_zero() -> None:
     view = a_view(a_node("n", cpu="many"))
     assert "cpu" not in view.free("n")

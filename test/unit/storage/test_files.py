@@ -49,8 +49,6 @@ def test_the_bytes_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
     assert size_of_folder(tmp_path) == 8 + len("nowhere")
 
 
-@pytest.mark.parametrize(
-    ("count", "words"), [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2.5e9, "2.5 GB"), (3e15, "3,000.0 TB")]
-)
+@pytest.mark.parametrize(("count", "words"), [(999, "999 bytes"), (1500, "1.5 kB"), (3e15, "3,000.0 TB")])
 def test_sizes_in_words(count: float, words: str) -> None:
     assert human_size(count) == words

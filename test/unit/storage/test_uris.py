@@ -15,10 +15,8 @@ from tfjob_controller.storage.uris import DATASET, MODEL, parse, redact_urls
     ("text", "parts"),
     [
         ("S3://bucket/a/b/", ("s3", "bucket", "a/b", "", "")),
-        ("s3://bucket", ("s3", "bucket", "", "", "")),
         ("s3://bucket/a?b#c", ("s3", "bucket", "a?b#c", "", "")),
         ("hf://meta-llama/Llama-3-8b", ("hf", "meta-llama/Llama-3-8b", "", "", MODEL)),
-        ("hf://gpt2", ("hf", "gpt2", "", "", MODEL)),
         ("hf://org/name@v1.0/sub/folder", ("hf", "org/name", "sub/folder", "v1.0", MODEL)),
         ("hf://org/name@refs%2Fpr%2F1", ("hf", "org/name", "", "refs/pr/1", MODEL)),
         ("hf://datasets/org/name", ("hf", "org/name", "", "", DATASET)),

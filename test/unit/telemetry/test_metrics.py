@@ -65,7 +65,6 @@ def test_requests_are_counted_by_code_method_and_host(metrics: Metrics) -> None:
     ("result", "shown_as", "errors", "terminal"),
     [
         pytest.param("success", "success", 0, 0, id="success"),
-        pytest.param("requeue_after", "requeue_after", 0, 0, id="requeue after"),
         pytest.param("requeue", "requeue", 0, 0, id="passing obstacle"),
         pytest.param("error", "error", 1, 0, id="error"),
         pytest.param("terminal", "error", 1, 1, id="given up"),

@@ -46,7 +46,7 @@ def test_a_parsed_time_has_a_time_zone(text: str) -> None:
     assert parse_time(text) == MOMENT
 
 
-@pytest.mark.parametrize("text", [None, "", "yesterday", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize("text", [None, "yesterday", "2026-13-01T00:00:00Z"])
 def test_a_text_that_is_no_time_parses_to_none(text: str | None) -> None:
     assert parse_time_or_none(text) is None
 
@@ -92,8 +92,9 @@ def test_a_time_near_the_first_or_last_year_is_no_time(text: str) -> None:
     assert parse_time_or_none(text) is None
 
 
-@pytest.mark.parametrize("text", ["1000-01-02T00:00:00+23:59", "9000-12-31T23:59:59-23:59"])
-@pytest.mark.parametrize("after_seconds", [2.0**63, -(2.0**63)])
+@pytest.mark.parametrize(
+    ("text", "after_seconds"), [("1000-01-02T00:00:00+23:59", -(2.0**63)), ("9000-12-31T23:59:59-23:59", 2.0**63)]
+)
 def test_no_delay_leads_out_of_the_years_that_exist(text: str, after_seconds: float) -> None:
     assert abs(seconds_until(text, after_seconds, MOMENT)) > 2.0**62
     assert format_time(parse_time(text))

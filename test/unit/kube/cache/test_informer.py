@@ -9,7 +9,7 @@ import pytest
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from helpers.scripted import FedRequester
-from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing, unreadable_line
+from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.errors import ApiError
 
@@ -62,13 +62,6 @@ def hears(diary: Diary, *entries: tuple[object, ...]) -> None:
     """The diary comes to hold exactly these."""
     eventually(lambda: len(diary.entries) >= len(entries), timeout=5.0)
     assert diary.entries == list(entries)
-
-
-def test_a_handler_is_notified_in_order(setup: Setup) -> None:
-    diary = Diary()
-    setup.informer.add_handler(diary)
-    setup.started(*LIST_OF_A, line("MODIFIED", A7), line("ADDED", thing("b", 9)), line("DELETED", thing("a", 10)))
-    hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("add", "b", False), ("delete", "a", True))
 
 
 def test_a_handler_finds_in_the_store_the_notified_version_or_a_newer_one(setup: Setup) -> None:
@@ -128,16 +121,6 @@ def test_a_slow_handler_delays_only_itself(setup: Setup) -> None:
     go_on.set()
 
 
-def test_a_late_handler_gets_the_present_state_first(setup: Setup) -> None:
-    informer = setup.started(*LIST_OF_A, line("MODIFIED", A7))
-    eventually(lambda: informer.store.last_resource_version == 7, timeout=5.0)
-    diary = Diary()
-    registration = informer.add_handler(diary)
-    setup.requester.feed(line("MODIFIED", A8))
-    hears(diary, ("add", "a", True), ("update", "a", "7", "8"))
-    assert registration.has_synced
-
-
 def test_what_a_handler_raises_is_counted_and_the_next_change_delivered(setup: Setup) -> None:
     diary = Diary(choke_on="add")
     registration = setup.informer.add_handler(diary, name="buggy")
@@ -145,24 +128,6 @@ def test_what_a_handler_raises_is_counted_and_the_next_change_delivered(setup: S
     hears(diary, ("add", "a", True), ("update", "a", "5", "7"))
     statistics = eventually(lambda: (s := registration.statistics()).pending == 0 and s, timeout=5.0)
     assert (statistics.failures, statistics.name, statistics.thread_restarts) == (1, "buggy", 0)
-
-
-def test_an_assumed_write_is_reported_once(setup: Setup) -> None:
-    diary = Diary()
-    setup.informer.add_handler(diary)
-    informer = setup.started(*LIST_OF_A)
-    eventually(lambda: informer.is_synced)
-    assert informer.store.assume(A7)
-    setup.requester.feed(line("MODIFIED", A7), line("MODIFIED", A8))
-    hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("update", "a", "7", "8"))
-
-
-def test_an_undecodable_object_never_stops_the_watch(setup: Setup) -> None:
-    diary = Diary()
-    setup.informer.add_handler(diary)
-    informer = setup.started(*LIST_OF_A, unreadable_line("MODIFIED", "a", 7), line("MODIFIED", A8))
-    hears(diary, ("add", "a", True), ("update", "a", "5", "8"))
-    assert informer.statistics().reflector.undecodable == 1
 
 
 def test_stop_leaves_no_thread_also_while_blocked_in_a_read() -> None:

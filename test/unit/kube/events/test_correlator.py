@@ -57,6 +57,11 @@ class Desk:
                 self.correlator.record_failure(write, error)
         return sent
 
+    def write(self) -> None:
+        """Reports an event that is written at once."""
+        self.report()
+        self.send()
+
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
@@ -80,8 +85,7 @@ class TestSeries:
         assert desk.send() == []
 
     def test_a_repeat_counts_up_the_same_event_at_once(self, desk: Desk) -> None:
-        desk.report()
-        desk.send()
+        desk.write()
         desk.report()
         assert desk.send() == ["patch it is so x2"]
 
@@ -90,10 +94,8 @@ class TestSeries:
         assert desk.send() == ["create it is so x5"]
 
     def test_further_repeats_are_written_together_ten_seconds_after_the_last_time(self, desk: Desk) -> None:
-        desk.report()
-        desk.send()
-        desk.report()
-        desk.send()
+        desk.write()
+        desk.write()
         for _ in range(9):
             desk.pass_time(1.0)
             desk.report()
@@ -102,8 +104,7 @@ class TestSeries:
         assert desk.send() == ["patch it is so x11"]
 
     def test_it_ends_when_it_was_silent_for_six_minutes(self, desk: Desk) -> None:
-        desk.report()
-        desk.send()
+        desk.write()
         desk.pass_time(359.9)
         desk.report()
         assert desk.send() == ["patch it is so x2"]
@@ -112,8 +113,7 @@ class TestSeries:
         assert desk.send() == ["create it is so x1"]
 
     def test_what_is_not_written_when_it_ends_is_written_then_also_without_a_token(self, desk: Desk) -> None:
-        desk.report()
-        desk.send()
+        desk.write()
         for number in range(30):
             desk.report(reason=f"Reason{number}")
         desk.report(times=7)
@@ -174,8 +174,7 @@ class TestSeries:
         assert desk.correlator.rest_seconds() == 0.0
         desk.send()
         assert desk.correlator.rest_seconds() == 360.0  # to forget it
-        desk.report()
-        desk.send()
+        desk.write()
         desk.pass_time(4.0)
         desk.report()
         assert desk.correlator.rest_seconds() == 6.0
@@ -261,8 +260,7 @@ class TestSpam:
 
     def test_its_count_is_written_as_soon_as_there_is_a_token_again(self, desk: Desk) -> None:
         for _ in range(60):
-            desk.report()
-            desk.send()
+            desk.write()
             desk.pass_time(10.0)
         desk.report()
         assert desk.correlator.pending == 1
@@ -356,8 +354,7 @@ class TestFailures:
         assert desk.correlator.counts.given_up == 0
 
     def test_the_end_of_an_old_series_does_not_touch_its_successor(self, desk: Desk) -> None:
-        desk.report()
-        desk.send()
+        desk.write()
         desk.report()
         desk.pass_time(360.0)
         desk.report()  # a new series, while the old one has a count to write
@@ -405,8 +402,7 @@ class TestFailures:
         assert desk.send() == ["create it is so x1"]
 
     def test_an_event_that_has_vanished_is_recreated_with_its_count(self, desk: Desk) -> None:
-        desk.report()
-        desk.send()
+        desk.write()
         desk.report()
         write = desk.correlator.next_write()
         assert write is not None
@@ -441,8 +437,7 @@ class TestFlush:
 
     def test_counts_need_no_token_then(self, desk: Desk) -> None:
         for _ in range(60):
-            desk.report()
-            desk.send()
+            desk.write()
             desk.pass_time(10.0)
         desk.send()
         desk.report(times=3)
@@ -498,8 +493,7 @@ class TestNamespaces:
         assert desk.correlator.counts.full == self.HOSTILE + 2 - 4096
 
     def test_one_that_fills_the_series_ends_its_own(self, desk: Desk) -> None:
-        desk.report()
-        desk.send()
+        desk.write()
         for number in range(self.HOSTILE):
             desk.report("flood", regarding=_pod("hostile", number))
             desk.send()

@@ -417,7 +417,6 @@ def test_nobody_waits_for_a_gang_that_no_empty_cluster_could_take(full: ScalingW
         {"target_members": {"worker": 1}, "leaving": ("worker-3",)},
         {"target_members": {"worker": -7}, "leaving": ("worker-9", "x")},
         {"target_members": {"worker": 2}, "leaving": ("worker-0", "worker-1")},
-        {"target_members": {"worker": 2}, "leaving": ("worker-8", "worker-9")},
         {"target_members": {"king": 2}, "leaving": ("worker-2", "worker-3")},
     ],
 )

@@ -60,13 +60,10 @@ def test_names_are_quoted_and_belong_to_their_upload() -> None:
     ("name", "words"),
     [
         ("checkpoint-500", ""),
-        ("模型 1", ""),
         (".hidden", "hidden"),
-        ("..", "hidden"),
         ("a/b", "a path"),
         ("", "hidden"),
         ("a\nb", "control characters"),
-        ("a\u202eb", "control characters"),
         ("\udcff", "not UTF-8"),
         ("x" * 254, "more than 253"),
     ],
