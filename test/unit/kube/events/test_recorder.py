@@ -6,7 +6,8 @@ import pytest
 
 from helpers.eventcontract import STOP_SECONDS, EventContract, Read, Wait
 from helpers.fakeclock import FakeClock
-from helpers.memoryapi import Fault, MemoryApi, Request, no_answer, refusal, slow
+from helpers.heldrequest import HeldRequest
+from helpers.memoryapi import Fault, MemoryApi, no_answer, refusal, slow
 from helpers.poll import eventually
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.events.recorder import MAX_QUEUED, EventRecorder
@@ -34,41 +35,31 @@ class TestEvents(EventContract):
     def test_reporting_never_waits_for_the_server(
         self, recorder: EventRecorder, job: ObjectReference, requester: MemoryApi
     ) -> None:
-        hangs, go_on = threading.Event(), threading.Event()
-
-        def hang(_: Request) -> None:
-            hangs.set()
-            assert go_on.wait(60.0)
-
-        requester.script.append(Fault(before=hang))
+        held = HeldRequest()
+        requester.script.append(Fault(before=held))
         recorder.event(job, "Normal", "Running", "first")
-        assert hangs.wait(60.0)
+        held.await_request()
         for number in range(MAX_QUEUED + 500):
             recorder.event(job, "Normal", "Running", f"note {number}")
         # Had one of them waited for the event that hangs, there would have been room for the next.
         assert recorder.statistics().dropped == 500
         assert recorder.statistics().queued == MAX_QUEUED
-        go_on.set()
+        held.release()
 
     def test_a_namespace_that_fills_the_queue_drops_no_events_of_others(
         self, recorder: EventRecorder, job: ObjectReference, requester: MemoryApi, events: Read, written: Wait
     ) -> None:
-        hangs, go_on = threading.Event(), threading.Event()
-
-        def hang(_: Request) -> None:
-            hangs.set()
-            assert go_on.wait(60.0)
-
-        requester.script.append(Fault(before=hang))
+        held = HeldRequest()
+        requester.script.append(Fault(before=held))
         hostile = ObjectReference("kubeflow.org/v1alpha1", "TFJob", "hostile", "flood", "uid-9", "17")
         recorder.event(hostile, "Normal", "Running", "first")
-        assert hangs.wait(60.0)
+        held.await_request()
         recorder.event(job, "Normal", "Running", "it runs")
         for _ in range(MAX_QUEUED + 500):
             recorder.event(hostile, "Normal", "Running", "flood")
         recorder.event(job, "Normal", "Done", "it is done")
         assert recorder.statistics().dropped == 502
-        go_on.set()
+        held.release()
         written(4)
         assert sorted(str(event["note"]) for event in events()) == ["it is done", "it runs"]
 
@@ -183,19 +174,14 @@ class TestEvents(EventContract):
     def test_stop_does_not_wait_longer_for_a_request_that_hangs(
         self, job: ObjectReference, requester: MemoryApi, clock: FakeClock
     ) -> None:
-        hangs, go_on = threading.Event(), threading.Event()
-
-        def hang(_: Request) -> None:
-            hangs.set()
-            assert go_on.wait(60.0)
-
+        held = HeldRequest()
         recorder = EventRecorder(requester, clock, "tfjob-controller", "one")
-        requester.script.append(Fault(before=hang))
+        requester.script.append(Fault(before=held))
         recorder.event(job, "Normal", "Running", "it runs")
         recorder.start()
-        assert hangs.wait(60.0)
+        held.await_request()
         assert recorder.stop(0.05) is False
-        go_on.set()
+        held.release()
         clock.advance(1.0)
         eventually(lambda: not event_threads())
 

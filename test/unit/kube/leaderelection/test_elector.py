@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from helpers.fakeclock import FakeClock
+from helpers.heldrequest import HeldRequest
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer
 from helpers.poll import eventually
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
@@ -73,6 +74,15 @@ def elector(api: MemoryApi, clock: FakeClock) -> Iterator[Callable[..., Elector]
         assert each.stop(STOP_SECONDS)
 
 
+@pytest.fixture
+def leading(elector: Callable[..., Elector], clock: FakeClock) -> Elector:
+    """An elector that leads, whose threads wait for the next renewal."""
+    one, log = elector()
+    eventually(lambda: "started" in log.lines)
+    clock.await_waiters(2)
+    return one, log
+
+
 def rest(clock: FakeClock, seconds: float, threads: int = 2) -> None:
     """Let time pass in small steps, each of which all the threads get to see."""
     for _ in range(round(seconds / 0.5)):
@@ -81,9 +91,8 @@ def rest(clock: FakeClock, seconds: float, threads: int = 2) -> None:
     clock.await_waiters(threads)
 
 
-def test_the_leader_starts_once(elector: Callable[..., Elector], clock: FakeClock) -> None:
-    one, log = elector()
-    eventually(lambda: "started" in log.lines)
+def test_the_leader_starts_once(leading: Elector, clock: FakeClock) -> None:
+    one, log = leading
     assert one.is_leader
     assert one.leader == "one"
     rest(clock, 60.0)
@@ -135,12 +144,8 @@ def test_a_second_one_leads_when_the_first_has_died_and_its_lease_has_run_out(
     assert not one.is_leader
 
 
-def test_a_leader_that_cannot_renew_stops_at_the_deadline(
-    elector: Callable[..., Elector], clock: FakeClock, api: MemoryApi
-) -> None:
-    one, log = elector()
-    eventually(lambda: "started" in log.lines)
-    clock.await_waiters(2)
+def test_a_leader_that_cannot_renew_stops_at_the_deadline(leading: Elector, clock: FakeClock, api: MemoryApi) -> None:
+    one, log = leading
     api.always = no_answer(applied=False)
     rest(clock, 9.5)
     assert one.is_leader
@@ -150,11 +155,8 @@ def test_a_leader_that_cannot_renew_stops_at_the_deadline(
     eventually(lambda: log.lines[-2:] == ["metric off", "stopped"])
 
 
-def test_errors_that_pass_in_time_are_survived(
-    elector: Callable[..., Elector], clock: FakeClock, api: MemoryApi
-) -> None:
-    one, log = elector()
-    eventually(lambda: "started" in log.lines)
+def test_errors_that_pass_in_time_are_survived(leading: Elector, clock: FakeClock, api: MemoryApi) -> None:
+    one, log = leading
     for _ in range(5):
         api.always = no_answer(applied=False)
         rest(clock, 6.0)
@@ -166,36 +168,25 @@ def test_errors_that_pass_in_time_are_survived(
 
 @pytest.mark.parametrize("carried_out", [False, True], ids=["never carried out", "carried out"])
 def test_a_leader_stops_at_the_deadline_also_while_a_request_hangs_that_ignores_its_time_out(
-    elector: Callable[..., Elector], clock: FakeClock, api: MemoryApi, carried_out: bool
+    leading: Elector, clock: FakeClock, api: MemoryApi, carried_out: bool
 ) -> None:
-    one, log = elector()
-    eventually(lambda: "started" in log.lines)
-    clock.await_waiters(2)
-    hangs, go_on = threading.Event(), threading.Event()
-
-    def hang(_: Request) -> None:
-        hangs.set()
-        assert go_on.wait(60.0)
-
-    api.script.append(Fault(after=hang) if carried_out else Fault(before=hang))
+    one, log = leading
+    held = HeldRequest()
+    api.script.append(Fault(after=held) if carried_out else Fault(before=held))
     clock.advance(2.0)
-    assert hangs.wait(60.0)
+    held.await_request()
     clock.await_waiters(1)
     clock.advance(8.0)
     assert not one.is_leader
     eventually(lambda: log.lines[-1] == "stopped")
-    go_on.set()  # the answer comes at last
+    held.release()  # the answer comes at last
     eventually(lambda: one.stop(STOP_SECONDS))
     assert not one.is_leader
     assert log.lines == ["metric off", "metric on", "started", "metric off", "stopped"]
 
 
-def test_a_leader_that_has_lost_never_campaigns_again(
-    elector: Callable[..., Elector], clock: FakeClock, api: MemoryApi
-) -> None:
-    _, log = elector()
-    eventually(lambda: "started" in log.lines)
-    clock.await_waiters(2)
+def test_a_leader_that_has_lost_never_campaigns_again(leading: Elector, clock: FakeClock, api: MemoryApi) -> None:
+    _, log = leading
     api.always = no_answer(applied=False)
     clock.advance(10.0)
     eventually(lambda: log.lines[-1] == "stopped")
@@ -206,11 +197,9 @@ def test_a_leader_that_has_lost_never_campaigns_again(
 
 
 def test_a_lease_taken_by_another_ends_leading_at_the_next_renewal(
-    elector: Callable[..., Elector], clock: FakeClock, api: MemoryApi
+    leading: Elector, clock: FakeClock, api: MemoryApi
 ) -> None:
-    one, log = elector()
-    eventually(lambda: "started" in log.lines)
-    clock.await_waiters(2)
+    one, log = leading
     lease = api.list("leases")[0]
     path = next(iter(api.objects))
     api.objects[path] = {
@@ -223,9 +212,8 @@ def test_a_lease_taken_by_another_ends_leading_at_the_next_renewal(
     assert one.leader == "somebody else"
 
 
-def test_a_stop_is_no_loss(elector: Callable[..., Elector], api: MemoryApi) -> None:
-    one, log = elector()
-    eventually(lambda: "started" in log.lines)
+def test_a_stop_is_no_loss(leading: Elector, api: MemoryApi) -> None:
+    one, log = leading
     assert one.stop(STOP_SECONDS)
     assert log.lines == ["metric off", "metric on", "started", "metric off"]
     assert api.list("leases")[0]["spec"]["holderIdentity"] == ""
@@ -244,19 +232,14 @@ def test_a_stop_before_leading_leaves_the_lease_alone(
 
 
 def test_a_lease_that_is_won_while_stopping_is_given_back(elector: Callable[..., Elector], api: MemoryApi) -> None:
-    hangs, go_on = threading.Event(), threading.Event()
-
-    def hang(_: Request) -> None:
-        hangs.set()
-        assert go_on.wait(60.0)
-
-    api.script.extend([Fault(), Fault(after=hang)])
+    held = HeldRequest()
+    api.script.extend([Fault(), Fault(after=held)])
     one, log = elector()
-    assert hangs.wait(60.0)
+    held.await_request()
     stopping = threading.Thread(target=one.stop, args=(STOP_SECONDS,))
     stopping.start()
     eventually(lambda: one._stop.is_set())
-    go_on.set()
+    held.release()
     stopping.join(STOP_SECONDS)
     assert "started" not in log.lines
     assert api.list("leases")[0]["spec"]["holderIdentity"] == ""
