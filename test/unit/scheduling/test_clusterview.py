@@ -46,11 +46,32 @@ def test_a_pod_without_a_node_uses_no_capacity() -> None:
     assert not view.has_pod("ns/p")
 
 
+def test_a_pod_may_come_before_its_node_and_stay_after_it() -> None:
+    view = ClusterView()
+    view.set_pod(a_pod("p", "n"))
+    assert view.free("n") == {}
+    view.set_node(a_node("n"))
+    assert cpu(view) == 7000
+    view.remove_node("n")
+    assert view.free("n") == {}
+    view.set_node(a_node("n"))
+    assert cpu(view) == 7000
+
+
 def test_a_member_is_not_counted_twice_when_its_pod_is_bound() -> None:
     view = reserved("worker-0")
     view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
     assert cpu(view) == 7000
     assert view.statistics().uncovered_members == 0
+
+
+def test_the_order_of_pod_and_reservation_does_not_matter() -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
+    view.reserve(GANG, {"worker-0": "n"}, ONE_CPU, attempt=1)
+    assert cpu(view) == 7000
+    view.remove_pod("ns/p")
+    assert cpu(view) == 7000
 
 
 @pytest.mark.parametrize(

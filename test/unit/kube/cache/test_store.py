@@ -212,6 +212,22 @@ def test_an_assumed_object_that_the_watch_never_delivers_is_removed_at_the_next_
     assert told == [Deleted(thing("c", 12), final=False)]
 
 
+def test_an_assumed_object_whose_event_could_not_be_decoded_stays() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.skip("ns/c", 12)
+    store.bookmark(20)
+    assert store.get("ns/c") == thing("c", 12)
+
+
+def test_an_older_event_that_could_not_be_decoded_does_not_end_the_protection_of_an_assumed_object() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("a", 25))
+    store.skip("ns/a", 12)
+    store.replace([A7], 20)
+    assert store.get("ns/a") == thing("a", 25)
+
+
 def test_before_the_first_list_everything_can_be_assumed() -> None:
     store: Store[Thing] = Store()
     assert store.assume(A5)
