@@ -65,6 +65,14 @@ def test_a_member_is_not_counted_twice_when_its_pod_is_bound() -> None:
     assert view.statistics().uncovered_members == 0
 
 
+def test_capacity_is_kept_for_the_replacement_of_a_pod_that_goes() -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
+    view.remove_pod("ns/p")
+    assert cpu(view) == 7000
+    assert view.statistics().reserved == {"cpu": 1000, "pods": 1}
+
+
 def test_the_order_of_pod_and_reservation_does_not_matter() -> None:
     view = a_view(a_node("n"))
     view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
