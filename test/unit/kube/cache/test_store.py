@@ -212,6 +212,14 @@ def test_an_assumed_object_that_the_watch_never_delivers_is_removed_at_the_next_
     assert told == [Deleted(thing("c", 12), final=False)]
 
 
+def test_a_confirmed_object_outlives_bookmarks() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.upsert(thing("c", 12))
+    store.bookmark(20)
+    assert store.get("ns/c") == thing("c", 12)
+
+
 def test_an_assumed_object_whose_event_could_not_be_decoded_stays() -> None:
     store = filled(A5, version=10)
     store.assume(thing("c", 12))
