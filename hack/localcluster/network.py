@@ -167,8 +167,13 @@ def make_namespace(plan: Plan, node: int, nodes: int) -> None:
 
 
 def cut(plan: Plan, node: int) -> None:
-    """Disconnects the node: its peers receive nothing more, not even the end of their connections."""
-    _inside(plan.hub, f"link set node{node} down")
+    """Disconnects the node: its peers receive nothing more, not even the end of their connections.
+
+    A node whose start was killed may have no cable yet.
+    """
+    cable = ("nsenter", f"--net={plan.hub}", "ip", "link")
+    if not attempt(*cable, "set", f"node{node}", "down") and attempt(*cable, "show", f"node{node}"):
+        raise LocalClusterError(f"node {node} cannot be disconnected from the network")
 
 
 def remove_namespace(plan: Plan, node: int) -> None:

@@ -96,9 +96,10 @@ class MemoryApi(Answering):
         self._held, self._lagging = [], f"/{collection}/" if collection else ""
 
     def release(self) -> None:
-        held, self._held = self._held or [], None
-        for path, kind, obj in held:
-            self._tell(path, kind, obj)
+        with self._lock:
+            held, self._held = self._held or [], None
+            for path, kind, obj in held:
+                self._tell(path, kind, obj)
 
     def drop_held(self) -> None:
         """Drops the changes that were held back, as by a half-open connection."""
