@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,12 @@ class Life:
 def recorded_lives(minor: str = "*", pattern: str = "*/*") -> Iterator[Life]:
     """Yields the recordings of a minor version of Kubernetes whose name matches the pattern."""
     for path in sorted(LIVES.glob(f"{minor}/{pattern}.txt")):
-        yield parse_life(path.read_text(), path.parts[-3])
+        yield _read(path)
+
+
+@functools.cache
+def _read(path: Path) -> Life:
+    return parse_life(path.read_text(), path.parts[-3])
 
 
 def parse_life(text: str, minor: str = "") -> Life:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from localcluster.crds import documents
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 Object = dict[str, Any]
@@ -70,10 +71,15 @@ def _objects(kinds: tuple[str, ...]) -> Iterator[Any]:
         # The chart is made of these files, and rendered like them: test_helm_chart.py.
         if {"samples", "helm"} & set(path.parts) or path.name == "kustomization.yaml":
             continue
-        for each in yaml.load_all(path.read_text(), yaml.CSafeLoader):
-            if isinstance(each, dict) and each.get("kind") in kinds:
+        for each in _documents(path):
+            if each.get("kind") in kinds:
                 name = each["metadata"]["name"]
                 yield pytest.param(each, id=f"{path.parent.name}/{each['kind']}/{name}")
+
+
+@functools.cache
+def _documents(path: Path) -> list[Object]:
+    return documents(path.read_text())
 
 
 def rules(role: Object) -> list[Object]:
