@@ -75,6 +75,7 @@ def test_a_job_is_seen_from_its_creation_to_its_end_without_a_reload(guest: Visi
     assert guest.page.evaluate("window.isTheSamePage")
 
 
+@pytest.mark.long
 def test_jobs_are_filtered_by_state_and_text(guest: Visitor, playground: Playground) -> None:
     done, running = playground.new_trial(), playground.new_trial()
     done.plays("master-0", ends(0))
@@ -113,6 +114,7 @@ def test_a_job_says_why_it_waits_in_the_words_of_explain(guest: Visitor, trial: 
     expect(guest.page.locator(".gantt rect.waiting")).to_have_count(1)
 
 
+@pytest.mark.long
 def test_a_job_is_suspended_resumed_scaled_and_deleted_by_buttons(guest: Visitor, trial: Trial) -> None:
     trial.submit(master(), workers(2), autoscaling={"minWorkers": 1, "maxWorkers": 4})
     row(guest.page, trial)("worker 2/2")
@@ -193,6 +195,7 @@ def test_the_page_of_a_job_that_does_not_exist_says_so(guest: Visitor, playgroun
     guest.errors.clear()  # the browser reports the status
 
 
+@pytest.mark.long
 def test_a_page_says_that_the_api_server_is_away_and_recovers_by_itself(
     browser: Browser, control_plane: Cluster, trial: Trial, tmp_path: Path
 ) -> None:

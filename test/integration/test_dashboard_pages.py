@@ -54,6 +54,7 @@ def test_progress_and_loss_are_seen_in_the_list_and_as_a_chart(guest: Visitor, t
     expect(charts.locator("figure canvas")).to_be_visible()
 
 
+@pytest.mark.long
 def test_jobs_are_filtered_by_namespace_and_kind_sorted_and_shown_in_pages(
     browser: Browser, control_plane: Cluster, train: Trial
 ) -> None:

@@ -135,6 +135,7 @@ def test_its_pods_are_all_bound_where_they_were_placed_and_it_ends_with_them(
         assert terminal.run("mine", 6, "--cpu", "1").wait(WAIT_SECONDS) == 0
 
 
+@pytest.mark.long
 def test_two_that_do_not_fit_together_run_one_after_the_other(gang_cluster: Cluster, terminal: Terminal) -> None:
     with ExitStack() as stack:
         owner, pods = scheduling(gang_cluster, stack)
@@ -156,6 +157,7 @@ def test_it_says_when_a_pod_has_failed(gang_cluster: Cluster, terminal: Terminal
         assert terminal.run("broken", 1).wait(WAIT_SECONDS) == 1
 
 
+@pytest.mark.long
 def test_an_attempt_that_comes_to_nothing_is_cleared_away_and_tried_again(
     gang_cluster: Cluster, terminal: Terminal
 ) -> None:
@@ -173,6 +175,7 @@ def test_an_attempt_that_comes_to_nothing_is_cleared_away_and_tried_again(
         assert attempts == {str(owner.status("again")["attempt"])}
 
 
+@pytest.mark.long
 def test_the_pods_go_with_the_gang(gang_cluster: Cluster, terminal: Terminal) -> None:
     with ExitStack() as stack:
         owner, _ = scheduling(gang_cluster, stack)
