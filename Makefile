@@ -55,8 +55,8 @@ unit unit-pythons check: export PYTHONDONTWRITEBYTECODE :=
 # HYPOTHESIS_PROFILE=thorough tries more examples in property tests (test/helpers/examples.py).
 
 .PHONY: unit
-unit: $(READY) ## Unit and property tests: no cluster, a minute
-	@$(PY) -m pytest -n 2 --dist worksteal test/unit test/property
+unit: $(READY) ## Unit and property tests: no cluster, three minutes
+	@$(PY) -m pytest -n 3 --dist worksteal test/unit test/property
 
 # Not part of `make test`: each Python needs an environment of its own.
 .PHONY: unit-pythons

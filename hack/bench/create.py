@@ -8,7 +8,7 @@
   Job controller creates) and Services exist. Baseline: bare POSTs of the children, until the Job controller has created
   the pods: the remaining time if the controller had no cost. `tfjobs_cpu` and `tfjobs_rss` are what the controller has
   used from its start until then.
-- `trainjobs_pods_exist`, `trainjobs_cpu`: the same for 100 TrainJobs of 8 nodes, which have an Indexed Job each;
+- `trainjobs_pods_exist`, `trainjobs_cpu`: the same for 100 TrainJobs of 8 nodes. Baseline: their Indexed Jobs alone;
   `trainjob_1x500_pods_exist` for one of 500 nodes.
 - `trainjobs_rss`: resident set of the controller once 1,000 TrainJobs of 8 nodes run. Their kubelet is a fake one,
   which has no logs to follow.
@@ -104,9 +104,13 @@ class Round:
         return self.open_.enter_context(controller(self.stage.kubeconfig, f"--namespace={self.space}", "--qps=0"))
 
     def post_children(self, owners: Sequence[Object]) -> Span:
-        """Sends the children. Their owners exist, or they would be garbage collected."""
+        """Sends the Jobs, and the Services if the round waits for them.
+
+        Their owners exist, or they would be garbage collected.
+        """
+        sent = {path.format(self.space) for path in (JOBS, *self.load.results)}
         children = (child for owner in owners for child in children_of(owner))
-        posts = [Post(path, msgspec.json.encode(body)) for path, body in children]
+        posts = [Post(path, msgspec.json.encode(body)) for path, body in children if path in sent]
         return send_all(self.stage.kubeconfig, posts, THREADS)
 
     def wait(self) -> float:
