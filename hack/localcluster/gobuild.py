@@ -76,7 +76,7 @@ def _build(batch: list[Program], report: Report) -> None:
     for left in place.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder:
-        _run_go(_build_command(go, batch, Path(folder)), first, names, report)
+        _run_go(_build_command(go, batch, Path(folder)), first, names, _package_count(go, batch), report)
         for program in batch:
             cache_path(program).parent.mkdir(exist_ok=True)
             (Path(folder) / _output_name(program)).replace(cache_path(program))
@@ -125,11 +125,25 @@ def _output_name(program: Program) -> str:
     return elements[-1]
 
 
-def _run_go(command: list[str], program: Program, names: str, report: Report) -> None:
+def _environment(program: Program) -> dict[str, str]:
+    return {**go_environment(), "CGO_ENABLED": "1" if program.cgo else "0"}
+
+
+def _package_count(go: Path, batch: list[Program]) -> int:
+    """Returns how many packages the programs consist of; 0 if go cannot tell, which the build will explain."""
+    tags = ["-tags", batch[0].tags] if batch[0].tags else []
+    command = [str(go), "list", "-deps", "-mod=readonly", *tags, *(program.package for program in batch)]
+    done = subprocess.run(
+        command, cwd=batch[0].module_dir, env=_environment(batch[0]), capture_output=True, text=True, check=False
+    )
+    return len(done.stdout.splitlines()) if done.returncode == 0 else 0
+
+
+def _run_go(command: list[str], program: Program, names: str, count: int, report: Report) -> None:
     build = subprocess.Popen(
         command,
         cwd=program.module_dir,
-        env={**go_environment(), "CGO_ENABLED": "1" if program.cgo else "0"},
+        env=_environment(program),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -138,7 +152,7 @@ def _run_go(command: list[str], program: Program, names: str, report: Report) ->
     )
     with build:
         try:
-            lines = _reported(build.stdout or (), report)
+            lines = _reported(build.stdout or (), count, report)
         except BaseException:
             os.killpg(build.pid, signal.SIGKILL)  # Ctrl-C also ends the compilers
             raise
@@ -146,15 +160,19 @@ def _run_go(command: list[str], program: Program, names: str, report: Report) ->
         raise LocalClusterError(f"building {names} failed: {_reason(lines)}")
 
 
-def _reported(output: Iterable[str], report: Report) -> list[str]:
-    """Returns the lines of `go build -v`, and reports every half minute how many packages it has compiled."""
+def _reported(output: Iterable[str], count: int, report: Report) -> list[str]:
+    """Returns the lines of `go build -v`, and reports every half minute how many packages it has compiled.
+
+    Of the `count` packages, those in go's cache are not compiled.
+    """
     lines: list[str] = []
     shown = time.monotonic()
     for line in output:
         lines.append(line.rstrip())
         if time.monotonic() - shown > _REPORT_SECONDS:
             shown = time.monotonic()
-            report(f"  {sum(': ' not in line for line in lines):,} packages compiled")
+            most = f" of at most {count:,}" if count else ""
+            report(f"  {sum(': ' not in line for line in lines):,}{most} packages compiled")
     return lines
 
 
