@@ -18,6 +18,7 @@ import yaml
 
 from helmchart import patches
 from helmchart.tree import Condition, Manifest
+from localcluster.crds import documents
 
 Object = dict[str, Any]
 
@@ -84,8 +85,7 @@ def _resources(sources: Sources, folder: str, content: Object) -> Iterator[Manif
     for name in content.get("resources", ()):
         path = posixpath.normpath(f"{folder}/{name}")
         if sources.exists(path):
-            documents = yaml.load_all(sources.text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-            yield from (Manifest(each, folder) for each in documents if each)
+            yield from (Manifest(document, folder) for document in documents(sources.text(path)))
         else:
             yield from build(sources, path)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from localcluster.crds import documents
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -32,6 +32,6 @@ def shown(pages: str, *kinds: str, folder: Path = DOCS) -> list[Shown]:
         Shown(page.name, document)
         for page in sorted(folder.glob(pages))
         for block in _YAML.findall(page.read_text("utf-8"))
-        for document in yaml.load_all(block, yaml.CSafeLoader)
+        for document in documents(block)
         if isinstance(document, dict) and document.get("kind") in kinds
     ]

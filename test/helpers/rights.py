@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from helpers.cluster import make_node, new_token
 from helpers.controller import Jobs
 from helpers.fleet import behaviour, runs
@@ -36,6 +34,7 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
+from localcluster.crds import documents
 from localcluster.podstatus import Outcome
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.programs.gangscheduler import GangScheduler
@@ -64,13 +63,14 @@ class Right:
 
 def shipped_rules() -> list[Object]:
     """Returns the rules of the controller's ClusterRole and of its leader election Role."""
-    documents = [each for name in ("controller-role", "leader-role") for each in _documents(RBAC / f"{name}.yaml")]
-    return [rule for each in documents if each["kind"] in ("ClusterRole", "Role") for rule in each["rules"]]
+    texts = ((RBAC / f"{name}.yaml").read_text() for name in ("controller-role", "leader-role"))
+    roles = (role for text in texts for role in documents(text) if role["kind"] in ("ClusterRole", "Role"))
+    return [rule for role in roles for rule in role["rules"]]
 
 
 def rules_in(path: Path) -> list[Object]:
     """Returns all rules of the roles in a file."""
-    return [rule for each in _documents(path) for rule in each.get("rules", ())]
+    return [rule for each in documents(path.read_text()) for rule in each.get("rules", ())]
 
 
 def rights_of(rules: list[Object]) -> Iterator[Right]:
@@ -377,7 +377,3 @@ class Play:
 
 
 _IMAGE = {"tfImage": "localhost/tensorflow"}
-
-
-def _documents(path: Path) -> list[Object]:
-    return [each for each in yaml.safe_load_all(path.read_text()) if each]

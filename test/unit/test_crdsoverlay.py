@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from helpers.kubectl import CRDS, MANIFESTS
+from localcluster.crds import documents
 
 CRD = "CustomResourceDefinition"
 # The names by which kustomize recognizes its file.
@@ -24,14 +24,10 @@ OVERLAY = MANIFESTS / "overlays" / "crds"
 Object = dict[str, Any]
 
 
-def documents(path: Path) -> list[Object]:
-    return [each for each in yaml.load_all(path.read_text("utf-8"), yaml.CSafeLoader) if isinstance(each, dict)]
-
-
 def files_of(folder: Path) -> Iterator[Path]:
     """The files that the kustomization in `folder` contains, by itself and by others that it names."""
     (path,) = [folder / name for name in NAMES if (folder / name).exists()]
-    (kustomization,) = documents(path)
+    (kustomization,) = documents(path.read_text("utf-8"))
     for each in (*kustomization.get("resources", ()), *kustomization.get("components", ())):
         named = (folder / each).resolve()
         if named.is_dir():
@@ -41,7 +37,7 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 
 def crds_of(folder: Path) -> list[str]:
-    found = [each for path in files_of(folder) for each in documents(path) if each["kind"] == CRD]
+    found = [each for path in files_of(folder) for each in documents(path.read_text("utf-8")) if each["kind"] == CRD]
     return sorted(each["metadata"]["name"] for each in found)
 
 
@@ -53,10 +49,10 @@ def test_no_kustomization_but_that_of_the_crds_contains_one(folder: Path) -> Non
 def test_the_overlay_of_the_crds_contains_every_crd_and_nothing_else() -> None:
     paths = list(files_of(OVERLAY))
     assert sorted(paths) == sorted(CRDS.glob("*.yaml"))
-    assert {each["kind"] for path in paths for each in documents(path)} == {CRD}
+    assert {each["kind"] for path in paths for each in documents(path.read_text("utf-8"))} == {CRD}
 
 
 def test_the_folder_of_the_crds_can_also_be_applied_by_f() -> None:
     """kubectl would take a kustomization that ends in .yaml for an object."""
     assert {path.name for path in CRDS.iterdir() if path.suffix not in (".yaml", ".yml", ".json")} == {"Kustomization"}
-    assert all(each["kind"] == CRD for path in CRDS.glob("*.y*ml") for each in documents(path))
+    assert all(each["kind"] == CRD for path in CRDS.glob("*.y*ml") for each in documents(path.read_text("utf-8")))
