@@ -1,58 +1,22 @@
-"""Changes of the number of workers on a real API server: by `kubectl scale`, an HPA, and the autoscaler.
-
-The test acts as the gang scheduler.
-"""
+"""Changes of the number of workers on a real API server: by `kubectl scale` and an HPA, in place and with a restart."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, delete_namespace, new_namespace
-from helpers.controller import Jobs, running_controller
-from helpers.controllerprocess import controller_process
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, parameter_servers, workers
-from helpers.playedgang import GangOf
-from helpers.playground import PATIENCE_SECONDS, Playground, Script, Trial, condition
+from helpers.playground import PATIENCE_SECONDS, Trial, condition
 from helpers.poll import eventually
-from localcluster.api import Api
-from localcluster.fakekubelet import FakeKubelet
 
 pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 
 BOUNDS = {"minWorkers": 1, "maxWorkers": 6}
-WHY = "capacity for default/b, waiting 31 s"
-
-
-@pytest.fixture(scope="module")
-def resizer(control_plane: Cluster, administrator: Kubectl) -> Iterator[Playground]:
-    """A controller that does what gang schedulers wish, and a kubelet, in a namespace of their own."""
-    with _playing(control_plane, "resizer", "on") as playground:
-        yield playground
-
-
-@pytest.fixture
-def autoscaled(resizer: Playground) -> Iterator[Trial]:
-    trial = resizer.new_trial()
-    yield trial
-    trial.clear()
-
-
-@contextlib.contextmanager
-def _playing(cluster: Cluster, prefix: str, autoscaling: str) -> Iterator[Playground]:
-    namespace, script = new_namespace(cluster.api, prefix), Script()
-    kubelet = FakeKubelet(Api.from_kubeconfig(cluster.own.kubeconfig), namespace=namespace, behaviour=script)
-    with kubelet, running_controller(cluster.kubeconfig, namespace, autoscaling=autoscaling) as manager:
-        yield Playground(manager, Jobs(cluster.api, namespace), script)
-    delete_namespace(cluster.api, namespace)
 
 
 def indexes(trial: Trial) -> list[int]:
@@ -126,25 +90,6 @@ def test_kubectl_scale_adds_and_takes_workers_while_nobody_else_notices(trial: T
 # HorizontalPodAutoscaler
 
 
-def scale_of(trial: Trial) -> Object:
-    return trial.jobs.api.get(f"{trial.jobs.path}/{trial.name}/scale")
-
-
-def test_a_horizontal_pod_autoscaler_reads_what_it_needs(trial: Trial) -> None:
-    """spec.replicas, status.replicas, and a selector of the workers' pods and no others: its controller's reads."""
-    trial.submit(master(), workers(1), parameter_servers(1), workerReplicas=3, autoscaling=BOUNDS)
-    for index in range(3):
-        trial.await_running(f"worker-{index}")
-    trial.await_status(lambda status: status.get("workerReplicas") == 3)
-    scale = scale_of(trial)
-    assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
-    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
-    pods = trial.jobs.api.list(f"/api/v1/namespaces/{trial.namespace}/pods", scale["status"]["selector"])
-    assert sorted(pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] for pod in pods) == [
-        trial.child(f"worker-{index}") for index in range(3)
-    ]
-
-
 def test_a_real_horizontal_pod_autoscaler_scales_the_job(trial: Trial) -> None:
     """It needs no metrics for that: there are fewer workers than its least."""
     trial.submit(master(), workers(1), workerReplicas=1, autoscaling=BOUNDS)
@@ -202,67 +147,3 @@ def test_with_restart_all_replicas_get_the_new_tf_config_and_no_service_is_touch
 
 
 # The autoscaler
-
-
-def bound_job(trial: Trial, count: int = 4, **autoscaling: Any) -> GangOf:
-    """A job of a master and workers that runs as a gang."""
-    gang = GangOf(trial)
-    trial.submit(
-        master(), workers(1), workerReplicas=count, gang={"enabled": True}, autoscaling={**BOUNDS, **autoscaling}
-    )
-    gang.bound()
-    trial.await_phase("Running")
-    for index in range(count):
-        trial.await_running(f"worker-{index}")
-    return gang
-
-
-def test_the_workers_that_the_gang_scheduler_names_leave_and_come_again(autoscaled: Trial) -> None:
-    gang = bound_job(autoscaled)
-    spec = gang.get()["spec"]
-    assert (spec["minMembers"], spec["maxMembers"]) == ({"worker": 1}, {"worker": 6})
-    before = uids(autoscaled)
-    gang.wishes(3, "worker-1", reason=WHY)
-    gang.follows(0, 2, 3)
-    await_workers(autoscaled, 0, 2, 3)
-    await_resized(autoscaled, f"shrunk 4 → 3 workers: {WHY}")
-    assert autoscaled.get()["spec"]["workerReplicas"] == 3
-    assert before.items() >= uids(autoscaled).items()
-    gang.wishes(4, reason="the cluster has free capacity")
-    gang.follows(0, 1, 2, 3)
-    gang.bind_all()
-    await_workers(autoscaled, 0, 1, 2, 3)
-    await_resized(autoscaled, "grown 3 → 4 workers: the cluster has free capacity")
-    assert autoscaled.notes("AutoscalerOverridden") == []
-
-
-@pytest.mark.parametrize("resize", ["InPlace", "Restart"])
-def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(
-    control_plane: Cluster, administrator: Kubectl, tmp_path: Path, resize: str
-) -> None:
-    """Killed at the first sign of the resize: then it stands on record, and some or none of it is done."""
-    namespace, script = new_namespace(control_plane.api, "killed"), Script()
-    kubelet = FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace, behaviour=script)
-    log, flags = tmp_path / "log", ("--autoscaling=on",)
-    playground = Playground(None, Jobs(control_plane.api, namespace), script)  # type: ignore[arg-type]  # a process
-    trial = playground.new_trial()
-    with kubelet, controller_process(control_plane.kubeconfig, namespace, log, *flags) as first:
-        gang = bound_job(trial, 4, resize=resize)
-        before = uids(trial)
-        gang.wishes(2, "worker-1", "worker-2", reason=WHY)
-        eventually(lambda: trial.status().get("scaling", {}).get("target") or gang.count() == 2, PATIENCE_SECONDS, 0.01)
-        first.kill()
-        with controller_process(control_plane.kubeconfig, namespace, log, *flags):
-            gang.follows(0, 3)
-            if resize == "InPlace":
-                await_workers(trial, 0, 3)
-                assert before.items() >= uids(trial).items()
-            else:
-                await_workers(trial, 0, 1)
-                eventually(lambda: not set(before.values()) & set(uids(trial).values()))
-            gang.bind_all()
-            # Not the event: it follows the status, and the kill may come between the two.
-            status = trial.await_status(lambda status: condition(status, "Resizing")["status"] == "False")
-            assert condition(status, "Resizing")["message"] == f"shrunk 4 → 2 workers: {WHY}"
-            assert status.get("restarts", 0) == 0
-    delete_namespace(control_plane.api, namespace)

@@ -1,4 +1,4 @@
-"""The status of a TFJob on a real API server: fields, conditions, reasons while it waits, events, metrics."""
+"""The status of a TFJob on a real API server: fields, conditions, and the reason while it waits."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import set_pod_running, set_pod_waiting
-from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import Trial, alone, condition, ends
+from helpers.playground import Trial, condition, ends
 
 pytestmark = pytest.mark.cluster
 
@@ -87,43 +85,6 @@ def test_a_pod_that_cannot_be_scheduled_shows_the_schedulers_message(trial: Tria
     assert (status["phase"], status["state"]) == ("Creating", "Running")
 
 
-def test_a_container_that_does_not_start_shows_why_and_the_reason_goes_with_the_obstacle(trial: Trial) -> None:
-    reason = "worker-0: ImagePullBackOff: rpc error: not found"
-    trial.submit(master(), workers(1, template=alone()))
-    pod = trial.await_pod("worker-0")["metadata"]["name"]
-    trial.await_phase("Running")
-    set_pod_waiting(trial.jobs.api, trial.namespace, pod, "ErrImagePull", "rpc error: not found")
-    assert trial.await_reason(reason)["reason"] == reason
-    set_pod_running(trial.jobs.api, trial.namespace, pod)
-    status = trial.await_status(lambda status: "reason" not in status)
-    assert status["ready"]["worker"] == "1/1"
-
-
-# Events
-
-
-PHASES = ("Creating", "Running", "CleanUp", "Done", "Failed")
-
-
-def of_phases(trial: Trial) -> list[tuple[str, str, str]]:
-    return [(each["reason"], each["type"], each["note"]) for each in trial.events() if each["reason"] in PHASES]
-
-
-def test_each_change_of_phase_is_reported_once_and_in_order(trial: Trial) -> None:
-    trial.submit(master(), workers(2))
-    trial.await_phase("Running")
-    trial.end("master-0")
-    trial.await_phase("Done")
-    trial.await_event("Done")
-    told = of_phases(trial)
-    assert told == [
-        ("Running", "Normal", "Job is in phase Running"),
-        ("CleanUp", "Normal", "Job is in phase CleanUp: master-0 succeeded"),
-        ("Done", "Normal", "Job is in phase Done: master-0 succeeded"),
-    ]
-    assert all(each.get("series") is None for each in trial.events())
-
-
 def test_the_children_that_a_sync_creates_have_one_event(trial: Trial) -> None:
     trial.submit(master(), workers(1), parameter_servers(1))
     trial.await_phase("Running")
@@ -138,11 +99,3 @@ def test_the_children_that_a_sync_creates_have_one_event(trial: Trial) -> None:
         "kubeflow.org/v1alpha1",
         trial.name,
     )
-
-
-def test_kubectl_describe_shows_the_events(trial: Trial, administrator: Kubectl) -> None:
-    trial.submit(master())
-    trial.await_phase("Running")
-    trial.await_event("Running")
-    shown = administrator.must("describe", "tfj", trial.name, f"--namespace={trial.namespace}")
-    assert re.search(r"Normal\s+SuccessfulCreate\s+\S+\s+tfjob-controller\s+Created 1 Job and 1 Service: trial-", shown)

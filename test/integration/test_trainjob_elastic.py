@@ -161,17 +161,6 @@ def test_a_node_is_replaced_by_itself_and_node_0_restarts_all(elastic: Elastic) 
     assert (status["restarts"], status["scaling"]["attempt"]) == (2, 1)
 
 
-def test_a_permanent_error_ends_the_job_and_no_pod_follows(elastic: Elastic) -> None:
-    elastic.submit("failed", 2)
-    elastic.await_ready("failed", 2)
-    elastic.end("failed", 1, 1)
-    failed = elastic.await_status("failed", lambda status: status.get("phase") == "Failed")
-    assert failed["reason"] == "node-1 failed: exit code 1"
-    assert len(elastic.pods("failed")["1"]) == 1
-    # A suspended Job would keep the finalizer of the pod that it has not replaced, and with it the namespace.
-    eventually(lambda: not any("finalizers" in pod["metadata"] for pod in elastic.pods("failed")["1"]), SECONDS)
-
-
 @pytest.fixture
 def gangs(gang_cluster: Cluster, administrator: Kubectl) -> Iterator[Elastic]:
     """Two nodes of four CPUs each, and all programs."""

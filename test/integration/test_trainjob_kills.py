@@ -53,8 +53,6 @@ def has_tried(proxy: FaultProxy, method: str) -> bool:
     ("command", "method", "path", "passing", "left"),
     [
         pytest.param(TORCHRUN, "PATCH", f"/{NAME}/status", 0, ["0"], id="before it is counted"),
-        pytest.param(TORCHRUN, "DELETE", "/jobs/", 0, ["0"], id="before the nodes are deleted"),
-        pytest.param(TORCHRUN, "POST", "/jobs", 0, [], id="before the nodes are made"),
         # A Job is deleted in the version that was seen, so the first request of the other one may be a conflict.
         pytest.param(MPIRUN, "DELETE", f"/jobs/{NAME}-launcher-", 0, ["0"], id="when one of two Jobs is deleted"),
         pytest.param(MPIRUN, "POST", "/jobs", 1, ["1"], id="when one of two Jobs is made"),

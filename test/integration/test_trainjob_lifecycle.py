@@ -1,4 +1,4 @@
-"""A TrainJob from its creation to its end on a real API server, with a stand-in for kubelets."""
+"""A TrainJob from its creation to its end, and its suspension, on a real API server, with a stand-in for kubelets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from helpers.playground import Trial, condition
+from helpers.controller import Jobs
+from helpers.manifests import master, tfjob
+from helpers.playground import PATIENCE_SECONDS, Trial, condition
 from helpers.poll import eventually
-from helpers.trainjobs import await_ready, nodes, step_of
+from helpers.trainjobs import await_ready, ends, nodes, step_of
 
 pytestmark = pytest.mark.cluster
 
@@ -75,14 +77,67 @@ def labels_of(trial: Trial) -> dict[str, str]:
     }
 
 
-def test_a_deleted_job_takes_all_its_children_with_it(train: Trial) -> None:
-    train.train(2, **TORCHRUN)
+def is_suspended(status: dict[str, object]) -> bool:
+    return condition(status, "Suspended")["status"] == "True"
+
+
+def test_a_suspended_job_has_no_pods_and_a_resumed_one_has_all_and_no_restart_is_counted(train: Trial) -> None:
+    train.train(2, command=("torchrun", "train.py"))
     await_ready(train)
-    runtime_id = train.runtime_id
-    train.delete()
+    before = train.status()["startTime"]
+    old = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
+    train.change(suspend=True)
+    status = train.await_status(is_suspended)
+    assert (status.get("state", ""), "startTime" in status) == ("", False)
+    eventually(lambda: not train.children("pods"))
+    status = train.await_status(lambda status: step_of(status).get("suspended") == 2)
+    assert (step_of(status)["active"], status["nodes"]) == (0, "0/2")
+    assert len(train.children("jobs")) == len(train.children("services")) == 1
+    train.change(suspend=False)
+    status = await_ready(train)
+    suspended = condition(status, "Suspended")
+    assert (suspended["status"], suspended["reason"]) == ("False", "Resumed")
+    assert (status.get("restarts", 0), status["startTime"] >= before) == (0, True)
+    new = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
+    assert (new.keys(), new != old) == (old.keys(), True)
+    assert train.notes("Restarted") == []
+    for reason in ("Suspended", "Resumed"):
+        train.await_event(reason)
+        assert len(train.notes(reason)) == 1
 
-    def left() -> list[str]:
-        found = [train.jobs.children(plural) for plural in ("jobs", "services", "pods")]
-        return [name for some in found for name in some if runtime_id in name]
 
-    eventually(lambda: not left())
+def test_a_permanent_error_of_one_node_fails_the_job_at_once_and_says_what_it_said(train: Trial) -> None:
+    train.plays("node-1", ends(1, "ValueError: no such column 'labels'"))
+    train.train(3)
+    status = train.await_end()
+    assert (status["phase"], status["state"], status.get("restarts", 0)) == ("Failed", "FAILED", 0)
+    failed = condition(status, "Failed")
+    words = "node-1 failed: exit code 1: ValueError: no such column 'labels'"
+    assert (failed["status"], failed["reason"], failed["message"]) == ("True", "ReplicaFailed", words)
+    assert status["reason"] == words
+    assert step_of(status)["failed"] == 1
+    train.await_event("Failed", words)
+    # The others are stopped; the failed one's pod stays, with its log.
+    eventually(lambda: not train.pods("node-0") and not train.pods("node-2"))
+    assert len(train.pods("node-1")) == 1
+
+
+def test_a_job_and_a_tfjob_of_the_same_name_do_not_disturb_each_other(train: Trial) -> None:
+    tfjobs = Jobs(train.jobs.api, train.namespace)
+    tfjobs.submit(tfjob(master(), name=train.name))
+    train.train(2, command=("torchrun", "train.py"))
+    try:
+        await_ready(train)
+        tfjobs.await_phase("Running", train.name, PATIENCE_SECONDS)
+        assert len(train.children("jobs")) == 1
+        tfjobs.delete(train.name)
+        gone = f"{train.name}-master-"
+        eventually(lambda: not [each for each in tfjobs.children("pods") if each.startswith(gone)])
+        assert len(train.children("pods")) == 2
+        assert train.status().get("restarts", 0) == 0
+        train.end("node-0")
+        train.end("node-1")
+        assert train.await_end()["state"] == "SUCCESS"
+    finally:
+        if tfjobs.status(train.name):
+            tfjobs.delete(train.name)

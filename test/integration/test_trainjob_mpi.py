@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from helpers.playground import Trial, condition
+from helpers.playground import Trial
 from helpers.poll import eventually
-from helpers.trainjobs import await_ready, env_of, generations, step_of
+from helpers.trainjobs import await_ready, env_of
 from localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
@@ -49,31 +49,6 @@ def test_launcher_and_nodes_get_hostfile_and_keys(train: Trial) -> None:
         assert "sshd" in " ".join(node["spec"]["containers"][0]["command"])
     assert set(train.children("services")) == {service}
     assert {port["port"] for each in train.children("services").values() for port in each["spec"]["ports"]} == {2222}
-
-
-def test_the_launchers_end_is_the_jobs_and_the_nodes_are_stopped_then(train: Trial) -> None:
-    train.train(2, **MPIRUN)
-    await_ready(train)
-    train.end("launcher-0")
-    status = train.await_end()
-    assert (status["state"], status.get("restarts", 0)) == ("SUCCESS", 0)
-    assert condition(status, "Complete")["message"] == "launcher-0 succeeded"
-    assert step_of(status, "launcher")["succeeded"] == 1
-    eventually(lambda: not train.pods("node-0") and not train.pods("node-1"))
-    assert len(train.pods("launcher-0")) == 1
-
-
-def test_a_node_that_is_lost_restarts_launcher_and_nodes_with_the_same_keys(train: Trial) -> None:
-    train.train(2, **MPIRUN)
-    await_ready(train)
-    train.await_running("launcher-0")
-    before = secret_of(train.jobs.api, train.namespace, train.name)
-    train.end("node-1", 137)
-    train.await_status(lambda status: status.get("restarts") == 1 and step_of(status).get("ready") == 2)
-    eventually(lambda: set(generations(train).values()) == {"1"})
-    eventually(lambda: set(generations(train, role="launcher").values()) == {"1"})
-    after = secret_of(train.jobs.api, train.namespace, train.name)
-    assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
 
 
 def test_a_secret_of_somebody_else_is_reported_and_never_touched(train: Trial) -> None:

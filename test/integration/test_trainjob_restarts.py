@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from helpers.cluster import pod_path, set_pod_running
-from helpers.playground import NOBODYS_NODE, PATIENCE_SECONDS, Trial, condition
+from helpers.playground import NOBODYS_NODE, Trial, condition
 from helpers.podwatch import watching_pods
 from helpers.poll import eventually, never
 from helpers.trainjobs import (
@@ -17,7 +16,6 @@ from helpers.trainjobs import (
     await_ready,
     await_restart,
     cluster_runtime,
-    ends,
     generations,
     nodes,
 )
@@ -27,10 +25,6 @@ pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 TORCHRUN: dict[str, Any] = {"command": ("torchrun", "train.py")}
-
-
-def kill(trial: Trial) -> None:
-    trial.end("node-1", 137, "a signal")
 
 
 def evict(trial: Trial) -> None:
@@ -45,7 +39,6 @@ def delete_job(trial: Trial) -> None:
 
 # What each is called in the event.
 FAILURES: dict[Callable[[Trial], None], str] = {
-    kill: "node-1 failed: exit code 137: a signal",
     evict: "node-1 failed: ",
     # All nodes have lost it.
     delete_job: "node-0 failed: its Job was deleted",
@@ -76,64 +69,6 @@ def test_one_nodes_passing_failure_restarts_all_nodes(train: Trial, failure: Cal
     assert train.await_end()["state"] == "SUCCESS"
 
 
-def test_the_first_restart_waits_for_nothing_and_further_ones_ever_longer(train: Trial) -> None:
-    """Times are whole seconds, and the second delay is of ten of them."""
-    train.train(2)
-    await_ready(train)
-    train.end("node-0", 137)
-    await_restart(train)
-    train.end("node-0", 137)
-    status = train.await_status(lambda status: status.get("restarts") == 2)
-    restarting = condition(status, "Restarting")
-    assert restarting["status"] == "True"
-    await_restart(train, 2)
-    born = min(job["metadata"]["creationTimestamp"] for job in train.children("jobs").values())
-    assert seconds(born) - seconds(restarting["lastTransitionTime"]) >= 10
-    assert condition(train.await_status(is_calm), "Running")["status"] == "True"
-
-
-def is_calm(status: Object) -> bool:
-    return condition(status, "Restarting")["status"] == "False"
-
-
-def seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()
-
-
-def test_more_failures_than_max_restarts_fail_the_job_and_it_says_which_node_why(train: Trial) -> None:
-    train.plays("node-1", ends(137, "first words"), ends(137, "CUDA error: ECC"))
-    train.train(2, maxRestarts=1)
-    status = train.await_end()
-    assert (status["state"], status["restarts"]) == ("FAILED", 1)
-    failed = condition(status, "Failed")
-    assert (failed["status"], failed["reason"]) == ("True", "BackoffLimitExceeded")
-    assert status["reason"] == (
-        "node-1 failed: exit code 137: CUDA error: ECC; restarted 1 times, as often as maxRestarts"
-    )
-    assert condition(status, "Restarting")["status"] == "False"
-    eventually(lambda: not train.pods("node-0"))
-
-
-def test_a_lost_node_holds_up_a_restart_no_longer_than_half_a_minute(train: Trial) -> None:
-    """Its pod never ends, for nobody is there to say so; the API server keeps its Job for it as long as it is asked to
-    delete that in the foreground."""
-    with cluster_runtime(train.jobs.api, templates={"node": on_nobodys_node()}) as name:
-        await_cached(train, name)
-        train.train(2, runtimeRef={"name": name})
-        for node in nodes(2):
-            set_pod_running(train.jobs.api, train.namespace, train.await_pod(node)["metadata"]["name"])
-        await_ready(train)
-        old = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
-        # As the taint manager does; the pod stays, for no kubelet lets it go.
-        train.jobs.api.delete(pod_path(train.namespace, train.pods("node-1")[0]["metadata"]["name"]))
-        train.await_status(lambda status: status.get("restarts") == 1)
-        eventually(lambda: is_new(train, old), PATIENCE_SECONDS + 60, 0.2)
-        assert set(generations(train).values()) == {"1"}
-        for node in nodes(2):
-            train.await_pod(node)
-        assert train.status()["restarts"] == 1
-
-
 def test_no_new_node_is_made_while_an_old_one_may_still_run(train: Trial) -> None:
     """Also when the name of their Job is free already."""
     with cluster_runtime(train.jobs.api, templates={"node": on_nobodys_node()}) as name:
@@ -162,8 +97,3 @@ def test_no_new_node_is_made_while_an_old_one_may_still_run(train: Trial) -> Non
 def on_nobodys_node() -> Object:
     spec: Object = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "node"}]}
     return {"spec": {**spec, "nodeName": NOBODYS_NODE}}
-
-
-def is_new(trial: Trial, old: dict[str, str]) -> bool:
-    found = {name: job["metadata"]["uid"] for name, job in trial.children("jobs").items()}
-    return found.keys() == old.keys() and not set(found.values()) & set(old.values())

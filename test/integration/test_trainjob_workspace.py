@@ -90,11 +90,3 @@ def test_all_pods_of_a_job_share_a_folder_of_its_own_in_the_claim(train: Trial, 
     assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert env_of(pod, DATASET)["STORAGE_URI"] == "s3://bucket/data"
     assert "PET_NNODES" not in env_of(pod, DATASET)
-
-
-def test_a_failing_init_container_fails_the_job_in_its_name(train: Trial) -> None:
-    words = "s3://bucket/data: access denied"
-    train.plays("node-0", ends(1, words, container=DATASET))
-    train.train(2, **INPUTS)
-    status = train.await_end()
-    assert status["reason"] == f"node-0 failed: {DATASET}: exit code 1: {words}"
