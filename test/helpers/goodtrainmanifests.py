@@ -22,19 +22,6 @@ def _seed_job() -> Manifest:
     return trainjob("pytorch-train-resnet", 2, command, trainer=trainer, datasetConfig=dataset)
 
 
-def _seed_fine_tuning() -> Manifest:
-    """Returns the second job of the guide, which has an initial model."""
-    trainer = {"resourcesPerNode": {"requests": {"cpu": "16", "memory": "128Gi", "nvidia.com/gpu": "8"}}}
-    return trainjob(
-        "llm-finetune-job",
-        4,
-        ["torchrun", "finetune.py", "--lora-rank=16"],
-        trainer=trainer,
-        modelConfig={"input": {"config": "hf://meta-llama/Llama-3-8b"}},
-        datasetConfig={"storageUri": "s3://ml-datasets/instruction-tuning"},
-    )
-
-
 def _from(secret: str) -> dict[str, Any]:
     return {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}
 
@@ -94,18 +81,14 @@ _NODE = {"name": "node", "volumeMounts": [{"name": "data", "mountPath": "/worksp
 
 GOOD_TRAINJOBS = (
     Good("the-users-job", _seed_job()),
-    Good("the-users-fine-tuning", _seed_fine_tuning()),
     Good("every-field", _EVERYTHING),
     Good("all-from-the-runtime", {**trainjob(), "spec": {"runtimeRef": {"name": "mine", "kind": "TrainingRuntime"}}}),
     Good("nothing-at-all", {**trainjob(), "spec": {}}),
     Good("most-nodes", trainjob(nodes=1000, trainer={"numProcPerNode": 1024})),
-    Good("one-node", trainjob(nodes=1, trainer={"numProcPerNode": 1})),
     Good("elastic", trainjob(nodes=3, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 1000})),
     Good("elastic-without-a-number", trainjob(nodes=None, elasticPolicy={"minNodes": 2, "maxNodes": 2})),
     Good("checkpoints-by-default", trainjob(checkpoint={"storageUri": "pvc://claim/runs"})),
     Good("another-controllers", trainjob(managedBy="kueue.x-k8s.io/multikueue")),
-    Good("no-metrics", trainjob(metrics={})),
-    Good("a-model-without-anything", trainjob(modelConfig={})),
     Good("a-claim-as-dataset", trainjob(datasetConfig={"storageUri": "pvc://claim/folder"})),
     Good("a-sidecar-with-a-workspace", trainjob(modelConfig={}, podSpecOverrides=[override(containers=[_SIDECAR])])),
     Good("a-dataset-of-ones-own", trainjob(podSpecOverrides=[override(containers=[_NODE])])),

@@ -11,15 +11,6 @@ from tfjob_controller.api.trainjob import validation as says
 _RUNTIME = {"name": "torch-distributed"}
 
 
-def _envs(source: str) -> Manifest:
-    variable = {"name": "A", "valueFrom": {source: {"name": "x", "key": "y"}}}
-    return trainjob(trainer={"env": [variable]})
-
-
-def _tolerating(**toleration: object) -> Manifest:
-    return trainjob(podSpecOverrides=[override(tolerations=[toleration])])
-
-
 def _change(
     name: str,
     after: Manifest,
@@ -35,17 +26,15 @@ def _fixed(name: str, at: str, after: Manifest, before: Manifest | None = None) 
     return _change(name, after, f"spec.{at}", says.STARTED_FIXED, before or trainjob())
 
 
-def _at_any_time(started: bool, when: str) -> tuple[Change, ...]:
-    """Returns the cases of a change that is also refused before the job has started."""
-    of_runtime = "spec.runtimeRef", says.RUNTIME_REF_FIXED
-    with_runtime, with_other = trainjob(runtimeRef=_RUNTIME), trainjob(runtimeRef={"name": "mpi-distributed"})
-    manager = trainjob(managedBy="example.com/x")
-    return (
-        _change(f"a-runtime {when}", with_runtime, *of_runtime, started=started),
-        _change(f"another-runtime {when}", with_other, *of_runtime, with_runtime, started),
-        _change(f"no-runtime {when}", trainjob(), *of_runtime, with_runtime, started),
-        _change(f"another-manager {when}", manager, "spec.managedBy", MANAGED_BY_FIXED, started=started),
-    )
+_OF_RUNTIME = "spec.runtimeRef", says.RUNTIME_REF_FIXED
+_WITH_RUNTIME = trainjob(runtimeRef=_RUNTIME)
+# Refused before the job has started as well.
+_AT_ANY_TIME = (
+    _change("a-runtime", _WITH_RUNTIME, *_OF_RUNTIME, started=False),
+    _change("another-runtime", trainjob(runtimeRef={"name": "mpi-distributed"}), *_OF_RUNTIME, _WITH_RUNTIME, False),
+    _change("no-runtime", trainjob(), *_OF_RUNTIME, _WITH_RUNTIME, False),
+    _change("another-manager", trainjob(managedBy="example.com/x"), "spec.managedBy", MANAGED_BY_FIXED, started=False),
+)
 
 
 _BOUNDS = {"minNodes": 1, "maxNodes": 4}
@@ -67,8 +56,7 @@ TRAIN_CHANGES = (
     _of_elastic("elastic-too-late", _elastic(), trainjob()),
     _of_elastic("not-elastic-any-more", trainjob(), _elastic()),
     _change("another-minimum-before-it-starts", _elastic(least=2), before=_elastic(), started=False),
-    *_at_any_time(False, "before it starts"),
-    *_at_any_time(True, "of a started job"),
+    *_AT_ANY_TIME,
     _change("nothing", trainjob()),
     _change(
         "runtime-spelt-out",
@@ -80,22 +68,24 @@ TRAIN_CHANGES = (
     _fixed("no-nodes", "numNodes", trainjob(nodes=None)),
     _fixed("image", "trainer", trainjob(trainer={"image": "other"})),
     _fixed("command", "trainer", trainjob(command=["train", "more"])),
-    _fixed("no-command", "trainer", trainjob(command=None)),
-    _fixed("env-from-elsewhere", "trainer", _envs("secretKeyRef"), _envs("configMapKeyRef")),
     _fixed("a-dataset", "datasetConfig", trainjob(datasetConfig={"storageUri": "s3://b"})),
     _fixed("no-model", "modelConfig", trainjob(), trainjob(modelConfig={"output": {"storageUri": "s3://b"}})),
     _fixed("framework", "framework", trainjob(framework="jax"), trainjob(framework="torch")),
     _fixed("overrides", "podSpecOverrides", trainjob(podSpecOverrides=[override()])),
-    _fixed("tolerations", "podSpecOverrides", _tolerating(key="a"), _tolerating(effect="a")),
     _fixed("labels", "labels", trainjob(labels={"a": "b"})),
     _fixed("annotations", "annotations", trainjob(annotations={"a": "c"}), trainjob(annotations={"a": "b"})),
     _change("gang", trainjob(gang={"enabled": True}), "spec.gang", GANG_FIXED),
     _change("no-gang", trainjob(), "spec.gang", GANG_FIXED, trainjob(gang={"enabled": False})),
     _fixed("checkpoint", "checkpoint", trainjob(checkpoint={"storageUri": "s3://a"})),
-    _change("gang-but-not-whether", trainjob(gang={"priority": 3, "timeoutSeconds": 5})),
-    _change("suspend", trainjob(suspend=True)),
-    _change("time-to-live", trainjob(ttlSecondsAfterFinished=60)),
-    _change("deadline", trainjob(activeDeadlineSeconds=60)),
-    _change("restarts", trainjob(maxRestarts=3)),
-    _change("metrics", trainjob(metrics={"names": ["loss"]})),
+    _change(
+        "policies",
+        trainjob(
+            suspend=True,
+            ttlSecondsAfterFinished=60,
+            activeDeadlineSeconds=60,
+            maxRestarts=3,
+            metrics={"names": ["loss"]},
+            gang={"priority": 3, "timeoutSeconds": 5},
+        ),
+    ),
 )
