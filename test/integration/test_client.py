@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +23,6 @@ from tfjob_controller.client import (
     ClientError,
     Job,
     JobDeletedError,
-    JobEndedError,
     JobFailedError,
     WaitTimeoutError,
     tfjob,
@@ -92,27 +90,20 @@ def test_a_job_that_fails_ends_the_waiting_with_its_reason(client: Client, eithe
     assert job.wait("Failed", PATIENCE_SECONDS) is job
 
 
-def test_waiting_for_what_cannot_come_any_more_ends(client: Client, either: Trial) -> None:
-    is_over(either, 0)
-    job = client.submit(manifest_of(either)).wait(timeout_seconds=PATIENCE_SECONDS)
-    with pytest.raises(JobEndedError, match="has succeeded, so Suspended can no longer be reached"):
-        job.wait("Suspended", PATIENCE_SECONDS)
-
-
-def test_waiting_has_an_end_and_a_condition_may_be_a_function(client: Client, either: Trial) -> None:
-    job = client.submit(manifest_of(either))
+def test_waiting_has_an_end_and_a_condition_may_be_a_function(client: Client, trial: Trial) -> None:
+    job = client.submit(manifest_of(trial))
     with pytest.raises(WaitTimeoutError, match=r"did not reach Succeeded within 0\.5 s"):
         job.wait(timeout_seconds=0.5)
     job.wait(lambda seen: any(each.status == "True" for each in seen.conditions), PATIENCE_SECONDS)
     with pytest.raises(WaitTimeoutError, match=r"was not deleted within 0\.5 s"):
         # As no finalizer lets it go.
-        hold(either, client, job)
+        hold(trial, client, job)
 
 
-def test_a_client_that_is_closed_ends_what_waits(control_plane: Cluster, client: Client, either: Trial) -> None:
-    client.submit(manifest_of(either))
+def test_a_client_that_is_closed_ends_what_waits(control_plane: Cluster, client: Client, trial: Trial) -> None:
+    client.submit(manifest_of(trial))
     with Client(str(control_plane.kubeconfig), namespace=client.namespace) as other:
-        job = other.job(either.name)
+        job = other.job(trial.name)
         threading.Timer(0.5, other.close).start()
         with pytest.raises(ClientError, match="closed: make a new Client"):
             job.wait()
@@ -151,50 +142,25 @@ def test_a_handle_means_one_job_and_not_its_namesake(client: Client, namespace: 
     assert second.refresh().manifest["spec"] == before
 
 
-def test_a_dry_run_leaves_nothing(client: Client, either: Trial) -> None:
-    job = client.submit(manifest_of(either), dry_run=True)
-    assert job.uid
-    with pytest.raises(ClientError, match=f'no TFJob and no TrainJob with the name "{either.name}" found'):
-        client.job(either.name)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        pytest.param({"cleanPodPolicy": "Some"}, "spec.cleanPodPolicy: must be one of All, Running, None", id="here"),
-        pytest.param({"cleanPodPolice": "All"}, 'unknown field "spec.cleanPodPolice"', id="by the server"),
-    ],
-)
-def test_what_is_wrong_with_a_manifest_is_said(client: Client, change: dict[str, Any], words: str) -> None:
-    with pytest.raises(ClientError, match=words):
-        client.submit(tfjob("wrong", image="localhost/t", **change))
+def test_what_the_server_refuses_in_a_manifest_is_reported(client: Client) -> None:
+    with pytest.raises(ClientError, match=r'unknown field "spec\.cleanPodPolice"'):
+        client.submit(tfjob("wrong", image="localhost/t", cleanPodPolice="All"))
 
 
 # Logs
 
 
 @pytest.fixture
-def logged(client: Client, either: Trial, logging_node: Kubelet) -> Iterator[tuple[Job, dict[str, str]]]:
-    """A job of two replicas, the chief first, that run where there are logs, and their pods."""
-    with contextlib.ExitStack() as stack:
-        job = client.submit(on_node(either, logging_node, stack))
-        replicas = ("master-0", "worker-0") if either.container else ("node-0", "node-1")
-        pods = {replica: either.await_pod(replica)["metadata"]["name"] for replica in replicas}
+def logged(client: Client, train: Trial, logging_node: Kubelet) -> Iterator[tuple[Job, dict[str, str]]]:
+    """A TrainJob of two nodes that run where there are logs, and their pods."""
+    template = {"spec": {"nodeName": logging_node.name, "containers": [{"name": "node"}]}}
+    with cluster_runtime(train.jobs.api, templates={"node": template}) as runtime:
+        await_cached(train, runtime)
+        job = client.submit(manifest_of(train, runtime=runtime))
+        pods = {replica: train.await_pod(replica)["metadata"]["name"] for replica in ("node-0", "node-1")}
         for pod in pods.values():
-            set_pod_running(either.jobs.api, either.namespace, pod)
+            set_pod_running(train.jobs.api, train.namespace, pod)
         yield job, pods
-
-
-def on_node(trial: Trial, node: Kubelet, stack: contextlib.ExitStack) -> dict[str, Any]:
-    if not trial.container:
-        template = {"spec": {"nodeName": node.name, "containers": [{"name": "node"}]}}
-        runtime = stack.enter_context(cluster_runtime(trial.jobs.api, templates={"node": template}))
-        await_cached(trial, runtime)
-        return manifest_of(trial, runtime=runtime)
-    manifest = manifest_of(trial)
-    for each in manifest["spec"]["replicaSpecs"]:
-        each["template"]["spec"]["nodeName"] = node.name
-    return manifest
 
 
 def test_the_role_view_reads_logs_also_where_it_may_not_read_the_runtime(
@@ -241,17 +207,17 @@ def viewer(
             yield client
 
 
-def test_reading_needs_only_the_role_view(client: Client, viewer: Client, either: Trial) -> None:
-    client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
-    job = viewer.job(either.name).wait("Running", PATIENCE_SECONDS)
-    assert either.name in [each.name for each in viewer.jobs()]
+def test_reading_needs_only_the_role_view(client: Client, viewer: Client, trial: Trial) -> None:
+    client.submit(manifest_of(trial)).wait("Running", PATIENCE_SECONDS)
+    job = viewer.job(trial.name).wait("Running", PATIENCE_SECONDS)
+    assert trial.name in [each.name for each in viewer.jobs()]
     assert len(job.describe().replicas) == 2
     assert job.events() is not None
     refused: list[Callable[[], object]] = [
         job.suspend,
         job.delete,
         lambda: job.scale(1),
-        lambda: viewer.submit(manifest_of(either)),
+        lambda: viewer.submit(manifest_of(trial)),
     ]
     for call in refused:
         with pytest.raises(ClientError, match="ask for the role `edit` in that namespace"):

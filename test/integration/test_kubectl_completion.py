@@ -81,29 +81,15 @@ def candidates(line: str, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) 
     ("line", "expected"),
     [
         pytest.param("describe ", ["alpha", "tfjob/twin", "beta", "trainjob/twin"], id="jobs"),
-        pytest.param("describe a", ["alpha"], id="jobs that begin so"),
-        pytest.param("describe trainjob/", ["trainjob/beta", "trainjob/twin"], id="jobs of a kind"),
+        pytest.param("describe trainjob/b", ["trainjob/beta"], id="jobs of a kind that begin so"),
         pytest.param("delete alpha ", ["tfjob/twin", "beta", "trainjob/twin"], id="further jobs"),
-        pytest.param("scale ", ["alpha", "twin"], id="what can be scaled"),
-        pytest.param("scale alpha ", [], id="a number is typed by hand"),
-        pytest.param("describe alpha -n kube-p", ["kube-public"], id="namespaces"),
-        pytest.param("list --namespace=kube-p", ["kube-public"], id="the value of a flag"),
-        pytest.param("list --context ", ["local"], id="contexts"),
-        pytest.param("describe -n kube-public ", [], id="jobs of another namespace"),
-        pytest.param("describe --kubeconfig /nowhere ", [], id="no cluster"),
+        pytest.param("scale ", ["alpha", "twin"], id="jobs that can be scaled"),
+        pytest.param("list --namespace=kube-p", ["kube-public"], id="namespaces"),
     ],
 )
 def test_names_come_from_the_cluster(
     places: dict[str, str], line: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "--context" in line:
-        import yaml
-
-        expected = [each["name"] for each in yaml.safe_load(Path(places["KUBECONFIG"]).read_text())["contexts"]]
-    if "/nowhere" in line:
-        command = [sys.executable, "-m", "tfjob_controller.kubectl", "__complete", *line.split(), ""]
-        assert _output(command, places) == [":4"]
-        return
     assert candidates(line, places, monkeypatch) == expected
 
 
@@ -148,9 +134,7 @@ def shell(request: pytest.FixtureRequest, places: dict[str, str], tmp_path: Path
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        pytest.param("kubectl-tfjob sus", "suspend", id="a command"),
         pytest.param("kubectl-tfjob describe al", "alpha", id="a job"),
-        pytest.param("kubectl-tfjob list --all-n", "--all-namespaces", id="a flag"),
         pytest.param("kubectl-tfjob list --kind=tr", "trainjob", id="a flag's value"),
         pytest.param("kubectl-tfjob list --kubeconfig /et", "/etc", id="a file"),
     ],
