@@ -12,7 +12,6 @@ import pytest
 
 from helpers.cluster import pod_path
 from helpers.logkubelet import Kubelet
-from helpers.manifests import container, pod_template, workers
 from helpers.playground import Trial
 from helpers.trainjobs import await_cached, cluster_runtime
 from tfjob_controller.util.timestamps import format_time
@@ -27,17 +26,15 @@ RESTORED = {"name": "checkpoint-30", "step": 30, "uri": "s3://b/c/data/checkpoin
 
 @dataclass
 class Saving:
-    """The replica of a job that saves checkpoints, whose pod only the test runs."""
+    """The node of a TrainJob that saves checkpoints, whose pod only the test runs."""
 
     trial: Trial
     kubelet: Kubelet
-    replica: str = "node-0"
-    container: str = "node"
     pod: str = ""
 
     def starts(self, restored: Object | None, seconds_ago: int = 0) -> None:
         """Its next pod runs, after its init container has restored this."""
-        self.pod = self.trial.await_pod(self.replica, but=self.pod)["metadata"]["name"]
+        self.pod = self.trial.await_pod("node-0", but=self.pod)["metadata"]["name"]
         message = json.dumps({"restored": restored})
         self._report("Running", RUNS, RUNS, {"message": message, "finishedAt": text_of(seconds_ago)})
 
@@ -63,7 +60,7 @@ class Saving:
         status = {
             "phase": phase,
             "initContainerStatuses": [status_of("checkpoint-restore", restorer), status_of("checkpoint-save", saver)],
-            "containerStatuses": [status_of(self.container, program)],
+            "containerStatuses": [status_of("node", program)],
         }
         self.trial.jobs.api.patch(f"{path}/status", {"status": status})
 
@@ -124,19 +121,3 @@ def test_the_status_tells_of_saved_and_restored_checkpoints_and_the_end_waits_fo
     status = trial.await_end()
     assert status["state"] == "SUCCESS"
     assert (checkpoint(status)["name"], checkpoint(status)["saved"]) == ("checkpoint-40", 2)
-
-
-def test_that_of_a_tfjob_tells_of_its_chief_s_and_its_end_waits_too(trial: Trial, logging_node: Kubelet) -> None:
-    template = pod_template(container(), nodeName=logging_node.name)
-    trial.submit(workers(1, template=template), checkpoint={"storageUri": "s3://b/c"})
-    chief = Saving(trial, logging_node, "worker-0", "tensorflow")
-    chief.starts(RESTORED)
-    status = trial.await_status(lambda status: "restored" in checkpoint(status))
-    assert checkpoint(status)["restored"]["name"] == "checkpoint-30"
-    chief.program_ends(0)
-    trial.await_status(lambda status: status.get("reason") == "The last checkpoint is being saved: worker-0")
-    chief.saves(40, seconds_ago=0)
-    chief.ends(0)
-    status = trial.await_end()
-    assert status["state"] == "Succeeded"
-    assert (checkpoint(status)["name"], checkpoint(status)["saved"]) == ("checkpoint-40", 1)

@@ -180,28 +180,6 @@ def test_a_server_that_refuses_streaming_lists_is_listed_in_pages(
         eventually(lambda: informer.store.by_index("size", "7"), timeout=LIMIT_SECONDS)
 
 
-def test_a_half_open_connection_is_noticed_and_nothing_is_missed(parcels: Parcels) -> None:
-    with running(parcels.informer(read_timeout_seconds=2.0)) as (informer, diary):
-        # The watch is open once it has brought something: on a server without streaming lists it follows the list.
-        parcels.put("a", 0)
-        diary.comes_to(("add", "a", 0, False))
-        parcels.proxy.is_swallowing = True
-        parcels.put("a", 1)
-        eventually(lambda: "silent" in informer.last_error, timeout=LIMIT_SECONDS)
-        parcels.proxy.is_swallowing = False
-        diary.comes_to(("add", "a", 0, False), ("update", "a", 0, 1))
-        eventually(lambda: informer.last_error == "", timeout=LIMIT_SECONDS)
-
-
-def test_an_overloaded_server_is_watched_again_after_its_own_time_without_a_list(parcels: Parcels) -> None:
-    with running(parcels.informer()) as (informer, diary):
-        parcels.proxy.next(Reply(429, "TooManyRequests", retry_after_seconds=2), path="watch")
-        parcels.cut()
-        parcels.put("a", 1)
-        diary.comes_to(("add", "a", 1, False))
-        assert complete_lists(informer) == 1
-
-
 def test_a_missing_crd_is_named_until_it_is_there(parcels: Parcels, api: Api) -> None:
     gadgets = Resource("bench.example.com", "v1", "gadgets", "Gadget")
     informer = Informer(parcels.requester, gadgets, decode_thing, clock=RealClock())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.auditor import Auditor
-from helpers.cluster import Cluster, delete_service_account, new_service_account, write_kubeconfig
+from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.controllerprocess import WORKING, controller_process
 from helpers.fleet import Fleet, fleet_kubelet, runs
@@ -123,19 +123,6 @@ def test_a_stop_is_in_time_although_the_server_has_fallen_silent(
             code = controller.wait(STOP_SECONDS + SLACK_SECONDS)
             assert code == 1
             assert time.monotonic() - told < STOP_SECONDS + SLACK_SECONDS
-
-
-def test_a_right_that_is_granted_later_makes_it_ready(
-    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str, tmp_path: Path
-) -> None:
-    everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    token = new_service_account(api, namespace, "late", [])
-    kubeconfig = write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
-    with running_controller(kubeconfig, namespace, ready=False) as manager:
-        eventually(lambda: any("forbidden" in problem for problem in manager.problems()))
-        new_service_account(api, namespace, "late", everything)
-        eventually(lambda: not manager.problems(), 90)
-    delete_service_account(api, namespace, "late")
 
 
 def test_it_leaves_no_thread_behind(control_plane: Cluster, fleet: Fleet, namespace: str) -> None:

@@ -1,10 +1,9 @@
-"""The client on a real API server: its responses, and faults of connections."""
+"""The client on a real API server: its responses, streams, and outages."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from helpers.cluster import Cluster, delete_namespace, new_namespace, new_servic
 from helpers.kubernetesversion import STREAMING, STREAMING_SINCE
 from helpers.poll import eventually
 from localcluster.api import Api
-from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
@@ -48,19 +46,6 @@ def parcels_of(transport: Transport) -> Parcels:
 @pytest.fixture
 def parcels(requester: Transport) -> Parcels:
     return parcels_of(requester)
-
-
-@pytest.fixture
-def proxy(control_plane: Cluster) -> Iterator[FaultProxy]:
-    with FaultProxy(control_plane.api.server) as started:
-        yield started
-
-
-@pytest.fixture
-def through_proxy(proxy: FaultProxy, control_plane: Cluster, tmp_path: Path) -> Iterator[Transport]:
-    transport = Transport(load_config(str(proxy.kubeconfig(tmp_path, control_plane.own.token))), qps=0)
-    yield transport
-    transport.close()
 
 
 def parcel(name: str = "a", **data: str) -> dict[str, Any]:
@@ -109,17 +94,10 @@ class TestRefusals:
         assert failure(lambda: parcels.update(namespace, "a", stale)).is_conflict
         assert failure(lambda: parcels.patch(namespace, "a", stale)).is_conflict
 
-    def test_another_objects_uid(self, parcels: Parcels, namespace: str) -> None:
-        parcels.create(namespace, parcel())
-        assert failure(lambda: parcels.delete(namespace, "a", uid="other")).is_conflict
-
     def test_an_invalid_object_says_what_is_wrong_where(self, parcels: Parcels, namespace: str) -> None:
         error = failure(lambda: parcels.create(namespace, parcel("A_")))
         assert error.status == 422
         assert [field for field, _ in error.causes] == ["metadata.name"]
-
-    def test_a_namespace_that_is_not_there(self, parcels: Parcels) -> None:
-        assert failure(lambda: parcels.create("no-such", parcel())).is_not_found
 
     def test_a_quota_that_is_used_up(self, parcels: Parcels, namespace: str, api: Api) -> None:
         quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "1"}}}
@@ -149,11 +127,6 @@ class TestRefusals:
         transport.close()
         assert (error.is_forbidden, "quota" in error.message) == (True, False)
         assert "cannot get resource" in error.message
-
-    def test_a_token_that_is_wrong(self, control_plane: Cluster, namespace: str, tmp_path: Path) -> None:
-        transport = Transport(load_config(str(write_kubeconfig(control_plane, "wrong", tmp_path / "k"))), qps=0)
-        assert failure(lambda: parcels_of(transport).get(namespace, "a")).is_unauthorized
-        transport.close()
 
     def test_a_server_that_cannot_be_trusted(self, control_plane: Cluster, tmp_path: Path) -> None:
         config = yaml.safe_load(control_plane.kubeconfig.read_text())
@@ -239,33 +212,7 @@ class TestStreams:
         assert requester.statistics().open_streams == 0
 
 
-class TestFaults:
-    def test_a_create_whose_answer_was_lost_has_been_carried_out_once(
-        self, through_proxy: Transport, proxy: FaultProxy, namespace: str
-    ) -> None:
-        proxy.next(LoseAnswer(), method="POST")
-        parcels = parcels_of(through_proxy)
-        error = failure(lambda: parcels.create(namespace, parcel()))
-        assert error.outcome_unknown
-        assert failure(lambda: parcels.create(namespace, parcel())).is_already_exists
-        assert len([seen for seen in proxy.seen if seen.method == "POST"]) == 2
-
-    def test_a_delete_by_uid_whose_answer_was_lost_ends_as_not_found(
-        self, through_proxy: Transport, proxy: FaultProxy, namespace: str
-    ) -> None:
-        parcels = parcels_of(through_proxy)
-        uid = parcels.create(namespace, parcel()).metadata.uid
-        proxy.next(LoseAnswer(), method="DELETE")
-        assert failure(lambda: parcels.delete(namespace, "a", uid=uid)).is_not_found
-
-    def test_a_create_that_was_refused_for_overload_is_sent_again(
-        self, through_proxy: Transport, proxy: FaultProxy, namespace: str
-    ) -> None:
-        proxy.next(Reply(429, "TooManyRequests", retry_after_seconds=1))
-        begin = time.monotonic()
-        parcels_of(through_proxy).create(namespace, parcel())
-        assert time.monotonic() - begin >= 1.0
-
+class TestOutages:
     def test_a_restart_of_the_server_costs_reads_nothing_and_no_write_is_sent_twice(
         self, spare_control_plane: Cluster
     ) -> None:
