@@ -1,4 +1,4 @@
-"""Failures on real nodes and their effects on jobs: killed programs, lost nodes, missing images, full nodes."""
+"""Failures on real nodes and their effects on jobs: killed workers, too little memory, a lost node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from helpers.controller import Jobs
 from helpers.errand import ERRAND, preferring, template
 from helpers.gangscheduler import extender_url, running_gang_scheduler
 from helpers.kubectl import Kubectl
-from helpers.manifests import container, master, pod_template, tfjob, workers
+from helpers.manifests import master, tfjob, workers
 from helpers.plainpods import SERVER, condition, create_pod, phase, pod
 from helpers.poll import eventually
 from localcluster import nodes, stack
@@ -29,19 +29,6 @@ PATIENCE_SECONDS = 90.0
 
 Object = dict[str, Any]
 
-# The second time that it starts in the same pod it ends well.
-SECOND_TIME_LUCKY = """
-import os, time
-if not os.path.exists("/state/seen"):
-    open("/state/seen", "w").close()
-    print("waiting", flush=True)
-    time.sleep(1000)
-print("well done", flush=True)
-"""
-STATE = {
-    "volumes": [{"name": "state", "emptyDir": {}}],
-    "volumeMounts": [{"name": "state", "mountPath": "/state"}],
-}
 NOT_ON_NODE_2 = 'import os, time\ntime.sleep(1000 if os.environ["NODE"] == "node-2" else 0)'
 
 
@@ -182,51 +169,3 @@ def connect(cluster: Cluster, space: str, name: str) -> socket.socket | None:
         return socket.create_connection((address, 8000), 1)
     except OSError:
         return None
-
-
-def test_a_chief_that_fails_permanently_fails_the_job_with_its_message_and_its_log_stays(
-    jobs: Jobs, kubectl: Kubectl
-) -> None:
-    program = (
-        "import sys\nprint('epoch 1', flush=True)\n"
-        "open('/dev/termination-log', 'w').write('the learning rate must be positive')\nsys.exit(1)"
-    )
-    worker = template(ERRAND, env={"TROUBLE": "wait"})
-    jobs.submit(tfjob(master(template=template(program)), workers(1, template=worker)))
-    status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
-    words = "master-0 failed: exit code 1: the learning rate must be positive"
-    assert (status["state"], status["reason"], status.get("restarts", 0)) == ("Failed", words, 0)
-    assert notes(jobs, "Failed") == [f"Job is in phase Failed: {words}"]
-    assert words in kubectl.must("describe", "tfjob", "example-job")
-    eventually(lambda: pods_of(jobs, "WORKER") == [])
-    assert log_of(kubectl, "MASTER") == "epoch 1\n"
-
-
-def test_a_chief_that_is_killed_starts_again_in_place_and_the_job_succeeds(jobs: Jobs, kubectl: Kubectl) -> None:
-    jobs.submit(tfjob(master(template=template(SECOND_TIME_LUCKY, restartPolicy="OnFailure", **STATE))))
-    eventually(lambda: "waiting" in log_of(kubectl, "MASTER"), PATIENCE_SECONDS)
-    kill(pods_of(jobs, "MASTER")[0])
-    assert await_success(jobs)["restarts"] == 1
-    assert log_of(kubectl, "MASTER") == "well done\n"
-    (pod,) = pods_of(jobs, "MASTER")
-    assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
-
-
-def test_an_image_that_cannot_be_pulled_is_named_as_the_reason(jobs: Jobs, kubectl: Kubectl) -> None:
-    """And nothing else ever stands there: the kubelet's two words for it would take turns."""
-    missing = pod_template(container(image="localhost/does-not-exist", imagePullPolicy="IfNotPresent"))
-    jobs.submit(tfjob(master(template=missing)))
-    reason = eventually(lambda: jobs.status().get("reason"), PATIENCE_SECONDS, 0.01)
-    assert reason.startswith("master-0: ImagePullBackOff: ")
-    assert "localhost/does-not-exist" in reason
-    assert jobs.phase() == "Creating"
-    assert "ImagePullBackOff" in kubectl.must("get", "tfj", "example-job", "-o", "wide")
-
-
-def test_missing_capacity_is_reported_with_the_schedulers_message_and_the_job_waits(jobs: Jobs) -> None:
-    greedy = template("pass", resources={"requests": {"cpu": "1000"}})
-    jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=greedy)))
-    reason = eventually(lambda: jobs.status().get("reason"), PATIENCE_SECONDS)
-    assert reason.startswith("worker-0: Unschedulable: 0/2 nodes are available: 2 Insufficient cpu")
-    eventually(lambda: jobs.phase() == "Running", PATIENCE_SECONDS)  # the chief goes on
-    assert jobs.status()["reason"] == reason

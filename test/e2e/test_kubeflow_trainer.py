@@ -149,17 +149,14 @@ def test_mpirun_starts_processes_on_the_launcher_and_the_nodes(kubeflow: Kubeflo
 SLOW_TO_END = "trap 'sleep 6; exit 0' TERM; while true; do sleep 0.2; done"
 
 
-@pytest.mark.parametrize("propagation", ["Background", "Orphan"])
-def test_no_node_runs_beside_the_pod_of_a_job_that_somebody_deleted(kubeflow: KubeflowJobs, propagation: str) -> None:
+def test_no_node_runs_beside_the_pod_of_a_job_that_somebody_deleted(kubeflow: KubeflowJobs) -> None:
     api, namespace = kubeflow.cluster.api, kubeflow.namespace
     container = {"image": "localhost/base", "imagePullPolicy": "Never", "command": ["sh", "-c", SLOW_TO_END]}
     runtime = kubeflow_runtime(replicated_job(container=container), name="slow-to-end")
     api.create_if_missing(RUNTIMES_PATH, runtime)
     api.create(f"{GROUP_PATH}/namespaces/{namespace}/trainjobs", kubeflow_trainjob("slow", "slow-to-end"))
     (first,) = eventually(lambda: running_pods(kubeflow), PATIENCE_SECONDS)
-    api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs/slow-node-0", propagationPolicy=propagation)
-    if propagation == "Orphan":
-        api.delete(f"/api/v1/namespaces/{namespace}/pods/{first}")
+    api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs/slow-node-0", propagationPolicy="Background")
 
     def is_replaced() -> bool:
         running = running_pods(kubeflow)

@@ -1,4 +1,4 @@
-"""Following the logs of real pods: a real kubelet rotates them, floods and ends."""
+"""Following the logs of real pods: a real kubelet rotates them and ends."""
 
 from __future__ import annotations
 
@@ -38,16 +38,6 @@ for step in itertools.count(1):
         break
     time.sleep(0.05)
 print('accuracy=0.75', end='', flush=True)
-"""
-# All that a program can print, until it is told to end.
-FLOODS = """
-import os
-step = 0
-while not os.path.exists('/enough'):
-    for _ in range(1000):
-        step += 1
-        print(f'step={step} ' + 'x' * 1000)
-print(f'step={step} accuracy=0.5')
 """
 
 
@@ -108,20 +98,3 @@ def test_a_log_that_is_rotated_is_followed_on_and_read_to_its_end(
     last = re.findall(r"^step=(\d+) loss=(\S+) ", kubectl.must("logs", "rotates"), re.MULTILINE)[-1]
     assert program.sync() == {"step": last[0], "loss": last[1], "accuracy": "0.75"}
     requester.close()
-
-
-def test_a_flood_is_kept_pace_with_and_its_last_line_counts(
-    nodes: Cluster, space: str, follower: LogFollower, kubectl: Kubectl
-) -> None:
-    program = Program(nodes, space, follower, "floods", FLOODS)
-    eventually(program.step, 120.0)
-    steps: set[int] = set()
-
-    def was_behind() -> bool:
-        steps.add(program.step())
-        return len(steps) > 3 and follower.statistics().jumps > 0
-
-    eventually(was_behind, 240.0)
-    kubectl.must("exec", "floods", "--", "touch", "/enough")
-    eventually(program.is_over, 240.0)
-    assert program.sync()["accuracy"] == "0.5"

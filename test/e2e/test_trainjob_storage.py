@@ -130,18 +130,3 @@ def test_what_is_shared_is_fetched_once_and_the_trained_model_goes_where_the_job
     result = json.loads(client.get_object(Bucket=MODELS, Key="tiny/result.json")["Body"].read())
     assert result["dataset"].items() >= {"train.jsonl": 90000, "part/more.jsonl": 3}.items()
     assert result["model"].items() >= {name: len(data) for name, data in MODEL.items()}.items()
-
-
-def test_a_dataset_that_is_not_there_fails_the_job_with_the_last_line_as_reason(
-    trainjobs: TrainJobs, kubectl: Kubectl, stores: Stores, tmp_path: Path
-) -> None:
-    trainjobs.give(images.TORCH, images.INITIALIZER)
-    config_map, job = sample()
-    job["spec"]["datasetConfig"]["storageUri"] = "s3://nobodys-bucket/data"
-    apply(kubectl, tmp_path, config_map, job)
-    status = trainjobs.await_end(SAMPLE)
-    assert status["state"] == "FAILED"
-    # Only the last line, although the program logs more.
-    last_line = "exit code 1: tfjob-controller: initialize dataset: s3://nobodys-bucket/data: "
-    assert f"dataset-initializer: {last_line}" in status["reason"]
-    assert "restarts" not in status
