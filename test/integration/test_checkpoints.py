@@ -7,54 +7,35 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.checkpoints import resumed, write
-from helpers.gcsserver import BUCKET, GcsServer
-from helpers.hubserver import HubServer
 from helpers.poll import eventually
 from helpers.s3server import SECRET_KEY, S3Server
 from helpers.storagecommand import Ended, Running
+from helpers.storages import SCHEMES, Storage, storage
 
 FILES = {"model.bin": os.urandom(17_000_000), "sub/config.json": b"{}", "empty": b"", "odd name ?#%*[x].bin": b"1"}
 
 
-@dataclass(slots=True)
-class Place:
-    """A storage that is reached by a URI and variables."""
-
-    uri: str
-    environ: Mapping[str, str]
-
-
-@pytest.fixture(params=["file", "pvc", "s3", "gs", "hf"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    match request.param:
-        case "file":
-            yield Place(f"file://{tmp_path}/store", {})
-        case "pvc":
-            yield Place("pvc://claim/folder", {"TFJOB_CONTROLLER_STORE_PATH": f"{tmp_path}/mounted"})
-        case "s3":
-            with S3Server() as server:
-                # Buckets of the server outlive it in this process.
-                bucket = f"models-{uuid.uuid4().hex}"
-                server.client().create_bucket(Bucket=bucket)
-                yield Place(f"s3://{bucket}/run-1", server.environ)
-        case "gs":
-            with GcsServer({}) as gcs:
-                yield Place(f"gs://{BUCKET}/run-1", gcs.environ)
-        case "hf":
-            with HubServer({"README.md": b""}) as hub:
-                yield Place(f"hf://{hub.repository}/run-1", hub.environ)
+@pytest.fixture(params=[*SCHEMES, "pvc"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    if request.param == "pvc":
+        yield at("pvc://claim/folder", {"TFJOB_CONTROLLER_STORE_PATH": f"{tmp_path}/mounted"})
+        return
+    with storage(request.param, {}, tmp_path / "store") as place:
+        yield place
 
 
-def saving(place: Place, folder: Path, *flags: str) -> Running:
+def at(uri: str, environ: Mapping[str, str]) -> Storage:
+    return Storage(uri, environ, dict)
+
+
+def saving(place: Storage, folder: Path, *flags: str) -> Running:
     fast = ["--settle-seconds=1", "--poll-seconds=1", *flags]
     return Running(["checkpoint", "save", f"--path={folder}", *fast], {"STORAGE_URI": place.uri, **place.environ})
 
@@ -68,7 +49,7 @@ def saved(running: Running) -> list[str]:
     return [each["name"] for each in told(running, "checkpoint")]
 
 
-def restore(place: Place, folder: Path, *flags: str) -> tuple[Ended, dict[str, Any]]:
+def restore(place: Storage, folder: Path, *flags: str) -> tuple[Ended, dict[str, Any]]:
     arguments = ["checkpoint", "restore", f"--path={folder}", *flags]
     with Running(arguments, {"STORAGE_URI": place.uri, **place.environ}) as running:
         ended = running.end()
@@ -76,7 +57,7 @@ def restore(place: Place, folder: Path, *flags: str) -> tuple[Ended, dict[str, A
     return ended, json.loads(out[-1]) if out else {}
 
 
-def test_what_is_saved_is_restored_and_only_the_newest_are_kept(place: Place, tmp_path: Path) -> None:
+def test_what_is_saved_is_restored_and_only_the_newest_are_kept(place: Storage, tmp_path: Path) -> None:
     work = tmp_path / "work"
     ended, result = restore(place, work)
     assert (ended.code, result) == (0, {"restored": None}), ended.said
@@ -103,7 +84,7 @@ def test_what_is_saved_is_restored_and_only_the_newest_are_kept(place: Place, tm
 
 
 def test_each_node_has_checkpoints_of_its_own_if_wanted(tmp_path: Path) -> None:
-    place = Place(f"file://{tmp_path}/store", {})
+    place = at(f"file://{tmp_path}/store", {})
     for node in (0, 1):
         write(tmp_path / f"work-{node}/c-1", {"rank": b"%d" % node, ".done": b""})
         with saving(place, tmp_path / f"work-{node}", "--per-node", f"--node={node}") as sidecar:
@@ -115,7 +96,7 @@ def test_each_node_has_checkpoints_of_its_own_if_wanted(tmp_path: Path) -> None:
 
 
 def test_another_node_saves_nothing(tmp_path: Path) -> None:
-    place = Place(f"file://{tmp_path}/store", {"JOB_COMPLETION_INDEX": "1"})
+    place = at(f"file://{tmp_path}/store", {"JOB_COMPLETION_INDEX": "1"})
     write(tmp_path / "work/c-1", {"x": b"1", ".done": b""})
     with saving(place, tmp_path / "work") as sidecar:
         # SIGTERM would end a process that has no handler yet with another code.
@@ -128,7 +109,7 @@ def test_another_node_saves_nothing(tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_an_error_that_may_pass(tmp_path: Path) -> None:
     with S3Server() as server:
         environ = {**server.environ, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}
-    ended, result = restore(Place("s3://models/x", environ), tmp_path / "new", "--retries=1")
+    ended, result = restore(at("s3://models/x", environ), tmp_path / "new", "--retries=1")
     assert (ended.code, result) == (203, {})
     assert SECRET_KEY not in ended.said
 
@@ -143,7 +124,7 @@ def test_a_uri_that_cannot_be_used_is_one_clear_line(action: str, tmp_path: Path
 
 
 def test_an_upload_process_ends_with_its_sidecar(tmp_path: Path) -> None:
-    place = Place(f"file://{tmp_path}/store", {})
+    place = at(f"file://{tmp_path}/store", {})
     with saving(place, tmp_path / "work", "--max-bandwidth=1Ki") as sidecar:
         write(tmp_path / "work/c-1", {"x": b"1" * 1_000_000, ".done": b""})
         eventually(lambda: uploads_of(sidecar.pid))

@@ -47,20 +47,11 @@ def test_a_folder_is_copied(tmp_path: Path) -> None:
     assert ended.event("a link to a folder is skipped")["link"] == str(source / "folder")
 
 
-def test_one_file_is_copied(tmp_path: Path) -> None:
-    source = fill(tmp_path / "source")
-    assert initialize("dataset", f"file://{source}/a", tmp_path / "target").code == 0
-    assert content_of(tmp_path / "target") == {"a": b"1"}
-
-
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        pytest.param("file:///no/such/folder", "not found (there is no file or folder /no/such/folder)", id="nothing"),
         pytest.param("file://{tmp}/empty", "nothing is there", id="an empty folder"),
         pytest.param("file://{tmp}", "must not contain each other", id="the target within the source"),
-        pytest.param("ftp://host/x", "the scheme 'ftp' is unknown", id="unknown scheme"),
-        pytest.param("gs+s3://host/x", "is unknown", id="odd scheme"),
     ],
 )
 def test_what_cannot_be_copied_is_a_permanent_error(uri: str, words: str, tmp_path: Path) -> None:
@@ -99,19 +90,9 @@ def test_a_disk_that_fills_up_on_the_way_is_a_permanent_error(small_disk: Path, 
     assert "b" not in content_of(small_disk)
 
 
-def test_an_export_to_a_folder_is_a_copy_that_can_be_continued(tmp_path: Path) -> None:
-    source = fill(tmp_path / "source")
-    assert export(source, f"file://{tmp_path}/trained").code == 0
-    assert content_of(tmp_path / "trained") == FILES
-    (source / "a").write_bytes(b"trained on")
-    assert export(source, f"file://{tmp_path}/trained").code == 0
-    assert content_of(tmp_path / "trained") == {**FILES, "a": b"trained on"}
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        pytest.param("nothing", "not found (there is no file or folder", id="no folder"),
         pytest.param("empty", "nothing is there", id="an empty folder"),
         pytest.param("evil", "is a link that leads out of", id="a link to elsewhere"),
     ],

@@ -1,4 +1,4 @@
-"""The rules of initializers and the exporter with a local server of the hub's API shape."""
+"""Initializers and the exporter with a local server of the hub's API shape: what only the hub has."""
 
 from __future__ import annotations
 
@@ -38,20 +38,6 @@ def test_all_files_of_a_repository_come(what: str, kind: str, uri: str, tmp_path
     assert content_of(tmp_path) == FILES
 
 
-@pytest.mark.parametrize(
-    ("uri", "names"),
-    [
-        pytest.param(f"{URI}/sub", {"tokenizer.json": b'{"a": 1}'}, id="a folder"),
-        pytest.param(f"{URI}/config.json", {"config.json": b"{}"}, id="a file"),
-    ],
-)
-def test_a_part_of_a_repository_comes(uri: str, names: dict[str, bytes], tmp_path: Path) -> None:
-    with HubServer(dict(FILES)) as hub:
-        ended = initialize("model", uri, tmp_path, hub.environ)
-    assert ended.code == 0, ended.said
-    assert content_of(tmp_path) == names
-
-
 @pytest.mark.parametrize("variable", ["HF_TOKEN", "ACCESS_TOKEN"])
 def test_the_token_goes_to_the_hub_and_nowhere_else(variable: str, tmp_path: Path) -> None:
     with HubServer(dict(FILES), needs_token=True) as hub:
@@ -68,7 +54,6 @@ def test_the_token_goes_to_the_hub_and_nowhere_else(variable: str, tmp_path: Pat
     [
         pytest.param("hf://no/such", False, "the repository does not exist, or is private", id="no repository"),
         pytest.param(f"{URI}@v9", False, "the revision does not exist", id="no revision"),
-        pytest.param(f"{URI}/no/such", False, "nothing is there", id="no file"),
         pytest.param(URI, True, "accept the terms on the hub", id="gated"),
     ],
 )

@@ -1,8 +1,7 @@
-"""The rules of initializers and the exporter with a real S3 server."""
+"""Initializers and the exporter with a real S3 server: what only S3 has."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,30 +10,18 @@ from typing import Any
 import pytest
 
 from helpers.s3server import SECRET_KEY, S3Server
-from helpers.storagecommand import MARKER, content_of, export, initialize
+from helpers.storagecommand import content_of, export, initialize
 from tfjob_controller.storage.errors import StorageError, explain
 from tfjob_controller.storage.s3 import s3_source
 from tfjob_controller.storage.uris import parse
 
 BUCKET = "ml-datasets"
-FILES = {
-    "imagenet/train/a.bin": os.urandom(100_000),
-    "imagenet/train/b c+%20ü.bin": b"odd name",
-    "imagenet/empty": b"",
-    "imagenet/big.bin": os.urandom(20_000_000),
-    "other/not-wanted": b"no",
-}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
     with S3Server() as server:
-        client = server.client()
-        client.create_bucket(Bucket=BUCKET)
-        for key, content in FILES.items():
-            client.put_object(Bucket=BUCKET, Key=key, Body=content)
-        # What consoles make for a folder.
-        client.put_object(Bucket=BUCKET, Key="imagenet/train/", Body=b"")
+        server.client().create_bucket(Bucket=BUCKET)
         yield server
 
 
@@ -43,60 +30,10 @@ def client(server: S3Server) -> Any:
     return server.client()
 
 
-def below(prefix: str) -> dict[str, bytes]:
-    return {key.removeprefix(prefix): content for key, content in FILES.items() if key.startswith(prefix)}
-
-
-def test_all_objects_below_a_prefix_come_with_their_content(server: S3Server, tmp_path: Path) -> None:
-    ended = initialize("dataset", f"s3://{BUCKET}/imagenet", tmp_path, server.environ)
-    assert ended.code == 0, ended.said
-    assert content_of(tmp_path) == below("imagenet/")
-    marker = json.loads((tmp_path / MARKER).read_text())
-    assert (marker["uri"], marker["files"], marker["bytes"]) == (f"s3://{BUCKET}/imagenet", 4, 20_100_008)
-
-
-def test_one_object_comes_by_its_last_name(server: S3Server, tmp_path: Path) -> None:
-    ended = initialize("dataset", f"s3://{BUCKET}/imagenet/train/a.bin", tmp_path, server.environ)
-    assert ended.code == 0, ended.said
-    assert content_of(tmp_path) == {"a.bin": FILES["imagenet/train/a.bin"]}
-
-
-def test_a_second_run_does_nothing_and_needs_no_server(server: S3Server, tmp_path: Path) -> None:
-    initialize("dataset", f"s3://{BUCKET}/imagenet", tmp_path, server.environ)
-    again = initialize("dataset", f"s3://{BUCKET}/imagenet", tmp_path, {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
-    assert again.code == 0, again.said
-    assert [event["event"] for event in again.events] == ["nothing to fetch: an earlier run has fetched all of it"]
-
-
-def test_another_uri_is_fetched_although_the_folder_is_marked(server: S3Server, tmp_path: Path) -> None:
-    initialize("dataset", f"s3://{BUCKET}/other", tmp_path, server.environ)
-    ended = initialize("dataset", f"s3://{BUCKET}/imagenet/train", tmp_path, server.environ)
-    assert ended.code == 0, ended.said
-    assert (tmp_path / "a.bin").read_bytes() == FILES["imagenet/train/a.bin"]
-    assert json.loads((tmp_path / MARKER).read_text())["uri"] == f"s3://{BUCKET}/imagenet/train"
-
-
-@pytest.mark.parametrize(
-    ("uri", "words"),
-    [
-        pytest.param("s3://no-such-bucket/x", "s3://no-such-bucket/x: not found", id="no bucket"),
-        pytest.param(f"s3://{BUCKET}/no/such", "nothing is there", id="empty prefix"),
-        pytest.param(f"s3://{BUCKET}/image", "nothing is there", id="half a name"),
-    ],
-)
-def test_what_is_not_there_is_a_permanent_error_in_one_last_line(
-    uri: str, words: str, server: S3Server, tmp_path: Path
-) -> None:
-    ended = initialize("dataset", uri, tmp_path, server.environ)
-    assert ended.code == 1
-    assert ended.last_line.startswith("tfjob-controller: initialize dataset: ")
-    assert words in ended.last_line
-    assert not (tmp_path / MARKER).exists()
-
-
 def test_without_credentials_a_bucket_is_read_as_the_public_is(server: S3Server, client: Any, tmp_path: Path) -> None:
     environ = {name: value for name, value in server.environ.items() if "KEY" not in name}
     client.put_object(Bucket=BUCKET, Key="public/x", Body=b"for all", ACL="public-read")
+    client.put_object(Bucket=BUCKET, Key="other/not-wanted", Body=b"no")
     ended = initialize("dataset", f"s3://{BUCKET}/public", tmp_path / "public", environ)
     assert ended.code == 0, ended.said
     denied = initialize("dataset", f"s3://{BUCKET}/other", tmp_path / "other", environ)
@@ -122,6 +59,8 @@ def test_an_object_of_many_parts_comes_whole(server: S3Server, client: Any, tmp_
         for number, piece in enumerate(pieces, 1)
     ]
     client.complete_multipart_upload(MultipartUpload={"Parts": parts}, **where)
+    # What consoles create for a folder.
+    client.put_object(Bucket=BUCKET, Key="parts/", Body=b"")
     assert initialize("dataset", f"s3://{BUCKET}/parts", tmp_path, server.environ).code == 0
     assert content_of(tmp_path) == {"x": content}
 
@@ -156,7 +95,7 @@ def test_the_etag_of_what_kms_encrypts_is_no_hash_of_the_content(
     assert source.is_digest_of_content(file) is is_md5
 
 
-@pytest.mark.parametrize("key", ["up/../../escaped", "up//double", "up/./here", "up/.."], ids=str)
+@pytest.mark.parametrize("key", ["up/../../escaped", "up//double"], ids=str)
 def test_a_key_that_would_leave_the_folder_is_refused(key: str, server: S3Server, client: Any, tmp_path: Path) -> None:
     target = tmp_path / "target"
     client.put_object(Bucket=BUCKET, Key=key, Body=b"evil")
@@ -167,25 +106,6 @@ def test_a_key_that_would_leave_the_folder_is_refused(key: str, server: S3Server
     assert ended.code == 1
     assert "refused" in ended.last_line
     assert content_of(tmp_path) == {}
-
-
-def test_an_export_brings_all_files_and_a_second_one_sends_none(server: S3Server, client: Any, tmp_path: Path) -> None:
-    # One that goes as a single piece, and one in parts.
-    files = {"model.bin": os.urandom(70_000_000), "sub/config.json": b"{}", "empty": b""}
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / ".tfjob-initialized.json").write_text("{}")
-    ended = export(tmp_path, f"s3://{BUCKET}/trained", server.environ)
-    assert ended.code == 0, ended.said
-    listed = client.list_objects_v2(Bucket=BUCKET, Prefix="trained/")["Contents"]
-    sent = {each["Key"]: client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read() for each in listed}
-    assert sent == {f"trained/{name}": content for name, content in files.items()}
-    times = {each["Key"]: each["LastModified"] for each in listed}
-    again = export(tmp_path, f"s3://{BUCKET}/trained", server.environ)
-    assert [event["event"] for event in again.events].count("file already there") == 3
-    later = client.list_objects_v2(Bucket=BUCKET, Prefix="trained/")["Contents"]
-    assert {each["Key"]: each["LastModified"] for each in later} == times
 
 
 def test_an_export_to_a_bucket_that_is_not_there_is_a_permanent_error(server: S3Server, tmp_path: Path) -> None:

@@ -53,14 +53,6 @@ def test_a_download_continues_after_a_cut_connection_if_that_is_safe(
     assert server.ranges[-1] == asked_at_last
 
 
-def test_a_few_errors_of_the_server_are_overcome(tmp_path: Path) -> None:
-    with FileServer(CONTENT, fault_of=only(0, 2, 3, fault=Fault(status=503))) as server:
-        ended = initialize("dataset", server.url, tmp_path)
-    assert ended.code == 0, ended.said
-    assert content_of(tmp_path) == {"data.tar.gz": CONTENT}
-    assert [event["failures"] for event in ended.events if event["event"] == "will try again"] == [1, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
     [
@@ -92,13 +84,6 @@ def test_a_partial_download_is_never_taken_for_whole(fault_of: Callable[[int], F
     assert ended.code == 203
     assert not (tmp_path / "data.tar.gz").exists()
     assert not (tmp_path / MARKER).exists()
-
-
-def test_a_file_that_is_larger_than_announced_is_refused(tmp_path: Path) -> None:
-    with FileServer(CONTENT, has_ranges=False, fault_of=only(0, fault=Fault(told_size=4_000_000))) as server:
-        ended = initialize("dataset", server.url, tmp_path, {}, "--retries=1")
-    assert ended.code == 203
-    assert not (tmp_path / "data.tar.gz").exists()
 
 
 def test_a_file_that_changes_on_the_way_is_no_mixture(tmp_path: Path) -> None:
@@ -175,13 +160,6 @@ def test_an_invalid_name_is_refused(path: str, words: str, tmp_path: Path) -> No
     assert ended.code == 1
     assert words in ended.last_line
     assert list(tmp_path.rglob("*escaped*")) == []
-
-
-def test_a_file_of_no_bytes_comes(tmp_path: Path) -> None:
-    with FileServer(b"") as server:
-        ended = initialize("dataset", server.url, tmp_path)
-    assert ended.code == 0, ended.said
-    assert content_of(tmp_path) == {"data.tar.gz": b""}
 
 
 def test_files_are_not_exported_to_a_web_server(tmp_path: Path) -> None:
