@@ -157,13 +157,3 @@ def test_the_controllers_log_is_merged_or_reported_as_unreadable_in_one_line(
     assert "now: it runs" in out
     assert error.startswith("not read: the controller's logs: pods is forbidden: ")
     assert error.count("\n") == 1
-
-
-def test_a_trainjob_is_explained_too(viewer: Path, train: Trial, capfd: pytest.CaptureFixture[str]) -> None:
-    train.train(2)
-    train.await_phase("Running")
-    code = cli.main(["explain", f"trainjob/{train.name}", "-n", train.namespace, "--kubeconfig", str(viewer)])
-    out = capfd.readouterr().out
-    assert code == 0
-    assert "node-0" in out
-    assert "now: it runs" in out

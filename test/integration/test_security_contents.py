@@ -79,29 +79,25 @@ def claim(metadata: Object, name: str) -> Object:
     return {**body, "metadata": {"name": name, **metadata}}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_the_controller_creates_no_secrets_but_ssh_keys(site: Site) -> None:
+    metadata = {**job_of(site, "TrainJob"), "annotations": {"kubernetes.io/service-account.name": "default"}}
+    attacks: tuple[Object, ...] = (
         {"type": "kubernetes.io/service-account-token", "data": {}, "immutable": False},
         {"type": "Opaque"},
         {"type": "helm.sh/release.v1"},
         # Argo CD administers the clusters of such Secrets.
         {"data": {"ssh-privatekey": "eA==", "server": "eA==", "name": "eA==", "config": "eA=="}},
         {"metadata": {"name": "tls-of-the-ingress"}},
-    ],
-    ids=["token", "opaque", "release", "keys", "name"],
-)
-def test_the_controller_creates_no_secrets_but_ssh_keys(site: Site, content: Object) -> None:
-    metadata = job_of(site, "TrainJob")
-    annotations = {"kubernetes.io/service-account.name": "default"}
-    body = child("secrets", {**metadata, "annotations": annotations})
-    body |= {**content, "metadata": {**body["metadata"], **content.get("metadata", {})}}
-    assert_refused(site.controller, ONLY_SSH_KEYS, "POST", path_of("secrets", site.namespace), body)
+    )
+    for content in attacks:
+        body = child("secrets", metadata)
+        body |= {**content, "metadata": {**body["metadata"], **content.get("metadata", {})}}
+        assert_refused(site.controller, ONLY_SSH_KEYS, "POST", path_of("secrets", site.namespace), body)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
+def test_the_controller_creates_no_services_but_headless_ones_of_jobs(site: Site) -> None:
+    metadata = job_of(site)
+    attacks: tuple[Object, ...] = (
         {"clusterIP": None},
         {"clusterIP": None, "type": "NodePort"},
         {"clusterIP": None, "type": "LoadBalancer"},
@@ -110,13 +106,11 @@ def test_the_controller_creates_no_secrets_but_ssh_keys(site: Site, content: Obj
         {"externalIPs": ["8.8.8.8"]},
         {"selector": {"app": "database"}},
         {"selector": None},
-    ],
-    ids=["cluster-ip", "node-port", "load-balancer", "name", "external", "external-headless", "pods", "no-pods"],
-)
-def test_the_controller_creates_no_services_but_headless_ones_of_jobs(site: Site, spec: Object) -> None:
-    body = child("services", job_of(site))
-    body["spec"] = {name: value for name, value in {**body["spec"], **spec}.items() if value is not None}
-    assert_refused(site.controller, ONLY_HEADLESS, "POST", path_of("services", site.namespace), body)
+    )
+    for spec in attacks:
+        body = child("services", metadata)
+        body["spec"] = {name: value for name, value in {**body["spec"], **spec}.items() if value is not None}
+        assert_refused(site.controller, ONLY_HEADLESS, "POST", path_of("services", site.namespace), body)
 
 
 def test_the_controller_scales_by_an_autoscaler_only_the_job_that_controls_it(site: Site) -> None:

@@ -78,21 +78,6 @@ def test_a_reconcile_id_finds_the_cause_the_requests_and_the_events(
     assert told == {reconcile_id}
 
 
-def test_every_write_is_part_of_a_sync_and_has_an_id_of_its_own(audited: tuple[Cluster, Path], tmp_path: Path) -> None:
-    cluster, audit = audited
-    namespace = new_namespace(cluster.api)
-    jobs = Jobs(cluster.api, namespace)
-    with controller_process(cluster.kubeconfig, namespace, tmp_path / "log", "--qps=0") as controller:
-        controller.await_log(WORKING)
-        jobs.submit(tfjob(master(), workers(3)))
-        eventually(lambda: jobs.phase() == "Creating")
-        eventually(lambda: creations_told(jobs))
-        eventually(lambda: any(is_event(each) for each in writes_of_controller(audit, namespace)))
-    writes = writes_of_controller(audit, namespace)
-    assert all(AUDIT_ID.fullmatch(each["auditID"]) for each in writes), [each["auditID"] for each in writes]
-    assert len({each["auditID"] for each in writes}) == len(writes)
-
-
 def test_the_gang_schedulers_writes_have_ids_too(audited: tuple[Cluster, Path]) -> None:
     cluster, audit = audited
     namespace = new_namespace(cluster.api)
@@ -109,10 +94,6 @@ def test_the_gang_schedulers_writes_have_ids_too(audited: tuple[Cluster, Path]) 
         told = eventually(lambda: Jobs(cluster.api, namespace).events())
     ids = {reconcile_id_of(entry) for entry in writes()}
     assert told[0]["metadata"]["annotations"][RECONCILE_ID_ANNOTATION] in ids
-
-
-def is_event(entry: Object) -> bool:
-    return bool(entry["objectRef"]["resource"] == "events")
 
 
 def writes_of_controller(audit: Path, namespace: str) -> list[Object]:
