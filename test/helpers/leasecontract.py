@@ -1,4 +1,4 @@
-"""The contract of kube/leaderelection/lease.py, for any API server: one in memory (unit) and a real one (integration).
+"""The contract of kube/leaderelection/lease.py with an API server, in memory (unit) or real (integration), and its rules.
 
 Both run on a fake clock, since a candidate uses only its own clock: 15 seconds pass at once.
 """
@@ -25,7 +25,7 @@ Start = Callable[..., Candidate]
 
 
 class LeaseContract:
-    """Subclass it where the fixtures `requester` and `namespace` say which API server is meant."""
+    """What candidates write and read; the fixtures `requester` and `namespace` of a subclass name the API server."""
 
     name = "leader"
 
@@ -64,12 +64,6 @@ class LeaseContract:
         assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (15, 0)
         assert spec["acquireTime"] == spec["renewTime"] == "2026-01-01T00:00:00.000000Z"
 
-    def test_a_held_lease_is_left_to_its_holder(self, candidate: Start) -> None:
-        first, second = candidate(), candidate()
-        first.try_acquire_or_renew()
-        assert not second.try_acquire_or_renew()
-        assert (second.is_leader, second.leader) == (False, "candidate-1")
-
     def test_a_renewal_changes_the_renew_time_alone(
         self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock
     ) -> None:
@@ -79,6 +73,76 @@ class LeaseContract:
         clock.advance(2.0)
         assert first.try_acquire_or_renew()
         assert self.read(requester, namespace)["spec"] == {**before, "renewTime": "2026-01-01T00:00:02.000000Z"}
+
+    def test_a_silent_holder_is_replaced_when_its_lease_has_run_out_since_it_was_last_seen_to_change(
+        self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock
+    ) -> None:
+        first, second = candidate(), candidate()
+        first.try_acquire_or_renew()
+        clock.advance(5.0)
+        assert not second.try_acquire_or_renew()  # sees it for the first time
+        clock.advance(14.9)
+        assert not second.try_acquire_or_renew()
+        clock.advance(0.1)
+        assert second.try_acquire_or_renew()
+        spec = self.read(requester, namespace)["spec"]
+        assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("candidate-2", 1)
+        assert spec["acquireTime"] == spec["renewTime"] == "2026-01-01T00:00:20.000000Z"
+
+    def test_a_released_lease_is_taken_at_once(
+        self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock
+    ) -> None:
+        first, second = candidate(), candidate()
+        first.try_acquire_or_renew()
+        assert not second.try_acquire_or_renew()
+        assert first.release()
+        assert not first.is_leader
+        spec = self.read(requester, namespace)["spec"]
+        assert (spec.get("holderIdentity"), spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("", 1, 0)
+        assert second.try_acquire_or_renew()
+        spec = self.read(requester, namespace)["spec"]
+        assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("candidate-2", 1)
+
+    def test_what_others_put_on_the_lease_stays(self, candidate: Start, requester: Requester, namespace: str) -> None:
+        first = candidate()
+        first.try_acquire_or_renew()
+        lease = self.read(requester, namespace)
+        lease["metadata"].update(labels={"app": "x"}, annotations={"note": "y"})
+        requester.request("PUT", LEASES.path(namespace, self.name), body=json.dumps(lease).encode())
+        assert first.try_acquire_or_renew()
+        assert first.try_acquire_or_renew()
+        metadata = self.read(requester, namespace)["metadata"]
+        assert (metadata["labels"], metadata["annotations"]) == ({"app": "x"}, {"note": "y"})
+
+    def test_a_lease_made_by_hand_without_a_holder_is_taken(
+        self, candidate: Start, requester: Requester, namespace: str
+    ) -> None:
+        lease = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": {"name": self.name}, "spec": {}}
+        requester.request("POST", LEASES.path(namespace), body=json.dumps(lease).encode())
+        first = candidate()
+        assert first.try_acquire_or_renew()
+        spec = self.read(requester, namespace)["spec"]
+        assert spec["leaseTransitions"] == 1
+        assert MICRO_TIME.fullmatch(spec["renewTime"])
+
+    def test_a_leader_whose_lease_was_deleted_makes_it_anew(
+        self, candidate: Start, requester: Requester, namespace: str
+    ) -> None:
+        first = candidate()
+        first.try_acquire_or_renew()
+        requester.request("DELETE", LEASES.path(namespace, self.name))
+        assert first.try_acquire_or_renew()
+        assert self.read(requester, namespace)["spec"]["holderIdentity"] == "candidate-1"
+
+
+class LeaseRules(LeaseContract):
+    """The contract, and decisions of candidates that do not depend on the API server."""
+
+    def test_a_held_lease_is_left_to_its_holder(self, candidate: Start) -> None:
+        first, second = candidate(), candidate()
+        first.try_acquire_or_renew()
+        assert not second.try_acquire_or_renew()
+        assert (second.is_leader, second.leader) == (False, "candidate-1")
 
     def test_a_leader_who_renews_leads_for_as_long_as_it_does(self, candidate: Start, clock: FakeClock) -> None:
         first, second = candidate(), candidate()
@@ -97,21 +161,6 @@ class LeaseContract:
         assert not first.is_leader
         assert not first.try_acquire_or_renew()
         assert first.state is CandidateState.ENDED
-
-    def test_a_silent_holder_is_replaced_when_its_lease_has_run_out_since_it_was_last_seen_to_change(
-        self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock
-    ) -> None:
-        first, second = candidate(), candidate()
-        first.try_acquire_or_renew()
-        clock.advance(5.0)
-        assert not second.try_acquire_or_renew()  # sees it for the first time
-        clock.advance(14.9)
-        assert not second.try_acquire_or_renew()
-        clock.advance(0.1)
-        assert second.try_acquire_or_renew()
-        spec = self.read(requester, namespace)["spec"]
-        assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("candidate-2", 1)
-        assert spec["acquireTime"] == spec["renewTime"] == "2026-01-01T00:00:20.000000Z"
 
     def test_the_holder_s_promise_counts_not_the_own_setting(
         self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock
@@ -146,20 +195,6 @@ class LeaseContract:
         assert not second.try_acquire_or_renew()
         assert first.try_acquire_or_renew()
 
-    def test_a_released_lease_is_taken_at_once(
-        self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock
-    ) -> None:
-        first, second = candidate(), candidate()
-        first.try_acquire_or_renew()
-        assert not second.try_acquire_or_renew()
-        assert first.release()
-        assert not first.is_leader
-        spec = self.read(requester, namespace)["spec"]
-        assert (spec.get("holderIdentity"), spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("", 1, 0)
-        assert second.try_acquire_or_renew()
-        spec = self.read(requester, namespace)["spec"]
-        assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("candidate-2", 1)
-
     def test_who_has_released_never_leads_again(self, candidate: Start) -> None:
         first = candidate()
         first.try_acquire_or_renew()
@@ -183,28 +218,6 @@ class LeaseContract:
         assert not first.release()
         assert self.read(requester, namespace)["spec"]["holderIdentity"] == "candidate-1"
 
-    def test_what_others_put_on_the_lease_stays(self, candidate: Start, requester: Requester, namespace: str) -> None:
-        first = candidate()
-        first.try_acquire_or_renew()
-        lease = self.read(requester, namespace)
-        lease["metadata"].update(labels={"app": "x"}, annotations={"note": "y"})
-        requester.request("PUT", LEASES.path(namespace, self.name), body=json.dumps(lease).encode())
-        assert first.try_acquire_or_renew()
-        assert first.try_acquire_or_renew()
-        metadata = self.read(requester, namespace)["metadata"]
-        assert (metadata["labels"], metadata["annotations"]) == ({"app": "x"}, {"note": "y"})
-
-    def test_a_lease_made_by_hand_without_a_holder_is_taken(
-        self, candidate: Start, requester: Requester, namespace: str
-    ) -> None:
-        lease = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": {"name": self.name}, "spec": {}}
-        requester.request("POST", LEASES.path(namespace), body=json.dumps(lease).encode())
-        first = candidate()
-        assert first.try_acquire_or_renew()
-        spec = self.read(requester, namespace)["spec"]
-        assert spec["leaseTransitions"] == 1
-        assert MICRO_TIME.fullmatch(spec["renewTime"])
-
     def test_a_leader_whose_lease_was_taken_ends_at_its_next_renewal(
         self, candidate: Start, requester: Requester, namespace: str
     ) -> None:
@@ -224,15 +237,6 @@ class LeaseContract:
         assert not first.try_acquire_or_renew()
         assert first.state is CandidateState.ENDED
         assert not self.read(requester, namespace)["spec"].get("holderIdentity")
-
-    def test_a_leader_whose_lease_was_deleted_makes_it_anew(
-        self, candidate: Start, requester: Requester, namespace: str
-    ) -> None:
-        first = candidate()
-        first.try_acquire_or_renew()
-        requester.request("DELETE", LEASES.path(namespace, self.name))
-        assert first.try_acquire_or_renew()
-        assert self.read(requester, namespace)["spec"]["holderIdentity"] == "candidate-1"
 
     def test_a_deleted_lease_is_not_taken_from_a_holder_who_was_seen(
         self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock

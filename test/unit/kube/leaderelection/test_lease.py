@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.fakeclock import FakeClock
-from helpers.leasecontract import TIMES, LeaseContract, Start
+from helpers.leasecontract import TIMES, LeaseRules, Start
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer, refusal, slow
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.leaderelection.lease import Candidate, CandidateState, LeaseLock, LeaseTimes
@@ -29,7 +29,7 @@ ERRORS = {
 every_error = pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS.keys())
 
 
-class TestLease(LeaseContract):
+class TestLease(LeaseRules):
     @pytest.fixture
     def leader(self, candidate: Start) -> Candidate:
         leader = candidate()
