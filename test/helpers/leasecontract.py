@@ -1,4 +1,4 @@
-"""The contract of kube/leaderelection/lease.py with an API server, in memory (unit) or real (integration), and its rules.
+"""The contract of kube/leaderelection/lease.py, for an API server in memory (unit) and a real one (integration).
 
 Both run on a fake clock, since a candidate uses only its own clock: 15 seconds pass at once.
 """

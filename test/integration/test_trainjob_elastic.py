@@ -17,7 +17,7 @@ from helpers.playground import condition
 from helpers.poll import eventually
 from helpers.trainjobs import step_of
 from helpers.trainmanifests import trainjob
-from localcluster.api import Api, RefusedError
+from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
@@ -122,23 +122,6 @@ def test_kubectl_scale_adds_and_removes_nodes_and_restarts_none(elastic: Elastic
     assert now["metadata"]["uid"] == job["metadata"]["uid"]
     assert (now["spec"]["parallelism"], now["spec"]["completions"]) == (2, 2)
     assert now["spec"]["template"] == job["spec"]["template"]
-
-
-def test_the_scale_subresource_has_what_an_autoscaler_reads(elastic: Elastic) -> None:
-    elastic.submit("read", 2)
-    elastic.await_ready("read", 2)
-    path = f"{elastic.jobs.path}/read/scale"
-    scale = elastic.jobs.api.get(path)
-    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (2, 2)
-    selected = elastic.jobs.api.list(f"/api/v1/namespaces/{elastic.jobs.namespace}/pods", scale["status"]["selector"])
-    assert len(selected) == 2
-    scale["spec"]["replicas"] = 3
-    elastic.jobs.api.request("PUT", path, scale)
-    elastic.await_ready("read", 3)
-    scale = elastic.jobs.api.get(path)
-    scale["spec"]["replicas"] = 7
-    with pytest.raises(RefusedError, match="numNodes must be from"):
-        elastic.jobs.api.request("PUT", path, scale)
 
 
 def test_a_node_is_replaced_by_itself_and_node_0_restarts_all(elastic: Elastic) -> None:
@@ -247,20 +230,3 @@ def test_metrics_that_the_server_refuses_are_named_and_the_job_trains_on(elastic
     assert condition(status, "Running")["status"] == "True"
     elastic.jobs.change({"spec": {"elasticPolicy": {"metrics": [of_cpu(50)]}}}, "mismeasured")
     elastic.await_status("mismeasured", lambda status: not status.get("reason"))
-
-
-def test_an_autoscaler_of_somebody_else_is_named_and_not_touched(elastic: Elastic) -> None:
-    folder = HPAS.format(elastic.jobs.namespace)
-    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}, "maxReplicas": 3}
-    theirs = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "taken"},
-        "spec": spec,
-    }
-    before = elastic.jobs.api.create(folder, theirs)
-    elastic.submit("taken", 2, elasticPolicy={**BOUNDS, "metrics": [of_cpu(80)]})
-    elastic.await_ready("taken", 2)
-    elastic.await_status("taken", lambda status: "is not this job's" in status.get("reason", ""))
-    assert elastic.jobs.api.get(f"{folder}/taken")["metadata"]["uid"] == before["metadata"]["uid"]
-    assert elastic.jobs.api.get(f"{folder}/taken")["spec"]["scaleTargetRef"]["name"] == "theirs"

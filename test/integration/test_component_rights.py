@@ -1,7 +1,10 @@
-"""The rights and policies of the component `kubeflow-trainer`: they suffice, are all used, and refuse other writes."""
+"""Rights and policies of the components `kubeflow-trainer` and `progress-server`: they suffice, all are used, and other
+writes are refused.
+"""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,13 +16,13 @@ import yaml
 
 from helpers.auditlog import rights_log, used_rights
 from helpers.cluster import Cluster, new_namespace, new_token, own_plane, set_pod_terminated
-from helpers.controller import running_controller
+from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH, KubeflowCluster
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob
-from helpers.playground import Script
-from helpers.policies import INSTALLED
+from helpers.playground import Playground, Script
 from helpers.poll import eventually
+from helpers.progressreports import Reporter
 from helpers.renderings import SYSTEM, of_kind, render_with
 from helpers.rights import Right, await_rights, forbidden, rights_of, without
 from localcluster.api import JSON, MERGE_PATCH, Api, RefusedError
@@ -29,10 +32,14 @@ from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.kubeflowtrainer import install_kubeflow_crds, kubeflow_runtimes
 from localcluster.programs import Options
 from tfjob_controller.api.kubeflowtrainer.types import RECORD_ANNOTATION
+from tfjob_controller.controller.progressserver.certificates import SECRET_NAME
+from tfjob_controller.flags import BindAddress
 
 pytestmark = pytest.mark.cluster
 
 NAME = "tfjob-controller"
+PROGRESS_ROLE = f"{NAME}-progress-server"
+SECRETS = f"/api/v1/namespaces/{SYSTEM}/secrets"
 # Asked for only where the admission plugin is on that `site` has.
 FINALIZERS = Right("trainer.kubeflow.org", "trainjobs/finalizers", "update")
 READS_CLAIM = Right("", "persistentvolumeclaims", "get")
@@ -44,36 +51,46 @@ CLAIM = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A server with the component, the account of the controller, and the log of what that account requested."""
+    """A server with the components, the account of the controller, and the log of what that account requested."""
 
     cluster: Cluster
     namespace: str
     token: str
     log: Path
-    rights: tuple[Right, ...]
+    kubeflow_rights: frozenset[Right]
+    progress_rights: frozenset[Right]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("kubeflow")
+    folder = tmp_path_factory.mktemp("components")
     admission = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
-    with (
-        rights_log(f"system:serviceaccount:{SYSTEM}:{NAME}") as (log, flags),
-        own_plane("kubeflow", Options(apiserver_flags=(admission, *flags))) as cluster,
-    ):
-        install_crds(cluster.api)
-        install_kubeflow_crds(cluster.api)
-        kubectl = Kubectl(cluster.kubeconfig, folder / "cache", SYSTEM)
-        shipped = of_kind(render_with(kubectl, folder, "standalone", "kubeflow-trainer"), *INSTALLED)
-        kubectl.must("apply", "--server-side", "-f", "-", manifest=yaml.safe_dump_all(shipped))
-        (role,) = [each for each in shipped if each["kind"] == "ClusterRole" and each["metadata"]["name"] == NAME]
-        added = [rule for rule in role["rules"] if rule["apiGroups"] == ["trainer.kubeflow.org"]]
-        claims = [rule for rule in role["rules"] if rule["resources"] == ["persistentvolumeclaims"]]
-        namespace = new_namespace(cluster.api)
-        token = new_token(cluster.api, SYSTEM, NAME)
-        for right in rights_of([*added, *claims]):
-            await_rights(cluster.api, token, namespace, right)
-        yield Site(cluster, namespace, token, log, tuple(rights_of([*added, *claims])))
+    with rights_log(f"system:serviceaccount:{SYSTEM}:{NAME}") as (log, flags):
+        options = Options(apiserver_flags=(admission, *flags), service_account_admission=True)
+        with own_plane("components", options) as cluster:
+            install_crds(cluster.api)
+            install_kubeflow_crds(cluster.api)
+            kubectl = Kubectl(cluster.kubeconfig, folder / "cache", SYSTEM)
+            rendered = render_with(kubectl, folder, "standalone", "kubeflow-trainer", "progress-server")
+            shipped = [each for each in rendered if each["kind"] not in ("Deployment", "CustomResourceDefinition")]
+            kubectl.must("apply", "--server-side", "-f", "-", manifest=yaml.safe_dump_all(shipped))
+            kubeflow = [
+                rule
+                for rule in rules_of(shipped, NAME)
+                if rule["apiGroups"] == ["trainer.kubeflow.org"] or rule["resources"] == ["persistentvolumeclaims"]
+            ]
+            progress = frozenset(rights_of(rules_of(shipped, PROGRESS_ROLE)))
+            assert len(progress) == 3
+            namespace, token = new_namespace(cluster.api), new_token(cluster.api, SYSTEM, NAME)
+            for right in (*rights_of(kubeflow), Right("authentication.k8s.io", "tokenreviews", "create")):
+                await_rights(cluster.api, token, namespace, right)
+            yield Site(cluster, namespace, token, log, frozenset(rights_of(kubeflow)), progress)
+
+
+def rules_of(shipped: list[Any], name: str) -> list[Any]:
+    """Returns the rules of the roles of this name."""
+    roles = [role for role in of_kind(shipped, "Role", "ClusterRole") if role["metadata"]["name"] == name]
+    return [rule for role in roles for rule in role["rules"]]
 
 
 def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_path: Path) -> None:
@@ -103,9 +120,7 @@ def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_
                 set_pod_terminated(api, site.namespace, pod["metadata"]["name"], container="node")
             trial.await_condition("Complete")
             assert forbidden(manager) == 0
-            eventually(
-                lambda: not {each for each in site.rights if each != FINALIZERS} - used_rights(site.log), 30, 0.2
-            )
+            eventually(lambda: not (site.kubeflow_rights - {FINALIZERS}) - used_rights(site.log), 30, 0.2)
             # The right that only this server asks for.
             path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
             rules = api.get(path)["rules"]
@@ -158,3 +173,60 @@ def refusal_of(user: Api, method: str, path: str, body: Any, *, is_expected: boo
         return ""
 
     return eventually(attempt) if is_expected else attempt()
+
+
+def in_own_namespace(kubeconfig: Path) -> Path:
+    """Gives the context the namespace that the controller's pod would have."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = SYSTEM
+    kubeconfig.write_text(yaml.safe_dump(config))
+    return kubeconfig
+
+
+def test_reports_are_taken_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_path: Path) -> None:
+    api, script = site.cluster.api, Script()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with FakeKubelet(api, namespace=site.namespace, behaviour=script), FaultProxy(site.cluster.own.server) as proxy:
+        kubeconfig = in_own_namespace(proxy.kubeconfig(tmp_path, site.token))
+        with running_controller(
+            kubeconfig,
+            "",
+            progress_server=True,
+            progress_server_bind_address=BindAddress("127.0.0.1", port),
+            progress_server_url=f"https://127.0.0.1:{port}",
+        ) as manager:
+            trial = Playground(manager, Jobs(api, site.namespace), script).new_train_trial()
+            trial.train(1)
+            reporter = Reporter.of(api, trial.await_running("node-0"))
+            eventually(lambda: reporter.report(progressPercentage=3).code == 200)
+            trial.await_status(lambda status: status.get("progress") == "3 %")
+            assert forbidden(manager) == 0
+    eventually(lambda: site.progress_rights <= used_rights(site.log))
+    # It wrote into the Secret of the manifest, and applying that again keeps what is there.
+    assert api.get(f"{SECRETS}/{SECRET_NAME}")["data"].keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+
+
+def test_the_policy_lets_the_controller_write_no_other_secret_there(site: Site) -> None:
+    api = site.cluster.api
+    api.create_if_missing(SECRETS, {"metadata": {"name": "other"}})
+    role = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch"]}
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{SYSTEM}/roles/{PROGRESS_ROLE}"
+    # More rights than it has, so that the policy decides.
+    api.patch(path, {"rules": [role]})
+    body = {"metadata": {"labels": {"a": "b"}}}
+    with closing(api.as_token(site.token)) as user:
+        eventually(lambda: "in its own namespace" in refusal_of(user, "PATCH", f"{SECRETS}/other", body))
+        assert refusal_of(user, "PATCH", f"{SECRETS}/{SECRET_NAME}", body, is_expected=False) == ""
+
+
+def test_under_the_certificates_name_the_controller_creates_no_secret_that_gets_a_token(site: Site) -> None:
+    """It may create Secrets, and it may change this one."""
+    api = site.cluster.api
+    api.delete(f"{SECRETS}/{SECRET_NAME}")
+    body = {
+        "metadata": {"name": SECRET_NAME, "annotations": {"kubernetes.io/service-account.name": "default"}},
+        "type": "kubernetes.io/service-account-token",
+    }
+    with closing(api.as_token(site.token)) as user:
+        assert "in its own namespace" in refusal_of(user, "POST", SECRETS, body)
