@@ -324,12 +324,10 @@ def no_pod_is_created_after_the_end_of_a_job(cases: Cases, job: str) -> None:
 ENDED = (
     "init-fails",
     "init-fails-default",
-    "native-sidecar-tfjob",
     "native-sidecar-trainjob",
     "sidecar-fails-tfjob",
     "sidecar-fails-trainjob",
     "liveness-probe",
-    "startup-probe",
 )
 # In an order in which all wait as little as possible. Nothing else of node-2 is left when it is killed.
 RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
@@ -338,7 +336,6 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
     (a_node_that_restarts_within_seconds_costs_its_replicas_one_restart, ("reboot-chief", "reboot-worker")),
     (a_failed_init_container_fails_the_job_with_its_name_code_and_last_line, ("init-fails",)),
     (a_failed_init_container_fails_the_job_with_its_name_code_and_last_line, ("init-fails-default",)),
-    (a_native_sidecar_that_ends_by_a_signal_does_not_hide_a_failed_init_container, ("native-sidecar-tfjob",)),
     (a_native_sidecar_that_ends_by_a_signal_does_not_hide_a_failed_init_container, ("native-sidecar-trainjob",)),
     (a_job_succeeds_although_its_sidecar_has_failed, ("sidecar-fails-tfjob",)),
     (a_job_succeeds_although_its_sidecar_has_failed, ("sidecar-fails-trainjob",)),
@@ -361,7 +358,6 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
         ("missing-target-trainjob", "spec.podSpecOverrides[0].containers[0].name"),
     ),
     (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("liveness-probe",)),
-    (a_chief_that_a_probe_ends_is_restarted_within_the_limit, ("startup-probe",)),
     (a_success_runs_once_whatever_its_sidecar_asks_for, ("restart-all",)),
     (no_program_starts_after_the_end_of_a_job_that_keeps_its_pods, ("none-starts-nothing",)),
     *((no_pod_is_created_after_the_end_of_a_job, (job,)) for job in ENDED),

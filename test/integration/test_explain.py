@@ -21,7 +21,6 @@ from tfjob_controller.kubectl import cli
 
 pytestmark = pytest.mark.cluster
 
-GANG = "scheduling.kubeflow.org/v1alpha1"
 
 Object = dict[str, Any]
 # Code, standard output, standard error.
@@ -113,25 +112,6 @@ def test_it_says_why_a_job_does_not_run_and_what_would_change_that(explain: Expl
     code, out, _ = explain()
     assert code == 0
     assert "correct the image name" in out.splitlines()[-1]
-
-
-def test_explain_shows_a_gangs_position_and_placement(explain: Explain, trial: Trial) -> None:
-    trial.submit(master(template=alone()), gang={"enabled": True})
-    path = f"/apis/{GANG}/namespaces/{trial.namespace}/gangs/{trial.name}-{trial.runtime_id}"
-    gang = eventually(lambda: trial.jobs.api.find(path))
-    seen = {"observedGeneration": gang["metadata"]["generation"], "queuedTime": "2026-01-01T00:00:00Z"}
-    missing = [{"resource": "cpu", "requested": "8", "available": "2"}]
-    waits = {**seen, "phase": "Waiting", "position": 2, "message": "8 cpu and 2 are free", "missing": missing}
-    trial.jobs.api.patch(f"{path}/status", {"status": waits})
-    found = told(explain)
-    assert found["now"] == "it waits for capacity as a gang at position 2 of the queue: 8 cpu and 2 are free"
-    assert "it starts once there is capacity for all of it: cpu 8 (now 2)" in found["next"]
-    placement = [{"node": "node-7", "members": ["master-0"]}]
-    admitted = {"phase": "Admitted", "attempt": 1, "placement": placement, "admittedTime": "2026-01-01T00:00:09Z"}
-    trial.jobs.api.patch(f"{path}/status", {"status": {**seen, **admitted, "position": 0, "missing": None}})
-    said = [(each["time"], each["text"]) for each in told(explain)["timeline"]]
-    assert ("2026-01-01T00:00:00Z", "queued") in said
-    assert ("2026-01-01T00:00:09Z", "admitted (attempt 1): node-7: master-0") in said
 
 
 def test_the_controllers_log_is_merged_or_reported_as_unreadable_in_one_line(

@@ -142,27 +142,6 @@ def test_nobody_gets_anything_in_other_namespaces_or_beside_them(people: People,
     assert {key: people.rights(role, *key, "") for key in CLUSTER_WIDE} == {key: set() for key in CLUSTER_WIDE}
 
 
-def test_a_viewer_sees_jobs_but_changes_none(people: People, administrator: Kubectl) -> None:
-    in_namespace = Kubectl(administrator.kubeconfig, administrator.cache, people.namespace)
-    in_namespace.must("create", "-f", "-", manifest=named(tfjob(master(), workers(1)), "seen"))
-    seen = people.run(VIEW, "get", "tfjob", "seen", "-o", "yaml")
-    assert seen.code == 0
-    for arguments in (
-        ("get", "tfjobs,trainjobs,trainingruntimes,gangs,pods,events"),
-        ("describe", "tfjob", "seen"),
-    ):
-        assert people.run(VIEW, *arguments).code == 0, arguments
-    for arguments in (
-        ("scale", "tfjob/seen", "--replicas=2"),
-        ("patch", "tfjob", "seen", "--type=merge", '-p={"spec":{"suspend":true}}'),
-        ("delete", "tfjob", "seen"),
-        ("delete", "tfjobs", "--all"),
-        ("label", "tfjob", "seen", "x=y"),
-    ):
-        assert is_refused(people.run(VIEW, *arguments)), arguments
-    assert is_refused(people.run(VIEW, "create", "-f", "-", manifest=named(tfjob(master()), "mine")))
-
-
 def test_an_editor_runs_jobs_but_writes_no_status(people: People) -> None:
     for manifest in (tfjob(master(), workers(1)), trainjob("edited", 1)):
         answer = people.run(EDIT, "create", "-f", "-", manifest=named(manifest, "edited"))
