@@ -214,22 +214,6 @@ def test_missing_rights_are_reported_with_their_account(
             delete_service_account(control_plane.api, parcels.namespace, "nobody")
 
 
-def test_a_killed_api_server_is_followed_again_when_it_is_back(
-    own_parcels: Parcels, spare_control_plane: Cluster
-) -> None:
-    own_parcels.put("before", 1)
-    with running(own_parcels.informer()) as (informer, diary):
-        spare_control_plane.own.kill(APISERVER)
-        eventually(lambda: informer.last_error, timeout=LIMIT_SECONDS)
-        assert informer.store.list(), "what is known stays"
-        assert informer.is_synced
-        spare_control_plane.own.start_program(APISERVER)
-        own_parcels.put("before", 2)
-        own_parcels.remove("before")
-        diary.comes_to(("add", "before", 1, True), ("update", "before", 1, 2), ("delete", "before", True))
-        assert informer.last_error == ""
-
-
 def test_a_compacted_history_is_a_410_and_a_new_list_with_tombstones(
     own_parcels: Parcels, spare_control_plane: Cluster
 ) -> None:

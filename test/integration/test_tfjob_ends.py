@@ -27,9 +27,6 @@ def state_of(status: Object, replica_type: str) -> tuple[str, Object]:
     return found["state"], found["ReplicasStates"]
 
 
-# The chief
-
-
 @pytest.mark.parametrize(
     ("template", "end", "phase", "state", "reason"),
     [
@@ -74,9 +71,6 @@ def test_with_restart_policy_never_the_chief_gets_a_new_pod(trial: Trial) -> Non
     assert (status["state"], status["restarts"], trial.starts("master-0")) == ("Succeeded", 1, 2)
     assert status["restartCounts"] == {"master-0": 1}
     assert trial.child_job("master-0")["status"].get("failed", 0) == 0
-
-
-# Workers and parameter servers
 
 
 @pytest.mark.parametrize("victims", ["pods", "jobs"])
@@ -128,9 +122,6 @@ def test_a_child_job_that_somebody_suspends_is_replaced(trial: Trial) -> None:
     job = trial.child_job("worker-0")
     assert (job["metadata"]["uid"] != uid, job["spec"]["suspend"]) == (True, False)
     assert trial.status()["state"] == "Running"
-
-
-# Disruptions
 
 
 def evict(trial: Trial, pod: Object) -> None:

@@ -235,10 +235,3 @@ def test_a_namespace_that_goes_takes_its_jobs_along_and_the_controller_stays_wel
     eventually(lambda: api.find(f"/api/v1/namespaces/{namespace}") is None)
     eventually(lambda: controller.jobs["tfjob"].jobs.store.list() == [])
     assert controller.problems() == []
-
-
-# What it costs
-
-
-def creates(proxy: FaultProxy) -> int:
-    return sum(each.method == "POST" and ("/jobs" in each.path or "/services" in each.path) for each in proxy.seen)

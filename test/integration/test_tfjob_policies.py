@@ -28,9 +28,6 @@ def await_pods(trial: Trial, *replicas: str) -> None:
     eventually(lambda: roles_of(trial.children("pods")) == sorted(replicas))
 
 
-# cleanPodPolicy
-
-
 @pytest.mark.parametrize(
     ("policy", "kept", "exit_code", "phase"),
     [
@@ -59,9 +56,6 @@ def test_after_the_end_these_pods_stay(
         assert trial.starts(replica) == 1
 
 
-# Time
-
-
 def test_the_time_to_live_deletes_the_job_without_any_other_event(trial: Trial) -> None:
     trial.plays("master-0", ends(0))
     trial.submit(master(), workers(1))
@@ -88,9 +82,6 @@ def test_the_deadline_fails_the_job_without_any_other_event(trial: Trial) -> Non
     assert status["reason"] == f"DeadlineExceeded: not done after {seconds} s"
     assert condition(status, "Failed")["reason"] == "DeadlineExceeded"
     await_pods(trial)
-
-
-# Suspension
 
 
 def test_suspending_a_running_job_stops_all_pods_and_resuming_starts_them_but_for_those_that_succeeded(

@@ -144,6 +144,3 @@ def test_with_restart_all_replicas_get_the_new_tf_config_and_no_service_is_touch
     assert present.items() >= services.items()
     assert trial.status()["phase"] == "Running"
     assert trial.status().get("restarts", 0) == 0
-
-
-# The autoscaler

@@ -75,9 +75,6 @@ def test_a_finished_job_has_these_fields_under_these_names(trial: Trial) -> None
     }
 
 
-# Reasons while pending
-
-
 def test_a_pod_that_cannot_be_scheduled_shows_the_schedulers_message(trial: Trial) -> None:
     nowhere = pod_template(container(), nodeSelector={"kubernetes.io/hostname": "nowhere"})
     trial.submit(master(template=nowhere))

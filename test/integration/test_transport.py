@@ -1,4 +1,4 @@
-"""The client on a real API server: its responses, streams, and outages."""
+"""The client on a real API server: its responses and streams."""
 
 from __future__ import annotations
 
@@ -210,45 +210,3 @@ class TestStreams:
             writing.result(WAIT_SECONDS)
         assert len(counts) == 40
         assert requester.statistics().open_streams == 0
-
-
-class TestOutages:
-    def test_a_restart_of_the_server_costs_reads_nothing_and_no_write_is_sent_twice(
-        self, spare_control_plane: Cluster
-    ) -> None:
-        transport = Transport(load_config(str(spare_control_plane.kubeconfig)), qps=0)
-        parcels = parcels_of(transport)
-        parcels.create("default", parcel("before"))
-        spare_control_plane.own.kill("kube-apiserver")
-        error = failure(lambda: parcels.create("default", parcel("during")))
-        assert error.is_no_response
-        with ThreadPoolExecutor(1) as threads:
-            reading = threads.submit(parcels.get, "default", "before")
-            spare_control_plane.own.start_program("kube-apiserver")
-            assert reading.result(WAIT_SECONDS).metadata.name == "before"
-        assert parcels.create("default", parcel("during")).metadata.name == "during"
-        transport.close()
-
-    def test_a_version_that_is_compacted_away_is_gone_in_both_forms(self, spare_control_plane: Cluster) -> None:
-        transport = Transport(load_config(str(spare_control_plane.kubeconfig)), qps=0)
-        parcels = parcels_of(transport)
-        first = parcels.create("default", parcel()).metadata.resource_version
-        parcels.patch("default", "a", {"data": {"x": "1"}})
-        spare_control_plane.own.compact_etcd()
-        spare_control_plane.own.kill("kube-apiserver")  # its watch cache would still know
-        spare_control_plane.own.start_program("kube-apiserver")
-        exact = {"resourceVersion": first, "resourceVersionMatch": "Exact", "limit": "1"}
-        in_status = failure(lambda: transport.request("GET", CONFIG_MAPS.path("default"), query=exact))
-        assert (in_status.status, in_status.reason) == (410, "Expired")
-
-        def watch() -> None:
-            query = WATCH | {"resourceVersion": first}
-            with transport.stream(
-                CONFIG_MAPS.path("default"), query=query, read_timeout_seconds=WAIT_SECONDS
-            ) as stream:
-                for line in stream:
-                    codec.decode_watch_event(line)
-
-        in_event = failure(watch)
-        assert in_event.is_gone
-        transport.close()
