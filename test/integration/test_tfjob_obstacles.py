@@ -93,8 +93,11 @@ def test_a_quota_of_pods_is_the_job_controllers_affair_and_is_waited_for(
     jobs.submit(tfjob(master(template=lasting(0.5))))
     eventually(lambda: len(jobs.children("jobs")) == 1)
     assert jobs.await_phase("Creating")["state"] == "Running"
+    # Its Events say why it creates no pod.
+    await_status(jobs, "master-0: FailedCreate: Error creating: ", "exceeded quota")
     set_quota(api, namespace, {"pods": "5"})
-    jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    # The Job controller waits ever longer between its attempts.
+    jobs.await_phase("Done", timeout=3 * PATIENCE_SECONDS)
 
 
 # A template that the API refuses
