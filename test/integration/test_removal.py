@@ -14,7 +14,7 @@ import pytest
 
 from helpers.cluster import Cluster, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.docscommands import Command, commands, section
+from helpers.docscommands import commands, section
 from helpers.docsshell import Shell, run_all
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.manifests import master, tfjob, workers
@@ -118,7 +118,7 @@ def site(own_control_plane: Cluster, tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
-def test_the_gang_scheduler_is_removed_and_the_operator_goes_on_with_all_jobs(site: Site) -> None:
+def test_jobs_outlive_the_gang_scheduler_and_the_operator_and_end_with_the_crds(site: Site) -> None:
     before = site.jobs_and_pods()
     deployment = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/tfjob-controller"
     operator = site.api.get(deployment)["metadata"]["uid"]
@@ -133,36 +133,19 @@ def test_the_gang_scheduler_is_removed_and_the_operator_goes_on_with_all_jobs(si
     site.tfjobs.submit(tfjob(master(), name="new"))
     site.tfjobs.await_phase("Running", "new", 60)
     assert before.items() <= site.jobs_and_pods().items()
-    for name in (GANGED, PLAIN, "new"):
+    for name in (GANGED, "new"):
         site.tfjobs.end_replica("master", job=name)
         assert site.tfjobs.await_phase("Done", name, 60)["state"] == "Succeeded"
 
-
-def test_jobs_outlive_the_operator_and_end_with_the_crds(site: Site, own_control_plane: Cluster) -> None:
-    before = site.jobs_and_pods()
-    install = section(GANGS_PAGE, "## Install")[1]
-    # The reverse of the command that installed it.
-    run_all(site.shell, [Command(install.page, install.line, install.text.replace(" apply ", " delete "))])
-    site.gang_scheduler.close()
+    runtimes = [each for each in commands(INSTALL_PAGE) if each.text.startswith("kubectl apply -k manifests/base/")]
+    run_all(site.shell, runtimes)
     site.operator.close()
-    assert site.api.find(f"/api/v1/namespaces/{SYSTEM}") is None
-    assert site.owned_by_the_gang_scheduler() == []
-    assert site.jobs_and_pods() == before
-
-    # The operator comes back without the gang scheduler, and takes up the jobs that are there.
-    runtimes = [
-        each for each in commands(INSTALL_PAGE) if each.text.startswith("kubectl apply -k manifests/base/runtimes")
-    ]
-    run_all(site.shell, [*section(INSTALL_PAGE, "# Install"), *runtimes])
-    with running_controller(own_control_plane.kubeconfig, site.tfjobs.namespace):
-        site.tfjobs.end_replica("master", job=PLAIN)
-        assert site.tfjobs.await_phase("Done", PLAIN, 60)["state"] == "Succeeded"
-        before = site.jobs_and_pods()
-
+    before = site.jobs_and_pods()
     *programs, jobs, crds = section(INSTALL_PAGE, "## Remove")
     looks = [each for each in programs if each.text.startswith("kubectl get ")]
     shown = run_all(site.shell, looks)
     run_all(site.shell, programs)
+    assert site.api.find(f"/api/v1/namespaces/{SYSTEM}") is None
     # What the page says to look at shows jobs and CRDs as before, and nothing else any more.
     left = run_all(site.shell, looks)
     assert all(shown)
