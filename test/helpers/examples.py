@@ -14,7 +14,9 @@ PROFILES = {"fast": 30, "thorough": 100}
 DEFAULT_PROFILE = "fast"
 
 
-def examples(thorough: int) -> int:
-    """For `max_examples`: the given number in the profile `thorough`, in `fast` its share, but no fewer than 30."""
+def examples(thorough: int, *, fast: int = 0) -> int:
+    """For `max_examples`: the given number in each profile; without one for `fast` its share, but no fewer than 30."""
     share = settings().max_examples / PROFILES["thorough"]
+    if fast:
+        return fast if share < 1 else thorough
     return max(min(thorough, PROFILES["fast"]), round(thorough * share))

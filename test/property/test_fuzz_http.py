@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from helpers.extenderparts import binding, other_pod, pod
-from helpers.fuzzing import FUZZ, LONG_SECONDS, bounded, documents, mutations, outcome, pieces_of, run_for
+from helpers.fuzzing import FUZZ, bounded, documents, mutations, outcome, pieces_of
 from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.gangscheduler.extender.server import new_app
 from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs
@@ -240,18 +238,3 @@ def test_a_bind_request_is_read_or_refused_in_one_line(body: bytes) -> None:
         assert "\n" not in str(found)
     else:
         assert all((found.namespace, found.name, found.uid, found.node))
-
-
-TARGETS = [
-    test_any_bytes_get_responses_of_http_and_pass_on_only_what_the_limits_allow,
-    test_requests_do_not_depend_on_the_pieces_in_which_their_bytes_arrive,
-    test_the_extender_answers_any_bytes_without_an_internal_error,
-    test_a_filter_request_is_answered_or_refused_in_one_line,
-    test_a_bind_request_is_read_or_refused_in_one_line,
-]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_minute_of(target: Callable[[], None]) -> None:
-    run_for(LONG_SECONDS, target)

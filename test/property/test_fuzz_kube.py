@@ -16,7 +16,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from helpers.fuzzing import FUZZ, LONG_SECONDS, bounded, documents, mutations, outcome, run_for
+from helpers.fuzzing import FUZZ, bounded, documents, mutations, outcome
 from helpers.goodmanifests import GOOD_MANIFESTS
 from helpers.trainmanifests import role_template, runtime, trainjob
 from tfjob_controller.api.common.cluster import decode_node
@@ -292,20 +292,3 @@ def test_a_kubeconfig_is_read_or_refused_in_one_line_without_its_secrets(data: b
     assert isinstance(found.namespace, str)
     assert isinstance(found.request_prefix, str)
     assert "secret-token-1" not in repr(found)
-
-
-TARGETS = [
-    test_an_object_of_any_kind_is_decoded_or_refused_with_one_type_of_error,
-    test_a_watch_goes_on_or_ends_with_an_api_error,
-    test_a_list_is_decoded_or_refused_with_one_type_of_error,
-    test_an_error_response_of_any_content_becomes_an_api_error,
-    test_truncated_json_means_the_same_above_the_limit,
-    test_a_quantity_is_exact_or_a_value_error,
-    test_a_kubeconfig_is_read_or_refused_in_one_line_without_its_secrets,
-]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_minute_of(target: Callable[[], None]) -> None:
-    run_for(LONG_SECONDS, target)

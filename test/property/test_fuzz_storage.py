@@ -12,7 +12,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from helpers.fuzzing import FUZZ, LONG_SECONDS, bounded, documents, mutations, outcome, run_for
+from helpers.fuzzing import FUZZ, bounded, documents, mutations, outcome
 from tfjob_controller.storage import gs, s3
 from tfjob_controller.storage.errors import StorageError, explain
 from tfjob_controller.storage.files import RemoteFile, is_own, manifest_of, new_hash
@@ -162,16 +162,3 @@ def test_any_listing_gives_files_below_the_target_folder_or_one_storage_error(
         assert not is_own(file.name)
         assert isinstance(file.size, int)
         new_hash(file.digest, file.size)
-
-
-TARGETS = [
-    test_a_uri_is_read_or_refused_in_one_line,
-    test_no_message_shows_what_is_secret_in_a_url,
-    test_any_listing_gives_files_below_the_target_folder_or_one_storage_error,
-]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_minute_of(target: Callable[[], None]) -> None:
-    run_for(LONG_SECONDS, target)

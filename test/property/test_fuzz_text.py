@@ -9,16 +9,14 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from helpers.fuzzing import FUZZ, LONG_SECONDS, bounded, json_values, mutations, pieces_of, run_for
+from helpers.fuzzing import FUZZ, bounded, json_values, mutations, pieces_of
 from tfjob_controller.api.tfjob.progress import parse_pattern, parse_steps
 from tfjob_controller.api.tfjob.types import MAX_STEPS
 from tfjob_controller.client.text import display_width, fold, one_line
@@ -186,20 +184,3 @@ def test_no_shell_interprets_what_completion_offers(data: bytes) -> None:
         name, _, description = each.partition("\t")
         assert re.fullmatch(r"[\w@%+=:,./-]+", name)
         assert description.isprintable()
-
-
-TARGETS = [
-    test_of_any_log_the_metrics_are_numbers_however_it_arrives,
-    test_any_pattern_is_refused_or_matches_any_lines_in_linear_time,
-    test_any_line_of_a_log_only_changes_colours_until_its_end,
-    test_any_text_is_folded_into_lines_that_fit,
-    test_a_table_of_any_cells_has_harmless_lines,
-    test_any_value_printed_for_programs_means_the_same_and_is_harmless,
-    test_no_shell_interprets_what_completion_offers,
-]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_minute_of(target: Callable[[], None]) -> None:
-    run_for(LONG_SECONDS, target)
