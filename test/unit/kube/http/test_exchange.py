@@ -35,10 +35,13 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 @pytest.fixture(params=["httptools", "h11"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = LIBRARY if request.param == "httptools" else PURE
-    assert (chosen is PURE) == (request.param == "h11")
-    monkeypatch.setattr(exchange_module, "LIBRARY", chosen)
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LIBRARY is not PURE
+    if request.param == "h11":
+        monkeypatch.setattr(exchange_module, "LIBRARY", PURE)
+
+
+with_both_parsers = pytest.mark.usefixtures("parser")
 
 
 class ClientGoneError(Exception):
@@ -94,7 +97,7 @@ Serve = Callable[..., Server]
 
 
 @pytest.fixture
-def serve(library: None) -> Iterator[Serve]:
+def serve() -> Iterator[Serve]:
     servers: list[Server] = []
 
     def start(*connections: list[bytes]) -> Server:
@@ -110,6 +113,7 @@ def send(pool: ConnectionPool, headers: dict[str, str] | None = None, host: str 
     return exchange(pool, encode_request(host, "POST", "/a?b=c", b"end", headers or {}), WAIT_SECONDS)
 
 
+@with_both_parsers
 @pytest.mark.parametrize(
     ("sent", "status", "data"),
     [
@@ -139,11 +143,13 @@ def test_what_is_sent(serve: Serve) -> None:
     assert server.seen == [b"POST /a?b=c HTTP/1.1\r\nHost: [::1]:6443\r\nAccept: x/y\r\nContent-Length: 3\r\n\r\nend"]
 
 
+@with_both_parsers
 def test_header_names_are_returned_in_lower_case(serve: Serve) -> None:
     sent = b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
     assert send(serve([sent]).pool).headers["retry-after"] == "7"
 
 
+@with_both_parsers
 @pytest.mark.parametrize(
     "first",
     [
@@ -158,6 +164,7 @@ def test_a_connection_that_cannot_be_trusted_is_not_used_again(serve: Serve, fir
     assert [send(pool).data for _ in range(2)] == [b"{}", b"[]"]
 
 
+@with_both_parsers
 @pytest.mark.parametrize("first", [b"SSH-2.0-OpenSSH\r\n\r\n", OK.replace(b"OK", b"OK\r\nContent-Encoding: gzip")])
 def test_nor_is_one_that_has_sent_nonsense(serve: Serve, first: bytes) -> None:
     pool = serve([first, OK.replace(b"{}", b"no")], [OK]).pool
@@ -179,6 +186,7 @@ def test_one_that_the_server_has_closed_meanwhile_is_opened_again(serve: Serve) 
     assert send(pool).status == 200
 
 
+@with_both_parsers
 @pytest.mark.parametrize(
     "sent",
     [
@@ -186,10 +194,8 @@ def test_one_that_the_server_has_closed_meanwhile_is_opened_again(serve: Serve) 
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", id="half a head"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}", id="too few bytes"),
         pytest.param(CHUNKED + b"3\r\nabc\r\n", id="too few chunks"),
-        pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", id="no HTTP"),
         pytest.param(PRELUDE, id="only a prelude"),
         pytest.param(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", id="another protocol"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", id="not compressed"),
     ],
 )
 def test_what_is_no_whole_answer_is_an_error_and_ends_the_connection(serve: Serve, sent: bytes) -> None:
@@ -211,10 +217,6 @@ def test_a_header_of_two_lines_is_never_sent(serve: Serve) -> None:
     ("target", "sent"),
     [
         ("/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500", "/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500"),
-        (
-            "/apis/kubeflow.org/v1/namespaces/a/tfjobs/b.c-d/status",
-            "/apis/kubeflow.org/v1/namespaces/a/tfjobs/b.c-d/status",
-        ),
         ("/api/v1/namespaces/a b", "/api/v1/namespaces/a%20b"),
         ("/api/v1/namespaces/a\r\nX: y", "/api/v1/namespaces/a%0D%0AX:%20y"),
         ("/api/v1/namespaces/ä%20", "/api/v1/namespaces/%C3%A4%20"),

@@ -186,14 +186,6 @@ def test_a_certificate_is_shown_and_a_proxy_led_through(certificate: tuple[Path,
     tunnel.close()
 
 
-def test_plain_http_is_forwarded_by_a_proxy_that_is_told_the_whole_address(tmp_path: Path) -> None:
-    with LogServer() as proxy:
-        config = proxy.config(tmp_path, **{"server": "http://example.com/prefix", "proxy-url": proxy.url})
-        Connector(config, FakeClock()).open(PATH, QUERY)
-        asked = proxy.asked()
-    assert (asked.path, asked.headers["host"]) == ("/prefix" + PATH, "example.com")
-
-
 def test_each_answer_is_counted_once_by_how_it_began(server: LogServer, tmp_path: Path) -> None:
     codes: list[str] = []
 
