@@ -26,3 +26,9 @@ def _logging_restored() -> Iterator[None]:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key."""
     return self_signed(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of tests with the mark `anyio`, which are coroutines."""
+    return "asyncio"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from tfjob_controller.httpserver.connection import HttpConnections
 from tfjob_controller.httpserver.server import accepting
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-LIMITS = Limits(100, MAX_BODY_BYTES, replaces_busy=False, rate=None)
+pytestmark = pytest.mark.anyio
 
-DEADLINE_SECONDS = 60.0
+LIMITS = Limits(100, MAX_BODY_BYTES, replaces_busy=False, rate=None)
 
 
 @dataclass
@@ -60,29 +61,30 @@ class Client:
             return True
 
 
-Test = Callable[[App, HttpConnections, Callable[[], Awaitable[Client]]], Awaitable[None]]
+@dataclass(frozen=True)
+class Server:
+    """A server in the event loop of the test."""
+
+    app: App
+    connections: HttpConnections
+    port: int
+
+    async def connect(self) -> Client:
+        return Client(*await asyncio.open_connection("127.0.0.1", self.port))
 
 
-def serve(test: Test, limits: Limits = LIMITS) -> None:
-    """Run the test beside a server."""
+@pytest.fixture
+async def server(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Server]:
+    """With the limits that `with_limits` names."""
+    app = App()
+    connections = HttpConnections(app, getattr(request, "param", LIMITS))
+    with socket.create_server(("127.0.0.1", 0)) as listener, accepting(listener, connections, None):
+        yield Server(app, connections, listener.getsockname()[1])
+        connections.abort()
 
-    async def run() -> None:
-        app = App()
-        connections = HttpConnections(app, limits)
-        listener = socket.create_server(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
 
-        async def connect() -> Client:
-            return Client(*await asyncio.open_connection("127.0.0.1", port))
-
-        try:
-            with accepting(listener, connections, None):
-                await asyncio.wait_for(test(app, connections, connect), DEADLINE_SECONDS)
-        finally:
-            connections.abort()
-            listener.close()
-
-    asyncio.run(run())
+def with_limits(**limits: Any) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("server", [replace(LIMITS, **limits)], indirect=True, ids=[""])
 
 
 def post(target: str, body: bytes = b"", *lines: str, version: str = "1.1") -> bytes:
@@ -91,46 +93,36 @@ def post(target: str, body: bytes = b"", *lines: str, version: str = "1.1") -> b
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """`serve` knows the deadline."""
     while not is_so():
         await asyncio.sleep(0.005)
 
 
-def test_a_connection_is_used_again_and_requests_come_in_pieces() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        for number in range(3):
-            for byte in post(f"/{number}", b"abc"):
-                client.send(bytes([byte]))
-                await asyncio.sleep(0)
-            status, head, body = await client.answer()
-            assert (status, body) == (200, f"/{number} 3 0".encode())
-            assert b"connection: close" not in head
-        assert [request.method for request in app.requests] == [b"POST"] * 3
-
-    serve(test)
+async def test_a_connection_is_used_again_and_requests_come_in_pieces(server: Server) -> None:
+    client = await server.connect()
+    for number in range(3):
+        for byte in post(f"/{number}", b"abc"):
+            client.send(bytes([byte]))
+            await asyncio.sleep(0)
+        status, head, body = await client.answer()
+        assert (status, body) == (200, f"/{number} 3 0".encode())
+        assert b"connection: close" not in head
+    assert [request.method for request in server.app.requests] == [b"POST"] * 3
 
 
-def test_a_chunked_body_is_one_body() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
-        assert (await client.answer())[2] == b"/c 5 0"
-        assert app.requests[0].body == b"abcde"
-
-    serve(test)
+async def test_a_chunked_body_is_one_body(server: Server) -> None:
+    client = await server.connect()
+    client.send(b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+    assert (await client.answer())[2] == b"/c 5 0"
+    assert server.app.requests[0].body == b"abcde"
 
 
-def test_requests_that_come_together_are_answered_in_turn() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(post("/park") + post("/second", b"12") + post("/third"))
-        await until(lambda: bool(app.parked))
-        assert [request.target for request in app.requests] == [b"/park"]
-        app.parked[0](200, b"first", TEXT)
-        assert [(await client.answer())[2] for _ in range(3)] == [b"first", b"/second 2 0", b"/third 0 0"]
-
-    serve(test)
+async def test_requests_that_come_together_are_answered_in_turn(server: Server) -> None:
+    client = await server.connect()
+    client.send(post("/park") + post("/second", b"12") + post("/third"))
+    await until(lambda: bool(server.app.parked))
+    assert [request.target for request in server.app.requests] == [b"/park"]
+    server.app.parked[0](200, b"first", TEXT)
+    assert [(await client.answer())[2] for _ in range(3)] == [b"first", b"/second 2 0", b"/third 0 0"]
 
 
 @pytest.mark.parametrize(
@@ -141,17 +133,14 @@ def test_requests_that_come_together_are_answered_in_turn() -> None:
         pytest.param(post("/a", b"", "Connection: Upgrade", "Upgrade: h2c"), id="another protocol is offered"),
     ],
 )
-def test_the_last_answer_says_so_and_the_connection_ends(sent: bytes) -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(sent)
-        status, head, _ = await client.answer()
-        assert status == 200
-        assert b"connection: close" in head
-        assert await client.is_closed()
-        await until(lambda: connections.count == 0)
-
-    serve(test)
+async def test_the_last_answer_says_so_and_the_connection_ends(server: Server, sent: bytes) -> None:
+    client = await server.connect()
+    client.send(sent)
+    status, head, _ = await client.answer()
+    assert status == 200
+    assert b"connection: close" in head
+    assert await client.is_closed()
+    await until(lambda: server.connections.count == 0)
 
 
 @pytest.mark.parametrize(
@@ -163,170 +152,143 @@ def test_the_last_answer_says_so_and_the_connection_ends(sent: bytes) -> None:
         pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (LIMITS.head_bytes + 1), 431, id="an endless head"),
     ],
 )
-def test_what_is_no_request_ends_the_connection(sent: bytes, status: int) -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(sent)
-        assert (await client.answer())[0] == status
-        assert await client.is_closed()
-        assert app.requests == []
-
-    serve(test)
+async def test_what_is_no_request_ends_the_connection(server: Server, sent: bytes, status: int) -> None:
+    client = await server.connect()
+    client.send(sent)
+    assert (await client.answer())[0] == status
+    assert await client.is_closed()
+    assert server.app.requests == []
 
 
-def test_nonsense_after_a_request_takes_nothing_from_its_answer() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(post("/park") + b"nonsense\r\n\r\n")
-        await until(lambda: bool(app.parked))
-        app.parked[0](200, b"answer", TEXT)
-        assert (await client.answer())[2] == b"answer"
-        assert await client.is_closed()
-
-    serve(test)
+async def test_nonsense_after_a_request_takes_nothing_from_its_answer(server: Server) -> None:
+    client = await server.connect()
+    client.send(post("/park") + b"nonsense\r\n\r\n")
+    await until(lambda: bool(server.app.parked))
+    server.app.parked[0](200, b"answer", TEXT)
+    assert (await client.answer())[2] == b"answer"
+    assert await client.is_closed()
 
 
-def test_head_gets_no_body() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(b"HEAD /a HTTP/1.1\r\n\r\n" + post("/b"))
-        assert b"content-length: 6" in await client.reader.readuntil(b"\r\n\r\n")
-        _, head, body = await client.answer()
-        assert head.startswith(b"HTTP/1.1 200")
-        assert body == b"/b 0 0"
-
-    serve(test)
+async def test_head_gets_no_body(server: Server) -> None:
+    client = await server.connect()
+    client.send(b"HEAD /a HTTP/1.1\r\n\r\n" + post("/b"))
+    assert b"content-length: 6" in await client.reader.readuntil(b"\r\n\r\n")
+    _, head, body = await client.answer()
+    assert head.startswith(b"HTTP/1.1 200")
+    assert body == b"/b 0 0"
 
 
-def test_a_client_that_expects_100_continue_gets_it() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(post("/a", b"12345", "Expect: 100-continue")[:-5])
-        assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        client.send(b"12345")
-        assert (await client.answer())[2] == b"/a 5 0"
-
-    serve(test)
+async def test_a_client_that_expects_100_continue_gets_it(server: Server) -> None:
+    client = await server.connect()
+    client.send(post("/a", b"12345", "Expect: 100-continue")[:-5])
+    assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    client.send(b"12345")
+    assert (await client.answer())[2] == b"/a 5 0"
 
 
-def test_a_body_that_is_too_long_is_dropped_and_the_next_is_not() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(post("/a", b"x" * (MAX_BODY_BYTES + 1)) + post("/b", b"x"))
-        assert (await client.answer())[2] == b"/a 0 1"
-        assert (await client.answer())[2] == b"/b 1 0"
-
-    serve(test)
+async def test_a_body_that_is_too_long_is_dropped_and_the_next_is_not(server: Server) -> None:
+    client = await server.connect()
+    client.send(post("/a", b"x" * (MAX_BODY_BYTES + 1)) + post("/b", b"x"))
+    assert (await client.answer())[2] == b"/a 0 1"
+    assert (await client.answer())[2] == b"/b 1 0"
 
 
-def test_a_body_beyond_measure_is_answered_before_its_end() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(post("/a")[:-4].replace(b"Content-Length: 0", b"Content-Length: 999999999999") + b"\r\n\r\n")
-        piece = b"x" * (1024 * 1024)
-        with_answer = asyncio.create_task(client.reader.read(12))
-        while not with_answer.done() and not client.writer.is_closing():
-            client.send(piece)
-            await asyncio.sleep(0)
-            await asyncio.wait([with_answer], timeout=0.001)
-        assert [request.is_too_long for request in app.requests] == [True]
-
-    serve(test)
+async def test_a_body_beyond_measure_is_answered_before_its_end(server: Server) -> None:
+    client = await server.connect()
+    client.send(post("/a")[:-4].replace(b"Content-Length: 0", b"Content-Length: 999999999999") + b"\r\n\r\n")
+    piece = b"x" * (1024 * 1024)
+    with_answer = asyncio.create_task(client.reader.read(12))
+    while not with_answer.done() and not client.writer.is_closing():
+        client.send(piece)
+        await asyncio.sleep(0)
+        await asyncio.wait([with_answer], timeout=0.001)
+    assert [request.is_too_long for request in server.app.requests] == [True]
 
 
-def test_a_new_connection_replaces_the_oldest_that_waits_for_nothing() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        busy, idle, young = [await connect() for _ in range(3)]
-        busy.send(post("/park"))
-        await until(lambda: bool(app.parked))
-        new = await connect()
-        assert await idle.is_closed()
-        for client in (young, new):
-            client.send(post("/a"))
-            assert (await client.answer())[0] == 200
-        app.parked[0](200, b"answer", TEXT)
-        assert (await busy.answer())[2] == b"answer"
-        assert connections.count == 3
-
-    serve(test, replace(LIMITS, connections=3))
-
-
-@pytest.mark.parametrize("replaces_busy", [False, True])
-def test_of_busy_connections_the_oldest_is_replaced_only_where_the_server_says_so(replaces_busy: bool) -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        first, second = [await connect() for _ in range(2)]
-        for number, client in enumerate((first, second), start=1):
-            client.send(post("/park"))
-            await until(lambda expected=number: len(app.parked) == expected)
-        third = await connect()
-        assert await (first if replaces_busy else third).is_closed()
-        app.parked[1](200, b"answer", TEXT)
-        assert (await second.answer())[2] == b"answer"
-
-    serve(test, replace(LIMITS, connections=2, replaces_busy=replaces_busy))
-
-
-def test_a_client_with_many_connections_displaces_only_itself() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        other = await connect()
-        port = other.writer.get_extra_info("peername")[1]
-        many = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(20)]
-        await until(lambda: many[-4][0].at_eof())
-        other.send(post("/a"))
-        assert (await other.answer())[0] == 200
-        assert [reader.at_eof() for reader, _ in many] == [True] * 17 + [False] * 3
-
-    serve(test, replace(LIMITS, connections=4))
-
-
-def test_idle_and_incomplete_connections_are_closed_and_parked_ones_are_not() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        idle, half_sent, parked = [await connect() for _ in range(3)]
-        half_sent.send(b"POST / HT")
-        parked.send(post("/park"))
-        await until(lambda: connections.count == 3 and bool(app.parked))
-        now = asyncio.get_running_loop().time()
-        connections.close_overdue(now)
-        assert connections.count == 3
-        connections.close_overdue(now + LIMITS.request_seconds)
-        assert await half_sent.is_closed()
-        await until(lambda: connections.count == 2)
-        connections.close_overdue(now + LIMITS.idle_seconds)
-        assert await idle.is_closed()
-        app.parked[0](200, b"answer", TEXT)
-        assert (await parked.answer())[2] == b"answer"
-
-    serve(test)
-
-
-def test_a_byte_now_and_then_gains_no_time() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client, loop = await connect(), asyncio.get_running_loop()
-        begin = loop.time()
-        client.send(b"P")
-        await until(lambda: any_deadline(connections) <= loop.time() + LIMITS.request_seconds)
-        begun = loop.time()
-        for byte in post("/a")[1:-1]:
-            client.send(bytes([byte]))
-            await asyncio.sleep(0.001)
-        assert begin + LIMITS.request_seconds <= any_deadline(connections) <= begun + LIMITS.request_seconds
-
-    def any_deadline(connections: HttpConnections) -> float:
-        return min((each.deadline for each in connections.all()), default=float("inf"))
-
-    serve(test)
-
-
-def test_a_response_that_is_not_read_is_dropped() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        app.answer_bytes = 32 * 1024 * 1024
-        client = await connect()
+@with_limits(connections=3)
+async def test_a_new_connection_replaces_the_oldest_that_waits_for_nothing(server: Server) -> None:
+    busy, idle, young = [await server.connect() for _ in range(3)]
+    busy.send(post("/park"))
+    await until(lambda: bool(server.app.parked))
+    new = await server.connect()
+    assert await idle.is_closed()
+    for client in (young, new):
         client.send(post("/a"))
-        await until(lambda: bool(app.requests))
-        connections.close_overdue(asyncio.get_running_loop().time() + LIMITS.response_seconds)
-        await until(lambda: connections.count == 0)
+        assert (await client.answer())[0] == 200
+    server.app.parked[0](200, b"answer", TEXT)
+    assert (await busy.answer())[2] == b"answer"
+    assert server.connections.count == 3
 
-    serve(test)
+
+@pytest.mark.parametrize(
+    ("server", "replaces_busy"),
+    [(replace(LIMITS, connections=2, replaces_busy=each), each) for each in (False, True)],
+    indirect=["server"],
+)
+async def test_of_busy_connections_the_oldest_is_replaced_only_where_the_server_says_so(
+    server: Server, replaces_busy: bool
+) -> None:
+    first, second = [await server.connect() for _ in range(2)]
+    for number, client in enumerate((first, second), start=1):
+        client.send(post("/park"))
+        await until(lambda expected=number: len(server.app.parked) == expected)
+    third = await server.connect()
+    assert await (first if replaces_busy else third).is_closed()
+    server.app.parked[1](200, b"answer", TEXT)
+    assert (await second.answer())[2] == b"answer"
+
+
+@with_limits(connections=4)
+async def test_a_client_with_many_connections_displaces_only_itself(server: Server) -> None:
+    other = await server.connect()
+    port = other.writer.get_extra_info("peername")[1]
+    many = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(20)]
+    await until(lambda: many[-4][0].at_eof())
+    other.send(post("/a"))
+    assert (await other.answer())[0] == 200
+    assert [reader.at_eof() for reader, _ in many] == [True] * 17 + [False] * 3
+
+
+async def test_idle_and_incomplete_connections_are_closed_and_parked_ones_are_not(server: Server) -> None:
+    idle, half_sent, parked = [await server.connect() for _ in range(3)]
+    half_sent.send(b"POST / HT")
+    parked.send(post("/park"))
+    await until(lambda: server.connections.count == 3 and bool(server.app.parked))
+    now = asyncio.get_running_loop().time()
+    server.connections.close_overdue(now)
+    assert server.connections.count == 3
+    server.connections.close_overdue(now + LIMITS.request_seconds)
+    assert await half_sent.is_closed()
+    await until(lambda: server.connections.count == 2)
+    server.connections.close_overdue(now + LIMITS.idle_seconds)
+    assert await idle.is_closed()
+    server.app.parked[0](200, b"answer", TEXT)
+    assert (await parked.answer())[2] == b"answer"
+
+
+async def test_a_byte_now_and_then_gains_no_time(server: Server) -> None:
+    client, loop = await server.connect(), asyncio.get_running_loop()
+    begin = loop.time()
+    client.send(b"P")
+    await until(lambda: any_deadline(server.connections) <= loop.time() + LIMITS.request_seconds)
+    begun = loop.time()
+    for byte in post("/a")[1:-1]:
+        client.send(bytes([byte]))
+        await asyncio.sleep(0.001)
+    assert begin + LIMITS.request_seconds <= any_deadline(server.connections) <= begun + LIMITS.request_seconds
+
+
+def any_deadline(connections: HttpConnections) -> float:
+    return min((each.deadline for each in connections.all()), default=float("inf"))
+
+
+async def test_a_response_that_is_not_read_is_dropped(server: Server) -> None:
+    server.app.answer_bytes = 32 * 1024 * 1024
+    client = await server.connect()
+    client.send(post("/a"))
+    await until(lambda: bool(server.app.requests))
+    server.connections.close_overdue(asyncio.get_running_loop().time() + LIMITS.response_seconds)
+    await until(lambda: server.connections.count == 0)
 
 
 CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -343,67 +305,55 @@ CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
         pytest.param(CHUNKED + b"0\r\na: ", b"x" * 65_536, id="value of a trailer"),
     ],
 )
-def test_requests_without_an_end_are_refused_early(head: bytes, endless: bytes) -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(head)
-        status, sent = asyncio.create_task(client.reader.read(12)), 0
-        while not status.done() and sent < 64 * 1024 * 1024:
-            client.send(endless)
-            sent += len(endless)
-            await asyncio.wait([status], timeout=0.001)
-        # The kernel resets a connection that is closed before all is read.
-        with contextlib.suppress(ConnectionResetError):
-            assert await status in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
-        assert sent < 2 * 1024 * 1024, "what the buffers of the sockets hold, at most"
-        assert app.requests == []
-
-    serve(test)
+async def test_requests_without_an_end_are_refused_early(server: Server, head: bytes, endless: bytes) -> None:
+    client = await server.connect()
+    client.send(head)
+    status, sent = asyncio.create_task(client.reader.read(12)), 0
+    while not status.done() and sent < 64 * 1024 * 1024:
+        client.send(endless)
+        sent += len(endless)
+        await asyncio.wait([status], timeout=0.001)
+    # The kernel resets a connection that is closed before all is read.
+    with contextlib.suppress(ConnectionResetError):
+        assert await status in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
+    assert sent < 2 * 1024 * 1024, "what the buffers of the sockets hold, at most"
+    assert server.app.requests == []
 
 
-def test_once_stopped_each_connection_ends_with_its_answer() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        idle, parked = [await connect() for _ in range(2)]
-        parked.send(post("/park"))
-        await until(lambda: connections.count == 2 and bool(app.parked))
-        connections.stop()
-        assert await idle.is_closed()
-        app.parked[0](200, b"answer", TEXT)
-        assert b"connection: close" in (await parked.answer())[1]
-        assert await parked.is_closed()
-        await until(lambda: connections.count == 0)
-
-    serve(test)
+async def test_once_stopped_each_connection_ends_with_its_answer(server: Server) -> None:
+    idle, parked = [await server.connect() for _ in range(2)]
+    parked.send(post("/park"))
+    await until(lambda: server.connections.count == 2 and bool(server.app.parked))
+    server.connections.stop()
+    assert await idle.is_closed()
+    server.app.parked[0](200, b"answer", TEXT)
+    assert b"connection: close" in (await parked.answer())[1]
+    assert await parked.is_closed()
+    await until(lambda: server.connections.count == 0)
 
 
-def test_a_client_that_does_not_read_responses_gets_no_further_turn() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        app.answer_bytes = 4 * 1024 * 1024
-        loop, mute = asyncio.get_running_loop(), socket.socket()
-        mute.setblocking(False)
-        mute.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        other = await connect()
-        await loop.sock_connect(mute, other.writer.get_extra_info("peername"))
-        await loop.sock_sendall(mute, post("/a") * 100)
-        await until(lambda: bool(app.requests))
-        app.answer_bytes = 0
-        other.send(post("/b"))
-        assert (await other.answer())[2] == b"/b 0 0"
-        assert len(app.requests) < 100
-        while len(app.requests) < 101:
-            assert await loop.sock_recv(mute, 1024 * 1024)
-        mute.close()
-
-    serve(test)
+async def test_a_client_that_does_not_read_responses_gets_no_further_turn(server: Server) -> None:
+    server.app.answer_bytes = 4 * 1024 * 1024
+    loop, mute = asyncio.get_running_loop(), socket.socket()
+    mute.setblocking(False)
+    mute.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    other = await server.connect()
+    await loop.sock_connect(mute, other.writer.get_extra_info("peername"))
+    await loop.sock_sendall(mute, post("/a") * 100)
+    await until(lambda: bool(server.app.requests))
+    server.app.answer_bytes = 0
+    other.send(post("/b"))
+    assert (await other.answer())[2] == b"/b 0 0"
+    assert len(server.app.requests) < 100
+    while len(server.app.requests) < 101:
+        assert await loop.sock_recv(mute, 1024 * 1024)
+    mute.close()
 
 
-def test_the_response_to_a_closed_connection_is_dropped() -> None:
-    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        client = await connect()
-        client.send(post("/park"))
-        await until(lambda: bool(app.parked))
-        client.writer.transport.abort()
-        await until(lambda: connections.count == 0)
-        app.parked[0](200, b"answer", TEXT)
-
-    serve(test)
+async def test_the_response_to_a_closed_connection_is_dropped(server: Server) -> None:
+    client = await server.connect()
+    client.send(post("/park"))
+    await until(lambda: bool(server.app.parked))
+    client.writer.transport.abort()
+    await until(lambda: server.connections.count == 0)
+    server.app.parked[0](200, b"answer", TEXT)

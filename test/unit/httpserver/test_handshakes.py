@@ -81,28 +81,26 @@ async def dashboard(listener: socket.socket, tls: ssl.SSLContext):  # type: igno
 
 @pytest.mark.parametrize("server", [project_server, dashboard])
 @pytest.mark.parametrize("each", [1, 20])
-def test_handshakes_of_many_addresses_are_few_and_a_new_address_comes_first(
+@pytest.mark.anyio
+async def test_handshakes_of_many_addresses_are_few_and_a_new_address_comes_first(
     server: Server, each: int, server_context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(front, "HANDSHAKES", RATE)
 
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.ExitStack() as stack, socket.create_server((HERE, 0), backlog=4096) as listener:
-            port = listener.getsockname()[1]
-            # All are in the kernel's queue before the server accepts one. The flood's addresses have had a handshake.
-            async with server(listener, server_context):
-                first = [connect(port, f"127.0.1.{number}", stack) for number in range(1, 11)]
-                while not all(is_answered(client) for client in first):
-                    await asyncio.sleep(0.01)
-                flood = [connect(port, f"127.0.1.{number % 10 + 1}", stack) for number in range(10 * each)]
-                other = connect(port, HERE, stack)
-                await asyncio.wait_for(loop.sock_recv(other, 1), TIMEOUT_SECONDS)
-                for _ in range(50):
-                    await asyncio.sleep(0)
-                assert sum(is_answered(client) for client in flood) <= RATE.burst - len(first) - 1
-
-    asyncio.run(run())
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack, socket.create_server((HERE, 0), backlog=4096) as listener:
+        port = listener.getsockname()[1]
+        # All are in the kernel's queue before the server accepts one. The flood's addresses have had a handshake.
+        async with server(listener, server_context):
+            first = [connect(port, f"127.0.1.{number}", stack) for number in range(1, 11)]
+            while not all(is_answered(client) for client in first):
+                await asyncio.sleep(0.01)
+            flood = [connect(port, f"127.0.1.{number % 10 + 1}", stack) for number in range(10 * each)]
+            other = connect(port, HERE, stack)
+            await asyncio.wait_for(loop.sock_recv(other, 1), TIMEOUT_SECONDS)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert sum(is_answered(client) for client in flood) <= RATE.burst - len(first) - 1
 
 
 @dataclass(eq=False)
@@ -129,51 +127,45 @@ class Recorder:
             return False
 
 
-def test_one_begins_in_a_turn_of_the_address_whose_last_one_began_the_longest_ago() -> None:
-    async def run() -> None:
-        recorder = Recorder(Handshakes(None, 100))
-        with contextlib.ExitStack() as stack:
-            for name in ("a1", "a2", "a3", "b1", "b2"):
-                recorder.wait(name[0], name, stack)
-            for expected in (["a1"], ["a1", "b1"], ["a1", "b1", "a2"]):
-                await asyncio.sleep(0)
-                assert recorder.begun == expected
-            recorder.wait("c", "c1", stack)
-            while len(recorder.begun) < 6:
-                await asyncio.sleep(0)
-            assert recorder.begun[3:] == ["c1", "b2", "a3"]
-            assert recorder.closed() == []
-
-    asyncio.run(run())
-
-
-def test_beyond_the_bound_the_address_with_the_most_loses_its_oldest() -> None:
-    async def run() -> None:
-        recorder = Recorder(Handshakes(None, 3))
-        with contextlib.ExitStack() as stack:
-            for name in ("a1", "b1", "b2", "c1"):
-                recorder.wait(name[0], name, stack)
-            assert recorder.closed() == ["b1"]
-            recorder.wait("b", "b3", stack)
-            assert recorder.closed() == ["b1", "b2"]
-            recorder.handshakes.close()
-            assert recorder.closed() == ["a1", "b1", "b2", "c1", "b3"]
+@pytest.mark.anyio
+async def test_one_begins_in_a_turn_of_the_address_whose_last_one_began_the_longest_ago() -> None:
+    recorder = Recorder(Handshakes(None, 100))
+    with contextlib.ExitStack() as stack:
+        for name in ("a1", "a2", "a3", "b1", "b2"):
+            recorder.wait(name[0], name, stack)
+        for expected in (["a1"], ["a1", "b1"], ["a1", "b1", "a2"]):
             await asyncio.sleep(0)
-            assert recorder.begun == []
+            assert recorder.begun == expected
+        recorder.wait("c", "c1", stack)
+        while len(recorder.begun) < 6:
+            await asyncio.sleep(0)
+        assert recorder.begun[3:] == ["c1", "b2", "a3"]
+        assert recorder.closed() == []
 
-    asyncio.run(run())
+
+@pytest.mark.anyio
+async def test_beyond_the_bound_the_address_with_the_most_loses_its_oldest() -> None:
+    recorder = Recorder(Handshakes(None, 3))
+    with contextlib.ExitStack() as stack:
+        for name in ("a1", "b1", "b2", "c1"):
+            recorder.wait(name[0], name, stack)
+        assert recorder.closed() == ["b1"]
+        recorder.wait("b", "b3", stack)
+        assert recorder.closed() == ["b1", "b2"]
+        recorder.handshakes.close()
+        assert recorder.closed() == ["a1", "b1", "b2", "c1", "b3"]
+        await asyncio.sleep(0)
+        assert recorder.begun == []
 
 
-def test_of_many_addresses_that_of_the_last_handshake_gives_way_to_a_new_one() -> None:
-    async def run() -> None:
-        recorder = Recorder(Handshakes(RequestRate(per_second=0.001, burst=3), 3))
-        with contextlib.ExitStack() as stack:
-            for name in ("a1", "b1", "c1"):
-                recorder.wait(name[0], name, stack)
-            while len(recorder.begun) < 3:
-                await asyncio.sleep(0)
-            for name in ("d1", "a2", "b2", "c2"):
-                recorder.wait(name[0], name, stack)
-            assert recorder.closed() == ["c2"]
-
-    asyncio.run(run())
+@pytest.mark.anyio
+async def test_of_many_addresses_that_of_the_last_handshake_gives_way_to_a_new_one() -> None:
+    recorder = Recorder(Handshakes(RequestRate(per_second=0.001, burst=3), 3))
+    with contextlib.ExitStack() as stack:
+        for name in ("a1", "b1", "c1"):
+            recorder.wait(name[0], name, stack)
+        while len(recorder.begun) < 3:
+            await asyncio.sleep(0)
+        for name in ("d1", "a2", "b2", "c2"):
+            recorder.wait(name[0], name, stack)
+        assert recorder.closed() == ["c2"]

@@ -201,33 +201,29 @@ class Recorder:
             self.wait()
 
 
-def test_in_a_turn_each_address_has_one_request_and_its_connections_alternate() -> None:
-    async def run() -> None:
-        turns, record = Turns(None), list[str]()
-        Recorder("a1", turns, record, 2).wait()
-        Recorder("a2", turns, record).wait()
-        turns.leave("a", Recorder("a3", turns, record).wait())
-        Recorder("b1", turns, record, 2).wait()
-        for expected in (["a1", "b1"], ["a2", "b1"], ["a1"], [], []):
-            await asyncio.sleep(0)
-            assert record == expected
-            record.clear()
-        assert turns.try_request("a")
-        assert turns.try_request("b")
-
-    asyncio.run(run())
-
-
-def test_a_connection_that_left_takes_no_turn_and_keeps_no_other_out() -> None:
-    async def run() -> None:
-        turns, record = Turns(None), list[str]()
-        turns.leave("a", Recorder("a1", turns, record).wait())
-        Recorder("a2", turns, record).wait()
+@pytest.mark.anyio
+async def test_in_a_turn_each_address_has_one_request_and_its_connections_alternate() -> None:
+    turns, record = Turns(None), list[str]()
+    Recorder("a1", turns, record, 2).wait()
+    Recorder("a2", turns, record).wait()
+    turns.leave("a", Recorder("a3", turns, record).wait())
+    Recorder("b1", turns, record, 2).wait()
+    for expected in (["a1", "b1"], ["a2", "b1"], ["a1"], [], []):
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert record == ["a2"]
+        assert record == expected
+        record.clear()
+    assert turns.try_request("a")
+    assert turns.try_request("b")
 
-    asyncio.run(run())
+
+@pytest.mark.anyio
+async def test_a_connection_that_left_takes_no_turn_and_keeps_no_other_out() -> None:
+    turns, record = Turns(None), list[str]()
+    turns.leave("a", Recorder("a1", turns, record).wait())
+    Recorder("a2", turns, record).wait()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert record == ["a2"]
 
 
 def test_a_bucket_is_refilled_at_its_rate_and_not_beyond_its_size() -> None:
