@@ -148,6 +148,7 @@ async def test_the_last_answer_says_so_and_the_connection_ends(server: Server, s
     [
         pytest.param(b"\x16\x03\x01 hello\r\n\r\n", 400, id="no HTTP"),
         pytest.param(post("/a", b"", "Content-Length: 7"), 400, id="two lengths"),
+        pytest.param(b"POST /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, id="a length below nothing"),
         pytest.param(post("/a", b"", "Host: one", "host: two"), 400, id="two hosts"),
         pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (LIMITS.head_bytes + 1), 431, id="an endless head"),
     ],
@@ -229,9 +230,10 @@ async def test_of_busy_connections_the_oldest_is_replaced_only_where_the_server_
     server: Server, replaces_busy: bool
 ) -> None:
     first, second = [await server.connect() for _ in range(2)]
-    for number, client in enumerate((first, second), start=1):
-        client.send(post("/park"))
-        await until(lambda expected=number: len(server.app.parked) == expected)
+    first.send(post("/park"))
+    await until(lambda: len(server.app.parked) == 1)
+    second.send(post("/park"))
+    await until(lambda: len(server.app.parked) == 2)
     third = await server.connect()
     assert await (first if replaces_busy else third).is_closed()
     server.app.parked[1](200, b"answer", TEXT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -17,10 +18,11 @@ from tfjob_controller.flags import BindAddress
 from tfjob_controller.httpserver.app import Request
 from tfjob_controller.httpserver.server import HttpServer, ListenError
 from tfjob_controller.telemetry import endpoints
-from tfjob_controller.telemetry.endpoints import RouteResponse, new_server, servers_for, text
+from tfjob_controller.telemetry.endpoints import LIMITS, RouteResponse, new_server, servers_for, text
 from tfjob_controller.util.clock import RealClock
 
 LOOPBACK = BindAddress("127.0.0.1", 0)
+WAIT_SECONDS = 60.0
 
 
 def broken(_: Request) -> RouteResponse:
@@ -51,7 +53,7 @@ def get(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str]:
         f"http://127.0.0.1:{server.port}{path}", method=method, headers={"Accept": "text/plain"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -93,8 +95,65 @@ def test_debug_lists_its_pages_and_shows_them(server: HttpServer) -> None:
     assert "MainThread" in get(server, "/debug/threads")[1]
 
 
-def test_a_client_that_says_nothing_delays_nobody(server: HttpServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)):
+def test_connections_that_say_nothing_are_bounded_and_keep_no_probe_out(server: HttpServer) -> None:
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_SECONDS))
+            for _ in range(2 * LIMITS.connections)
+        ]
+        assert get(server, "/healthz")[0] == 200
+        # The oldest has been told that it is over, the youngest has not.
+        assert silent[0].recv(1) == b""
+
+
+@contextlib.contextmanager
+def flooding(host: str, port: int, address: str, request: bytes) -> Iterator[None]:
+    """Sends a request without end on one connection, once the server does not read it at once."""
+    is_slowed, is_over = threading.Event(), threading.Event()
+
+    def flood(client: socket.socket) -> None:
+        while not is_over.is_set():
+            try:
+                client.send(request * 1000)
+            except BlockingIOError:
+                is_slowed.set()
+                is_over.wait(0.001)
+            with contextlib.suppress(BlockingIOError):
+                client.recv(1_000_000)
+
+    with socket.create_connection((host, port), WAIT_SECONDS, (address, 0)) as client:
+        client.setblocking(False)
+        thread = threading.Thread(target=flood, args=(client,))
+        thread.start()
+        try:
+            assert is_slowed.wait(WAIT_SECONDS)
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def test_probes_are_answered_by_another_server_than_metrics() -> None:
+    """A server has a thread and an event loop."""
+    hosts = BindAddress("127.0.0.1", 0), BindAddress("127.0.0.2", 0)
+    routes = {"/healthz": endpoints.healthz}, {"/metrics": lambda _: endpoints.text("a_total 1\n" * 10_000)}
+    health, metrics = servers_for(list(zip(hosts, routes, strict=True)), RealClock())
+    with contextlib.ExitStack() as stack:
+        for server in (health, metrics):
+            stack.callback(server.stop)
+            server.start()
+        stack.enter_context(flooding("127.0.0.2", metrics.port, "127.0.0.3", b"GET /metrics HTTP/1.1\r\n\r\n"))
+        for _ in range(10):
+            assert get(health, "/healthz")[0] == 200
+
+
+def test_connections_that_come_at_once_wait_for_the_accepting_thread_and_are_not_lost() -> None:
+    server = new_server(BindAddress("127.0.0.1", 0), {"/healthz": endpoints.healthz}, RealClock())
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.stop)
+        for _ in range(LIMITS.connections):  # a lost one is tried again by the kernel, for longer than this waits
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_SECONDS))
+        server.start()
         assert get(server, "/healthz")[0] == 200
 
 
