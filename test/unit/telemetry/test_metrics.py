@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from helpers.fakeclock import FakeClock
 from tfjob_controller.api.common.status import ReplicaStatus, ScalingStatus, TrainingStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.kube.cache.informer import HandlerStatistics, InformerStatistics
 from tfjob_controller.kube.cache.reflector import ReflectorStatistics
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.telemetry.metrics import Metrics
 
 
@@ -29,24 +27,6 @@ def job(namespace: str, phase: str, state: str, **replicas: dict[str, int]) -> T
     return TFJob(
         ObjectMeta(name="n", namespace=namespace), status=TrainingStatus(phase, state, replica_statuses=statuses)
     )
-
-
-def test_a_queue_shows_itself_under_client_go_s_names(metrics: Metrics) -> None:
-    clock = FakeClock()
-    queue: RateLimitingQueue[str] = RateLimitingQueue(
-        clock, RateLimiter(1.0, 60.0), name="tfjob", metrics=metrics.queues
-    )
-    queue.add("a")
-    queue.add("b")
-    clock.advance(2.0)
-    item = queue.get()
-    clock.advance(3.0)
-    queue.done(item)
-    assert value(metrics, "workqueue_depth", name="tfjob") == 1
-    assert value(metrics, "workqueue_adds_total", name="tfjob") == 2
-    assert value(metrics, "workqueue_queue_duration_seconds_sum", name="tfjob") == 2.0
-    assert value(metrics, "workqueue_work_duration_seconds_sum", name="tfjob") == 3.0
-    queue.shut_down()
 
 
 def test_requests_are_counted_by_code_method_and_host(metrics: Metrics) -> None:

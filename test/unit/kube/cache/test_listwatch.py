@@ -1,4 +1,4 @@
-"""The rules of kube/cache/listwatch.py: which request follows which outcome."""
+"""The rules of kube/cache/listwatch.py: which request follows which outcome. More of them are in test_reflector.py."""
 
 import pytest
 
@@ -27,20 +27,8 @@ def paging() -> ListWatchState:
     return state
 
 
-def test_it_begins_with_a_streaming_list_of_the_newest() -> None:
-    state = ListWatchState()
-    assert state.mode is RequestMode.STREAM
-    assert state.query(400) == STREAM
-
-
 def test_a_list_is_followed_by_a_watch_from_its_version() -> None:
     assert watching(5).query(400) == WATCH | {"resourceVersion": "5"}
-
-
-def test_a_watch_goes_on_where_the_last_one_ended() -> None:
-    state = watching(5)
-    state.record_progress(8)
-    assert state.query(400) == WATCH | {"resourceVersion": "8"}
 
 
 @pytest.mark.parametrize("status", [400, 405, 422, 501])
@@ -51,40 +39,18 @@ def test_a_server_without_streaming_lists_gets_paged_requests(status: int) -> No
     assert state.query(0, "token") == {"limit": str(PAGE_SIZE), "continue": "token"}
 
 
-def test_a_streaming_list_that_is_twice_cut_short_is_taken_in_pages() -> None:
-    state = ListWatchState()
-    state.record_failure(LOST, opened=True)
-    assert state.mode is RequestMode.STREAM
-    state.record_failure(LOST, opened=True)
-    assert state.mode is RequestMode.LIST
-
-
 @pytest.mark.parametrize(
-    "error",
+    ("state", "error"),
     [
-        pytest.param(ApiError(0, "NotConnected", "connection refused"), id="connection refused"),
-        pytest.param(ApiError(500, "InternalError", "oops"), id="500"),
-        pytest.param(ApiError(403, "Forbidden", "no"), id="403"),
+        pytest.param(ListWatchState(), ApiError(0, "NotConnected", "connection refused"), id="streaming list"),
+        pytest.param(paging(), ApiError(500, "InternalError", "oops"), id="list"),
+        pytest.param(watching(), ApiError(403, "Forbidden", "no"), id="watch"),
     ],
 )
-@pytest.mark.parametrize("mode", list(RequestMode), ids=lambda mode: mode.value)
-def test_what_passes_is_tried_again_as_it_was_without_a_relist(mode: RequestMode, error: ApiError) -> None:
-    state = {RequestMode.STREAM: ListWatchState, RequestMode.LIST: paging, RequestMode.WATCH: watching}[mode]()
-    before = state.query(400)
+def test_what_passes_is_tried_again_as_it_was_without_a_relist(state: ListWatchState, error: ApiError) -> None:
+    mode, query = state.mode, state.query(400)
     state.record_failure(error)
-    assert (state.mode, state.query(400)) == (mode, before)
-
-
-def test_a_watch_that_breaks_goes_on_from_the_last_version() -> None:
-    state = watching(5)
-    state.record_failure(LOST, opened=True)
-    assert state.query(400) == WATCH | {"resourceVersion": "5"}
-
-
-def test_an_expired_watch_lists_again_at_least_what_was_seen() -> None:
-    state = watching(5)
-    state.record_failure(GONE)
-    assert state.query(400) == STREAM | {"resourceVersion": "5"}
+    assert (state.mode, state.query(400)) == (mode, query)
 
 
 @pytest.mark.parametrize("error", [GONE, TOO_LARGE], ids=["410", "too large"])
@@ -133,14 +99,6 @@ def test_a_kind_that_went_away_is_listed_when_it_comes_back() -> None:
 def test_a_change_that_the_server_cannot_show_is_passed_by_a_list() -> None:
     state = watching(5)
     state.record_failure(ApiError(500, "InternalError", "unable to decode"), opened=True)
-    assert state.mode is RequestMode.STREAM
-
-
-def test_one_silence_is_a_lost_connection_two_are_a_server_that_does_not_know_the_version() -> None:
-    state = watching(5)
-    state.record_failure(LOST, opened=True, silent=True)
-    assert state.mode is RequestMode.WATCH
-    state.record_failure(LOST, opened=True, silent=True)
     assert state.mode is RequestMode.STREAM
 
 

@@ -1,4 +1,4 @@
-"""The rules of kube/cache/store.py."""
+"""The rules of kube/cache/store.py. Those of assumed writes are in test/property/test_store.py."""
 
 import threading
 from collections.abc import Iterable
@@ -171,84 +171,11 @@ def test_readers_never_see_half_a_list() -> None:
 # Assumed writes
 
 
-def test_an_assumed_object_is_cached_at_once_and_notified_once() -> None:
-    store = filled(A5, version=10)
-    told = told_by(store)
-    mine = thing("a", 12)
-    assert store.assume(mine)
-    assert store.get("ns/a") == mine
-    store.upsert(mine)
-    assert told == [Updated(A5, mine)]
-
-
-def test_events_older_than_an_assumed_object_are_dropped() -> None:
-    store = filled(A5, version=10)
-    anew = thing("a", 15, uid="new")
-    store.assume(anew)
-    told = told_by(store)
-    store.upsert(thing("a", 12))
-    store.delete("ns/a", 13, thing("a", 13))
-    assert store.get("ns/a") == anew
-    assert told == []
-
-
-def test_a_list_keeps_assumed_objects_that_are_newer_than_it() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("a", 25))
-    store.assume(thing("c", 26))
-    store.replace([A7], 20)
-    assert (store.get("ns/a"), store.get("ns/c")) == (thing("a", 25), thing("c", 26))
-    store.replace([thing("a", 25)], 30)
-    assert (store.get("ns/a"), store.get("ns/c")) == (thing("a", 25), None)
-
-
-def test_an_assumed_object_that_the_watch_never_delivers_is_removed_at_the_next_bookmark() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("c", 12))
-    store.bookmark(11)
-    assert store.get("ns/c") == thing("c", 12)
-    told = told_by(store)
-    store.bookmark(12)
-    assert told == [Deleted(thing("c", 12), final=False)]
-
-
-def test_a_confirmed_object_outlives_bookmarks() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("c", 12))
-    store.upsert(thing("c", 12))
-    store.bookmark(20)
-    assert store.get("ns/c") == thing("c", 12)
-
-
-def test_an_assumed_object_whose_event_could_not_be_decoded_stays() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("c", 12))
-    store.skip("ns/c", 12)
-    store.bookmark(20)
-    assert store.get("ns/c") == thing("c", 12)
-
-
-def test_an_older_event_that_could_not_be_decoded_does_not_end_the_protection_of_an_assumed_object() -> None:
-    store = filled(A5, version=10)
-    store.assume(thing("a", 25))
-    store.skip("ns/a", 12)
-    store.replace([A7], 20)
-    assert store.get("ns/a") == thing("a", 25)
-
-
 def test_before_the_first_list_everything_can_be_assumed() -> None:
     store: Store[Thing] = Store()
     assert store.assume(A5)
     store.replace([], 10)
     assert store.get("ns/a") is None
-
-
-def test_when_the_server_was_set_back_its_list_wins_over_all() -> None:
-    store = filled(A7, version=100)
-    store.assume(thing("c", 120))
-    store.replace([A5], 50)
-    assert store.list() == [A5]
-    assert store.last_resource_version == 50
 
 
 # The detector

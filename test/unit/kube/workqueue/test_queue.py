@@ -1,4 +1,7 @@
-"""The contract of the work queue, sentence by sentence."""
+"""The rules of kube/workqueue/queue.py on threads, memory, groups and metrics.
+
+What an item goes through, in which order and when, is in test/property/test_workqueue.py.
+"""
 
 import contextlib
 import threading
@@ -15,6 +18,7 @@ from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue, ShutDown
+from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import RealClock
 
 Queue = RateLimitingQueue[str]
@@ -89,27 +93,6 @@ class WatchedClock:
 
 
 class TestWorkQueue:
-    def test_an_item_that_is_queued_already_is_not_queued_again(self, queue: Queue) -> None:
-        for item in "abaa":
-            queue.add(item)
-        assert len(queue) == 2
-        assert take_all(queue) == ["a", "b"]
-
-    def test_an_item_added_while_it_is_processed_is_given_to_nobody_until_it_is_done(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.get()
-        queue.add("a")
-        assert len(queue) == 0
-        assert queue.statistics().dirty_while_processing == 1
-        queue.done("a")
-        assert take_all(queue) == ["a"]
-
-    def test_a_done_item_that_nobody_added_is_gone(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.get()
-        queue.done("a")
-        assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=False)
-
     def test_each_waiting_worker_gets_an_item(self, queue: Queue, background: Background) -> None:
         answers = [background(queue.get) for _ in range(4)]
         for item in "abcd":
@@ -126,28 +109,6 @@ class TestWorkQueue:
 
 
 class TestPriority:
-    def test_a_higher_priority_goes_first(self, queue: Queue) -> None:
-        for item, priority in [("high", 7), ("low", -1), ("none", 0)]:
-            queue.add(item, priority)
-        assert take_all(queue) == ["high", "none", "low"]
-
-    def test_a_queued_item_that_is_added_with_a_higher_priority_is_raised(self, queue: Queue) -> None:
-        for item, priority in [("a", 0), ("b", 1), ("a", 2)]:
-            queue.add(item, priority)
-        assert len(queue) == 2
-        assert take_all(queue) == ["a", "b"]
-
-    def test_an_item_that_becomes_dirty_comes_back_with_the_highest_priority_it_was_added_with(
-        self, queue: Queue
-    ) -> None:
-        queue.add("a")
-        queue.get()
-        for priority in (1, 3, 2):
-            queue.add("a", priority)
-        queue.add("b", 2)
-        queue.done("a")
-        assert take_all(queue) == ["a", "b"]
-
     def test_raising_an_item_repeatedly_uses_bounded_memory(self) -> None:
         queue = RateLimitingQueue[str](FakeClock(), RateLimiter(1.0, 60.0))
         queue.add("lowest", -200)
@@ -163,16 +124,6 @@ class TestPriority:
         assert still_held(held) < 100
         assert set(take_all(queue)) <= {"a", "lowest"}
 
-    def test_whenever_one_has_overtaken_the_oldest_the_oldest_is_next(self, queue: Queue) -> None:
-        for item, priority in [("old", -1), ("less old", 0), *((f"urgent {n}", 1) for n in range(4))]:
-            queue.add(item, priority)
-        assert take_all(queue) == ["urgent 0", "old", "urgent 1", "less old", "urgent 2", "urgent 3"]
-
-    def test_an_item_that_overtakes_no_other_uses_no_turn(self, queue: Queue) -> None:
-        for item, priority in [("oldest", 9), ("low", 0), ("urgent 0", 1), ("urgent 1", 1)]:
-            queue.add(item, priority)
-        assert take_all(queue) == ["oldest", "urgent 0", "low", "urgent 1"]
-
     def test_of_an_item_that_is_processed_it_is_known_with_which_priority_it_was_given_out(self, queue: Queue) -> None:
         queue.add("a", 5)
         assert queue.priority_of("a") == 0
@@ -187,15 +138,6 @@ class TestPriority:
 
 
 class TestShutDown:
-    def test_workers_get_what_is_queued_and_then_the_end(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.add("b")
-        queue.shut_down()
-        assert [queue.get(), queue.get()] == ["a", "b"]
-        for _ in range(2):
-            with pytest.raises(ShutDown):
-                queue.get()
-
     def test_it_wakes_every_waiting_worker(self, queue: Queue, background: Background) -> None:
         answers = [background(queue.get) for _ in range(4)]
         queue.shut_down()
@@ -205,13 +147,6 @@ class TestShutDown:
 
 
 class TestDelayingQueue:
-    def test_an_item_comes_when_its_time_has_passed_and_not_before(self, queue: Queue, clock: FakeClock) -> None:
-        queue.add_after("a", 5.0)
-        move(clock, 4.9)
-        assert (len(queue), queue.statistics().delayed) == (0, 1)
-        move(clock, 0.1)
-        assert (len(queue), queue.statistics().delayed) == (1, 0)
-
     def test_an_item_with_a_far_time_that_is_repeatedly_added_uses_bounded_memory(
         self, queue: Queue, clock: FakeClock
     ) -> None:
@@ -282,20 +217,6 @@ class TestDelayingQueue:
 
 
 class TestRateLimitingQueue:
-    def test_each_failure_increases_the_delay_of_an_item(self, queue: Queue, clock: FakeClock) -> None:
-        for rest in (1.0, 2.0, 4.0):
-            queue.add_rate_limited("a")
-            move(clock, rest - 0.1)
-            assert take_all(queue) == []
-            move(clock, 0.1)
-            assert take_all(queue) == ["a"]
-
-    def test_forget_is_not_done(self, queue: Queue) -> None:
-        queue.add("a")
-        queue.get()
-        queue.forget("a")
-        assert queue.statistics().processing == 1
-
     def test_those_of_one_group_delay_no_item_of_another(self, clock: FakeClock) -> None:
         limiter = RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, clock))
         queue = RateLimitingQueue[str](clock, limiter, group_of=lambda item: item.partition("/")[0])
@@ -308,83 +229,32 @@ class TestRateLimitingQueue:
         assert "team/train" in taken
 
 
-class FakeMetric:
-    """Any kind of metric: keeps its value and what it observed."""
-
-    def __init__(self) -> None:
-        self.value = 0.0
-        self.observed: list[float] = []
-
-    def inc(self) -> None:
-        self.value += 1
-
-    def dec(self) -> None:
-        self.value -= 1
-
-    def set(self, value: float) -> None:
-        self.value = value
-
-    def observe(self, value: float) -> None:
-        self.observed.append(value)
-
-
-class FakeProvider:
-    """Metrics by the name of the queue and of the metric."""
-
-    def __init__(self) -> None:
-        self.metrics: dict[tuple[str, str], FakeMetric] = {}
-
-    def _new(self, queue: str, metric: str) -> FakeMetric:
-        return self.metrics.setdefault((queue, metric), FakeMetric())
-
-    def new_depth_metric(self, name: str) -> FakeMetric:
-        return self._new(name, "depth")
-
-    def new_adds_metric(self, name: str) -> FakeMetric:
-        return self._new(name, "adds")
-
-    def new_latency_metric(self, name: str) -> FakeMetric:
-        return self._new(name, "latency")
-
-    def new_work_duration_metric(self, name: str) -> FakeMetric:
-        return self._new(name, "work_duration")
-
-    def new_unfinished_work_seconds_metric(self, name: str) -> FakeMetric:
-        return self._new(name, "unfinished")
-
-    def new_longest_running_processor_seconds_metric(self, name: str) -> FakeMetric:
-        return self._new(name, "longest_running")
-
-    def new_retries_metric(self, name: str) -> FakeMetric:
-        return self._new(name, "retries")
-
-    def values(self) -> dict[str, float]:
-        return {metric: fake.value for (_, metric), fake in self.metrics.items() if not fake.observed and fake.value}
-
-
 class TestMetrics:
-    @pytest.fixture
-    def provider(self) -> FakeProvider:
-        return FakeProvider()
+    """By the provider of the program, whose names are client-go's."""
 
     @pytest.fixture
-    def measured(self, clock: FakeClock, provider: FakeProvider) -> Iterator[RateLimitingQueue[str]]:
-        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=provider)
+    def metrics(self) -> Metrics:
+        return Metrics()
+
+    @pytest.fixture
+    def measured(self, clock: FakeClock, metrics: Metrics) -> Iterator[Queue]:
+        queue: Queue = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=metrics.queues)
         yield queue
         queue.shut_down()
 
-    def test_depth_and_adds_count_what_was_not_merged(
-        self, measured: RateLimitingQueue[str], provider: FakeProvider
-    ) -> None:
+    def values(self, metrics: Metrics, *names: str) -> tuple[float | None, ...]:
+        return tuple(metrics.registry.get_sample_value(f"workqueue_{name}", {"name": "jobs"}) for name in names)
+
+    def test_depth_and_adds_count_what_was_not_merged(self, measured: Queue, metrics: Metrics) -> None:
         for item in "aab":
             measured.add(item)
-        assert provider.values() == {"adds": 2, "depth": 2}
+        assert self.values(metrics, "adds_total", "depth") == (2, 2)
         measured.get()
         measured.add("a")
-        assert (provider.values()["adds"], provider.values()["depth"]) == (3, 2)
+        assert self.values(metrics, "adds_total", "depth") == (3, 2)
 
     def test_latency_runs_from_the_first_add_to_get_and_work_from_get_to_done(
-        self, measured: RateLimitingQueue[str], provider: FakeProvider, clock: FakeClock
+        self, measured: Queue, metrics: Metrics, clock: FakeClock
     ) -> None:
         measured.add("a")
         clock.advance(2.0)
@@ -393,11 +263,11 @@ class TestMetrics:
         measured.get()
         clock.advance(5.0)
         measured.done("a")
-        assert provider.metrics["jobs", "latency"].observed == [3.0]
-        assert provider.metrics["jobs", "work_duration"].observed == [5.0]
+        assert self.values(metrics, "queue_duration_seconds_sum", "queue_duration_seconds_count") == (3.0, 1)
+        assert self.values(metrics, "work_duration_seconds_sum", "work_duration_seconds_count") == (5.0, 1)
 
     def test_latency_of_an_item_added_while_processed_runs_from_that_add(
-        self, measured: RateLimitingQueue[str], provider: FakeProvider, clock: FakeClock
+        self, measured: Queue, metrics: Metrics, clock: FakeClock
     ) -> None:
         measured.add("a")
         measured.get()
@@ -406,58 +276,42 @@ class TestMetrics:
         clock.advance(2.0)
         measured.done("a")
         measured.get()
-        assert provider.metrics["jobs", "latency"].observed == [0.0, 2.0]
+        assert self.values(metrics, "queue_duration_seconds_sum", "queue_duration_seconds_count") == (2.0, 2)
 
     def test_unfinished_work_grows_while_workers_work(
-        self, measured: RateLimitingQueue[str], provider: FakeProvider, clock: FakeClock
+        self, measured: Queue, metrics: Metrics, clock: FakeClock
     ) -> None:
+        names = "unfinished_work_seconds", "longest_running_processor_seconds"
         measured.add("a")
         measured.add("b")
         measured.get()
         move(clock, 3.0)
         measured.get()
         move(clock, 1.0)
-        assert (provider.values()["unfinished"], provider.values()["longest_running"]) == (5.0, 4.0)
+        assert self.values(metrics, *names) == (5.0, 4.0)
         measured.done("a")
         measured.done("b")
         move(clock, 1.0)
-        assert provider.metrics["jobs", "unfinished"].value == 0.0
-        assert provider.metrics["jobs", "longest_running"].value == 0.0
+        assert self.values(metrics, *names) == (0.0, 0.0)
 
-    def test_unfinished_work_is_looked_at_twice_a_second(self, provider: FakeProvider) -> None:
+    def test_unfinished_work_is_looked_at_twice_a_second(self, metrics: Metrics) -> None:
         clock = WatchedClock()
-        queue: RateLimitingQueue[str] = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=provider)
+        queue: Queue = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=metrics.queues)
         queue.add("a")
         queue.get()
         assert clock.waits.wait(60.0)
         assert clock.timeouts[0] == 0.5
         queue.shut_down()
 
-    def test_retries_count_adds_with_a_delay_also_with_none(
-        self, measured: RateLimitingQueue[str], provider: FakeProvider
-    ) -> None:
+    def test_retries_count_adds_with_a_delay_also_with_none(self, measured: Queue, metrics: Metrics) -> None:
         measured.add_rate_limited("a")
         measured.add_after("b", 5.0)
         measured.add_after("c", 0.0)
         measured.add("d")
-        assert provider.metrics["jobs", "retries"].value == 3
+        assert self.values(metrics, "retries_total") == (3,)
 
 
 class TestUnderLoad:
-    def test_many_items_come_by_priority_and_then_in_order(self) -> None:
-        queue: RateLimitingQueue[int] = RateLimitingQueue(RealClock(), RateLimiter(1.0, 60.0))
-        for n in range(30_000):
-            queue.add(n, n % 3)
-        got = []
-        for _ in range(30_000):
-            got.append(queue.get())
-            queue.done(got[-1])
-        assert sorted(got) == [*range(30_000)]
-        for priority in range(3):
-            alike = [n for n in got if n % 3 == priority]
-            assert alike == sorted(alike)
-        assert got.index(29_999) < got.index(29_998) < got.index(29_997)
-
     def test_no_item_is_ever_with_two_workers_and_no_add_is_lost(self) -> None:
         load = Load(items=20, changes=300)
         with ThreadPoolExecutor(8) as pool:

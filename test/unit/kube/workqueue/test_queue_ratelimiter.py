@@ -1,6 +1,5 @@
 """The rules of the rate limiter of kube/workqueue/queue.py."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,21 +14,6 @@ def delays(limiter: RateLimiter, count: int, item: str = "a") -> list[float]:
 
 def test_the_first_failure_delays_by_the_base_and_each_further_one_doubles_it_up_to_the_cap() -> None:
     assert delays(RateLimiter(base_seconds=0.5, cap_seconds=3.0), 5) == [0.5, 1.0, 2.0, 3.0, 3.0]
-
-
-def test_failures_of_one_item_are_nothing_to_another() -> None:
-    limiter = RateLimiter(1.0, 60.0)
-    delays(limiter, 3, "a")
-    assert delays(limiter, 1, "b") == [1.0]
-    assert (limiter.failures("a"), limiter.failures("b")) == (3, 1)
-
-
-def test_a_forgotten_item_starts_over() -> None:
-    limiter = RateLimiter(1.0, 60.0)
-    delays(limiter, 3)
-    limiter.forget("a")
-    assert limiter.failures("a") == 0
-    assert delays(limiter, 1) == [1.0]
 
 
 def test_forgetting_an_unknown_item_is_no_error() -> None:
@@ -56,11 +40,3 @@ def test_the_longer_of_both_delays_counts() -> None:
     limiter = RateLimiter(1.5, 60.0, TokenBuckets(1.0, 1, FakeClock()))
     assert delays(limiter, 3) == [1.5, 3.0, 6.0]
     assert limiter.delay_seconds("b") == 3.0
-
-
-def test_one_item_is_slowed_by_itself_and_a_storm_of_many_together() -> None:
-    limiter = RateLimiter(0.005, 1000.0, TokenBuckets(10.0, 100, FakeClock()))
-    assert delays(limiter, 3) == [0.005, 0.01, 0.02]
-    storm = [limiter.delay_seconds(str(n)) for n in range(200)]
-    assert storm[0] == 0.005
-    assert storm[-1] == pytest.approx(10.3)  # 203 tokens taken of a bucket of 100 that fills at 10 in a second
