@@ -35,13 +35,7 @@ def test_what_stands_behind_two_dashes_is_the_program_as_it_is() -> None:
         parse(["list", "--", "x"])
 
 
-@pytest.mark.parametrize(
-    "namespace",
-    [
-        "A",
-        "../x",
-    ],
-)
+@pytest.mark.parametrize("namespace", ["A", "../x"])
 def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
     with pytest.raises(UsageError, match="namespace"):
         parse(["list", f"--namespace={namespace}"])

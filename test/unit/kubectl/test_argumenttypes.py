@@ -35,11 +35,6 @@ def test_what_can_be_no_job_never_becomes_a_path(text: str) -> None:
         job_argument(text)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("0", 0), ("90", 90), ("10m", 600), ("1h30m", 5400), ("0.5s", 0.5)])
-def test_a_duration_is_written_as_in_go_or_in_plain_seconds(text: str, expected: float) -> None:
-    assert duration_argument(text) == expected
-
-
 @pytest.mark.parametrize(
     ("read", "text"),
     [

@@ -185,19 +185,10 @@ def test_an_undecodable_object_costs_only_itself() -> None:
     assert played.reflector.statistics().undecodable == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        pytest.param(
-            ApiError(403, "Forbidden", 'things.example.com is forbidden: User "x" cannot watch resource "things"'),
-            ["cannot watch things.example.com", 'User "x"'],
-            id="rights are missing",
-        ),
-    ],
-)
-def test_what_is_missing_is_said_exactly_and_tried_again_until_it_is_there(error: ApiError, words: list[str]) -> None:
+def test_missing_rights_are_said_exactly_and_tried_again_until_they_are_there() -> None:
+    error = ApiError(403, "Forbidden", 'things.example.com is forbidden: User "x" cannot watch resource "things"')
     played = Played(error, error, [END6])
-    assert all(word in message for message in played.errors_at_rest for word in words)
+    assert all("cannot watch things.example.com" in said and 'User "x"' in said for said in played.errors_at_rest)
     assert len(played.errors_at_rest) == 2
     assert played.reflector.statistics().streaming_lists == 1
 

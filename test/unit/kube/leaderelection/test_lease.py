@@ -20,9 +20,7 @@ def namespace() -> str:
 
 
 ERRORS = {
-    "refused connection": no_answer(applied=False),
     "lost answer": no_answer(applied=True),
-    "server fault": refusal(500, "InternalError"),
     "conflict": refusal(409, "Conflict"),
     "no namespace": refusal(404, "NotFound"),
 }

@@ -18,12 +18,7 @@ from tfjob_controller.util.commandline import UsageError
     ("text", "until"),
     [
         ("succeeded", "Succeeded"),
-        ("Succeeded", "Succeeded"),
-        ("Running", "Running"),
         ("RUNNING", "Running"),
-        ("ended", "Ended"),
-        ("Suspended", "Suspended"),
-        ("complete", "Complete"),
         ("condition=Suspended", ConditionHasStatus("Suspended", "True")),
         ("condition=mine=false", ConditionHasStatus("mine", "False")),
     ],
