@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-import yaml
-
+from helpers.barekubeconfig import write_kubeconfig
 from helpers.certificates import server_context
 from helpers.httpserver import HttpServer, read_request
 from tfjob_controller.kube.config.kubeconfig import Config, load_config
@@ -87,15 +86,8 @@ class LogServer(HttpServer):
         """Returns a configuration for clients with the token `secret-token`, and the certificate if there is one."""
         authority = {"certificate-authority": str(self._pair[0])} if self._pair else {}
         own = {"client-certificate": str(self._pair[0]), "client-key": str(self._pair[1])} if self._pair else {}
-        kubeconfig = {
-            "current-context": "x",
-            "clusters": [{"name": "c", "cluster": {"server": self.url, **authority, **cluster}}],
-            "users": [{"name": "u", "user": {"token": "secret-token", **own}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        }
-        path = folder / "kubeconfig"
-        path.write_text(yaml.safe_dump(kubeconfig))
-        return load_config(str(path))
+        named, user = {"server": self.url, **authority, **cluster}, {"token": "secret-token", **own}
+        return load_config(write_kubeconfig(folder / "kubeconfig", named, user))
 
     def asked(self) -> Asked:
         """Returns the next request. Raises queue.Empty if none comes."""

@@ -303,8 +303,16 @@ def test_of_a_log_only_lines_with_the_very_key_count() -> None:
     assert list(log_records_of("team/train", log.encode())) == [right]
 
 
-@pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "yesterday"])
-@pytest.mark.parametrize("field", ["completionTime", "startTime", "lastTransitionTime", "creationTimestamp"])
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("completionTime", "9999-12-31T23:59:59Z"),
+        ("completionTime", "yesterday"),
+        ("startTime", "yesterday"),
+        ("lastTransitionTime", "yesterday"),
+        ("creationTimestamp", "9999-12-31T23:59:59Z"),
+    ],
+)
 def test_times_that_somebody_has_edited_hide_no_diagnosis(field: str, text: str) -> None:
     times = {"completionTime": CREATED, "startTime": CREATED, "lastTransitionTime": CREATED, field: text}
     failed = {**condition("Failed", "exit code 1"), "lastTransitionTime": times.pop("lastTransitionTime")}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from helpers.barekubeconfig import write_kubeconfig
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import find_config, load_config, load_plain_config
 from tfjob_controller.kube.config.server import ServerConfig
@@ -28,15 +28,7 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(folder: Path, user: dict[str, Any], cluster: dict[str, Any], **context: str) -> str:
-    config = {
-        "current-context": "x",
-        "clusters": [{"name": "c", "cluster": {"server": SERVER, **cluster}}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", **context}}],
-    }
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
+    return write_kubeconfig(folder / "kubeconfig", {"server": SERVER, **cluster}, user, **context)
 
 
 def filled(fields: dict[str, Any], certificate: tuple[Path, Path]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The rules of kube/events/correlator.py, without a server and without threads."""
+"""The rules of kube/events/correlator.py, without a server and without threads. eventcontract.py has the usual case."""
 
 import itertools
 import random
@@ -79,20 +79,6 @@ OVERLOAD = ApiError(429, "TooManyRequests", "slow down")
 
 
 class TestSeries:
-    def test_what_happens_once_is_created_once(self, desk: Desk) -> None:
-        desk.report()
-        assert desk.send() == ["create it is so x1"]
-        assert desk.send() == []
-
-    def test_a_repeat_counts_up_the_same_event_at_once(self, desk: Desk) -> None:
-        desk.write()
-        desk.report()
-        assert desk.send() == ["patch it is so x2"]
-
-    def test_repeats_before_the_first_write_go_with_it(self, desk: Desk) -> None:
-        desk.report(times=5)
-        assert desk.send() == ["create it is so x5"]
-
     def test_further_repeats_are_written_together_ten_seconds_after_the_last_time(self, desk: Desk) -> None:
         desk.write()
         desk.write()
@@ -216,15 +202,6 @@ class TestSimilarEvents:
         desk.report("other", reason="Other")
         assert desk.send()[-1] == "create other x1"
 
-    def test_a_job_of_a_hundred_replicas_can_still_say_that_it_runs_and_has_ended(self, desk: Desk) -> None:
-        for number in range(200):
-            desk.report(f"Created job: {number}", reason="SuccessfulCreate")
-            desk.send()
-        for phase in ("Running", "CleanUp", "Done"):
-            desk.pass_time(20.0)
-            desk.report(phase, reason=phase)
-            assert f"create {phase} x1" in desk.send()
-
 
 class TestSpam:
     def test_an_object_gets_twenty_five_events_and_one_every_five_minutes(self, desk: Desk) -> None:
@@ -292,14 +269,6 @@ class TestFailures:
         if error is not REFUSED_CONNECTION:
             assert rests[4] > rests[1] > rests[0]
         assert desk.send() == ["create it is so x1"]
-
-    def test_what_happens_meanwhile_goes_with_it(self, desk: Desk) -> None:
-        desk.report()
-        desk.send(SERVER_FAULT)
-        desk.report(times=4)
-        assert desk.send() == []  # not before its rest is over
-        desk.pass_time(1.0)
-        assert desk.send() == ["create it is so x5"]
 
     def test_after_twelve_tries_an_event_is_dropped_and_the_next_one_starts_again(self, desk: Desk) -> None:
         desk.report()
@@ -394,12 +363,6 @@ class TestFailures:
         desk.pass_time(1000.0)
         assert desk.send() == []
         assert (desk.correlator.counts.refused, desk.correlator.pending) == (1, 0)
-
-    def test_after_that_the_next_one_is_a_new_event(self, desk: Desk) -> None:
-        desk.report(times=2)
-        desk.send(ApiError(403, "Forbidden", "no"))
-        desk.report()
-        assert desk.send() == ["create it is so x1"]
 
     def test_an_event_that_has_vanished_is_recreated_with_its_count(self, desk: Desk) -> None:
         desk.write()
@@ -572,8 +535,3 @@ def test_names_are_in_the_order_of_time(desk: Desk) -> None:
     in_time = sorted(names, key=lambda entry: int(entry[0].removeprefix("Reason")))
     assert len(names) > 10
     assert sorted(name for _, name in names) == [name for _, name in in_time]
-
-
-def test_events_on_objects_without_a_namespace_live_in_default(desk: Desk) -> None:
-    desk.report(regarding=ObjectReference("v1", "Node", "", "n1"))
-    assert desk.take()[0].series.namespace == "default"

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 import structlog
-import yaml
 
+from helpers.barekubeconfig import write_kubeconfig
 from helpers.fakeclock import FakeClock
 from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answer
 from helpers.poll import eventually
@@ -100,14 +100,8 @@ class Net:
     def connect(self, url: str, user: dict[str, str] | None = None, **options: Any) -> Transport:
         """A transport to a server's URL. Without a limit unless the test sets one."""
         path = self._folder / f"kubeconfig-{next(self._files)}"
-        kubeconfig = {
-            "current-context": "x",
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "users": [{"name": "u", "user": {"token": TOKEN} if user is None else user}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        }
-        path.write_text(yaml.safe_dump(kubeconfig))
-        loaded = load_config(str(path), clock=options.get("clock"))
+        kubeconfig = write_kubeconfig(path, {"server": url}, {"token": TOKEN} if user is None else user)
+        loaded = load_config(kubeconfig, clock=options.get("clock"))
         return self._ends.enter_context(contextlib.closing(Transport(loaded, **({"qps": 0} | options))))
 
     def held_back(self, request: Request) -> Answer:

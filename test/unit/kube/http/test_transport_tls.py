@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from helpers.barekubeconfig import write_kubeconfig
 from helpers.certificates import server_context
 from helpers.connectproxy import ConnectProxy
 from helpers.httpserver import Answer, HttpServer, Request
@@ -45,15 +45,7 @@ def ok(request: Request) -> Answer:
 
 def transport(folder: Path, cluster: dict[str, Any], certificate: tuple[Path, Path] | None = None) -> Transport:
     user = {"client-certificate": str(certificate[0]), "client-key": str(certificate[1])} if certificate else {}
-    path = folder / "kubeconfig"
-    config = {
-        "current-context": "x",
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path.write_text(yaml.safe_dump(config))
-    return Transport(load_config(str(path)), qps=0)
+    return Transport(load_config(write_kubeconfig(folder / "kubeconfig", cluster, user)), qps=0)
 
 
 def test_a_client_certificate_is_shown(server: HttpServer, certificate: tuple[Path, Path], tmp_path: Path) -> None:

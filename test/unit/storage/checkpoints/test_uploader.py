@@ -77,14 +77,6 @@ def test_a_file_is_a_checkpoint_too(store: LocalStore, work: Path, tmp_path: Pat
     assert resumed(tmp_path / "new") == {"": b"weights"}
 
 
-def test_only_the_newest_are_kept(store: LocalStore, work: Path) -> None:
-    for number in range(5):
-        write(work, {f"c-{number}/x": b"1"})
-        save(store, work, f"c-{number}", keep=2)
-    assert names(store) == ["c-3", "c-4"]
-    assert {file.name.split("/")[1] for file in store.listing("data/")} == {"c-3", "c-4"}
-
-
 def test_clocks_do_not_decide_which_is_newest(store: LocalStore, work: Path, tmp_path: Path) -> None:
     write(work, {"first": b"1", "second": b"2"})
     save(store, work, "first")
@@ -115,16 +107,6 @@ def test_a_checkpoint_that_changes_while_it_is_uploaded_is_dropped(change: str, 
     uploader(MeddlingStore(store, meddle), work, reports).run([wanted(work, "c")])  # type: ignore[arg-type]
     assert [report.outcome for report in reports] == ["dropped"]
     assert store.listing("data/") == store.listing("manifests/") == []
-
-
-def test_a_checkpoint_that_is_gone_is_dropped(store: LocalStore, work: Path) -> None:
-    write(work, {"c/a": b"1"})
-    candidate = wanted(work, "c")
-    (work / "c/a").unlink()
-    (work / "c").rmdir()
-    reports: list[UploadReport] = []
-    uploader(store, work, reports).run([candidate])
-    assert [report.outcome for report in reports] == ["dropped"]
 
 
 @pytest.mark.parametrize("kind", ["file outside", "environment", "hard to name"])
