@@ -45,13 +45,6 @@ def test_two_hundred_tokens_of_one_account_lock_nobody_out(shared_site: Site) ->
     assert shared_site.person("other.token").is_logged_in()
 
 
-def test_accounts_of_one_namespace_displace_each_other_first(site: Site) -> None:
-    other = site.person("other.token")
-    for index in range(205):
-        site.person(f"system:serviceaccount:evil:robot-{index}.token")
-    assert other.is_logged_in()
-
-
 def test_a_persons_newest_streams_displace_the_oldest_and_nobody_elses(site: Site) -> None:
     other, greedy = site.person("other.token"), site.person("greedy.token")
     watching = other.stream("/events/jobs?namespace=theirs")

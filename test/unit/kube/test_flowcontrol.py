@@ -22,11 +22,6 @@ def acquire(flow: FlowControl, priority: Priority = Priority.NORMAL) -> float:
     return flow.acquire(priority, STOPPED)
 
 
-def test_the_burst_goes_at_once_then_each_waits_for_its_own_token() -> None:
-    flow = FlowControl(10.0, 3, FakeClock())
-    assert [acquire(flow) for _ in range(5)] == pytest.approx([0.0, 0.0, 0.0, 0.1, 0.2])
-
-
 def test_a_request_waits_until_its_token_exists() -> None:
     clock = FakeClock()
     flow = FlowControl(10.0, 1, clock)

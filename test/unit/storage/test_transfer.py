@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from helpers.fakeclock import FakeClock
+from helpers.scripted import PatientClock
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import MD5, Digest, RemoteFile
 from tfjob_controller.storage.folder import FilledFolder
@@ -55,22 +56,8 @@ class Scripted:
         return self.is_digest_meant
 
 
-class Rested:
-    """A clock on which every rest is over at once."""
-
-    def __init__(self) -> None:
-        self.rests: list[float] = []
-        self._clock = FakeClock()
-        self.monotonic, self.now, self.wait = self._clock.monotonic, self._clock.now, self._clock.wait
-
-    def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        self.rests.append(seconds)
-        self._clock.advance(seconds)
-        return stop.is_set()
-
-
-def fetch(source: Scripted, file: RemoteFile, target: Path, *, retries: int = 2, checks: bool = True) -> Rested:
-    clock = Rested()
+def fetch(source: Scripted, file: RemoteFile, target: Path, *, retries: int = 2, checks: bool = True) -> PatientClock:
+    clock = PatientClock()
     retry_policy = RetryPolicy(retries, clock, threading.Event(), Redactor({}))
     with FilledFolder(target) as folder:
         Transfer(source, folder, TransferProgress(1, 10, clock), retry_policy, checks).fetch(file)
@@ -83,15 +70,15 @@ def test_a_download_continues_from_the_byte_where_the_connection_was_lost(tmp_pa
     assert (tmp_path / "a").read_bytes() == CONTENT
     assert source.offsets == [0, 3, 7]
     # Each brought something: nobody rests.
-    assert clock.rests == []
+    assert clock.slept == []
 
 
 def test_consecutive_tries_without_progress_are_counted_and_have_delays_between(tmp_path: Path) -> None:
     source = Scripted([0, 0, 3, 0, 0])
     clock = fetch(source, FILE, tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT
-    assert len(clock.rests) == 4
-    assert all(0.5 <= rest <= 20.0 for rest in clock.rests)
+    assert len(clock.slept) == 4
+    assert all(0.5 <= rest <= 20.0 for rest in clock.slept)
 
 
 def test_when_too_many_tries_bring_nothing_the_fault_is_one_that_may_pass(tmp_path: Path) -> None:
@@ -140,7 +127,7 @@ def test_content_of_another_size_is_never_taken(content: bytes, tmp_path: Path) 
 
 def test_a_transfer_that_is_stopped_leaves_what_has_come(tmp_path: Path) -> None:
     stop = threading.Event()
-    clock = Rested()
+    clock = PatientClock()
 
     @dataclass
     class Stopping(Scripted):
@@ -160,7 +147,7 @@ def test_a_transfer_that_is_stopped_leaves_what_has_come(tmp_path: Path) -> None
 
 
 def test_the_reason_of_a_retry_shows_no_secret() -> None:
-    clock = Rested()
+    clock = PatientClock()
     retry_policy = RetryPolicy(1, clock, threading.Event(), Redactor({"HF_TOKEN": "5ecret5ecret"}))
 
     def attempt() -> bool:

@@ -170,23 +170,6 @@ def test_a_missed_move_wakes_only_once(run: Run) -> None:
     assert woken == ["missed move", "next move"]
 
 
-def test_many_waiters_and_many_moves_leave_nobody_behind(run: Run) -> None:
-    clock, condition = FakeClock(), threading.Condition()
-    start, moves = clock.monotonic(), 200
-
-    def wait_until(due: float) -> None:
-        with condition:
-            while (left := due - clock.monotonic()) > 0:
-                clock.wait(condition, left)
-
-    threads = [run(lambda due=start + n: wait_until(due)) for n in range(1, moves, 10)]
-    for _ in range(moves):
-        clock.advance(1.0)
-    for thread in threads:
-        thread.join(JOIN_SECONDS)
-    assert not any(thread.is_alive() for thread in threads)
-
-
 def test_waiting_for_waiters_that_never_come_ends() -> None:
     with pytest.raises(TimeoutError, match="0 threads wait"):
         FakeClock().await_waiters(1, timeout_seconds=0.01)

@@ -14,7 +14,6 @@ import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ import pytest
 import structlog
 
 from helpers.barekubeconfig import write_kubeconfig
-from helpers.fakeclock import FakeClock
 from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answer
 from helpers.poll import eventually
+from helpers.scripted import PatientClock
 from localcluster.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import NO_RESPONSE, RESPONSE_TOO_LARGE, ApiError
@@ -38,28 +37,6 @@ TOKEN = "s3cr3t-t0ken"
 PATH = "/api/v1/namespaces/d/pods"
 QUERY = {"watch": "true"}
 WAIT_SECONDS = 60.0
-
-
-class SleeplessClock:
-    """A clock on which a sleep takes no real time: it moves the time itself."""
-
-    def __init__(self) -> None:
-        self._fake = FakeClock()
-        self.sleeps: list[float] = []
-
-    def monotonic(self) -> float:
-        return self._fake.monotonic()
-
-    def now(self) -> datetime:
-        return self._fake.now()
-
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
-        self._fake.wait(condition, timeout_seconds)
-
-    def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        self.sleeps.append(seconds)
-        self._fake.advance(seconds)
-        return stop.is_set()
 
 
 class Watcher:
@@ -290,41 +267,41 @@ class TestFailures:
 
 class TestRetries:
     def test_the_server_may_request_a_retry_of_any_request(self, net: Net) -> None:
-        clock = SleeplessClock()
+        clock = PatientClock()
         server = net.serve(in_turn(status_answer(503, "ServiceUnavailable", Retry_After="7"), Answer()))
         assert net.connect(server.url, clock=clock).request("POST", PATH, body=b"{}") == b"{}"
-        assert clock.sleeps == [7.0]
+        assert clock.slept == [7.0]
         assert [request.body for request in server.requests] == [b"{}"] * 2
 
     def test_a_write_is_not_sent_again_after_a_fault_of_the_server(self, net: Net) -> None:
         server = net.serve(in_turn(Answer(500), Answer()))
-        failure(lambda: net.connect(server.url, clock=SleeplessClock()).request("DELETE", PATH, body=b"{}"))
+        failure(lambda: net.connect(server.url, clock=PatientClock()).request("DELETE", PATH, body=b"{}"))
         assert len(server.requests) == 1
 
     def test_but_the_caller_may_say_that_it_can_be(self, net: Net) -> None:
         proxy = net.proxy(net.serve(ok))
         proxy.next(LoseAnswer())
         proxy.next(Reply(500))
-        net.connect(proxy.url, clock=SleeplessClock()).request("DELETE", PATH, retry=True)
+        net.connect(proxy.url, clock=PatientClock()).request("DELETE", PATH, retry=True)
         assert len(proxy.seen) == 3
 
     def test_or_that_nothing_is_to_be_sent_again(self, net: Net) -> None:
         server = net.serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="1"), Answer()))
-        failure(lambda: net.connect(server.url, clock=SleeplessClock()).request("GET", PATH, retry=False))
+        failure(lambda: net.connect(server.url, clock=PatientClock()).request("GET", PATH, retry=False))
         assert len(server.requests) == 1
 
     def test_ten_retries_are_the_most(self, net: Net) -> None:
         server = net.serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="0")))
-        transport = net.connect(server.url, clock=SleeplessClock())
+        transport = net.connect(server.url, clock=PatientClock())
         assert failure(lambda: transport.request("GET", PATH)).is_too_many_requests
         assert len(server.requests) == 11
         assert (transport.statistics().requests, transport.statistics().retries) == (11, 10)
 
     def test_the_calls_time_is_for_all_attempts_together(self, net: Net) -> None:
-        clock = SleeplessClock()
+        clock = PatientClock()
         server = net.serve(in_turn(Answer(500)))
         failure(lambda: net.connect(server.url, clock=clock).request("GET", PATH, timeout_seconds=1.0))
-        assert sum(clock.sleeps) < 1.0
+        assert sum(clock.slept) < 1.0
         assert 1 < len(server.requests) < 11
 
     def test_a_stale_connection_costs_a_read_nothing(self, net: Net) -> None:
@@ -341,7 +318,7 @@ class TestRefusedCredentials:
             fresh = request.headers["authorization"] == "Bearer new"
             return Answer() if fresh else status_answer(401, "Unauthorized")
 
-        clock, file, server = SleeplessClock(), tmp_path / "token", net.serve(respond)
+        clock, file, server = PatientClock(), tmp_path / "token", net.serve(respond)
         file.write_text("old")
         transport = net.connect(server.url, {"tokenFile": str(file)}, clock=clock)
         file.write_text("new")
@@ -363,7 +340,7 @@ class TestRateLimit:
                 return Answer(chunks=[b"a\n"])
             return Answer() if len(server.requests) != 2 else status_answer(429, "TooManyRequests", Retry_After="0")
 
-        clock, watcher, server = SleeplessClock(), Watcher(), net.serve(respond)
+        clock, watcher, server = PatientClock(), Watcher(), net.serve(respond)
         transport = net.connect(server.url, qps=10.0, burst=1, clock=clock, observer=watcher)
         transport.request("GET", PATH)
         transport.request("GET", PATH)  # refused, and sent again
@@ -372,14 +349,14 @@ class TestRateLimit:
         assert watcher.waited_seconds == pytest.approx([0.0, 0.1, 0.1, 0.1])
 
     def test_a_lease_does_not_wait(self, net: Net) -> None:
-        clock = SleeplessClock()
+        clock = PatientClock()
         transport = net.connect(net.serve(ok).url, qps=0.001, burst=1, clock=clock)
         transport.request("GET", PATH)
         transport.request("PUT", "/lease", body=b"{}", priority=Priority.LEASE)
-        assert clock.sleeps == []
+        assert clock.slept == []
 
     def test_waiting_is_not_part_of_the_calls_time(self, net: Net) -> None:
-        transport = net.connect(net.serve(ok).url, qps=0.01, burst=1, clock=SleeplessClock())
+        transport = net.connect(net.serve(ok).url, qps=0.01, burst=1, clock=PatientClock())
         transport.request("GET", PATH)
         assert transport.request("GET", PATH, timeout_seconds=1.0) == b'{"ok":1}'
 
@@ -477,7 +454,7 @@ class TestObserver:
         proxy = net.proxy(net.serve(ok))
         proxy.next(Reply(500))
         proxy.next(LoseAnswer())
-        net.connect(proxy.url, observer=watcher, clock=SleeplessClock()).request("GET", PATH)
+        net.connect(proxy.url, observer=watcher, clock=PatientClock()).request("GET", PATH)
         host = proxy.url.removeprefix("http://")
         assert watcher.finished == [("GET", host, "500"), ("GET", host, "<error>"), ("GET", host, "200")]
         assert watcher.retried == [("GET", host, "500"), ("GET", host, "<error>")]
@@ -486,7 +463,7 @@ class TestObserver:
 class TestTraces:
     def test_each_attempt_of_a_piece_of_work_has_an_audit_id_of_its_own(self, net: Net) -> None:
         server = net.serve(in_turn(status_answer(500, "InternalError"), Answer()))
-        transport = net.connect(server.url, clock=SleeplessClock())
+        transport = net.connect(server.url, clock=PatientClock())
         with use_trace(Trace("sync-1")):
             transport.request("GET", PATH)
             with ThreadPoolExecutor(1) as threads:
