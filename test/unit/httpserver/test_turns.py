@@ -216,16 +216,6 @@ async def test_in_a_turn_each_address_has_one_request_and_its_connections_altern
     assert turns.try_request("b")
 
 
-@pytest.mark.anyio
-async def test_a_connection_that_left_takes_no_turn_and_keeps_no_other_out() -> None:
-    turns, record = Turns(None), list[str]()
-    turns.leave("a", Recorder("a1", turns, record).wait())
-    Recorder("a2", turns, record).wait()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert record == ["a2"]
-
-
 def test_a_bucket_is_refilled_at_its_rate_and_not_beyond_its_size() -> None:
     rates = AddressRates(RequestRate(per_second=2.0, burst=4))
     assert [rates.try_request("a", 0.0) for _ in range(3)] == [True, True, False]

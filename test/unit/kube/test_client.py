@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from helpers.answering import Answering, Request
+from helpers.scripted import ScriptedRequester
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
@@ -27,18 +27,11 @@ ONE = "/apis/g.test/v1/namespaces/d/things/a"
 ALL = "/apis/g.test/v1/namespaces/d/things"
 
 
-class Script(Answering):
+def script(*answers: Any) -> ScriptedRequester:
     """Gives one answer after the other."""
-
-    def __init__(self, *answers: object) -> None:
-        super().__init__()
-        self._answers = [*answers]
-
-    def answer(self, request: Request) -> bytes:
-        answer = self._answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    return ScriptedRequester(
+        *(answer if isinstance(answer, (bytes, ApiError)) else json.dumps(answer).encode() for answer in answers)
+    )
 
 
 def thing(name: str = "a", **metadata: str) -> dict[str, Any]:
@@ -49,8 +42,8 @@ def page(*names: str, way_on: str = "") -> dict[str, Any]:
     return {"metadata": {"resourceVersion": "9", "continue": way_on}, "items": [thing(name) for name in names]}
 
 
-def client(script: Script, **options: Any) -> ResourceClient[Thing]:
-    return ResourceClient(script, THINGS, decoder_for(Thing), **options)
+def client(requester: ScriptedRequester, **options: Any) -> ResourceClient[Thing]:
+    return ResourceClient(requester, THINGS, decoder_for(Thing), **options)
 
 
 Call = Callable[[ResourceClient[Thing]], object]
@@ -79,26 +72,26 @@ Call = Callable[[ResourceClient[Thing]], object]
     ],
 )
 def test_each_call_is_one_request_and_gives_the_decoded_answer(call: Call, expected: tuple[object, ...]) -> None:
-    script = Script(thing())
-    assert call(client(script)) == Thing(ObjectMeta(name="a", namespace="d", resource_version="7"))
-    (sent,) = script.sent
+    requester = script(thing())
+    assert call(client(requester)) == Thing(ObjectMeta(name="a", namespace="d", resource_version="7"))
+    (sent,) = requester.sent
     assert (sent.method, sent.path, sent.body, sent.content_type) == expected
     assert (sent.query, sent.retry) == ({}, None)
 
 
 def test_a_strict_create_asks_the_server_to_refuse_unknown_fields() -> None:
-    script = Script(thing())
-    client(script).create("d", {"x": 1}, strict=True)
-    assert script.sent[0].query == {"fieldValidation": "Strict"}
+    requester = script(thing())
+    client(requester).create("d", {"x": 1}, strict=True)
+    assert requester.sent[0].query == {"fieldValidation": "Strict"}
 
 
 def test_priority_and_time_are_those_of_the_client() -> None:
-    script = Script(thing(), {}, page())
-    leases = client(script, priority=Priority.LEASE, timeout_seconds=5.0, retry=False)
+    requester = script(thing(), {}, page())
+    leases = client(requester, priority=Priority.LEASE, timeout_seconds=5.0, retry=False)
     leases.update("d", "a", {})
     leases.delete("d", "a", uid="u")
     leases.list("d")
-    assert [(sent.priority, sent.timeout_seconds, sent.retry) for sent in script.sent] == (
+    assert [(sent.priority, sent.timeout_seconds, sent.retry) for sent in requester.sent] == (
         [(Priority.LEASE, 5.0, False)] * 3
     )
 
@@ -131,9 +124,9 @@ class TestDelete:
     def test_the_delete_request_has_the_given_options(
         self, options: dict[str, Any], body: dict[str, Any], retry: bool | None
     ) -> None:
-        script = Script({"kind": "Status", "status": "Success"})
-        client(script).delete("d", "a", **options)
-        (sent,) = script.sent
+        requester = script({"kind": "Status", "status": "Success"})
+        client(requester).delete("d", "a", **options)
+        (sent,) = requester.sent
         assert (sent.method, sent.path, sent.body, sent.retry) == ("DELETE", ONE, body, retry)
 
     @pytest.mark.parametrize(
@@ -145,37 +138,40 @@ class TestDelete:
         ],
     )
     def test_an_object_is_returned_while_it_is_terminating(self, answer: dict[str, Any], is_returned: bool) -> None:
-        deleted = client(Script(answer)).delete("d", "a", propagation="Foreground")
+        deleted = client(script(answer)).delete("d", "a", propagation="Foreground")
         assert (deleted is not None) == is_returned
         assert deleted is None or deleted.metadata.deletion_timestamp == "2026-01-01T00:00:00Z"
 
 
 class TestLists:
     def test_all_pages_are_one_list(self) -> None:
-        script = Script(page("a", "b", way_on="next"), page("c"))
-        assert [one.metadata.name for one in client(script).list("d", "l=1")] == ["a", "b", "c"]
-        assert [sent.query for sent in script.sent] == [
+        requester = script(page("a", "b", way_on="next"), page("c"))
+        assert [one.metadata.name for one in client(requester).list("d", "l=1")] == ["a", "b", "c"]
+        assert [sent.query for sent in requester.sent] == [
             {"labelSelector": "l=1", "limit": "500"},
             {"labelSelector": "l=1", "limit": "500", "continue": "next"},
         ]
 
     def test_of_all_namespaces(self) -> None:
-        script = Script(page())
-        assert client(script).list() == []
-        assert script.sent[0].path == "/apis/g.test/v1/things"
+        requester = script(page())
+        assert client(requester).list() == []
+        assert requester.sent[0].path == "/apis/g.test/v1/things"
 
     def test_a_version_is_said_on_the_first_page_only(self) -> None:
-        script = Script(page("a", way_on="next"), page("b"))
-        assert [p.resource_version for p in client(script).pages("d", resource_version="0", page_size=1)] == ["9", "9"]
-        assert [sent.query for sent in script.sent] == [
+        requester = script(page("a", way_on="next"), page("b"))
+        assert [p.resource_version for p in client(requester).pages("d", resource_version="0", page_size=1)] == [
+            "9",
+            "9",
+        ]
+        assert [sent.query for sent in requester.sent] == [
             {"limit": "1", "resourceVersion": "0"},
             {"limit": "1", "continue": "next"},
         ]
 
     def test_a_version_that_is_gone_is_the_callers_to_handle(self) -> None:
-        script = Script(page("a", way_on="next"), ApiError(410, "Expired", "too old"))
+        requester = script(page("a", way_on="next"), ApiError(410, "Expired", "too old"))
         with pytest.raises(ApiError, match="too old"):
-            client(script).list("d")
+            client(requester).list("d")
 
 
 class TestStrangeAnswers:
@@ -191,7 +187,7 @@ class TestStrangeAnswers:
     )
     def test_what_is_no_object_is_no_answer(self, call: Call, unknown: bool) -> None:
         with pytest.raises(ApiError) as caught:
-            call(client(Script(self.LOGIN)))
+            call(client(script(self.LOGIN)))
         assert (caught.value.status, caught.value.reason) == (NO_RESPONSE, "InvalidAnswer")
         assert caught.value.outcome_unknown is unknown
         assert caught.value.is_retryable
@@ -199,5 +195,5 @@ class TestStrangeAnswers:
     def test_refusals_pass_unchanged(self) -> None:
         refusal = ApiError(409, "AlreadyExists", "it exists")
         with pytest.raises(ApiError) as caught:
-            client(Script(refusal)).create("d", {})
+            client(script(refusal)).create("d", {})
         assert caught.value is refusal

@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from tfjob_controller import cli
-from tfjob_controller.flags import Option
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.exporter import source_of
 from tfjob_controller.storage.options import (
-    EXPORT_OPTIONS,
-    INITIALIZE_OPTIONS,
     resolve_export,
     resolve_initialize,
 )
@@ -71,19 +68,6 @@ def test_where_a_program_has_left_nothing_the_folder_that_it_should_write_is_nam
     options = resolve_export({}, {"STORAGE_URI": "s3://a"})
     with pytest.raises(StorageError, match=f"neither {output} nor {model} exists; .* to {output}$"):
         source_of(options, str(output), str(model))
-
-
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [("initialize", INITIALIZE_OPTIONS), ("export", EXPORT_OPTIONS)],
-    ids=["initialize", "export"],
-)
-def test_help_names_every_flag(command: str, options: tuple[Option, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main([command, "--help"])
-    shown = capsys.readouterr().out
-    assert ended.value.code == 0
-    assert [option.flag for option in options if option.flag not in shown] == []
 
 
 @pytest.mark.parametrize(

@@ -193,22 +193,6 @@ def test_missing_rights_are_said_exactly_and_tried_again_until_they_are_there() 
     assert played.reflector.statistics().streaming_lists == 1
 
 
-def test_an_error_is_forgotten_when_the_server_answers_again() -> None:
-    requester = ScriptedRequester(ApiError(403, "Forbidden", "no"), [END6])
-    errors: list[str] = []
-    reflector = Reflector(
-        requester,
-        THINGS,
-        decode_thing,
-        lambda event: errors.append(reflector.last_error),
-        clock=PatientClock(),
-        rng=random.Random(1),
-    )
-    requester.at_end = reflector.stop
-    reflector.run()
-    assert errors == [""]
-
-
 def test_what_a_sink_raises_ends_run_and_the_next_run_lists() -> None:
     requester = ScriptedRequester([END6, line("ADDED", A7)], [bookmark(9, ends_list=True)])
     sink: list[Delta[Thing]] = []

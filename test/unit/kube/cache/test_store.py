@@ -1,4 +1,4 @@
-"""The rules of kube/cache/store.py. Those of assumed writes are in test/property/test_store.py."""
+"""The rules of kube/cache/store.py. More of those of assumed writes are in test/property/test_store.py."""
 
 import threading
 from collections.abc import Iterable
@@ -169,6 +169,30 @@ def test_readers_never_see_half_a_list() -> None:
 
 
 # Assumed writes
+
+
+def test_a_confirmed_object_outlives_bookmarks() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.upsert(thing("c", 12))
+    store.bookmark(20)
+    assert store.get("ns/c") == thing("c", 12)
+
+
+def test_an_assumed_object_whose_event_could_not_be_decoded_stays() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.skip("ns/c", 12)
+    store.bookmark(20)
+    assert store.get("ns/c") == thing("c", 12)
+
+
+def test_when_the_server_was_set_back_its_list_wins_over_all() -> None:
+    store = filled(A7, version=100)
+    store.assume(thing("c", 120))
+    store.replace([A5], 50)
+    assert store.list() == [A5]
+    assert store.last_resource_version == 50
 
 
 def test_before_the_first_list_everything_can_be_assumed() -> None:

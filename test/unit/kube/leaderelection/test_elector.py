@@ -174,17 +174,6 @@ def test_a_leader_stops_at_the_deadline_also_while_a_request_hangs_that_ignores_
     assert log.lines == ["metric off", "metric on", "started", "metric off", "stopped"]
 
 
-def test_a_leader_that_has_lost_never_campaigns_again(leading: Elector, clock: FakeClock, api: MemoryApi) -> None:
-    _, log = leading
-    api.always = no_answer(applied=False)
-    clock.advance(10.0)
-    eventually(lambda: log.lines[-1] == "stopped")
-    api.always = None
-    eventually(lambda: clock.advance(1.0) or not lease_threads())
-    clock.advance(100.0)
-    assert log.lines.count("started") == 1
-
-
 def test_a_stop_is_no_loss(leading: Elector, api: MemoryApi) -> None:
     one, log = leading
     assert one.stop(STOP_SECONDS)

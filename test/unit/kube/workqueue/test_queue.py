@@ -359,7 +359,7 @@ class Load:
                     self.queue.add_rate_limited(item)
 
 
-def limited_queue(most_of_group: int) -> Queue:
+def grouped_queue(most_of_group: int | None = None) -> Queue:
     """Items belong to the group before their slash."""
     return RateLimitingQueue(
         FakeClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item.partition("/")[0], most_of_group=most_of_group
@@ -368,9 +368,7 @@ def limited_queue(most_of_group: int) -> Queue:
 
 class TestGroups:
     def test_a_group_with_thousands_of_items_delays_another_by_a_turn_or_two(self) -> None:
-        queue: RateLimitingQueue[str] = RateLimitingQueue(
-            FakeClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item.partition("/")[0]
-        )
+        queue = grouped_queue()
         for number in range(5_000):
             queue.add(f"noisy/{number}")
         for _ in range(10):
@@ -383,7 +381,7 @@ class TestGroups:
 
     def test_a_group_whose_items_take_long_leaves_workers_to_others(self) -> None:
         """Ten workers waited for the writes of ten large jobs of one namespace, and nobody was there for others."""
-        queue = limited_queue(most_of_group=2)
+        queue = grouped_queue(most_of_group=2)
         for number in range(5):
             queue.add(f"slow/{number}")
         assert [queue.get(), queue.get()] == ["slow/0", "slow/1"]
@@ -392,7 +390,7 @@ class TestGroups:
         assert len(queue) == queue.statistics().queued == 3
 
     def test_what_is_held_back_comes_one_by_one_as_others_of_its_group_are_done(self) -> None:
-        queue = limited_queue(most_of_group=2)
+        queue = grouped_queue(most_of_group=2)
         for number in range(4):
             queue.add(f"slow/{number}")
         queue.add("quiet/0")
@@ -436,16 +434,14 @@ class TestGroups:
         assert taken == ["a1", "a2"]
 
     def test_a_group_that_comes_back_has_no_turns_saved(self) -> None:
-        queue: RateLimitingQueue[str] = RateLimitingQueue(
-            FakeClock(), RateLimiter(1.0, 60.0), group_of=lambda item: item[0]
-        )
-        queue.add("b0")
-        assert queue.get() == "b0"
+        queue = grouped_queue()
+        queue.add("b/0")
+        assert queue.get() == "b/0"
         for number in range(100):
-            queue.add(f"a{number}")
+            queue.add(f"a/{number}")
         for _ in range(50):
             queue.get()
         for number in range(10):
-            queue.add(f"b{number + 1}")
+            queue.add(f"b/{number + 1}")
         taken = "".join(queue.get()[0] for _ in range(8))
         assert 2 <= taken.count("b") <= 4
