@@ -63,7 +63,7 @@ def test_a_time_that_is_none_is_called_invalid(text: str) -> None:
     assert (age(text, NOW), ago(text, NOW)) == ("<invalid>", "<invalid>")
 
 
-@pytest.mark.parametrize("piece", ["\u0301", "\uff21", "\uff21 ", "a"], ids=["marks", "wide", "wide words", "ASCII"])
+@pytest.mark.parametrize("piece", ["\u0301", "\uff21 "], ids=["marks", "wide words"])
 def test_a_long_text_is_folded_in_linear_time(piece: str) -> None:
     begin = time.thread_time()
     fold(piece * 200_000, 200)

@@ -89,11 +89,6 @@ class TestWatchEvents:
             codec.decode_watch_event(event(codec.ERROR, {"oops": 1}))
         assert caught.value.is_retryable
 
-    @pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"type": "ADDED"}', b'{"type":"ADDED","object":{"a"'])
-    def test_a_line_that_is_no_event_is_a_decode_error(self, line: bytes) -> None:
-        with pytest.raises(msgspec.DecodeError):
-            codec.decode_watch_event(line)
-
 
 @pytest.mark.parametrize(
     ("annotations", "is_end"),

@@ -39,7 +39,6 @@ PREDICATES = (
         pytest.param(
             ApiError(429, "TooManyRequests", "m"), {"is_too_many_requests", "is_retryable"}, id="429 is worth a retry"
         ),
-        pytest.param(ApiError(500, "InternalError", "m"), {"is_server_error", "is_retryable"}, id="500"),
         pytest.param(ApiError(504, "Timeout", "m"), {"is_server_error", "is_retryable"}, id="504"),
     ],
 )

@@ -9,12 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 
-from helpers.jobserver import a_tfjob, plugin_of, store
-from helpers.memoryapi import MemoryApi
 from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reader import TableColumn, TablePage
 from tfjob_controller.kubectl.arguments import JSON, YAML, parse
@@ -125,114 +122,6 @@ def test_no_line_writes_over_the_prefix_that_says_whose_it_is() -> None:
         rb"[worker-0] \x1b[1A[master-0] forged",
     ]
     assert text_after_carriage_return(b"a\rb\r\r") == b"b"
-
-
-# Keys whose values no program interprets, so a server may put anything there.
-FREE = {"name", "namespace", "reason", "message", "note", "state", "cells", "node", "image", "description"}
-
-
-def hostile(value: Any, key: str = "") -> Any:
-    """What a server sends, with control characters in all that is only shown."""
-    if isinstance(value, dict):
-        return {name: hostile(each, name) for name, each in value.items()}
-    if isinstance(value, list):
-        return [hostile(each, key) for each in value]
-    return value + HARM if isinstance(value, str) and key in FREE else value
-
-
-PLURALS = ("tfjobs", "trainjobs", "gangs", "pods", "nodes", "events", "jobs", "provisioningrequests")
-
-
-class HostileApi(MemoryApi):
-    """Accepts everything, and answers with control characters. Tables have them in the titles of columns."""
-
-    def request(self, method: str, path: str, **given: Any) -> bytes:
-        path = unquote(path).replace(HARM, "").removesuffix("/scale")
-        plural = path.rpartition("/")[2]
-        if method == "GET" and plural in PLURALS:
-            return json.dumps(hostile(self._listed(plural))).encode()
-        answer: bytes = super().request(method, path, **given)
-        return json.dumps(hostile(json.loads(answer))).encode() if answer.startswith(b"{") else answer
-
-    def _listed(self, plural: str) -> dict[str, Any]:
-        items = [each for path, each in self.objects.items() if path.split("/")[-2] == plural]
-        columns = [{"name": name, "type": "string", "priority": 0} for name in ("Name", "State")]
-        rows = [{"cells": ["a", "b"], "object": {"metadata": each["metadata"]}} for each in items]
-        common = {"apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
-        return {**common, "kind": "Table", "columnDefinitions": columns, "rows": rows, "items": items}
-
-
-def fill(api: MemoryApi) -> None:
-    """A job that runs, with a gang that waits, a pod on a node, and an event."""
-    status = {
-        "runtimeId": "abcd",
-        "reason": "why",
-        "conditions": [{"type": "Running", "status": "True", "message": "m"}],
-    }
-    job = a_tfjob("train", "Running", {"workerReplicas": 1, "RuntimeId": "abcd", "gang": {"enabled": True}}, **status)
-    store(api, job)
-    meta: dict[str, Any] = {"namespace": "team", "uid": "1", "resourceVersion": "1"}
-    owner = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "train", "uid": "uid-of-train"}
-    owners = {"ownerReferences": [{**owner, "controller": True}]}
-    gang = {"members": [{"name": "master", "count": 1, "resources": {"cpu": "1"}}]}
-    waits = {"phase": "Unschedulable", "message": "m", "reason": "r"}
-    labels = {"kubeflow.org": "", "runtime_id": "abcd", "tf_job_name": "train", "job_type": "MASTER", "task_index": "0"}
-    pod = {"nodeName": "node", "containers": [{"name": "tensorflow", "resources": {"requests": {"cpu": "1"}}}]}
-    waiting = {"name": "tensorflow", "state": {"waiting": {"reason": "ErrImagePull", "message": "m"}}}
-    event = {"reason": "r", "note": "m", "type": "Warning", "regarding": {"kind": "TFJob", "name": "train"}}
-    resources = {"cpu": "4", "memory": "1Gi", "pods": "10"}
-    team = "namespaces/team"
-    api.objects |= {
-        f"/apis/scheduling.kubeflow.org/v1alpha1/{team}/gangs/train-abcd": {
-            "metadata": {**meta, "name": "train-abcd", **owners},
-            "spec": gang,
-            "status": waits,
-        },
-        f"/api/v1/{team}/pods/train-master-abcd-0-x": {
-            "metadata": {**meta, "name": "train-master-abcd-0-x", "labels": labels},
-            "spec": pod,
-            "status": {"phase": "Pending", "containerStatuses": [waiting]},
-        },
-        f"/apis/events.k8s.io/v1/{team}/events/e": {"metadata": {**meta, "name": "e"}, **event},
-        "/api/v1/nodes/node": {
-            "metadata": {"name": "node", "uid": "2", "resourceVersion": "1"},
-            "spec": {},
-            "status": {"allocatable": resources, "capacity": resources},
-        },
-    }
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "list",
-        "list -o name",
-        "list -o json",
-        "describe train",
-        "explain train",
-        "wait train --timeout 0",
-        "queue -A",
-        "top -A",
-        "submit new --image i",
-        "submit new --image i -o yaml --dry-run server",
-        "scale train 3",
-        "suspend train",
-        "delete train",
-        "logs train",
-        "__complete suspend t",
-    ],
-)
-def test_no_command_lets_a_hostile_server_control_the_terminal(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The answers come by a real socket; a refusal is shown as well."""
-    api = HostileApi()
-    fill(api)
-    with plugin_of(api, tmp_path, capsys) as run:
-        _, out, error = run(*command.split())
-    assert is_harmless((out + error).replace("\t", " ")), [out, error]
-    assert not any(line.startswith("error: forged") for line in (out + error).splitlines())
-    assert out + error
 
 
 def test_titles_of_a_watched_table_are_shown_in_one_line() -> None:

@@ -27,7 +27,7 @@ def test_the_names_are_those_of_python_in_any_case(text: str, until: object) -> 
     assert parse(["wait", "train", "--for", text]).until == until
 
 
-@pytest.mark.parametrize("text", ["runing", "", "condition=", "condition=a b", "condition=Running=maybe"])
+@pytest.mark.parametrize("text", ["runing", "condition=", "condition=Running=maybe"])
 def test_a_name_that_nobody_knows_is_refused_with_those_that_are_known(text: str) -> None:
     with pytest.raises(UsageError, match=r"succeeded, running, .*suspended or condition=NAME"):
         parse(["wait", "train", "--for", text])
