@@ -5,11 +5,9 @@ What an item goes through, in which order and when, is in test/property/test_wor
 
 import contextlib
 import threading
-import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
 from weakref import ReferenceType, ref
 
 import pytest
@@ -67,29 +65,6 @@ class Key(str):
 
 def still_held(keys: list[ReferenceType[Key]]) -> int:
     return sum(key() is not None for key in keys)
-
-
-class WatchedClock:
-    """Real time; tells when somebody starts to wait, and for how long."""
-
-    def __init__(self) -> None:
-        self._real = RealClock()
-        self.waits = threading.Event()
-        self.timeouts: list[float | None] = []
-
-    def monotonic(self) -> float:
-        return self._real.monotonic()
-
-    def now(self) -> datetime:
-        return self._real.now()
-
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
-        self.timeouts.append(timeout_seconds)
-        self.waits.set()
-        self._real.wait(condition, timeout_seconds)
-
-    def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        return self._real.sleep(seconds, stop)
 
 
 class TestWorkQueue:
@@ -203,16 +178,16 @@ class TestDelayingQueue:
         queue.shut_down()
         assert threads() == []
 
-    def test_real_time_is_kept_also_when_something_earlier_comes_later(self) -> None:
-        clock = WatchedClock()
-        queue = RateLimitingQueue[str](clock, RateLimiter(1.0, 60.0))
+    def test_what_is_added_for_an_earlier_time_wakes_the_thread(self) -> None:
+        clock = FakeClock(is_strict=True)
+        queue: Queue = RateLimitingQueue(clock, RateLimiter(1.0, 60.0))
         queue.add_after("never", 3600.0)
-        assert clock.waits.wait(60.0)
-        started_at = time.monotonic()
-        queue.add_after("b", 0.04)
-        queue.add_after("a", 0.02)
-        assert [queue.get(), queue.get()] == ["a", "b"]
-        assert time.monotonic() - started_at >= 0.04
+        clock.await_waiters(1)
+        queue.add_after("b", 4.0)
+        queue.add_after("a", 2.0)
+        for item in ("a", "b"):
+            clock.advance(2.0)
+            assert queue.get() == item
         queue.shut_down()
 
 
@@ -295,12 +270,15 @@ class TestMetrics:
         assert self.values(metrics, *names) == (0.0, 0.0)
 
     def test_unfinished_work_is_looked_at_twice_a_second(self, metrics: Metrics) -> None:
-        clock = WatchedClock()
+        clock = FakeClock(is_strict=True)
         queue: Queue = RateLimitingQueue(clock, RateLimiter(1.0, 60.0), name="jobs", metrics=metrics.queues)
         queue.add("a")
         queue.get()
-        assert clock.waits.wait(60.0)
-        assert clock.timeouts[0] == 0.5
+        for seconds, shown in ((0.4, 0.0), (0.1, 0.5)):
+            clock.await_waiters(1)
+            clock.advance(seconds)
+            clock.await_waiters(1)
+            assert self.values(metrics, "unfinished_work_seconds") == (shown,)
         queue.shut_down()
 
     def test_retries_count_adds_with_a_delay_also_with_none(self, measured: Queue, metrics: Metrics) -> None:
