@@ -8,7 +8,6 @@ import os
 import queue
 import re
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
 
+from helpers.certificates import trusting_context
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
 from localcluster import ports
@@ -175,10 +175,8 @@ class Person:
         source = (self.address, 0)
         if not self.has_tls:
             return http.client.HTTPConnection("127.0.0.1", self.port, timeout, source_address=source)
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=timeout, source_address=source, context=context
+            "127.0.0.1", self.port, timeout=timeout, source_address=source, context=trusting_context()
         )
 
 

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from helpers.certificates import client_hello, trusting_context
 from helpers.dashboardpeople import Site, dashboard_site
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
@@ -178,14 +179,6 @@ def is_answered(site: Site, hello: bytes, address: str) -> bool:
             return False
 
 
-def client_hello() -> bytes:
-    sent = ssl.MemoryBIO()
-    client = _trusting().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        client.do_handshake()
-    return sent.read()
-
-
 def test_an_address_begins_no_more_handshakes_than_its_rate(tls_site: Site) -> None:
     hello, begin = client_hello(), time.monotonic()
     answers = [is_answered(tls_site, hello, "127.0.0.3") for _ in range(600)]
@@ -289,13 +282,7 @@ def test_connections_that_stay_silent_are_closed(tls_site: Site) -> None:
 
 
 def _wrapped(site: Site) -> ssl.SSLSocket:
-    return _trusting().wrap_socket(connect(site), server_hostname="localhost")
-
-
-def _trusting() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+    return trusting_context().wrap_socket(connect(site), server_hostname="localhost")
 
 
 def test_refused_logins_of_an_address_do_not_reach_the_api_server(site: Site) -> None:

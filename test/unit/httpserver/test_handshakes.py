@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import socket
 import ssl
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers import certificates
+from helpers.certificates import client_hello
 from tfjob_controller.dashboard import front
 from tfjob_controller.httpserver.app import Limits, Reply, Request, RequestRate
 from tfjob_controller.httpserver.connection import HttpConnections
@@ -29,16 +29,6 @@ TIMEOUT_SECONDS = 60.0
 @pytest.fixture(scope="module")
 def server_context(certificate: tuple[Path, Path]) -> ssl.SSLContext:
     return certificates.server_context(*certificate)
-
-
-@functools.cache
-def client_hello() -> bytes:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    sent = ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
-    return sent.read()
 
 
 def connect(port: int, address: str, stack: contextlib.ExitStack) -> socket.socket:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.certificates import server_context
+from helpers.certificates import server_context, trusting_context
 from tfjob_controller.httpserver import tls
 from tfjob_controller.httpserver.tls import Decryption, accept
 
@@ -38,9 +38,7 @@ class Client:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.received, self.sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        self.tls = context.wrap_bio(self.received, self.sent)
+        self.tls = trusting_context().wrap_bio(self.received, self.sent)
 
     async def handshake(self) -> None:
         loop = asyncio.get_running_loop()
