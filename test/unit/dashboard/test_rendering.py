@@ -39,7 +39,8 @@ def test_each_line_of_an_event_is_data(body: str, data: list[str]) -> None:
     assert lines == [f"data: {each}" for each in data]
 
 
-def test_callers_at_the_same_time_share_one_reading_and_no_others_wait_for_it() -> None:
+@pytest.mark.anyio
+async def test_callers_at_the_same_time_share_one_reading_and_no_others_wait_for_it() -> None:
     readings, go, calls = readings_of(FakeClock()), threading.Event(), list[str]()
     user = person()
 
@@ -48,38 +49,33 @@ def test_callers_at_the_same_time_share_one_reading_and_no_others_wait_for_it() 
         assert go.wait(60)
         return 7
 
-    async def run() -> list[int]:
-        callers = [asyncio.ensure_future(readings.get(user, "key", read)) for _ in range(4)]
-        assert await readings.get(user, "other key", lambda: 8) == 8
-        callers[0].cancel()
-        go.set()
-        return await asyncio.gather(*callers[1:])
-
-    assert asyncio.run(run()) == [7] * 3
+    callers = [asyncio.ensure_future(readings.get(user, "key", read)) for _ in range(4)]
+    assert await readings.get(user, "other key", lambda: 8) == 8
+    callers[0].cancel()
+    go.set()
+    assert await asyncio.gather(*callers[1:]) == [7] * 3
     assert calls == ["read"]
 
 
-def test_a_reading_is_repeated_after_a_moment() -> None:
+@pytest.mark.anyio
+async def test_a_reading_is_repeated_after_a_moment() -> None:
     clock = FakeClock()
     readings, values, user = readings_of(clock), iter((1, 2)), person()
-
-    async def get() -> int:
-        return await readings.get(user, "key", lambda: next(values))
-
-    assert [asyncio.run(get()) for _ in range(3)] == [1] * 3
+    assert [await readings.get(user, "key", lambda: next(values)) for _ in range(3)] == [1] * 3
     clock.advance(2)
-    assert asyncio.run(get()) == 2
+    assert await readings.get(user, "key", lambda: next(values)) == 2
 
 
-def test_an_error_is_not_kept() -> None:
+@pytest.mark.anyio
+async def test_an_error_is_not_kept() -> None:
     readings, user = readings_of(FakeClock()), person()
 
     def fail() -> int:
         raise ValueError("once")
 
     with pytest.raises(ValueError, match="once"):
-        asyncio.run(readings.get(user, "key", fail))
-    assert asyncio.run(readings.get(user, "key", lambda: 3)) == 3
+        await readings.get(user, "key", fail)
+    assert await readings.get(user, "key", lambda: 3) == 3
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
+import pytest
+
 from tfjob_controller.dashboard.front import Connections, accepting
 from tfjob_controller.dashboard.requestturns import EACH, TOTAL, RequestTurns
 
@@ -118,16 +120,18 @@ async def passed_on(server: Server, *counts: tuple[str, int]) -> list[str]:
     return server.passed_on
 
 
-def test_requests_on_hundreds_of_connections_leave_the_next_turn_to_another_address() -> None:
+@pytest.mark.anyio
+async def test_requests_on_hundreds_of_connections_leave_the_next_turn_to_another_address() -> None:
     server = Server()
-    order = asyncio.run(passed_on(server, (GREEDY, 200), (OTHER, 1)))
+    order = await passed_on(server, (GREEDY, 200), (OTHER, 1))
     assert order.index(OTHER) <= EACH
     assert server.most <= EACH
 
 
-def test_a_request_that_is_not_answered_gives_its_place_back() -> None:
+@pytest.mark.anyio
+async def test_a_request_that_is_not_answered_gives_its_place_back() -> None:
     server = Server(answers=False)
-    order = asyncio.run(passed_on(server, (GREEDY, 3 * EACH), (OTHER, 1)))
+    order = await passed_on(server, (GREEDY, 3 * EACH), (OTHER, 1))
     assert order.index(OTHER) <= EACH
     assert Counter(order) == {GREEDY: 3 * EACH, OTHER: 1}
 
@@ -143,31 +147,26 @@ class Request:
         self._begun.append(self._client)
 
 
-def test_of_many_clients_few_requests_are_in_progress() -> None:
-    async def run() -> list[str]:
-        turns, begun = RequestTurns(), list[str]()
-        for index in range(10 * TOTAL):
-            turns.wait(f"client-{index % 50}", Request(f"client-{index % 50}", begun))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return begun
-
-    begun = asyncio.run(run())
+@pytest.mark.anyio
+async def test_of_many_clients_few_requests_are_in_progress() -> None:
+    turns, begun = RequestTurns(), list[str]()
+    for index in range(10 * TOTAL):
+        turns.wait(f"client-{index % 50}", Request(f"client-{index % 50}", begun))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
     assert begun == [f"client-{index}" for index in range(TOTAL)]
 
 
-def test_requests_of_connections_that_are_lost_take_no_turn() -> None:
-    async def run() -> list[str]:
-        turns, begun = RequestTurns(each=1), list[str]()
-        requests = [Request(str(index), begun) for index in range(4)]
-        for request in requests:
-            turns.wait("client", request)
-        turns.end(requests[1])
-        await asyncio.sleep(0)
-        turns.end(requests[0])
-        turns.end(requests[2])
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return begun
-
-    assert asyncio.run(run()) == ["0", "3"]
+@pytest.mark.anyio
+async def test_requests_of_connections_that_are_lost_take_no_turn() -> None:
+    turns, begun = RequestTurns(each=1), list[str]()
+    requests = [Request(str(index), begun) for index in range(4)]
+    for request in requests:
+        turns.wait("client", request)
+    turns.end(requests[1])
+    await asyncio.sleep(0)
+    turns.end(requests[0])
+    turns.end(requests[2])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert begun == ["0", "3"]

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any
 
+import pytest
+
 from tfjob_controller.dashboard.shares import Shares
 from tfjob_controller.dashboard.streams import EventStream
 
@@ -16,24 +18,21 @@ async def _parts() -> AsyncGenerator[bytes, None]:
     yield b"data: 1\n\n"
 
 
-def test_a_stream_that_is_displaced_as_it_ends_sends_nothing_after_its_end() -> None:
+@pytest.mark.anyio
+async def test_a_stream_that_is_displaced_as_it_ends_sends_nothing_after_its_end() -> None:
     sent: list[Message] = []
+    places: Shares[asyncio.Task[Any]] = Shares(1, 10)
+    newer = asyncio.ensure_future(asyncio.sleep(0))
 
-    async def play() -> None:
-        places: Shares[asyncio.Task[Any]] = Shares(1, 10)
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
 
-        async def receive() -> Message:
-            await asyncio.Event().wait()
-            raise AssertionError
+    async def send(message: Message) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            for displaced in places.take("ann", newer):
+                displaced.cancel()
 
-        async def send(message: Message) -> None:
-            sent.append(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                for displaced in places.take("ann", newer):
-                    displaced.cancel()
-
-        newer = asyncio.ensure_future(asyncio.sleep(0))
-        await EventStream(_parts(), places, "ann")({"type": "http", "asgi": {}}, receive, send)
-
-    asyncio.run(play())
+    await asyncio.ensure_future(EventStream(_parts(), places, "ann")({"type": "http", "asgi": {}}, receive, send))
     assert [message.get("more_body") for message in sent] == [None, True, False]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,17 +120,6 @@ def test_a_renewed_authority_is_seen_by_the_next_connection_if_it_stands_in_a_fi
     plain = load_plain_config(path)
     assert plain is not None
     assert (plain.server.authority_file, plain.server.authority) == (str(certificate[0]), "")
-
-
-def test_the_client_is_loaded_only_for_what_is_not_plain(tmp_path: Path) -> None:
-    script = "import sys; from tfjob_controller.kube.config.kubeconfig import find_config; find_config(sys.argv[1])\n"
-    script += "print('kubernetes' in sys.modules)"
-    (tmp_path / "token").write_text("s3cret")
-    found = []
-    for user in (TOKEN, {"tokenFile": str(tmp_path / "token")}):
-        command = [sys.executable, "-c", script, write(tmp_path, user, {})]
-        found.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
-    assert found == ["False", "True"]
 
 
 def test_what_is_wrong_is_said_as_the_client_would_have_it(tmp_path: Path) -> None:

@@ -35,43 +35,27 @@ def finish(scene: SidecarScene, seconds: float = 60) -> None:
 
 
 @dataclass(slots=True)
-class RemovingUploads:
-    """Removes the first candidates before their upload begins."""
+class DroppingUploads:
+    """Uploads that find their first candidates changed."""
 
     uploads: Uploads
-    folder: Path
-    removals: int
+    drops: int
+    starts: int = 0
+    dropped: list[Wanted] = field(default_factory=list)
 
     def start(self, candidates: list[Wanted], leftovers: list[str]) -> None:
-        if self.removals > 0:
-            shutil.rmtree(self.folder)
-            self.folder.mkdir()
-        self.removals -= 1
-        self.uploads.start(candidates, leftovers)
+        self.starts += 1
+        self.dropped = candidates if self.starts <= self.drops else []
+        if not self.dropped:
+            self.uploads.start(candidates, leftovers)
 
     def poll(self) -> tuple[list[UploadReport], bool]:
+        if self.dropped:
+            return [UploadReport("dropped", each.name, each.fingerprint) for each in self.dropped], True
         return self.uploads.poll()
 
     def kill(self) -> None:
         self.uploads.kill()
-
-
-@dataclass(slots=True)
-class DroppingUploads:
-    """Uploads that find each candidate changed."""
-
-    starts: int = 0
-    candidates: list[Wanted] = field(default_factory=list)
-
-    def start(self, candidates: list[Wanted], leftovers: list[str]) -> None:
-        self.starts += 1
-        self.candidates = candidates
-
-    def poll(self) -> tuple[list[UploadReport], bool]:
-        return [UploadReport("dropped", each.name, each.fingerprint) for each in self.candidates], True
-
-    def kill(self) -> None:
-        """There is nothing to end."""
 
 
 def test_a_checkpoint_is_uploaded_once(scene: SidecarScene) -> None:
@@ -121,26 +105,23 @@ def test_a_checkpoint_that_the_program_removes_is_forgotten(scene: SidecarScene)
     assert scene.told == []
 
 
-def test_a_new_checkpoint_does_not_wait_because_earlier_ones_were_removed_before_their_upload(
-    scene: SidecarScene,
-) -> None:
+def test_a_new_checkpoint_does_not_wait_because_earlier_ones_were_dropped(scene: SidecarScene) -> None:
     scene.after(1)
-    scene.saver.uploads = RemovingUploads(scene.saver.uploads, scene.folder, removals=8)
+    scene.saver.uploads = uploads = DroppingUploads(scene.saver.uploads, drops=8)
     for number in range(1, 10):
+        shutil.rmtree(scene.folder / f"c-{number - 1}", ignore_errors=True)
         write(scene.folder, {f"c-{number}/x": b"1", f"c-{number}/.done": b""})
         scene.after(1)
     scene.after(1)
-    assert len(scene.uploads.starts) == 9
-    assert scene.saved == ["c-9"]
+    assert (uploads.starts, scene.saved) == (9, ["c-9"])
 
 
 def test_a_checkpoint_that_is_always_dropped_is_not_tried_at_each_look(scene: SidecarScene) -> None:
     scene.after(1)
-    dropping = DroppingUploads()
-    scene.saver.uploads = dropping
+    scene.saver.uploads = uploads = DroppingUploads(scene.saver.uploads, drops=1000)
     write(scene.folder, {"c-1/x": b"1", "c-1/.done": b""})
     scene.after(120)
-    assert 2 <= dropping.starts <= 30
+    assert 2 <= uploads.starts <= 30
 
 
 def test_a_storage_that_is_away_is_said_once_and_tried_again(scene: SidecarScene) -> None:
