@@ -54,10 +54,6 @@ class TestLists:
         assert (page.resource_version, page.continue_) == ("7", "next")
         assert [decode_thing(item).metadata.name for item in page.items] == ["a", "b"]
 
-    def test_the_last_page_has_no_way_on(self) -> None:
-        page = codec.decode_list(a_list(thing("a")))
-        assert page.continue_ == ""
-
     def test_a_list_of_nothing_may_come_as_null(self) -> None:
         assert codec.decode_list(b'{"metadata": {"resourceVersion": "7"}, "items": null}').items == []
 

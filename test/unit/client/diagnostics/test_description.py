@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from msgspec.structs import replace
 
@@ -69,11 +67,13 @@ def test_restarts_of_an_elastic_node_are_those_of_all_its_pods() -> None:
     assert [row.restarts for row in described(cluster).replicas] == [0, 3, 1]
 
 
-def test_a_replica_without_a_pod_says_what_it_waits_for() -> None:
+def test_a_replica_without_a_pod_says_what_it_waits_for_and_after_a_while_what_to_describe() -> None:
     cluster = world()
     cluster.sync()
     assert row(cluster, "master-0").message == "waiting for its pod"
     assert row(cluster, "master-0").pod == ""
+    cluster.advance(60)
+    assert "kubectl describe job" in row(cluster, "master-0").message
 
 
 def states(cluster: World) -> dict[str, str]:
@@ -193,15 +193,6 @@ def test_of_many_events_the_last_are_shown_in_order_of_time() -> None:
     events = describe(cluster.job, (), lambda uid, event_type: [new, bare, old, *many]).events
     assert len(events) == MAX_EVENTS
     assert [(event.reason, event.count) for event in events[-3:]] == [("Old", 4), ("Bare", 1), ("New", 7)]
-
-
-def test_a_replica_without_a_pod_names_after_a_while_the_job_to_describe() -> None:
-    cluster = world()
-    cluster.sync()
-    before = cluster.now + timedelta(seconds=0)
-    cluster.advance(60)
-    assert cluster.now > before
-    assert "kubectl describe job" in row(cluster, "master-0").message
 
 
 def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() -> None:
