@@ -50,19 +50,25 @@ class ClientGoneError(Exception):
 
 @dataclass
 class Server:
-    """To each request the next bytes; then the connection is closed if there is no further one for it."""
+    """To each request the next bytes; then the connection is closed if there is no further one for it.
+
+    With `rest_seconds` it sends one byte at a time, with such a rest before each.
+    """
 
     connections: list[list[bytes]]
+    rest_seconds: float = 0.0
     seen: list[bytes] = field(default_factory=list)
     closed: int = 0
 
     def __enter__(self) -> Server:
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         # Wakes a thread that waits for a connection.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(WAIT_SECONDS)
@@ -80,8 +86,17 @@ class Server:
                 with connection, contextlib.suppress(ClientGoneError):
                     for answer in answers:
                         self.seen.append(_request(connection))
-                        connection.sendall(answer)
+                        self._send(connection, answer)
                 self.closed += 1
+
+    def _send(self, connection: socket.socket, answer: bytes) -> None:
+        if not self.rest_seconds:
+            connection.sendall(answer)
+            return
+        for byte in answer:
+            if self._is_over.wait(self.rest_seconds):
+                return
+            connection.sendall(bytes([byte]))
 
 
 def _request(connection: socket.socket) -> bytes:
@@ -229,35 +244,6 @@ def test_characters_that_no_target_may_have_are_escaped(target: str, sent: str) 
     assert encode_request("x", "GET", target, None, {}).split(b"\r\n")[0] == f"GET {sent} HTTP/1.1".encode()
 
 
-class SlowServer:
-    """Sends one byte at a time, with a rest after each that is shorter than any time-out."""
-
-    def __init__(self, answer: bytes, rest_seconds: float = 0.02) -> None:
-        self._answer, self._rest_seconds = answer, rest_seconds
-        self._stop = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join(WAIT_SECONDS)
-        self._listener.close()
-
-    def _run(self) -> None:
-        with contextlib.suppress(OSError):
-            while not self._stop.is_set():
-                connection, _ = self._listener.accept()
-                with connection, contextlib.suppress(OSError):
-                    connection.recv(65536)
-                    for byte in self._answer:
-                        if self._stop.wait(self._rest_seconds):
-                            return
-                        connection.sendall(bytes([byte]))
-
-
 LONG = b"x" * 100_000
 
 
@@ -275,14 +261,12 @@ LONG = b"x" * 100_000
 def test_a_server_that_sends_a_byte_now_and_then_holds_nobody_longer_than_the_deadline(
     answer: bytes, is_stream: bool
 ) -> None:
-    server = SlowServer(answer)
-    pool = ConnectionPool(config_for(server.url), 1, block=True)
-    begin = time.monotonic()
-    with pytest.raises(TimeoutError):
-        exchange(pool, encode_request("x", "GET", "/a", None, {}), 0.5, is_stream=is_stream)
-    # The server would go on for more than half an hour.
-    assert time.monotonic() - begin < WAIT_SECONDS / 2
-    server.close()
+    with Server([[answer]], rest_seconds=0.02) as server:
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError):
+            exchange(server.pool, encode_request("x", "POST", "/a", b"end", {}), 0.5, is_stream=is_stream)
+        # The server would go on for more than half an hour.
+        assert time.monotonic() - begin < WAIT_SECONDS / 2
 
 
 def test_a_server_that_reads_nothing_holds_nobody_longer_than_the_deadline() -> None:
