@@ -57,8 +57,8 @@ class ScriptedLines(Lines):
 class ScriptedRequester(Answering):
     """Responds to each call from its script, records the calls, and reports the end of the script.
 
-    `asked` has the query of each call. After the last response it calls `at_end` (usually to stop the tested object)
-    and raises an error.
+    `asked` has the query of each call, `accepted` the content type of each stream. After the last response it calls
+    `at_end` (usually to stop the tested object) and raises an error.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -66,6 +66,7 @@ class ScriptedRequester(Answering):
         self._answers = [*answers]
         self.asked: list[dict[str, str]] = []
         self.paths: list[str] = []
+        self.accepted: list[str] = []
         self.at_end: Callable[[], None] = lambda: None
 
     def answer(self, request: Request) -> bytes:
@@ -74,8 +75,15 @@ class ScriptedRequester(Answering):
         return answer
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        read_timeout_seconds: float,
+        max_line_bytes: int = 0,
+        accept: str = "",
     ) -> ScriptedLines:
+        self.accepted.append(accept)
         answer = self._next(path, query)
         assert isinstance(answer, list), f"the script has no stream for this call: {answer!r}"
         return ScriptedLines(answer)

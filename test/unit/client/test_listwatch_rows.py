@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from itertools import islice
 
 import pytest
 
-from helpers.scripted import Answer, PatientClock, ScriptedLines, ScriptedRequester
+from helpers.scripted import Answer, PatientClock, ScriptedRequester
 from helpers.things import error_line
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.listwatch import merge_rows, watch_rows
 from tfjob_controller.client.reader import TABLE, Reader
 from tfjob_controller.kube.errors import ApiError
-
-
-class Streams:
-    """A scripted requester that is also asked for a content type."""
-
-    def __init__(self, *answers: Answer) -> None:
-        self.requester = ScriptedRequester(*answers)
-        self.accepted: list[str] = []
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = ""
-    ) -> ScriptedLines:
-        self.accepted.append(accept)
-        return self.requester.stream(path, query=query, read_timeout_seconds=read_timeout_seconds)
 
 
 def row(name: str, version: int) -> dict[str, object]:
@@ -45,27 +30,27 @@ def line(type_: str, name: str, version: int) -> bytes:
     return json.dumps(event).encode()
 
 
-def played(*answers: Answer, count: int) -> tuple[list[list[object]], Streams, list[str]]:
+def played(*answers: Answer, count: int) -> tuple[list[list[object]], ScriptedRequester, list[str]]:
     """The cells of the first rows, and what was said meanwhile."""
-    streams, told = Streams(*answers), list[str]()
-    reader = Reader(streams.requester, "ns", TFJOB, "team=a")
-    watch = watch_rows(streams, reader, 5, told.append, PatientClock())
-    return [each.cells for each in islice(watch, count)], streams, told
+    requester, told = ScriptedRequester(*answers), list[str]()
+    reader = Reader(requester, "ns", TFJOB, "team=a")
+    watch = watch_rows(requester, reader, 5, told.append, PatientClock())
+    return [each.cells for each in islice(watch, count)], requester, told
 
 
 def test_every_change_is_a_row_and_a_deletion_is_the_last_one() -> None:
     lines = [line("ADDED", "a", 6), line("MODIFIED", "a", 7), line("BOOKMARK", "", 8), line("DELETED", "a", 9)]
-    cells, streams, told = played(lines, count=3)
+    cells, requester, told = played(lines, count=3)
     assert cells == [["a", 6], ["a", 7], ["a", 9]]
-    assert streams.accepted == [TABLE]
-    asked = streams.requester.asked[0]
+    assert requester.accepted == [TABLE]
+    asked = requester.asked[0]
     assert (asked["resourceVersion"], asked["labelSelector"], asked["watch"]) == ("5", "team=a", "1")
-    assert streams.requester.paths == ["/apis/kubeflow.org/v1alpha1/namespaces/ns/tfjobs"]
+    assert requester.paths == ["/apis/kubeflow.org/v1alpha1/namespaces/ns/tfjobs"]
     assert told == []
 
 
 def test_a_watch_that_ended_goes_on_where_it_ended() -> None:
-    cells, streams, _ = played(
+    cells, requester, _ = played(
         [line("ADDED", "a", 6), line("BOOKMARK", "", 8)],
         ApiError(503, "", "the server is down"),
         ApiError(503, "", "the server is down"),
@@ -74,7 +59,7 @@ def test_a_watch_that_ended_goes_on_where_it_ended() -> None:
         count=3,
     )
     assert cells == [["a", 6], ["b", 9], ["c", 10]]
-    assert [each["resourceVersion"] for each in streams.requester.asked] == ["5", "8", "8", "8", "9"]
+    assert [each["resourceVersion"] for each in requester.asked] == ["5", "8", "8", "8", "9"]
 
 
 def test_a_server_that_is_away_is_said_once() -> None:
@@ -85,11 +70,11 @@ def test_a_server_that_is_away_is_said_once() -> None:
 
 def test_after_a_version_that_is_compacted_away_only_what_is_newer_is_shown() -> None:
     listed = json.dumps(table(20, row("old", 3), row("new", 15))).encode()
-    cells, streams, _ = played(
+    cells, requester, _ = played(
         [line("ADDED", "a", 6), error_line(410, "Expired")], listed, [line("ADDED", "b", 21)], count=3
     )
     assert cells == [["a", 6], ["new", 15], ["b", 21]]
-    assert streams.requester.asked[2]["resourceVersion"] == "20"
+    assert requester.asked[2]["resourceVersion"] == "20"
 
 
 def test_what_no_waiting_changes_is_raised() -> None:
@@ -100,10 +85,10 @@ def test_what_no_waiting_changes_is_raised() -> None:
 
 
 def test_rows_of_several_watches_come_with_their_place_and_one_that_cannot_go_on_ends_all() -> None:
-    silent = Streams([line("ADDED", "a", 6)], ApiError(403, "Forbidden", "no rights any more"))
-    watch = watch_rows(silent, Reader(silent.requester, "ns", TFJOB), 5, print, PatientClock())
-    refused = Streams([line("ADDED", "b", 7)], ApiError(403, "Forbidden", "no rights any more"))
-    other = watch_rows(refused, Reader(refused.requester, "ns", TRAINJOB), 5, print, PatientClock())
+    silent = ScriptedRequester([line("ADDED", "a", 6)], ApiError(403, "Forbidden", "no rights any more"))
+    watch = watch_rows(silent, Reader(silent, "ns", TFJOB), 5, print, PatientClock())
+    refused = ScriptedRequester([line("ADDED", "b", 7)], ApiError(403, "Forbidden", "no rights any more"))
+    other = watch_rows(refused, Reader(refused, "ns", TRAINJOB), 5, print, PatientClock())
     found: list[tuple[int, object]] = []
     with pytest.raises(ApiError, match="no rights any more"):
         found.extend((index, each.cells) for index, each in merge_rows([watch, other]))
