@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace, new_service_account, write_kubeconfig
-from helpers.kubernetesversion import STREAMING, STREAMING_SINCE
 from helpers.poll import eventually
 from localcluster.api import Api
 from tfjob_controller.kube import codec
@@ -158,21 +157,6 @@ def _refusal(parcels: Parcels, namespace: str) -> ApiError:
 
 
 class TestStreams:
-    @pytest.mark.kubernetes(STREAMING_SINCE, STREAMING)
-    def test_a_streaming_list_ends_with_its_bookmark_and_is_followed_by_changes(
-        self, requester: Transport, parcels: Parcels, namespace: str
-    ) -> None:
-        parcels.create(namespace, parcel("old"))
-        query = WATCH | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        query["fieldSelector"] = "metadata.name!=kube-root-ca.crt"
-        with requester.stream(CONFIG_MAPS.path(namespace), query=query, read_timeout_seconds=WAIT_SECONDS) as stream:
-            events = (codec.decode_watch_event(line) for line in stream)
-            assert next(events).type == codec.ADDED
-            mark = next(events)
-            assert (mark.type, codec.decode_bookmark(mark.object).is_initial_events_end) == (codec.BOOKMARK, True)
-            parcels.delete(namespace, "old")
-            assert next(events).type == codec.DELETED
-
     def test_closing_wakes_a_reader_that_is_blocked_in_tls(self, requester: Transport, namespace: str) -> None:
         """Nothing else would end it while the test waits."""
         stream = requester.stream(CONFIG_MAPS.path(namespace), query=WATCH, read_timeout_seconds=10 * WAIT_SECONDS)

@@ -199,18 +199,15 @@ def test_silent_connections_displace_their_own_address_and_nobody_who_has_logged
     site = proxied_site
     other = site.person("other.token", address="127.0.0.2")
     watching = other.stream("/events/jobs?namespace=ns")
-    strangers = [connect(site, "127.0.0.3") for _ in range(3)]
-    before, clients = site.resident_bytes(), list[socket.socket]()
-    try:
-        for _ in range(1500):
-            clients.append(connect(site))
+    before = site.resident_bytes()
+    with contextlib.ExitStack() as open_:
+        for _ in range(3):
+            open_.enter_context(connect(site, "127.0.0.3"))
+        clients = [open_.enter_context(connect(site)) for _ in range(1500)]
         eventually(lambda: sum(not is_closed(each) for each in clients) <= STRANGERS_EACH)
         assert site.person("another.token", address="127.0.0.2").is_logged_in()
         assert not watching.has_ended()
         assert site.resident_bytes() - before < 40 * MEGABYTE
-    finally:
-        for each in (*clients, *strangers):
-            each.close()
 
 
 def test_probes_have_a_port_which_strangers_at_that_of_browsers_do_not_fill(tmp_path: Path) -> None:
@@ -243,32 +240,27 @@ def test_the_probe_fails_once_the_event_loop_has_not_run_for_a_minute() -> None:
 def test_connections_from_many_addresses_displace_nobody_who_has_logged_in(site: Site) -> None:
     other = site.person("other.token")
     watching = other.stream("/events/jobs?namespace=ns")
-    clients = [connect(site, f"127.0.1.{1 + index % 200}") for index in range(STRANGERS + 200)]
-    try:
+    addresses = (f"127.0.1.{1 + index % 200}" for index in range(STRANGERS + 200))
+    with contextlib.ExitStack() as open_:
+        clients = [open_.enter_context(connect(site, address)) for address in addresses]
         eventually(lambda: sum(not is_closed(each) for each in clients) <= STRANGERS)
         assert other.is_logged_in()
         assert not watching.has_ended()
-    finally:
-        for each in clients:
-            each.close()
 
 
 def test_a_persons_connections_displace_that_persons_oldest(site: Site) -> None:
     other, greedy = site.person("other.token"), site.person("greedy.token")
     watching = other.stream("/events/jobs?namespace=ns")
-    host, clients = b"127.0.0.1:%d" % site.port, list[socket.socket]()
     # Each holds its connection with the body of a form that does not end.
-    head = b"POST /new HTTP/1.1\r\nHost: %b\r\nCookie: %b\r\nContent-Length: 1000000\r\n\r\nx"
-    try:
+    head = "POST /new HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nCookie: {}\r\nContent-Length: 1000000\r\n\r\nx"
+    clients: list[socket.socket] = []
+    with contextlib.ExitStack() as open_:
         for _ in range(KNOWN_EACH + 20):
-            clients.append(connect(site))
-            clients[-1].sendall(head % (host, greedy.cookie.encode()))
+            clients.append(open_.enter_context(connect(site)))
+            clients[-1].sendall(head.format(site.port, greedy.cookie).encode())
         eventually(lambda: sum(not is_closed(each) for each in clients) <= KNOWN_EACH)
         assert other.is_logged_in()
         assert not watching.has_ended()
-    finally:
-        for each in clients:
-            each.close()
 
 
 def test_connections_that_stay_silent_are_closed(tls_site: Site) -> None:
