@@ -15,7 +15,6 @@ import yaml
 from helpers.cluster import Cluster, delete_namespace, new_namespace, new_service_account, write_kubeconfig
 from helpers.poll import eventually
 from localcluster.api import Api
-from tfjob_controller.kube import codec
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config.kubeconfig import load_config
