@@ -66,38 +66,17 @@ def bind(binder: Binder, *pods: BindRequest) -> dict[str, str]:
     return dict(results.get(timeout=2 * LONG_SECONDS) for _ in pods)
 
 
-def test_a_gang_is_bound(binder: Binder, api: Api, namespace: str, node: str) -> None:
-    names = [f"worker-{number}" for number in range(20)]
-    pods = [BindRequest(namespace, name, create(api, namespace, name), node) for name in names]
-    assert bind(binder, *pods) == dict.fromkeys(names, "")
-    assert {node_of(api, namespace, name) for name in names} == {node}
-
-
-def test_a_second_binding_to_the_same_node_is_as_good_as_the_first(
+def test_a_pod_is_bound_once_and_what_is_bound_or_deleted_already_is_recognized(
     binder: Binder, api: Api, namespace: str, node: str
 ) -> None:
-    pod = BindRequest(namespace, "p", create(api, namespace, "p"), node)
-    assert bind(binder, pod) == {"p": ""}
-    assert bind(binder, pod) == {"p": ""}
-
-
-def test_a_second_binding_to_another_node_is_not(binder: Binder, api: Api, namespace: str, node: str) -> None:
-    uid = create(api, namespace, "p")
-    bind(binder, BindRequest(namespace, "p", uid, node))
+    uid, other = create(api, namespace, "p"), "00000000-0000-0000-0000-000000000000"
+    wanted = BindRequest(namespace, "p", uid, node)
+    assert bind(binder, BindRequest(namespace, "p", other, node)) == {"p": POD_DELETED}, "a new pod has its name"
+    assert node_of(api, namespace, "p") == ""
+    assert bind(binder, wanted) == bind(binder, wanted) == {"p": ""}
     assert bind(binder, BindRequest(namespace, "p", uid, "elsewhere")) == {"p": "the pod is bound to another node"}
     assert node_of(api, namespace, "p") == node
-
-
-def test_a_new_pod_of_the_same_name_is_left_alone(binder: Binder, api: Api, namespace: str, node: str) -> None:
-    create(api, namespace, "p")
-    assert bind(binder, BindRequest(namespace, "p", "00000000-0000-0000-0000-000000000000", node)) == {"p": POD_DELETED}
-    assert node_of(api, namespace, "p") == ""
-
-
-def test_a_pod_that_does_not_exist_is_gone(binder: Binder, namespace: str, node: str) -> None:
-    assert bind(binder, BindRequest(namespace, "none", "00000000-0000-0000-0000-000000000000", node)) == {
-        "none": POD_DELETED
-    }
+    assert bind(binder, BindRequest(namespace, "none", other, node)) == {"none": POD_DELETED}
 
 
 @pytest.mark.parametrize("binder", [SHORT_SECONDS], indirect=True)

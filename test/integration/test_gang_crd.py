@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
-from localcluster.api import Api
+from localcluster.api import Api, RefusedError
 from tfjob_controller.api.gang import (
     GANGS,
     MAX_BELOW_COUNT,
@@ -53,19 +54,16 @@ def gang(*members: Object, **spec: Any) -> Object:
             gang({"name": "a", "count": 6000}, {"name": "b", "count": 6000}), TOO_MANY_MEMBERS, id="huge in sum"
         ),
         pytest.param(gang({"name": "Worker"}), "spec.members[0].name in body should match", id="a bad name"),
-        pytest.param(gang({"name": "worker", "resources": {"cpu": "-1"}}), "should match", id="a negative quantity"),
         pytest.param(gang({"name": "worker", "resources": {"cpu": "much"}}), "should match", id="no quantity"),
         pytest.param(gang(minMembers={"worker": 4}), MIN_ABOVE_COUNT, id="a minimum above the count"),
         pytest.param(gang(minMembers={"ps": 1}), MIN_ABOVE_COUNT, id="a minimum of no member"),
-        pytest.param(gang(minMembers={"worker": -1}), "greater than or equal to 0", id="a negative minimum"),
         pytest.param(gang(maxMembers={"worker": 2}), MAX_BELOW_COUNT, id="a maximum below the count"),
         pytest.param(gang(onTimeout="Cry"), "spec.onTimeout: Unsupported value", id="an unknown onTimeout"),
     ],
 )
-def test_what_cannot_be_a_gang_is_refused(kubectl: Kubectl, manifest: Object, words: str) -> None:
-    answer = kubectl.run("create", "-f", "-", manifest=manifest)
-    assert answer.code == 1
-    assert words in answer.error
+def test_what_cannot_be_a_gang_is_refused(api: Api, crd_namespace: str, manifest: Object, words: str) -> None:
+    with pytest.raises(RefusedError, match=re.escape(words)):
+        api.create(GANGS.path(crd_namespace), manifest)
 
 
 def test_tolerations_and_affinity_are_kept_whole(kubectl: Kubectl) -> None:
@@ -88,7 +86,7 @@ def test_what_is_no_field_of_a_toleration_or_an_affinity_is_not_stored(api: Api,
         "tolerations": [{"operator": "Exists", **more}],
         "nodeAffinity": {"nodeSelectorTerms": [{"matchExpressions": [{**requirement, **more}], **more}], **more},
     }
-    stored = api.create(f"/apis/{GANGS.group}/{GANGS.version}/namespaces/{namespace}/gangs", gang(member))
+    stored = api.create(GANGS.path(namespace), gang(member))
     assert stored["spec"]["members"] == [
         {
             "name": "worker",
@@ -127,10 +125,9 @@ def affinity(terms: int, expressions: int, values: int) -> Object:
         ),
     ],
 )
-def test_what_would_take_long_to_evaluate_is_refused(kubectl: Kubectl, member: Object, words: str) -> None:
-    answer = kubectl.run("create", "-f", "-", manifest=gang({"name": "worker", **member}))
-    assert answer.code == 1
-    assert words in answer.error
+def test_what_would_take_long_to_evaluate_is_refused(api: Api, crd_namespace: str, member: Object, words: str) -> None:
+    with pytest.raises(RefusedError, match=words):
+        api.create(GANGS.path(crd_namespace), gang({"name": "worker", **member}))
 
 
 def test_the_largest_gang_is_taken_and_decoded(kubectl: Kubectl) -> None:

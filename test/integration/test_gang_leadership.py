@@ -34,27 +34,23 @@ def await_phase_while_led(cluster: Cluster, gang: str, phase: str) -> dict[str, 
     return owner.status(gang)
 
 
-def test_a_replica_waits_until_its_kube_scheduler_leads_and_then_has_all_reservations(gang_cluster: Cluster) -> None:
+def test_a_replica_works_with_all_reservations_while_its_kube_scheduler_leads_and_then_ends(
+    gang_cluster: Cluster,
+) -> None:
+    exits: list[int] = []
     owner = Owner(gang_cluster.api, "gangs")
     with running_gang_scheduler(gang_cluster.kubeconfig):
         owner.submit("first", worker=6)
         owner.await_phase("first", "Admitted")
     hold(gang_cluster.api, "another")
-    with running_gang_scheduler(gang_cluster.kubeconfig, leader_lease_name=NAME) as scheduler:
+    with running_gang_scheduler(
+        gang_cluster.kubeconfig, leader_lease_name=NAME, exit_process=exits.append
+    ) as scheduler:
         owner.submit("second", worker=6)
         assert not scheduler.problems()
         assert "phase" not in owner.status("second")
         assert await_phase_while_led(gang_cluster, "second", "Waiting")["position"] == 1
         assert scheduler.state.view.statistics().reserved_members == 6
-    gang_cluster.api.delete(f"{LEASES}/{NAME}")
-
-
-def test_one_that_is_not_led_by_its_own_kube_scheduler_any_more_ends(gang_cluster: Cluster) -> None:
-    exits: list[int] = []
-    owner = Owner(gang_cluster.api, "gangs")
-    with running_gang_scheduler(gang_cluster.kubeconfig, leader_lease_name=NAME, exit_process=exits.append):
-        owner.submit("first", worker=6)
-        await_phase_while_led(gang_cluster, "first", "Admitted")
         assert exits == []
         hold(gang_cluster.api, "another")
         eventually(lambda: exits == [1])

@@ -128,25 +128,13 @@ def test_its_pods_are_all_bound_where_they_were_placed_and_it_ends_with_them(
         placed = {member: place["node"] for place in status["placement"] for member in place["members"]}
         assert owner.nodes("mine") == placed
         assert len(placed) == 6
+        owners = [pod["metadata"]["ownerReferences"][0]["kind"] for pod in gang_cluster.api.list(PODS)]
+        assert owners == ["Gang"] * 6, "the garbage collector deletes them with it"
         eventually(lambda: "Bound: 6 pods" in terminal.said("mine"))
         pods.may_end()
         assert script.wait(WAIT_SECONDS) == 0
         # Started again it finds that all is done.
         assert terminal.run("mine", 6, "--cpu", "1").wait(WAIT_SECONDS) == 0
-
-
-@pytest.mark.long
-def test_two_that_do_not_fit_together_run_one_after_the_other(gang_cluster: Cluster, terminal: Terminal) -> None:
-    with ExitStack() as stack:
-        owner, pods = scheduling(gang_cluster, stack)
-        scripts = [terminal.run(name, 8, "--cpu", "1") for name in ("left", "right")]
-        waiting = eventually(
-            lambda: [name for name in ("left", "right") if owner.status(name).get("phase") == "Waiting"], 20, 0.05
-        )
-        assert owner.nodes(waiting[0]) == {}
-        eventually(lambda: "no node has capacity" in terminal.said(waiting[0]))
-        pods.may_end()
-        assert [script.wait(WAIT_SECONDS) for script in scripts] == [0, 0]
 
 
 def test_it_says_when_a_pod_has_failed(gang_cluster: Cluster, terminal: Terminal) -> None:
@@ -173,14 +161,3 @@ def test_an_attempt_that_comes_to_nothing_is_cleared_away_and_tried_again(
         assert script.wait(WAIT_SECONDS) == 0
         attempts = {pod["metadata"]["labels"]["scheduling.kubeflow.org/attempt"] for pod in gang_cluster.api.list(PODS)}
         assert attempts == {str(owner.status("again")["attempt"])}
-
-
-@pytest.mark.long
-def test_the_pods_go_with_the_gang(gang_cluster: Cluster, terminal: Terminal) -> None:
-    with ExitStack() as stack:
-        owner, _ = scheduling(gang_cluster, stack)
-        terminal.run("gone", 2)
-        owner.await_phase("gone", "Bound")
-        # The garbage collector looks for kinds that are new every 30 s.
-        gang_cluster.api.delete(f"{GANGS.format(NAMESPACE)}/gone")
-        eventually(lambda: owner.nodes("gone") == {})

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.gangowner import GANGS, SMALL, Owner, pod
+from helpers.gangowner import GANGS, Owner, pod
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.poll import eventually, never
-from localcluster.fakekubelet import make_node
-from localcluster.gangscheduler import NAME, GangScheduler
+from localcluster.gangscheduler import NAME
 from tfjob_controller.programs.gangscheduler import GangScheduler as Program
 
 
@@ -20,17 +19,23 @@ def owner(gang_scheduling: Cluster) -> Owner:
     return Owner(gang_scheduling.api, "gangs")
 
 
-def test_a_gang_that_fits_is_admitted_and_all_its_pods_are_bound_where_it_was_placed(owner: Owner) -> None:
+def test_no_pod_is_bound_before_the_last_one_has_come_and_then_all_are_where_placed(
+    owner: Owner,
+) -> None:
     owner.submit("one", worker=3, ps=2)
     status = owner.await_phase("one", "Admitted")
-    owner.make_pods("one")
+    owner.make_pods("one", skip=frozenset({"worker-2"}))
+    never(lambda: any(owner.nodes("one").values()), 3)
+    owner.make_pod("one", "worker-2", status["attempt"])
     owner.await_phase("one", "Bound")
     placed = {member: place["node"] for place in status["placement"] for member in place["members"]}
     assert owner.nodes("one") == placed
     assert len(placed) == 5
 
 
-def test_of_two_gangs_that_do_not_fit_together_one_runs_and_the_other_waits_with_a_message(owner: Owner) -> None:
+def test_of_two_gangs_that_do_not_fit_together_one_waits_until_the_other_has_gone(
+    owner: Owner, gang_scheduling: Cluster
+) -> None:
     owner.submit("first", worker=6)
     owner.await_phase("first", "Admitted")
     owner.submit("second", worker=6)
@@ -39,82 +44,10 @@ def test_of_two_gangs_that_do_not_fit_together_one_runs_and_the_other_waits_with
     assert "cpu" in waiting["message"]
     owner.make_pods("first")
     owner.await_phase("first", "Bound")
-    assert owner.nodes("second") == {}
-
-
-def test_a_gang_starts_as_soon_as_another_has_gone(owner: Owner, gang_scheduling: Cluster) -> None:
-    owner.submit("first", worker=6)
-    owner.await_phase("first", "Admitted")
-    owner.make_pods("first")
-    owner.await_phase("first", "Bound")
-    owner.submit("second", worker=6)
-    owner.await_phase("second", "Waiting")
     for member in owner.nodes("first"):
         gang_scheduling.api.delete(f"/api/v1/namespaces/gangs/pods/first-{member}-1", gracePeriodSeconds=0)
     owner.await_phase("first", "Released")
     owner.await_phase("second", "Admitted")
-
-
-def test_no_pod_of_a_gang_is_bound_before_the_last_one_has_come(owner: Owner) -> None:
-    owner.submit("slow", worker=3)
-    status = owner.await_phase("slow", "Admitted")
-    owner.make_pods("slow", skip=frozenset({"worker-2"}))
-    never(lambda: any(owner.nodes("slow").values()), 3)
-    owner.make_pod("slow", "worker-2", status["attempt"])
-    owner.await_phase("slow", "Bound")
-    assert all(owner.nodes("slow").values())
-
-
-def test_a_node_that_goes_before_the_pods_have_come_is_replaced_by_another_in_the_same_attempt(
-    owner: Owner, gang_scheduling: Cluster
-) -> None:
-    owner.submit("mover", worker=2)
-    status = owner.await_phase("mover", "Admitted")
-    (gone,) = {place["node"] for place in status["placement"]}
-    gang_scheduling.api.delete(f"/api/v1/nodes/{gone}")
-    eventually(lambda: all(place["node"] != gone for place in owner.status("mover")["placement"]))
-    assert owner.status("mover")["attempt"] == status["attempt"]
-    owner.make_pods("mover")
-    owner.await_phase("mover", "Bound")
-
-
-def test_a_node_that_only_kube_scheduler_can_refuse_is_replaced_by_another(
-    owner: Owner, gang_scheduling: Cluster
-) -> None:
-    """A pod with a host port that is taken: the gang scheduler knows nothing of ports."""
-    owner.submit("port", worker=1)
-    status = owner.await_phase("port", "Admitted")
-    (place,) = status["placement"]
-    blocker = pod("blocker", "10m")
-    blocker["spec"]["nodeName"] = place["node"]
-    blocker["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 7777}]
-    gang_scheduling.api.create("/api/v1/namespaces/gangs/pods", blocker)
-    owner.make_pod("port", "worker-0", status["attempt"], port=7777)
-    owner.await_phase("port", "Bound")
-    (other,) = owner.nodes("port").values()
-    assert other != place["node"]
-
-
-def test_an_attempt_without_progress_is_given_up_and_the_gang_waits_with_its_next_attempt_to_come(
-    gang_cluster: Cluster,
-) -> None:
-    with running_gang_scheduler(gang_cluster.kubeconfig, bind_timeout=1.0) as scheduler:
-        assert scheduler.extender is not None
-        with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
-            owner = Owner(gang_cluster.api, "gangs")
-            owner.submit("late", worker=2)
-            owner.await_phase("late", "Admitted")
-            waiting = owner.await_phase("late", "Waiting")
-            assert "placement" not in waiting
-            assert "given up" in waiting["message"]
-            eventually(lambda: owner.status("late").get("attempt", 0) >= 2)
-
-
-def test_a_pod_of_an_attempt_that_is_over_is_never_bound(owner: Owner) -> None:
-    owner.submit("stale", worker=1)
-    status = owner.await_phase("stale", "Admitted")
-    owner.make_pod("stale", "worker-0", status["attempt"] + 1)
-    never(lambda: any(owner.nodes("stale").values()), 2)
 
 
 def test_another_pod_is_kept_off_capacity_that_is_reserved(owner: Owner, gang_scheduling: Cluster) -> None:
@@ -142,25 +75,6 @@ def test_a_suspended_gang_releases_its_capacity_and_queues_again_once_it_is_resu
     assert owner.await_phase("rest", "Waiting")["position"] == 1
     gang_scheduling.api.delete(f"{GANGS.format('gangs')}/other")
     assert owner.await_phase("rest", "Admitted")["attempt"] == 2
-
-
-def test_a_gang_that_no_empty_cluster_could_take_is_said_so_at_once(owner: Owner, gang_scheduling: Cluster) -> None:
-    owner.submit("huge", worker=9)
-    status = owner.await_phase("huge", "Unschedulable")
-    assert status["conditions"][0]["reason"] == "ExceedsClusterCapacity"
-    make_node(gang_scheduling.api, "node-c", SMALL)
-    owner.await_phase("huge", "Admitted")
-
-
-def test_reservations_outlive_the_gang_scheduler(gang_cluster: Cluster) -> None:
-    owner = Owner(gang_cluster.api, "gangs")
-    with running_gang_scheduler(gang_cluster.kubeconfig):
-        owner.submit("first", worker=6)
-        owner.await_phase("first", "Admitted")
-    with running_gang_scheduler(gang_cluster.kubeconfig):
-        owner.submit("second", worker=6)
-        assert owner.await_phase("second", "Waiting")["position"] == 1
-        assert owner.status("first")["phase"] == "Admitted"
 
 
 @pytest.fixture

@@ -94,11 +94,15 @@ def reasons(cluster: Cluster, name: str) -> set[str]:
 def test_a_whole_gang_leaves_for_one_of_higher_priority_and_runs_again_afterwards(
     owner: Owner, preempting: Cluster
 ) -> None:
+    """It leaves for none that claims a priority without a class: any tenant can write that into a Gang."""
     run(owner, "low", 8)
     queued = owner.status("low")["queuedTime"]
+    owner.submit("claims", worker=4, priority=2_000_000_000)
+    owner.await_phase("claims", "Waiting")
     owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
     assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
     assert owner.status("low")["phase"] == "Bound"
+    owner.remove("claims")
     assert "preempts" in eventually(lambda: owner.status("high").get("message"))
     pods = owner.nodes("low")
     for member in pods:
@@ -118,14 +122,6 @@ def test_a_whole_gang_leaves_for_one_of_higher_priority_and_runs_again_afterward
     owner.await_phase("low", "Bound")
     eventually(lambda: {"PreemptionRequested", "Preempted"} <= reasons(preempting, "low"))
     eventually(lambda: "Preempting" in reasons(preempting, "high"))
-
-
-def test_no_gang_leaves_for_one_whose_pods_have_no_class_of_that_priority(owner: Owner, preempting: Cluster) -> None:
-    """A tenant writes any number into a Gang, but PriorityClasses are not theirs."""
-    run(owner, "low", 8)
-    owner.submit("claims", worker=4, priority=2_000_000_000)
-    owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
-    assert await_state(owner, "low", "Requested")["by"] == "gangs/high"
 
 
 def test_the_pods_of_an_owner_that_does_not_follow_are_evicted(owner: Owner, preempting: Cluster) -> None:

@@ -11,24 +11,23 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from helpers.cluster import Cluster, own_plane
+from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import GANGS, SMALL, Owner
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.manifests import gang_job
 from helpers.poll import eventually
 from localcluster.api import Api
-from localcluster.crds import install_crds
 from localcluster.fakekubelet import make_node
 from localcluster.foreigncrds import install_provisioning_crd
 from localcluster.gangscheduler import GangScheduler
-from localcluster.programs import Options
 from tfjob_controller.util.clock import RealClock
 from tfjob_controller.util.timestamps import format_time
 
 CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/gangs/provisioningrequests"
 TEMPLATES = "/api/v1/namespaces/gangs/podtemplates"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/provisioningrequests.autoscaling.x-k8s.io"
 QUOTAS = "/api/v1/namespaces/gangs/resourcequotas"
 PREFIX = "autoscaling.x-k8s.io"
 NEW_NODE = "node-new"
@@ -208,16 +207,16 @@ def test_a_planted_request_is_deleted_without_the_templates_of_others(
         asking.api.delete(f"{TEMPLATES}/others")
 
 
-def test_without_the_crd_gangs_wait_as_without_an_autoscaler_until_it_is_installed() -> None:
-    with own_plane("provisioning", Options()) as cluster:
-        install_crds(cluster.api)
-        cluster.api.create("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
-        options = {"provisioning_class": CLASS, "provision_after": 0.1}
-        with capture_logs() as logs, running_gang_scheduler(cluster.kubeconfig, **options):
-            owner = Owner(cluster.api, "gangs")
-            owner.submit("large", worker=12)
-            assert owner.await_phase("large", "Unschedulable")["message"].endswith("the whole cluster has")
-            errors = [str(each["error"]) for each in logs if "provisioningrequests" in str(each.get("resource"))]
-            install_provisioning_crd(cluster.api)
-            Autoscaler(cluster.api).await_request("large")
+def test_without_the_crd_gangs_wait_as_without_an_autoscaler_until_it_is_installed(gang_cluster: Cluster) -> None:
+    api = gang_cluster.api
+    api.delete(CRD)
+    eventually(lambda: api.find(CRD) is None)
+    options = {"provisioning_class": CLASS, "provision_after": 0.1}
+    with capture_logs() as logs, running_gang_scheduler(gang_cluster.kubeconfig, **options):
+        owner = Owner(api, "gangs")
+        owner.submit("large", worker=12)
+        assert owner.await_phase("large", "Unschedulable")["message"].endswith("the whole cluster has")
+        errors = [str(each["error"]) for each in logs if "provisioningrequests" in str(each.get("resource"))]
+        install_provisioning_crd(api)
+        Autoscaler(api).await_request("large")
     assert any("CRD" in each for each in errors), errors
