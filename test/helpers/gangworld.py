@@ -318,13 +318,14 @@ class GangWorld:
 
         eventually(have_ended, period=0.0002)
 
-    def run(self) -> None:
-        """Runs one pass of the loop, and the timeouts of Permit that are due."""
-        self.permit.tick()
-        self.run_pass()
-        if not self.is_binding_slow:
-            self.end_bindings()
-        self.deliver()
+    def run(self, passes: int = 1) -> None:
+        """Runs passes of the loop, and the timeouts of Permit that are due."""
+        for _ in range(passes):
+            self.permit.tick()
+            self.run_pass()
+            if not self.is_binding_slow:
+                self.end_bindings()
+            self.deliver()
 
     def run_pass(self) -> None:
         """Runs one pass of the loop. The outcomes of its writes are handled, unless they hang."""
@@ -516,11 +517,20 @@ class GangWorld:
         self.api.change(f"{self._gang_path}/{name}", patch)
         self.deliver()
 
+    def resize(self, name: str, count: int, kind: str = "worker", cpu: int = 1) -> None:
+        """Changes the number of members of a gang of one kind."""
+        members = [{"name": kind, "count": count, "resources": {"cpu": str(cpu)}}]
+        self.change_gang(name, {"spec": {"members": members}})
+
     def remove_gang(self, name: str) -> None:
         """Deletes the Gang and its pods."""
+        self.remove_pods(name)
+        self.delete_gang(name)
+
+    def remove_pods(self, name: str) -> None:
+        """Removes all pods of the gang."""
         for pod in self.pods_of(name):
             self.remove_pod(pod.metadata.name)
-        self.delete_gang(name)
 
     def delete_gang(self, name: str) -> None:
         """Deletes the Gang; its pods stay."""
@@ -542,8 +552,37 @@ class GangWorld:
     def names(self) -> list[str]:
         return [each["metadata"]["name"] for each in self.api.list("gangs")]
 
+    def phase(self, name: str) -> str:
+        return self.gang(name).status.phase
+
+    def nodes_of(self, name: str) -> set[str]:
+        """Returns the nodes on which the gang is placed."""
+        return set(placed_nodes(self.gang(name).status).values())
+
+    def bound_pods(self, name: str) -> int:
+        return sum(bool(pod.spec.node_name) for pod in self.pods_of(name))
+
     def pods_of(self, name: str) -> list[ScheduledPod]:
         return [pod for pod in self.pods.values() if gang_key_of(pod.metadata) == f"{self.namespace}/{name}"]
+
+    def admit(self, name: str, workers: int, **spec: Any) -> None:
+        """Adds a gang that has capacity, and admits it."""
+        self.add_gang(name, worker=workers, **spec)
+        self.run()
+        assert self.phase(name) == ADMITTED
+
+    def bind(self, name: str, *, cpu: int = 0) -> None:
+        """Creates the missing pods of an admitted or bound gang, and binds them; `cpu` is as for `create_pods`."""
+        self.run()
+        self.create_pods(name, cpu=cpu)
+        self.schedule()
+        self.run()
+        assert self.phase(name) == BOUND
+
+    def start(self, name: str, workers: int, **spec: Any) -> None:
+        """Adds a gang and binds its pods."""
+        self.add_gang(name, worker=workers, **spec)
+        self.bind(name)
 
     def create_pods(
         self, name: str, *, cpu: int = 0, members: Collection[str] = (), priority_class: str | None = None

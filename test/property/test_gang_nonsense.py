@@ -94,5 +94,5 @@ def test_no_gang_stops_the_others(
         world.create_pods("good")
         world.schedule()
         world.run()
-    assert world.gang("good").status.phase == "Bound"
+    assert world.phase("good") == "Bound"
     world.stop_writing()

@@ -11,17 +11,10 @@ from tfjob_controller.api.gang import placed_nodes
 from tfjob_controller.gangscheduler.state.shared import RETENTION_SECONDS
 
 
-def admit(world: GangWorld, name: str, workers: int) -> None:
-    world.add_gang(name, worker=workers)
-    world.run()
-    assert world.gang(name).status.phase == "Admitted"
-
-
 def give_up(world: GangWorld, name: str) -> None:
     world.clock.advance(BIND_TIMEOUT_SECONDS)
-    world.run()
-    world.run()
-    assert world.gang(name).status.phase in ("Waiting", "Unschedulable")
+    world.run(2)
+    assert world.phase(name) in ("Waiting", "Unschedulable")
     world.delete_old_pods(name)
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.run()
@@ -29,31 +22,31 @@ def give_up(world: GangWorld, name: str) -> None:
 
 @pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_pods_that_need_more_are_placed_by_what_they_need(world: GangWorld) -> None:
-    admit(world, "one", 4)
+    world.admit("one", 4)
     world.create_pods("one", cpu=2)
     world.run()
     assert sorted(Counter(placed_nodes(world.gang("one").status).values()).values()) == [2, 2]
     world.schedule()
     world.run()
-    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Bound", 1)
+    assert (world.phase("one"), world.gang("one").status.attempt) == ("Bound", 1)
 
 
 def test_what_they_need_is_not_given_to_others(world: GangWorld) -> None:
-    admit(world, "one", 4)
+    world.admit("one", 4)
     world.create_pods("one", cpu=2)
     world.add_gang("other", worker=1)
     world.run()
-    assert world.gang("other").status.phase == "Waiting"
+    assert world.phase("other") == "Waiting"
 
 
 def test_where_they_do_not_fit_the_gang_waits_for_what_they_need(world: GangWorld) -> None:
-    admit(world, "one", 4)
-    admit(world, "other", 1)
+    world.admit("one", 4)
+    world.admit("other", 1)
     world.create_pods("one", cpu=2)
     world.create_pods("other")
     world.schedule()
     world.run()
-    assert world.gang("other").status.phase == "Bound"
+    assert world.phase("other") == "Bound"
     give_up(world, "one")
     assert world.gang("one").status.message.startswith("needs 4 \u00d7 cpu: 2")
     world.remove_gang("other")
@@ -61,19 +54,19 @@ def test_where_they_do_not_fit_the_gang_waits_for_what_they_need(world: GangWorl
     world.create_pods("one", cpu=2)
     world.schedule()
     world.run()
-    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Bound", 2)
+    assert (world.phase("one"), world.gang("one").status.attempt) == ("Bound", 2)
 
 
 def test_pods_that_need_more_than_the_cluster_has_are_said_so(world: GangWorld) -> None:
-    admit(world, "one", 2)
+    world.admit("one", 2)
     world.create_pods("one", cpu=5)
     give_up(world, "one")
-    assert world.gang("one").status.phase == "Unschedulable"
+    assert world.phase("one") == "Unschedulable"
 
 
 @pytest.mark.parametrize("mended", ["the gang says so", "a while has passed"])
 def test_a_gang_is_believed_again(world: GangWorld, mended: str) -> None:
-    admit(world, "one", 2)
+    world.admit("one", 2)
     world.create_pods("one", cpu=5)
     give_up(world, "one")
     if mended == "the gang says so":
@@ -83,17 +76,17 @@ def test_a_gang_is_believed_again(world: GangWorld, mended: str) -> None:
     else:
         world.clock.advance(RETENTION_SECONDS)
     world.run()
-    assert world.gang("one").status.phase == "Admitted"
+    assert world.phase("one") == "Admitted"
 
 
 def test_a_new_process_learns_the_pods_requests_from_the_pods(world: GangWorld) -> None:
-    admit(world, "one", 4)
+    world.admit("one", 4)
     world.create_pods("one", cpu=2)
     world.start_scheduler()
     world.run()
     world.schedule()
     world.run()
-    assert world.gang("one").status.phase == "Bound"
+    assert world.phase("one") == "Bound"
 
 
 def test_pods_that_need_less_take_what_the_gang_says_until_they_are_bound(world: GangWorld) -> None:
@@ -108,7 +101,7 @@ def test_pods_that_need_less_take_what_the_gang_says_until_they_are_bound(world:
 
 
 def test_a_replacement_that_needs_more_is_placed_where_that_is(world: GangWorld) -> None:
-    admit(world, "one", 4)
+    world.admit("one", 4)
     world.create_pods("one")
     world.schedule()
     world.run()

@@ -35,12 +35,11 @@ def seconds_until_bound(world: GangWorld, honest: str, attack: object = None) ->
     """How long the honest gang waits, an hour at most; `attack` is called at each step."""
     begin = world.clock.monotonic()
     while world.clock.monotonic() - begin < HOUR:
-        for _ in range(2):
-            world.run()
+        world.run(2)
         if callable(attack):
             attack()
         own(world, honest)
-        if world.gang(honest).status.phase == BOUND:
+        if world.phase(honest) == BOUND:
             break
         world.clock.advance(STEP_SECONDS)
     return world.clock.monotonic() - begin
@@ -50,7 +49,7 @@ def seconds_until_bound(world: GangWorld, honest: str, attack: object = None) ->
 def test_a_pod_that_is_recreated_again_and_again_keeps_nobody_out(world: GangWorld, cpu: int) -> None:
     world.add_gang("greedy", worker=8)
     world.run()
-    assert world.gang("greedy").status.phase == ADMITTED
+    assert world.phase("greedy") == ADMITTED
     world.clock.advance(1)
     world.add_gang("honest", worker=8)
     steps = iter(range(10_000))
@@ -67,7 +66,7 @@ def test_a_gang_whose_pods_come_one_by_one_is_given_up_as_a_whole(world: GangWor
     world.put_node("c", 92)
     world.add_gang("greedy", worker=100)
     world.run()
-    assert world.gang("greedy").status.phase == ADMITTED
+    assert world.phase("greedy") == ADMITTED
     world.clock.advance(1)
     world.add_gang("honest", worker=100)
     steps = iter(range(10_000))
@@ -93,11 +92,10 @@ def test_a_gang_without_pods_keeps_its_age_twice_and_says_when_it_loses_it(world
     world.run()
     queued = world.gang("empty").status.queued_time
     for attempt in (1, 2, 3):
-        assert (world.gang("empty").status.phase, world.gang("empty").status.attempt) == (ADMITTED, attempt)
+        assert (world.phase("empty"), world.gang("empty").status.attempt) == (ADMITTED, attempt)
         assert world.gang("empty").status.queued_time == queued
         world.clock.advance(BIND_TIMEOUT_SECONDS)
-        world.run()
-        world.run()
+        world.run(2)
         status = world.gang("empty").status
         assert ("its age counts from now" in status.message) == (attempt == 3)
         world.clock.advance(MAX_BACKOFF_SECONDS)
@@ -113,13 +111,12 @@ def test_a_gang_with_pods_keeps_its_age(world: GangWorld) -> None:
     for _ in range(5):
         world.create_pods("slow")
         world.clock.advance(BIND_TIMEOUT_SECONDS + 1)
-        world.run()
-        world.run()
+        world.run(2)
         assert world.gang("slow").status.queued_time == queued
         world.delete_old_pods("slow")
         world.clock.advance(MAX_BACKOFF_SECONDS)
         world.run()
-        assert world.gang("slow").status.phase == ADMITTED
+        assert world.phase("slow") == ADMITTED
 
 
 @pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
@@ -155,4 +152,4 @@ def test_large_filters_are_evaluated_before_the_views_lock_is_taken(world: GangW
             eventually(lambda: verdicts.size_bytes > 0)
             assert not running.done()
         running.result(timeout=10)
-    assert world.gang("large").status.phase == ADMITTED
+    assert world.phase("large") == ADMITTED

@@ -86,7 +86,7 @@ def test_it_is_bound_all_at_once(large: GangWorld) -> None:
         large.gang("large").status
     )
     large.run()
-    assert (large.gang("large").status.phase, large.gang("large").status.message) == ("Bound", f"Bound: {MEMBERS} pods")
+    assert (large.phase("large"), large.gang("large").status.message) == ("Bound", f"Bound: {MEMBERS} pods")
 
 
 def test_half_of_it_leaves_and_comes_again(large: GangWorld) -> None:

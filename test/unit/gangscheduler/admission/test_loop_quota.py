@@ -7,33 +7,21 @@ from tfjob_controller.api.gang import placed_nodes
 from tfjob_controller.gangscheduler.admission.queue import FIGURES_SECONDS
 
 
-def phase(world: GangWorld, name: str) -> str:
-    return world.gang(name).status.phase
-
-
-def start(world: GangWorld, name: str) -> None:
-    for _ in range(3):
-        world.create_pods(name)
-        world.schedule()
-        world.run()
-    assert phase(world, name) == "Bound"
-
-
 def test_what_is_reserved_counts_before_the_pods_exist_and_once_when_they_do(world: GangWorld) -> None:
     world.quota = {"requests.cpu": "5", "pods": "10"}
     world.add_gang("first", worker=3)
     world.run()
     world.add_gang("second", worker=3)
     world.run()
-    assert (phase(world, "first"), phase(world, "second")) == ("Admitted", "Waiting")
+    assert (world.phase("first"), world.phase("second")) == ("Admitted", "Waiting")
     assert world.gang("second").status.message == "waits for quota: 3 \u00d7 cpu, 2 left"
     assert world.gang("second").status.missing[0].available == "2"
-    start(world, "first")
+    world.bind("first")
     world.run()
     assert world.gang("second").status.message == "waits for quota: 3 \u00d7 cpu, 2 left"
     world.quota = {"requests.cpu": "6"}
     world.run()
-    assert phase(world, "second") == "Admitted"
+    assert world.phase("second") == "Admitted"
 
 
 def test_what_is_left_of_a_quota_alone_is_written_later_however_often_it_changes(world: GangWorld) -> None:
@@ -56,7 +44,7 @@ def test_two_gangs_of_one_pass_do_not_get_the_same_quota(world: GangWorld) -> No
     world.add_gang("first", worker=3)
     world.add_gang("second", worker=3)
     world.run()
-    assert sorted((phase(world, "first"), phase(world, "second"))) == ["Admitted", "Waiting"]
+    assert sorted((world.phase("first"), world.phase("second"))) == ["Admitted", "Waiting"]
 
 
 def test_a_quota_is_free_again_when_an_attempt_is_given_up(world: GangWorld) -> None:
@@ -66,11 +54,10 @@ def test_a_quota_is_free_again_when_an_attempt_is_given_up(world: GangWorld) -> 
     world.clock.advance(1)
     world.add_gang("second", worker=3)
     world.run()
-    assert phase(world, "second") == "Waiting"
+    assert world.phase("second") == "Waiting"
     world.clock.advance(BIND_TIMEOUT_SECONDS)
-    for _ in range(3):
-        world.run()
-    assert phase(world, "second") == "Admitted"
+    world.run(3)
+    assert world.phase("second") == "Admitted"
 
 
 def test_a_gang_that_waits_for_quota_keeps_no_nodes_from_others(world: GangWorld) -> None:
@@ -80,7 +67,7 @@ def test_a_gang_that_waits_for_quota_keeps_no_nodes_from_others(world: GangWorld
     world.clock.advance(300)
     world.add_gang("small", worker=4)
     world.run()
-    assert phase(world, "small") == "Admitted"
+    assert world.phase("small") == "Admitted"
     world.run()
     assert world.gang("large").status.message == "waits for quota: 8 \u00d7 cpu, 0 left"
 
@@ -88,7 +75,7 @@ def test_a_gang_that_waits_for_quota_keeps_no_nodes_from_others(world: GangWorld
 def test_nobody_shrinks_for_a_gang_that_waits_for_quota(world: GangWorld) -> None:
     world.add_gang("elastic", limits=(1, 8), worker=8)
     world.run()
-    start(world, "elastic")
+    world.bind("elastic")
     world.quota = {"cpu": "8"}
     world.add_gang("next", worker=2)
     for _ in range(20):
@@ -109,16 +96,14 @@ def test_members_that_are_added_to_a_bound_gang_count_too(world: GangWorld) -> N
     world.quota = {"pods": "5"}
     world.add_gang("grows", worker=2)
     world.run()
-    start(world, "grows")
+    world.bind("grows")
     members = [{"name": "worker", "count": 8, "resources": {"cpu": "1"}}]
     world.change_gang("grows", {"spec": {"members": members}})
-    for _ in range(3):
-        world.run()
+    world.run(3)
     assert len(placed_nodes(world.gang("grows").status)) == 5
     world.create_pods("grows")
     world.quota = {"pods": "6"}
-    for _ in range(3):
-        world.run()
+    world.run(3)
     assert len(placed_nodes(world.gang("grows").status)) == 6
 
 
@@ -130,11 +115,11 @@ def test_a_new_process_reserves_what_the_last_one_did(world: GangWorld) -> None:
     world.run()
     world.start_scheduler()
     world.run()
-    assert (phase(world, "first"), phase(world, "second")) == ("Admitted", "Waiting")
+    assert (world.phase("first"), world.phase("second")) == ("Admitted", "Waiting")
 
 
 def test_a_gang_that_exceeds_the_cluster_is_unschedulable_with_any_quota(world: GangWorld) -> None:
     world.quota = {"cpu": "5"}
     world.add_gang("huge", worker=30)
     world.run()
-    assert phase(world, "huge") == "Unschedulable"
+    assert world.phase("huge") == "Unschedulable"

@@ -23,41 +23,41 @@ def world(world: GangWorld) -> GangWorld:
 
 
 def test_a_member_whose_binding_is_in_progress_keeps_its_node_and_its_capacity(world: GangWorld) -> None:
-    (node,) = set(placed_nodes(world.gang("one").status).values())
+    (node,) = world.nodes_of("one")
     world.is_binding_slow = True
     world.schedule()
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
-    assert set(placed_nodes(world.gang("one").status).values()) == {node}
+    assert world.nodes_of("one") == {node}
     assert world.state.view.node_infos[node].free["cpu"] == -1000
     world.end_bindings()
     world.run()
-    assert world.gang("one").status.phase == "Bound"
+    assert world.phase("one") == "Bound"
     (other,) = {"a", "b"} - {node}
     assert world.state.view.node_infos[other].free["cpu"] == 4000
 
 
 def test_a_member_that_only_waits_for_others_is_moved(world: GangWorld) -> None:
-    (node,) = set(placed_nodes(world.gang("one").status).values())
+    (node,) = world.nodes_of("one")
     late = world.pods_of("one")[-1]
     world.remove_pod(late.metadata.name)
     world.schedule()
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
-    assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"}
+    assert world.nodes_of("one") == {"a", "b"}
     world.create_pods("one")
     world.schedule()
     world.run()
-    assert world.gang("one").status.phase == "Bound"
+    assert world.phase("one") == "Bound"
 
 
 def test_an_attempt_that_was_given_up_moves_nobody(world: GangWorld) -> None:
-    (node,) = set(placed_nodes(world.gang("one").status).values())
+    (node,) = world.nodes_of("one")
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.permit.tick()
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
-    assert world.gang("one").status.phase == "Waiting"
+    assert world.phase("one") == "Waiting"
 
 
 def test_a_gang_that_loses_its_pods_before_it_was_seen_bound_goes_back_to_the_queue(world: GangWorld) -> None:
@@ -65,18 +65,10 @@ def test_a_gang_that_loses_its_pods_before_it_was_seen_bound_goes_back_to_the_qu
     for node in ("a", "b"):
         world.remove_node(node)
     world.run()
-    assert world.gang("one").status.phase == "Admitted"
+    assert world.phase("one") == "Admitted"
     world.clock.advance(BIND_TIMEOUT_SECONDS)
-    world.run()
-    world.run()
-    assert world.gang("one").status.phase in ("Waiting", "Unschedulable")
-
-
-def bind_all(world: GangWorld) -> None:
-    world.schedule()
-    world.run()
-    world.run()
-    assert world.gang("one").status.phase == "Bound"
+    world.run(2)
+    assert world.phase("one") in ("Waiting", "Unschedulable")
 
 
 def replace_one(world: GangWorld) -> str:
@@ -92,7 +84,7 @@ def replace_one(world: GangWorld) -> str:
 
 def suspend_under_a_binding(world: GangWorld) -> str:
     """The bound gang, while its replacement's Binding is under way, which will fail; the replacement's name."""
-    bind_all(world)
+    world.bind("one")
     gone = replace_one(world)
     world.is_binding_broken = True
     world.change_gang("one", {"spec": {"suspend": True}})
@@ -109,7 +101,7 @@ def fail_bindings(world: GangWorld) -> None:
 def test_the_capacity_of_a_replacement_whose_binding_is_in_progress_is_not_given_away(
     world: GangWorld, end: str
 ) -> None:
-    bind_all(world)
+    world.bind("one")
     replace_one(world)
     if end == "suspended":
         world.change_gang("one", {"spec": {"suspend": True}})
@@ -118,16 +110,13 @@ def test_the_capacity_of_a_replacement_whose_binding_is_in_progress_is_not_given
     else:
         world.remake_gang("one")
     world.add_gang("next", worker=6)
-    for _ in range(3):
-        world.run()
-    assert world.gang("next").status.phase in ("", "Waiting")
+    world.run(3)
+    assert world.phase("next") in ("", "Waiting")
     world.is_binding_slow = False
     world.end_bindings()
-    for pod in world.pods_of("one"):
-        world.remove_pod(pod.metadata.name)
-    for _ in range(3):
-        world.run()
-    assert world.gang("next").status.phase == "Admitted"
+    world.remove_pods("one")
+    world.run(3)
+    assert world.phase("next") == "Admitted"
 
 
 def test_a_bound_gang_that_is_suspended_binds_no_replacement_any_more(world: GangWorld) -> None:
@@ -138,7 +127,7 @@ def test_a_bound_gang_that_is_suspended_binds_no_replacement_any_more(world: Gan
     world.run()
     world.schedule()
     assert not world.pods[f"{NAMESPACE}/{gone}"].spec.node_name
-    assert world.gang("one").status.phase == "Released"
+    assert world.phase("one") == "Released"
 
 
 def test_a_bound_gang_that_is_suspended_and_resumed_at_once_goes_on(world: GangWorld) -> None:
@@ -154,8 +143,8 @@ def test_a_bound_gang_that_is_suspended_and_resumed_at_once_goes_on(world: GangW
 def test_a_gang_that_is_suspended_grows_no_more(world: GangWorld) -> None:
     world.add_gang("two", worker=5)
     world.run()
-    bind_all(world)
-    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 5, "resources": {"cpu": "1"}}]}})
+    world.bind("one")
+    world.resize("one", 5)
     world.run()
     replace_one(world)
     world.change_gang("one", {"spec": {"suspend": True}})
@@ -170,15 +159,14 @@ def test_the_capacity_of_a_member_that_is_taken_away_while_its_binding_is_in_pro
     world: GangWorld, is_bound: bool
 ) -> None:
     if is_bound:
-        bind_all(world)
+        world.bind("one")
         replace_one(world)
     else:
         world.is_binding_slow = True
         world.schedule()
-    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
-    for _ in range(3):
-        world.run()
-    (node,) = set(placed_nodes(world.gang("one").status).values())
+    world.resize("one", 2)
+    world.run(3)
+    (node,) = world.nodes_of("one")
     assert world.state.view.node_infos[node].free["cpu"] == 1000
     world.is_binding_slow = False
     world.end_bindings()
@@ -186,7 +174,7 @@ def test_the_capacity_of_a_member_that_is_taken_away_while_its_binding_is_in_pro
     for _ in range(3):
         world.clock.advance(1)
         world.run()
-    assert world.gang("one").status.phase == "Bound"
+    assert world.phase("one") == "Bound"
     assert world.state.view.node_infos[node].free["cpu"] == 2000
 
 
@@ -195,51 +183,46 @@ def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_removed_mem
     last = next(pod for pod in world.pods_of("one") if "worker-2" in pod.metadata.name)
     world.remove_pod(last.metadata.name)
     world.schedule()
-    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
-    world.run()
-    world.run()
-    world.run()
+    world.resize("one", 2)
+    world.run(3)
     status = world.gang("one").status
     assert (status.phase, status.members, status.attempt) == ("Bound", "2/2", 1)
 
 
 def test_a_gang_that_grows_and_shrinks_before_it_is_complete_is_as_it_was(world: GangWorld) -> None:
     for count in (5, 3):
-        world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": count, "resources": {"cpu": "1"}}]}})
+        world.resize("one", count)
         world.run()
-    bind_all(world)
+    world.bind("one")
     assert world.gang("one").status.members == "3/3"
 
 
 def test_a_recreated_gang_does_not_count_the_pods_of_the_old_one(world: GangWorld) -> None:
-    bind_all(world)
+    world.bind("one")
     world.remake_gang("one")
-    world.run()
-    world.run()
+    world.run(2)
     status = world.gang("one").status
     assert (status.phase, status.attempt) == ("Admitted", 2)
     world.create_pods("one")
     world.schedule()
     world.run()
-    assert sum(bool(pod.spec.node_name) for pod in world.pods_of("one")) == 6
+    assert world.bound_pods("one") == 6
 
 
 def test_a_recreated_gang_is_not_given_up_for_the_old_one(world: GangWorld) -> None:
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.permit.tick()
     world.remake_gang("one")
-    for pod in world.pods_of("one"):
-        world.remove_pod(pod.metadata.name)
-    world.run()
-    world.run()
+    world.remove_pods("one")
+    world.run(2)
     world.create_pods("one")
-    bind_all(world)
+    world.bind("one")
 
 
 @pytest.mark.parametrize("fault", ["conflict", "lost before", "lost after"])
 def test_a_member_that_was_moved_is_not_put_back_by_what_was_read_before(world: GangWorld, fault: str) -> None:
     """The write of the move went wrong, or nobody knows: the Gang that is read still says the old node."""
-    (bad,) = set(placed_nodes(world.gang("one").status).values())
+    (bad,) = world.nodes_of("one")
     (good,) = {"a", "b"} - {bad}
     world.put_node(bad, 4, unschedulable=True)
     world.api.script.append(
@@ -256,8 +239,8 @@ def test_a_member_that_was_moved_is_not_put_back_by_what_was_read_before(world: 
     for _ in range(3):
         world.clock.advance(1)
         world.run()
-    assert set(placed_nodes(world.gang("one").status).values()) == {good}
-    bind_all(world)
+    assert world.nodes_of("one") == {good}
+    world.bind("one")
 
 
 def spied(expect: Callable[..., None], seats: list[Mapping[str, str]]) -> Callable[..., None]:
@@ -274,14 +257,13 @@ def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_count
 
     def refuse(request: object) -> None:
         """kube-scheduler is quicker than the writer's next answers."""
-        (node,) = set(placed_nodes(world.gang("two").status).values())
+        (node,) = world.nodes_of("two")
         refused.append(node)
         world.state.node_rejected(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), node)
 
     world.api.script.append(Fault(after=refuse))
     world.run_pass()
-    for _ in range(2):
-        world.run()
+    world.run(2)
     assert refused
     assert placed_nodes(world.gang("two").status)["worker-0"] not in refused
 
@@ -306,14 +288,13 @@ def test_a_rejected_pod_is_woken_once_for_each_node_of_its_member(world: GangWor
 
 @pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
 def test_members_without_another_node_get_the_first_that_has_capacity(world: GangWorld, is_bound: bool) -> None:
-    (bad,) = set(placed_nodes(world.gang("one").status).values())
+    (bad,) = world.nodes_of("one")
     (other,) = {"a", "b"} - {bad}
     if is_bound:
-        bind_all(world)
+        world.bind("one")
     world.put_pod("stranger", {}, 4, node=other)
     if is_bound:
-        for pod in world.pods_of("one"):
-            world.remove_pod(pod.metadata.name)
+        world.remove_pods("one")
         world.create_pods("one")
     world.put_node(bad, 4, unschedulable=True)
     for pod in world.pods_of("one"):
@@ -324,27 +305,25 @@ def test_members_without_another_node_get_the_first_that_has_capacity(world: Gan
     world.run()
     world.remove_pod("stranger")
     world.run()
-    assert set(placed_nodes(world.gang("one").status).values()) == {other}
-    assert world.gang("younger").status.phase == "Waiting"
-    bind_all(world)
+    assert world.nodes_of("one") == {other}
+    assert world.phase("younger") == "Waiting"
+    world.bind("one")
 
 
 def test_a_placement_that_was_edited_by_hand_follows_the_pods(world: GangWorld) -> None:
-    (node,) = set(placed_nodes(world.gang("one").status).values())
+    (node,) = world.nodes_of("one")
     (other,) = {"a", "b"} - {node}
-    bind_all(world)
+    world.bind("one")
     members = ["worker-0", "worker-1", "worker-2"]
     world.change_gang("one", {"status": {"placement": [{"node": other, "members": members}]}})
-    for _ in range(3):
-        world.run()
-    assert set(placed_nodes(world.gang("one").status).values()) == {node}
+    world.run(3)
+    assert world.nodes_of("one") == {node}
     assert world.state.view.node_infos[other].free["cpu"] == 4000
 
 
 def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorld) -> None:
     world.change_gang("one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
-    for _ in range(3):
-        world.run()
+    world.run(3)
     assert [reason for _, reason, _ in world.events.told] == ["Admitted"]
     assert world.state.view.statistics().reserved_members == 0
 
@@ -354,18 +333,15 @@ def test_the_capacity_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bind
 ) -> None:
     world.is_binding_slow = True
     world.schedule()
-    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 0, "resources": {"cpu": "1"}}]}})
+    world.resize("one", 0)
     world.add_gang("next", worker=6)
-    for _ in range(3):
-        world.run()
-    assert world.gang("next").status.phase == "Waiting"
+    world.run(3)
+    assert world.phase("next") == "Waiting"
     world.is_binding_slow = False
     world.end_bindings()
-    for pod in world.pods_of("one"):
-        world.remove_pod(pod.metadata.name)
-    for _ in range(3):
-        world.run()
-    assert (world.gang("one").status.phase, world.gang("next").status.phase) == ("Released", "Admitted")
+    world.remove_pods("one")
+    world.run(3)
+    assert (world.phase("one"), world.phase("next")) == ("Released", "Admitted")
 
 
 def test_a_gang_that_is_recreated_between_decision_and_write_is_admitted_by_a_decision_of_its_own(
@@ -374,11 +350,11 @@ def test_a_gang_that_is_recreated_between_decision_and_write_is_admitted_by_a_de
     world.add_gang("two", worker=4)
     world.api.script.append(Fault(before=lambda request: world.remake_gang("two")))
     world.run_pass()
-    assert world.gang("two").status.phase == ""
+    assert world.phase("two") == ""
     assert world.state.view.statistics().reserved_members == 3, "what was reserved for it is given back"
     world.clock.advance(1)
     world.run()
-    assert world.gang("two").status.phase == "Admitted"
+    assert world.phase("two") == "Admitted"
     assert world.state.view.statistics().reserved_members == 7
 
 
@@ -396,13 +372,12 @@ def test_an_admission_that_arrives_long_after_it_was_given_up_uses_no_capacity_t
     world.change_gang("two", {"spec": {"priority": -1}})
     world.add_gang("three", worker=5)
     world.clock.advance(1)
-    world.run()
-    world.run()
+    world.run(2)
     with pytest.raises(ApiError):
         world.api.apply(late[0])
     world.deliver()
     world.run()
-    assert sorted(world.gang(name).status.phase for name in ("two", "three")) == ["Admitted", "Waiting"]
+    assert sorted(world.phase(name) for name in ("two", "three")) == ["Admitted", "Waiting"]
     assert all(room.free["cpu"] >= 0 for room in world.state.view.node_infos.values())
 
 
@@ -410,4 +385,4 @@ def test_a_pass_that_meets_the_end_of_the_program_writes_nothing_and_fails_nowhe
     world.add_gang("two", worker=2)
     world.stop_writing()
     world.run()
-    assert world.gang("two").status.phase == ""
+    assert world.phase("two") == ""

@@ -150,9 +150,8 @@ def test_the_capacity_of_an_admission_that_is_being_written_is_not_given_away(wo
         world.run()
     assert world.state.view.statistics().reserved_members == 5
     world.end_writes()
-    for _ in range(2):
-        world.run()
-    assert [world.gang(name).status.phase for name in ("one", "two")] == ["Admitted", "Waiting"]
+    world.run(2)
+    assert [world.phase(name) for name in ("one", "two")] == ["Admitted", "Waiting"]
     assert world.state.view.statistics().reserved_members == 5
 
 
@@ -163,7 +162,7 @@ def test_the_nodes_of_members_that_are_being_written_stay_theirs(world: GangWorl
     world.schedule()
     world.run()
     world.slow_writes()
-    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 9, "resources": {"cpu": "1"}}]}})
+    world.resize("one", 9)
     world.run()
     reserved = dict(world.state.view.reserved_members(f"{NAMESPACE}/one"))
     assert len(reserved) == 8
@@ -171,8 +170,7 @@ def test_the_nodes_of_members_that_are_being_written_stay_theirs(world: GangWorl
     world.run()
     assert world.state.view.reserved_members(f"{NAMESPACE}/one") == reserved
     world.end_writes()
-    for _ in range(2):
-        world.run()
+    world.run(2)
     assert world.gang("one").status.members == "9/9"
 
 
@@ -182,12 +180,12 @@ def test_a_gang_that_changed_while_it_was_written_is_processed_as_soon_as_the_wr
     world.slow_writes()
     world.add_gang("one", worker=9)
     world.run()
-    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
+    world.resize("one", 2)
     world.run()
     world.end_writes()
     world.state.take()  # what the watch has marked since
     world.run()
-    assert world.gang("one").status.phase == "Admitted"
+    assert world.phase("one") == "Admitted"
 
 
 def fill(world: GangWorld) -> None:
@@ -205,12 +203,10 @@ def test_a_gang_whose_report_is_being_written_keeps_its_place_in_the_queue(world
     world.clock.advance(1)
     world.add_gang("younger", worker=8)
     world.remove_gang("first")
-    for _ in range(2):
-        world.run()
+    world.run(2)
     world.end_writes()
-    for _ in range(2):
-        world.run()
-    assert [world.gang(name).status.phase for name in ("older", "younger")] == ["Admitted", "Waiting"]
+    world.run(2)
+    assert [world.phase(name) for name in ("older", "younger")] == ["Admitted", "Waiting"]
     assert world.state.view.statistics().reserved_members == 8
 
 
@@ -225,9 +221,8 @@ def test_a_gang_whose_report_is_being_written_still_holds_back_those_behind_it(w
     world.add_gang("younger", worker=2)
     world.run()
     world.end_writes()
-    for _ in range(2):
-        world.run()
-    assert [world.gang(name).status.phase for name in ("older", "younger")] == ["Waiting", "Waiting"]
+    world.run(2)
+    assert [world.phase(name) for name in ("older", "younger")] == ["Waiting", "Waiting"]
     assert world.state.view.statistics().reserved_members == 3
 
 
@@ -245,7 +240,7 @@ def test_a_gang_that_leaves_before_its_report_is_written_keeps_nothing(world: Ga
     for _ in range(3):
         world.clock.advance(1)
         world.run()
-    assert world.gang("younger").status.phase == "Admitted"
+    assert world.phase("younger") == "Admitted"
     assert world.state.view.statistics().reserved_members == 8
 
 
@@ -261,19 +256,18 @@ def test_an_admission_replaces_a_report_that_has_not_begun(world: GangWorld) -> 
     world.end_writes()
     paths = [request.path.split("/")[-2] for request in world.api.written("PATCH")]
     assert paths.count("small") == 1
-    assert world.gang("small").status.phase == "Admitted"
+    assert world.phase("small") == "Admitted"
 
 
 def test_a_gang_that_is_suspended_while_its_admission_is_being_written_is_released(world: GangWorld) -> None:
     world.slow_writes(is_after=True)
     world.add_gang("one", worker=8)
     world.run()
-    assert world.gang("one").status.phase == "Admitted", "only the response is missing"
+    assert world.phase("one") == "Admitted", "only the response is missing"
     world.change_gang("one", {"spec": {"suspend": True}})
     world.run()
     assert world.state.view.statistics().reserved_members == 8
     world.end_writes()
-    for _ in range(3):
-        world.run()
-    assert world.gang("one").status.phase == "Released"
+    world.run(3)
+    assert world.phase("one") == "Released"
     assert world.state.view.statistics().reserved_members == 0

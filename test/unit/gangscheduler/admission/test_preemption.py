@@ -31,9 +31,9 @@ def world(is_indexed: bool) -> Iterator[GangWorld]:
     world.put_node("a", 4)
     world.put_node("b", 4)
     world.put_pod("once", {}, 0, phase="Succeeded", priority_class="high")
-    start(world, "low-a", 4)
+    world.start("low-a", 4)
     world.clock.advance(1)
-    start(world, "low-b", 4)
+    world.start("low-b", 4)
     world.clock.advance(GRACE)
     yield world
     world.end_writes()
@@ -44,20 +44,11 @@ def a_class(name: str, value: int, *, policy: str = "", default: bool = False) -
     return PriorityClass(ObjectMeta(name=name), value, default, policy)
 
 
-def start(world: GangWorld, name: str, workers: int, priority: int = 0) -> None:
-    world.add_gang(name, worker=workers, priority=priority)
-    world.run()
-    world.create_pods(name)
-    world.schedule()
-    world.run()
-    assert world.gang(name).status.phase == "Bound"
-
-
 def wait(world: GangWorld, name: str, workers: int, *, priority: int = 100, of_class: str = "high") -> None:
     """The gang waits for long enough to preempt others."""
     world.add_gang(name, worker=workers, priority=priority, priority_class=of_class)
     world.run()
-    assert world.gang(name).status.phase == "Waiting"
+    assert world.phase(name) == "Waiting"
     world.clock.advance(AFTER)
     world.run()
 
@@ -66,11 +57,6 @@ def states(world: GangWorld) -> dict[str, str]:
     """Returns the states of the preemptions, by gang."""
     found = {name: world.gang(name).status.preemption for name in world.names()}
     return {name: each.state for name, each in found.items() if each is not None}
-
-
-def remove_pods(world: GangWorld, name: str) -> None:
-    for pod in world.pods_of(name):
-        world.remove_pod(pod.metadata.name)
 
 
 def condition(world: GangWorld, name: str) -> tuple[str, str] | None:
@@ -96,25 +82,23 @@ def test_the_owner_is_asked_and_the_gang_stays_bound_until_its_pods_are_gone(wor
 def test_once_its_pods_are_gone_it_queues_with_its_age_and_the_other_starts(world: GangWorld) -> None:
     wait(world, "high", 4)
     queued = world.gang("low-b").status.queued_time
-    remove_pods(world, "low-b")
+    world.remove_pods("low-b")
     world.run()
     status = world.gang("low-b").status
     assert (status.phase, status.placement, status.queued_time) == ("Waiting", (), queued)
     assert states(world) == {"low-b": "Preempted"}
     world.run()
-    assert world.gang("high").status.phase == "Admitted"
-    assert set(placed_nodes(world.gang("high").status).values()) == {"b"}
+    assert world.phase("high") == "Admitted"
+    assert world.nodes_of("high") == {"b"}
     assert world.gang("low-b").status.phase == "Waiting"
 
 
 def test_it_starts_again_when_there_is_capacity(world: GangWorld) -> None:
     wait(world, "high", 4)
-    remove_pods(world, "low-b")
-    for _ in range(3):
-        world.run()
+    world.remove_pods("low-b")
+    world.run(3)
     world.remove_gang("low-a")
-    world.run()
-    world.run()
+    world.run(2)
     status = world.gang("low-b").status
     assert (status.phase, status.attempt, status.preemption) == ("Admitted", 2, None)
     assert condition(world, "low-b") == ("False", "NotPreempted")
@@ -126,10 +110,9 @@ def test_as_long_as_one_pod_runs_nothing_starts_in_the_place_of_the_others(world
     for pod in world.pods_of("low-b")[1:]:
         world.remove_pod(pod.metadata.name)
     world.add_gang("small", worker=1)
-    for _ in range(3):
-        world.run()
-    assert world.gang("high").status.phase == "Waiting"
-    assert world.gang("small").status.phase == "Waiting"
+    world.run(3)
+    assert world.phase("high") == "Waiting"
+    assert world.phase("small") == "Waiting"
     assert states(world) == {"low-b": "Requested"}
 
 
@@ -138,11 +121,10 @@ def test_nothing_else_takes_what_victims_have_left(world: GangWorld) -> None:
     wait(world, "high", 4)
     world.priority_classes.append(a_class("highest", 200))
     world.add_gang("highest", worker=4, priority=200, priority_class="highest")
-    remove_pods(world, "low-b")
-    for _ in range(3):
-        world.run()
-    assert world.gang("high").status.phase == "Admitted"
-    assert world.gang("highest").status.phase == "Waiting"
+    world.remove_pods("low-b")
+    world.run(3)
+    assert world.phase("high") == "Admitted"
+    assert world.phase("highest") == "Waiting"
 
 
 def test_nobody_is_asked_for_what_a_gang_that_has_ended_still_uses(world: GangWorld) -> None:
@@ -163,7 +145,7 @@ def test_what_a_gang_had_and_others_have_taken_is_not_waited_for(world: GangWorl
     world.run()
     world.clock.advance(AFTER)
     world.delete_gang("low-a")
-    remove_pods(world, "low-a")
+    world.remove_pods("low-a")
     world.put_pod("other", {}, 4, node="a")
     world.run()
     assert states(world) == {"low-b": "Requested"}
@@ -181,11 +163,10 @@ def test_the_pods_of_an_owner_that_deletes_none_are_evicted_and_nobody_else_is_a
     assert states(world) == {"low-b": "Requested"}
     assert "its pods are evicted" in world.gang("low-b").status.message
     assert ("low-b", "PreemptionEnforced") in [each[:2] for each in world.events.told]
-    remove_pods(world, "low-b")
-    world.run()
-    world.run()
+    world.remove_pods("low-b")
+    world.run(2)
     assert states(world) == {"low-b": "Preempted"}
-    assert world.gang("high").status.phase == "Admitted"
+    assert world.phase("high") == "Admitted"
     assert world.gang("low-a").status.phase == "Bound"
 
 
@@ -196,8 +177,7 @@ def test_a_gang_whose_pods_cannot_be_evicted_is_left_alone_and_others_are_asked(
     world.run()
     assert states(world) == {"low-b": "Requested"}
     world.clock.advance(1)
-    world.run()
-    world.run()
+    world.run(2)
     assert states(world) == {"low-b": "NotFollowed", "low-a": "Requested"}
     status = world.gang("low-b").status
     assert (status.phase, len(placed_nodes(status))) == ("Bound", 4)
@@ -214,8 +194,7 @@ def test_pods_have_their_grace_period_within_a_bound(world: GangWorld) -> None:
     world.run()
     assert (states(world), world.evicted) == ({"low-b": "Requested"}, [])
     world.clock.advance(1)
-    world.run()
-    world.run()
+    world.run(2)
     assert len(world.evicted) == 4
     assert states(world) == {"low-b": "Preempted"}
 
@@ -236,7 +215,7 @@ def test_pods_that_do_not_end_hold_a_preemptor_up_for_a_bounded_time(world: Gang
 def test_an_owner_that_creates_the_pods_again_gets_no_node_for_them_and_holds_nobody_up(world: GangWorld) -> None:
     wait(world, "high", 4)
     old = [(pod.metadata.name, pod.metadata.labels) for pod in world.pods_of("low-b")]
-    remove_pods(world, "low-b")
+    world.remove_pods("low-b")
     for name, labels in old:
         world.put_pod(f"{name}-again", labels, 1)
     world.run()
@@ -244,10 +223,9 @@ def test_an_owner_that_creates_the_pods_again_gets_no_node_for_them_and_holds_no
     assert not any(pod.spec.node_name for pod in world.pods_of("low-b"))
     assert states(world) == {"low-b": "Requested"}
     world.clock.advance(DELETION_SECONDS)
-    world.run()
-    world.run()
+    world.run(2)
     assert states(world) == {"low-b": "Preempted"}
-    assert world.gang("high").status.phase == "Admitted"
+    assert world.phase("high") == "Admitted"
 
 
 def test_a_request_is_looked_at_again_when_its_time_is_over(world: GangWorld) -> None:
@@ -265,7 +243,7 @@ def test_a_number_alone_preempts_nobody(world: GangWorld) -> None:
 def test_a_number_alone_protects_from_nobody(world: GangWorld) -> None:
     world.remove_gang("low-a")
     world.run()
-    start(world, "claims", 4, priority=10**9)
+    world.start("claims", 4, priority=10**9)
     world.clock.advance(GRACE)
     wait(world, "high", 8)
     assert states(world) == {"claims": "Requested", "low-b": "Requested"}
@@ -332,35 +310,32 @@ def test_a_new_process_goes_on_with_what_the_last_one_began(world: GangWorld) ->
     world.start_scheduler()
     world.run()
     assert states(world) == {"low-b": "Requested"}
-    remove_pods(world, "low-b")
+    world.remove_pods("low-b")
     world.run()
     world.start_scheduler()
     world.add_gang("older", worker=4, priority=10**9)
-    for _ in range(3):
-        world.run()
-    assert world.gang("high").status.phase == "Admitted"
+    world.run(3)
+    assert world.phase("high") == "Admitted"
 
 
 def test_a_new_process_completes_what_has_begun_even_if_preemption_is_off_now(world: GangWorld) -> None:
     wait(world, "high", 4)
     world.preemption = None
     world.start_scheduler()
-    remove_pods(world, "low-b")
-    for _ in range(3):
-        world.run()
+    world.remove_pods("low-b")
+    world.run(3)
     assert states(world) == {"low-b": "Preempted"}
-    assert world.gang("high").status.phase == "Admitted"
+    assert world.phase("high") == "Admitted"
 
 
 def test_a_victim_that_is_suspended_meanwhile_is_released(world: GangWorld) -> None:
     wait(world, "high", 4)
     world.change_gang("low-b", {"spec": {"suspend": True}})
-    remove_pods(world, "low-b")
-    for _ in range(3):
-        world.run()
+    world.remove_pods("low-b")
+    world.run(3)
     assert world.gang("low-b").status.phase == "Released"
     assert states(world) == {}
-    assert world.gang("high").status.phase == "Admitted"
+    assert world.phase("high") == "Admitted"
 
 
 def test_a_time_that_somebody_else_wrote_does_not_hold_the_gang_for_ever(world: GangWorld) -> None:
@@ -399,6 +374,5 @@ def test_an_elastic_gang_whose_owner_does_not_shrink_it_is_preempted_in_the_end(
     wait(world, "high", 2)
     for _ in range(4):
         world.clock.advance(30)
-        world.run()
-        world.run()
+        world.run(2)
     assert states(world) == {"elastic": "Requested"}

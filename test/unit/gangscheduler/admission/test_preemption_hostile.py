@@ -54,8 +54,7 @@ def own(world: GangWorld, *names: str) -> None:
 def go_on(world: GangWorld, seconds: float, *steps: Callable[[], object]) -> None:
     end = world.clock.monotonic() + seconds
     while world.clock.monotonic() < end:
-        world.run()
-        world.run()
+        world.run(2)
         for step in steps:
             step()
         world.clock.advance(STEP_SECONDS)
@@ -134,7 +133,7 @@ def stay(world: GangWorld, workers: int) -> None:
         for _ in range(3):
             world.run()
             stay_on(world)
-        assert all(world.gang(name).status.phase == BOUND for name in EVIL)
+        assert all(world.phase(name) == BOUND for name in EVIL)
 
 
 def stay_on(world: GangWorld) -> None:
@@ -175,7 +174,7 @@ def test_gangs_that_do_not_leave_and_are_made_again_keep_no_gang_out(world: Gang
         stay_on(world)
 
     begin = world.clock.monotonic()
-    while world.gang("honest").status.phase != BOUND and world.clock.monotonic() - begin < 6 * HOUR:
+    while world.phase("honest") != BOUND and world.clock.monotonic() - begin < 6 * HOUR:
         go_on(world, STEP_SECONDS, attack, lambda: own(world, "honest"))
     assert world.clock.monotonic() - begin <= AFTER + DELETION_SECONDS + 6 * STEP_SECONDS
 
@@ -195,7 +194,7 @@ def test_a_namespace_whose_gangs_cannot_be_made_to_leave_is_asked_last(world: Ga
             lambda name=name: own(world, name),
             lambda: stay_on(world),
         )
-        assert world.gang(name).status.phase == BOUND
+        assert world.phase(name) == BOUND
         assert asked(world) == [*EVIL, *["low"] * (number + 1)]
         world.remove_gang(name)
         for each in EVIL:

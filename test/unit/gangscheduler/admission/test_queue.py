@@ -49,8 +49,7 @@ def test_a_gang_that_backs_off_after_a_failed_attempt_would_fit(world: GangWorld
     world.run()
     attempt = world.gang("one").status.attempt
     world.state.attempt_rejected(f"{NAMESPACE}/one", attempt)
-    world.run()
-    world.run()
+    world.run(2)
     assert [fits for fits, _ in waits(world)] == [queue.YES]
 
 

@@ -16,20 +16,6 @@ from tfjob_controller.scheduling.decisions import QueuedGang, queue_order
 from tfjob_controller.scheduling.quota import NamespaceQuotas
 
 
-def start(world: GangWorld, name: str, workers: int) -> None:
-    world.add_gang(name, worker=workers)
-    world.run()
-    world.create_pods(name)
-    world.schedule()
-    world.run()
-    assert world.gang(name).status.phase == "Bound"
-
-
-def ask_for(world: GangWorld, name: str, workers: int) -> None:
-    members = [{"name": "worker", "count": workers, "resources": {"cpu": "1"}}]
-    world.change_gang(name, {"spec": {"members": members}})
-
-
 def placed(world: GangWorld, name: str) -> str:
     members = placed_nodes(world.gang(name).status)
     return " ".join(sorted(member.removeprefix("worker-") for member in members))
@@ -42,7 +28,7 @@ def seconds_since(world: GangWorld, moment: str | None) -> float:
 
 def test_it_is_said_since_when_a_gang_is_bound_in_the_same_write(world: GangWorld) -> None:
     before = len(world.api.written("PATCH"))
-    start(world, "one", 3)
+    world.start("one", 3)
     assert len(world.api.written("PATCH")) == before + 2
     world.clock.advance(7)
     assert seconds_since(world, world.gang("one").status.bound_time) == 7
@@ -54,35 +40,32 @@ def test_the_pod_of_an_added_member_that_was_rejected_without_a_place_is_woken(
     world: GangWorld, is_seen_first: bool
 ) -> None:
     """An owner may create the pod before the placement has followed its spec, and kube-scheduler is as quick."""
-    start(world, "one", 1)
-    ask_for(world, "one", 2)
+    world.start("one", 1)
+    world.resize("one", 2)
     if not is_seen_first:
         world.run()
     world.create_pods("one", members=["worker-1"])
     world.reject_pod("one-worker-1-1")
-    for _ in range(3):
-        world.run()
+    world.run(3)
     assert world.pod_api.annotated == {"one-worker-1-1": placed_nodes(world.gang("one").status)["worker-1"]}
 
 
 def test_a_gang_that_is_bound_once_more_has_been_so_since_the_first_time(world: GangWorld) -> None:
-    start(world, "one", 1)
+    world.start("one", 1)
     since = world.gang("one").status.bound_time
     (pod,) = world.pods_of("one")
     world.finish_pod(pod.metadata.name)
     world.clock.advance(1)
-    world.run()
-    world.run()
-    assert world.gang("one").status.phase == "Released"
+    world.run(2)
+    assert world.phase("one") == "Released"
     world.put_pod("again", pod.metadata.labels, 1)
-    world.run()
-    world.run()
-    assert (world.gang("one").status.phase, world.gang("one").status.bound_time) == ("Bound", since)
+    world.run(2)
+    assert (world.phase("one"), world.gang("one").status.bound_time) == ("Bound", since)
 
 
 def test_a_new_attempt_forgets_when_the_last_one_was_bound_and_resized(world: GangWorld) -> None:
-    start(world, "one", 3)
-    ask_for(world, "one", 2)
+    world.start("one", 3)
+    world.resize("one", 2)
     world.run()
     assert world.gang("one").status.last_resize_time
     world.change_gang("one", {"spec": {"suspend": True}})
@@ -96,9 +79,9 @@ def test_a_new_attempt_forgets_when_the_last_one_was_bound_and_resized(world: Ga
 
 @pytest.mark.parametrize("count", [2, 4], ids=["fewer", "more"])
 def test_it_is_said_when_members_came_or_went_last(world: GangWorld, count: int) -> None:
-    start(world, "one", 3)
+    world.start("one", 3)
     world.clock.advance(5)
-    ask_for(world, "one", count)
+    world.resize("one", count)
     world.run()
     world.clock.advance(3)
     world.run()
@@ -106,8 +89,8 @@ def test_it_is_said_when_members_came_or_went_last(world: GangWorld, count: int)
 
 
 def test_nothing_is_resized_by_members_that_have_no_capacity(world: GangWorld) -> None:
-    start(world, "one", 8)
-    ask_for(world, "one", 9)
+    world.start("one", 8)
+    world.resize("one", 9)
     world.run()
     assert (world.gang("one").status.members, world.gang("one").status.last_resize_time) == ("8/9", None)
 
@@ -119,10 +102,10 @@ def leaving(world: GangWorld, name: str, *members: str) -> None:
 
 
 def test_members_that_are_leaving_go_first_and_the_others_stay_where_they_are(world: GangWorld) -> None:
-    start(world, "one", 4)
+    world.start("one", 4)
     nodes = placed_nodes(world.gang("one").status)
     leaving(world, "one", "worker-1", "worker-2")
-    ask_for(world, "one", 2)
+    world.resize("one", 2)
     world.run()
     status = world.gang("one").status
     assert placed_nodes(status) == {each: nodes[each] for each in ("worker-0", "worker-3")}
@@ -131,12 +114,12 @@ def test_members_that_are_leaving_go_first_and_the_others_stay_where_they_are(wo
 
 @pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_holes_are_filled_first_when_it_grows_again(world: GangWorld) -> None:
-    start(world, "one", 4)
+    world.start("one", 4)
     leaving(world, "one", "worker-1", "worker-2")
-    ask_for(world, "one", 2)
+    world.resize("one", 2)
     world.run()
     world.delete_old_pods("one")
-    ask_for(world, "one", 3)
+    world.resize("one", 3)
     world.run()
     assert placed(world, "one") == "0 1 3"
     world.run()
@@ -150,73 +133,65 @@ def test_what_an_admitted_gang_has_no_more_is_not_waited_for_wherever_the_hole_i
     world.add_gang("one", worker=3)
     world.run()
     world.change_gang("one", {"status": {"leaving": ["worker-1"]}})
-    ask_for(world, "one", 2)
-    world.run()
-    world.run()
+    world.resize("one", 2)
+    world.run(2)
     world.create_pods("one")
     world.schedule()
     world.run()
-    assert (world.gang("one").status.phase, placed(world, "one")) == ("Bound", "0 2")
-
-
-def remove_pods(world: GangWorld, name: str) -> None:
-    for pod in world.pods_of(name):
-        world.remove_pod(pod.metadata.name)
+    assert (world.phase("one"), placed(world, "one")) == ("Bound", "0 2")
 
 
 def test_a_bound_gang_without_pods_keeps_its_capacity_for_a_while(world: GangWorld) -> None:
-    start(world, "one", 8)
+    world.start("one", 8)
     world.add_gang("next", worker=1)
-    remove_pods(world, "one")
+    world.remove_pods("one")
     world.run()
     world.clock.advance(REPLACEMENT_SECONDS - 1)
     world.run()
-    assert world.gang("one").status.phase == "Bound"
-    assert world.gang("next").status.phase == "Waiting"
+    assert world.phase("one") == "Bound"
+    assert world.phase("next") == "Waiting"
     world.create_pods("one")
     world.schedule()
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.run()
     assert [bool(pod.spec.node_name) for pod in world.pods_of("one")] == [True] * 8
-    assert world.gang("next").status.phase == "Waiting"
+    assert world.phase("next") == "Waiting"
 
 
 def test_an_elastic_one_keeps_it_for_longer_since_its_owner_may_restart_all_of_it(world: GangWorld) -> None:
     world.add_gang("one", worker=4, limits=(1, 8))
-    world.run()
-    world.run()
+    world.run(2)
     world.create_pods("one")
     world.schedule()
     world.run()
-    remove_pods(world, "one")
+    world.remove_pods("one")
     world.run()
     world.clock.advance(RESTART_SECONDS - 1)
     world.run()
-    assert world.gang("one").status.phase == "Bound"
+    assert world.phase("one") == "Bound"
     world.clock.advance(1)
     world.run()
-    assert world.gang("one").status.phase == "Released"
+    assert world.phase("one") == "Released"
 
 
 def test_and_gives_it_back_when_none_has_come_by_then(world: GangWorld) -> None:
-    start(world, "one", 8)
+    world.start("one", 8)
     world.add_gang("next", worker=1)
-    remove_pods(world, "one")
+    world.remove_pods("one")
     world.run()
     world.clock.advance(REPLACEMENT_SECONDS)
-    world.run()
-    world.run()
-    assert world.gang("one").status.phase == "Released"
-    assert world.gang("next").status.phase == "Admitted"
+    world.run(2)
+    assert world.phase("one") == "Released"
+    assert world.phase("next") == "Admitted"
 
 
 def test_one_of_which_some_have_succeeded_is_over_with_its_last_pod(world: GangWorld) -> None:
-    start(world, "one", 2)
+    world.start("one", 2)
     world.finish_pod(world.pods_of("one")[0].metadata.name)
     world.run()
-    remove_pods(world, "one")
+    world.remove_pods("one")
     world.run()
-    assert world.gang("one").status.phase == "Released"
+    assert world.phase("one") == "Released"
 
 
 def test_a_member_that_comes_goes_to_the_parameter_servers_if_there_is_capacity() -> None:
@@ -259,9 +234,8 @@ def test_capacity_that_is_being_freed_for_a_gang_stays_nominated_whatever_the_ru
     world.run()
     leaving = world.gang("big").status.leaving
     assert len(leaving) == 3
-    ask_for(world, "big", 5)
-    world.run()
-    world.run()
+    world.resize("big", 5)
+    world.run(2)
 
     def rules_that_take_a_second() -> Sequence[QueuedGang]:
         world.clock.advance(1)

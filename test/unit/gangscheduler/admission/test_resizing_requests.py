@@ -21,25 +21,10 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
 RESERVED = "the remaining capacity of this node is reserved for gangs"
 
 
-def start(world: GangWorld, name: str, workers: int, limits: tuple[int, int] | None = None, **more: int) -> None:
-    world.add_gang(name, worker=workers, limits=limits, **more)
-    world.run()
-    bind(world, name)
-
-
-def bind(world: GangWorld, name: str) -> None:
-    world.run()
-    world.create_pods(name)
-    world.schedule()
-    world.run()
-    world.run()
-    assert world.gang(name).status.phase == "Bound"
-
-
 @pytest.fixture
 def world(world: GangWorld) -> GangWorld:
     """Two nodes of four CPUs, full with a gang that could give four of its eight workers."""
-    start(world, "big", 8, (4, 8))
+    world.start("big", 8, limits=(4, 8))
     return world
 
 
@@ -61,8 +46,7 @@ def foreign(cpu: str) -> WirePod:
 
 def later(world: GangWorld, seconds: float) -> None:
     world.clock.advance(seconds)
-    for _ in range(3):
-        world.run()
+    world.run(3)
 
 
 def status(world: GangWorld, name: str = "big") -> GangStatus:
@@ -73,18 +57,12 @@ def target(world: GangWorld, name: str = "big") -> int | None:
     return status(world, name).target_members.get("worker")
 
 
-def set_count(world: GangWorld, count: int, name: str = "big") -> None:
-    members = [{"name": "worker", "count": count, "resources": {"cpu": "1"}}]
-    world.change_gang(name, {"spec": {"members": members}})
-
-
 def follow(world: GangWorld) -> None:
     """The owner does as it is told; the pods that go need a while to end."""
-    set_count(world, target(world) or 0)
+    world.resize("big", target(world) or 0)
     for pod in unwanted(world):
         world.end_pod(pod)
-    world.run()
-    world.run()
+    world.run(2)
 
 
 def unwanted(world: GangWorld, name: str = "big") -> list[str]:
@@ -118,7 +96,7 @@ def test_nobody_shrinks_further_while_the_view_still_counts_pods_that_are_gone(a
     """On a busy machine the handler of pods, which keeps the view current, is behind the store."""
     asked.change_gang("big", {"spec": {"minMembers": {"worker": 1}}})
     asked.is_pod_handler_slow = True
-    set_count(asked, target(asked) or 0)
+    asked.resize("big", target(asked) or 0)
     remove(asked, unwanted(asked))
     asked.run()
     later(asked, 1)
@@ -186,10 +164,9 @@ def test_nor_does_a_pod_of_no_gang(asked: GangWorld) -> None:
 def test_members_that_are_added_elsewhere_do_not_take_it(asked: GangWorld) -> None:
     follow(asked)
     # A HorizontalPodAutoscaler, say, wants them back.
-    set_count(asked, 8)
+    asked.resize("big", 8)
     remove(asked, [pod.metadata.name for pod in asked.pods_of("big")][5:])
-    for _ in range(3):
-        asked.run()
+    asked.run(3)
     assert phases(asked) == {"big": "Bound", "next": "Admitted"}
     assert len(placed_nodes(status(asked))) == 5
 
@@ -198,7 +175,7 @@ def test_members_that_are_added_elsewhere_do_not_take_it(asked: GangWorld) -> No
 def one_of_two(world: GangWorld) -> GangWorld:
     """Of two that could give room to a gang of three the one of the lower priority is asked."""
     world.put_node("c", 4)
-    start(world, "other", 4, (1, 4), priority=1)
+    world.start("other", 4, limits=(1, 4), priority=1)
     world.add_gang("next", worker=3, priority=1)
     world.run()
     later(world, SCALE_DOWN_SECONDS)
@@ -217,7 +194,7 @@ def test_no_other_gang_is_requested_to_shrink_while_pods_are_ending(one_of_two: 
 
 
 def test_nor_while_its_owner_has_followed_and_deleted_no_pod_yet(one_of_two: GangWorld) -> None:
-    set_count(one_of_two, 5)
+    one_of_two.resize("big", 5)
     for _ in range(4):
         one_of_two.run()
         assert target(one_of_two, "other") is None
@@ -226,7 +203,7 @@ def test_nor_while_its_owner_has_followed_and_deleted_no_pod_yet(one_of_two: Gan
 
 @pytest.mark.parametrize("are_told", [True, False], ids=["pods that were told to", "pods that nobody has told"])
 def test_those_that_never_end_are_not_waited_for_for_ever(one_of_two: GangWorld, are_told: bool) -> None:
-    set_count(one_of_two, 5)
+    one_of_two.resize("big", 5)
     for pod in unwanted(one_of_two) if are_told else ():
         one_of_two.end_pod(pod)
     one_of_two.run()
@@ -249,8 +226,7 @@ def test_a_resize_request_is_withdrawn_when_it_holds_no_more(
     asked: GangWorld, change: Callable[[GangWorld], None]
 ) -> None:
     change(asked)
-    for _ in range(3):
-        asked.run()
+    asked.run(3)
     found = status(asked)
     assert (found.target_members, found.leaving, found.target_reason) == ({}, (), "")
     assert found.phase == "Bound"
@@ -292,7 +268,7 @@ def test_an_owner_that_resizes_during_a_pass_gets_no_request_to_revert_it(
     def planned(*given: Any, **more: Any) -> ResizePlan:
         plan = plan_resizes(*given, **more)
         if plan.resizes:
-            set_count(world, 4)
+            world.resize("big", 4)
         return plan
 
     monkeypatch.setattr(resizing, "plan_resizes", planned)
@@ -301,11 +277,10 @@ def test_an_owner_that_resizes_during_a_pass_gets_no_request_to_revert_it(
 
 
 def test_an_owner_that_removes_more_members_than_requested_gets_no_further_request(asked: GangWorld) -> None:
-    set_count(asked, 4)
+    asked.resize("big", 4)
     for pod in unwanted(asked):
         asked.end_pod(pod)
-    for _ in range(3):
-        asked.run()
+    asked.run(3)
     assert target(asked) is None
     # Those who were leaving have gone, and then the one of the highest index.
     assert placed_nodes(status(asked)).keys() == {"worker-0", "worker-1", "worker-2", "worker-3"}
@@ -317,9 +292,8 @@ def test_members_that_went_before_their_owner_said_so_leave_nothing_behind(asked
         if member_of(pod.metadata) in leaving:
             asked.remove_pod(pod.metadata.name)
     asked.run()
-    set_count(asked, 5)
-    for _ in range(4):
-        asked.run()
+    asked.resize("big", 5)
+    asked.run(4)
     assert phases(asked) == {"big": "Bound", "next": "Admitted"}
 
 
@@ -329,9 +303,8 @@ def test_members_that_went_before_their_owner_said_so_leave_nothing_behind(asked
 @pytest.fixture
 def idle(world: GangWorld) -> GangWorld:
     """The same gang with six of its eight workers, and nothing happens."""
-    set_count(world, 6)
-    for _ in range(2):
-        world.run()
+    world.resize("big", 6)
+    world.run(2)
     remove(world, unwanted(world))
     world.run()
     return world
@@ -350,17 +323,17 @@ def test_a_gang_is_requested_to_grow_by_one_in_an_idle_cluster(idle: GangWorld) 
 
 def test_the_next_one_after_as_long_again(idle: GangWorld) -> None:
     later(idle, SCALE_UP_SECONDS)
-    set_count(idle, 7)
+    idle.resize("big", 7)
     idle.run()
-    bind(idle, "big")
+    idle.bind("big")
     assert status(idle).members == "7/7"
     later(idle, SCALE_UP_SECONDS - 1)
     assert target(idle) is None
     later(idle, 1)
     assert target(idle) == 8
-    set_count(idle, 8)
+    idle.resize("big", 8)
     idle.run()
-    bind(idle, "big")
+    idle.bind("big")
     later(idle, SCALE_UP_SECONDS)
     assert target(idle) is None
 
@@ -371,7 +344,7 @@ def test_nobody_grows_soon_after_a_gang_had_to_wait(idle: GangWorld) -> None:
     later(idle, 10)
     idle.put_node("c", 8)
     idle.run()
-    bind(idle, "next")
+    idle.bind("next")
     later(idle, SCALE_UP_SECONDS - 1)
     assert target(idle) is None
     later(idle, 1)
@@ -380,7 +353,7 @@ def test_nobody_grows_soon_after_a_gang_had_to_wait(idle: GangWorld) -> None:
 
 def test_gangs_that_start_at_once_keep_nobody_from_growing(idle: GangWorld) -> None:
     later(idle, SCALE_UP_SECONDS - 1)
-    start(idle, "quick", 1)
+    idle.start("quick", 1)
     later(idle, 1)
     assert target(idle) == 7
 
@@ -390,16 +363,15 @@ def test_a_gang_whose_pods_are_not_all_there_does_not_grow(idle: GangWorld) -> N
     idle.remove_pod(idle.pods_of("big")[0].metadata.name)
     later(idle, SCALE_UP_SECONDS)
     assert target(idle) is None
-    bind(idle, "big")
+    idle.bind("big")
     later(idle, 1)
     assert target(idle) == 7
 
 
 def test_a_loop_with_nothing_to_do_sleeps(idle: GangWorld) -> None:
     later(idle, SCALE_UP_SECONDS)
-    set_count(idle, 7)
+    idle.resize("big", 7)
     idle.run()
-    bind(idle, "big")
-    for _ in range(4):
-        idle.run()
+    idle.bind("big")
+    idle.run(4)
     assert idle.admission.sleep_seconds() > SCALE_UP_SECONDS / 4

@@ -21,12 +21,8 @@ def start(world: GangWorld, name: str, workers: int, *, cpu: int = 0) -> None:
     """`cpu`: what its pods request, if that is not what the gang says."""
     world.add_gang(name, worker=workers)
     world.run()
-    assert world.gang(name).status.phase == "Admitted"
+    assert world.phase(name) == "Admitted"
     world.create_pods(name, cpu=cpu)
-
-
-def bound(world: GangWorld, name: str) -> int:
-    return sum(bool(pod.spec.node_name) for pod in world.pods_of(name))
 
 
 WORSE: dict[str, Callable[[GangWorld], None]] = {
@@ -44,13 +40,13 @@ def test_a_gang_whose_node_became_unsuitable_is_placed_again_and_bound_later(
     world.put_node("b", 4)
     worsen(world)
     world.schedule(is_blind=True)
-    assert bound(world, "one") == 0
+    assert world.bound_pods("one") == 0
     world.run()
     assert "b" in placed_nodes(world.gang("one").status).values()
     world.schedule()
     world.run()
-    assert bound(world, "one") == 3
-    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Bound", 1)
+    assert world.bound_pods("one") == 3
+    assert (world.phase("one"), world.gang("one").status.attempt) == ("Bound", 1)
     assert world.used("a") <= 4
 
 
@@ -60,7 +56,7 @@ def test_reservations_that_cannot_be_kept_do_not_prevent_the_first_gang(world: G
     world.put_pod("stranger", {}, 1, node="a")
     world.schedule(is_blind=True)
     world.run()
-    assert sorted([bound(world, "one"), bound(world, "two")]) == [0, 2]
+    assert sorted([world.bound_pods("one"), world.bound_pods("two")]) == [0, 2]
     assert world.used("a") == 3
 
 
@@ -69,10 +65,10 @@ def test_pods_that_request_more_than_their_gang_says_do_not_overcommit_a_node(wo
     start(world, "one", 4, cpu=2)
     world.put_node("b", 4)
     world.schedule(is_blind=True)
-    assert bound(world, "one") == 0
+    assert world.bound_pods("one") == 0
     world.run()
     world.schedule(is_blind=True)
-    assert bound(world, "one") == 4
+    assert world.bound_pods("one") == 4
     assert (world.used("a"), world.used("b")) == (4, 4)
 
 
@@ -83,23 +79,21 @@ def test_bindings_in_progress_use_capacity(world: GangWorld) -> None:
     world.is_binding_slow = True
     world.schedule(is_blind=True)
     world.end_bindings()
-    assert sorted([bound(world, "one"), bound(world, "two")]) == [0, 2]
+    assert sorted([world.bound_pods("one"), world.bound_pods("two")]) == [0, 2]
 
 
 def test_bindings_that_failed_take_none(world: GangWorld) -> None:
     start(world, "one", 2)
     start(world, "two", 2)
-    for pod in world.pods_of("two"):
-        world.remove_pod(pod.metadata.name)
+    world.remove_pods("two")
     world.put_pod("stranger", {}, 1, node="a")
     world.is_binding_broken = True
     world.schedule(is_blind=True)
     world.is_binding_broken = False
-    for pod in world.pods_of("one"):
-        world.remove_pod(pod.metadata.name)
+    world.remove_pods("one")
     world.create_pods("two")
     world.schedule(is_blind=True)
-    assert bound(world, "two") == 2
+    assert world.bound_pods("two") == 2
 
 
 def test_a_replacement_is_looked_at_too(world: GangWorld) -> None:
@@ -129,7 +123,7 @@ def test_a_binding_that_is_tried_again_is_looked_at_again_and_the_member_moves(w
     world.run()
     world.schedule()
     world.run()
-    assert (bound(world, "one"), world.gang("one").status.phase) == (4, "Bound")
+    assert (world.bound_pods("one"), world.phase("one")) == (4, "Bound")
     assert (world.used("a"), world.used("b")) == (4, 1)
 
 
@@ -152,12 +146,11 @@ def test_a_binding_whose_gang_has_gone_is_not_posted_whatever_the_loop_does_just
     world.schedule()
     end(world)
     world.end_bindings()
-    assert bound(world, "one") == 0
+    assert world.bound_pods("one") == 0
     world.is_binding_slow = False
     world.add_gang("next", worker=4)
-    for _ in range(3):
-        world.run()
-    assert world.gang("next").status.phase == "Admitted", "its room is for others now"
+    world.run(3)
+    assert world.phase("next") == "Admitted", "its room is for others now"
 
 
 def test_a_gang_scheduler_that_has_lost_the_lease_posts_no_bindings(world: GangWorld) -> None:
@@ -166,7 +159,7 @@ def test_a_gang_scheduler_that_has_lost_the_lease_posts_no_bindings(world: GangW
     world.schedule()
     world.is_leading = False
     world.end_bindings()
-    assert bound(world, "one") == 0
+    assert world.bound_pods("one") == 0
 
 
 def test_its_own_capacity_does_not_prevent_a_retried_binding(world: GangWorld) -> None:
@@ -174,4 +167,4 @@ def test_its_own_capacity_does_not_prevent_a_retried_binding(world: GangWorld) -
     world.is_binding_slow = world.is_binding_repeated = True
     world.schedule()
     world.end_bindings()
-    assert bound(world, "one") == 4
+    assert world.bound_pods("one") == 4
