@@ -30,34 +30,6 @@ def reserved(*members: str, attempt: int = 1) -> ClusterView:
     return view
 
 
-def test_a_node_has_what_is_allocatable_less_its_pods() -> None:
-    view = a_view(a_node("n"))
-    view.set_pod(a_pod("p", "n", "1500m"))
-    assert cpu(view) == 6500
-    assert view.free("n")["pods"] == 109
-    view.remove_pod("ns/p")
-    assert cpu(view) == 8000
-    assert view.free("n")["pods"] == 110
-
-
-def test_a_pod_without_a_node_uses_no_capacity() -> None:
-    view = a_view(a_node("n"))
-    view.set_pod(a_pod("p"))
-    assert not view.has_pod("ns/p")
-
-
-def test_a_pod_may_come_before_its_node_and_stay_after_it() -> None:
-    view = ClusterView()
-    view.set_pod(a_pod("p", "n"))
-    assert view.free("n") == {}
-    view.set_node(a_node("n"))
-    assert cpu(view) == 7000
-    view.remove_node("n")
-    assert view.free("n") == {}
-    view.set_node(a_node("n"))
-    assert cpu(view) == 7000
-
-
 def test_a_member_is_not_counted_twice_when_its_pod_is_bound() -> None:
     view = reserved("worker-0")
     view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
@@ -71,15 +43,6 @@ def test_capacity_is_kept_for_the_replacement_of_a_pod_that_goes() -> None:
     view.remove_pod("ns/p")
     assert cpu(view) == 7000
     assert view.statistics().reserved == {"cpu": 1000, "pods": 1}
-
-
-def test_the_order_of_pod_and_reservation_does_not_matter() -> None:
-    view = a_view(a_node("n"))
-    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
-    view.reserve(GANG, {"worker-0": "n"}, ONE_CPU, attempt=1)
-    assert cpu(view) == 7000
-    view.remove_pod("ns/p")
-    assert cpu(view) == 7000
 
 
 @pytest.mark.parametrize(
@@ -97,15 +60,6 @@ def test_a_pod_that_was_not_reserved_for_counts_beside_the_reservation(
     view.set_pod(a_pod("p", node, gang="g", member=member, attempt=attempt))
     assert cpu(view) == free
     assert view.statistics().uncovered_members == 1
-
-
-def test_of_two_pods_of_one_member_one_is_covered_and_both_count() -> None:
-    view = reserved("worker-0")
-    view.set_pod(a_pod("old", "n", gang="g", member="worker-0"))
-    view.set_pod(a_pod("new", "n", gang="g", member="worker-0"))
-    assert cpu(view) == 6000
-    view.remove_pod("ns/old")
-    assert cpu(view) == 7000
 
 
 @pytest.mark.parametrize(("cpu", "full"), [(7000, set()), (7001, {"n"})])

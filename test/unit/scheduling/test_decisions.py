@@ -182,19 +182,6 @@ def test_an_unchanged_situation_has_the_same_message_object() -> None:
     assert decider.decide(gangs, NOW + timedelta(seconds=1)) == first
 
 
-def test_capacity_that_comes_is_seen_in_the_next_pass() -> None:
-    view = full()
-    decider, gangs = (
-        AdmissionDecider(view, POLICY),
-        [a_gang("a", workers(4)), a_gang("b", workers(3, name="ps"), workers(1))],
-    )
-    assert not any(isinstance(each, Admit) for each in decider.decide(gangs, NOW))
-    view.remove_pod("ns/busy")
-    assert [type(each) for each in decider.decide(gangs, NOW)] == [Admit, Pending]
-    view.unreserve("ns/a")
-    assert [type(each) for each in decider.decide(gangs[1:], NOW)] == [Admit]
-
-
 def test_a_gang_that_could_never_fit_is_looked_at_again_when_nodes_come() -> None:
     view = a_view(a_node("n", "1"))
     decider, gangs = AdmissionDecider(view, POLICY), [a_gang("a", workers(2))]

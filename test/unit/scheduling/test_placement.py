@@ -81,34 +81,10 @@ def test_within_one_domain_if_one_can_take_all(count: int, keys: tuple[str, ...]
     assert set(placed(cluster, of(workers(count)), keys=keys)) == nodes
 
 
-def test_members_go_only_where_they_are_suited() -> None:
-    nodes = [a_node("a", "8", labels={"disk": "ssd"}), a_node("b", "8")]
-    found = placed(nodes, of(workers(4)), of(workers(4, "2", name="ps", node_selector={"disk": "ssd"})))
-    assert found["a"] == [f"ps-{n}" for n in range(4)]
-    assert found["b"] == [f"worker-{n}" for n in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("least", "counts"),
-    [(None, None), (5, None), (4, {"worker": 4}), (1, {"worker": 4}), (0, {"worker": 4})],
-)
-def test_as_many_as_fit_start_if_the_least_do(least: int | None, counts: dict[str, int] | None) -> None:
-    found = place(a_view(a_node("a", "3"), a_node("b", "1")), [of(workers(6), least)])
-    assert (found.counts if isinstance(found, Placement) else None) == counts
-
-
 def test_several_kinds_share_what_there_is_in_the_order_of_the_spec() -> None:
     found = place(a_view(a_node("a", "6")), [of(workers(4, name="ps"), 1), of(workers(8), 3)])
     assert isinstance(found, Placement)
     assert found.counts == {"ps": 3, "worker": 3}
-
-
-def test_the_pods_that_a_node_may_have_are_counted() -> None:
-    view = a_view(a_node("a", pods="2"))
-    assert place(view, [of(Member("worker", 3))]) is None
-    found = place(view, [of(Member("worker", 3), 1)])
-    assert found is not None
-    assert found.counts == {"worker": 2}
 
 
 def test_a_node_with_too_much_on_it_takes_nobody() -> None:
@@ -141,18 +117,6 @@ def test_only_usable_nodes_are_used() -> None:
 def test_another_node_for_one_member(exclude: tuple[str, ...], near: tuple[str, ...], node: str | None) -> None:
     view = a_view(a_node("a", "1"), a_node("b", "2"), a_node("c", "3"), a_node("d", "0"))
     assert find_member_node(view, of(workers(5)), exclude, near) == node
-
-
-def test_kinds_that_compete_are_all_placed_if_there_is_a_way() -> None:
-    """Greedy puts a wide pod on the narrow one's only node; the search finds the way out."""
-    nodes = [a_node("a", "3", gpu="1"), a_node("b", "3"), a_node("c", "2")]
-    big, small = workers(2, "3", name="big"), workers(1, "2", name="small")
-    found = placed(nodes, of(small), of(big))
-    assert {node: [each[:-2] for each in members] for node, members in found.items()} == {
-        "a": ["big"],
-        "b": ["big"],
-        "c": ["small"],
-    }
 
 
 def test_on_many_different_nodes_the_search_ends() -> None:

@@ -96,14 +96,6 @@ def test_a_gang_of_higher_priority_takes_the_place_of_a_whole_gang(world: _World
     assert plan.nominated.released["a"]["cpu"] == 3000
 
 
-@pytest.mark.parametrize("priority", [0, -1])
-def test_no_gang_of_equal_or_higher_priority_is_a_victim(world: _World, priority: int) -> None:
-    world.runs_on("one", "a", 4)
-    world.runs_on("two", "b", 4)
-    world.waits("next", 4, priority=priority)
-    assert world.begin() == PreemptionPlan()
-
-
 def test_a_gang_preempts_after_it_has_waited(world: _World) -> None:
     world.runs_on("one", "a", 4)
     world.runs_on("two", "b", 4)
@@ -124,19 +116,6 @@ def test_a_gang_that_was_bound_lately_is_no_victim_yet(world: _World) -> None:
     assert plan.recheck_time == world.now + timedelta(seconds=1)
     world.advance(1)
     assert world.victims() == ["young"]
-
-
-def test_no_victim_is_taken_without_making_room_for_all_of_the_gang(world: _World) -> None:
-    world.runs_on("low", "a", 4)
-    world.runs_on("same", "b", 4, priority=1)
-    world.waits("high", 5, priority=1)
-    assert world.begin().victims == ()
-
-
-def test_nobody_leaves_for_a_gang_that_fits(world: _World) -> None:
-    world.runs_on("low", "a", 4)
-    world.waits("high", 4, priority=1)
-    assert world.begin() == PreemptionPlan()
 
 
 def test_nobody_leaves_for_a_gang_that_fits_once_terminating_pods_are_gone(world: _World) -> None:
@@ -185,23 +164,6 @@ def test_of_equal_gangs_the_one_whose_last_checkpoint_is_young_leaves(world: _Wo
     world.runs_on("two", "b", 4, since=500)
     world.waits("high", 4, priority=1)
     assert world.victims(saved={"two": 30.0}) == ["two"]
-
-
-def test_victims_that_make_no_room_are_spared(world: _World) -> None:
-    """The lowest priority comes first, but its node would still be too small."""
-    world.runs_on("lowest", "a", 1)
-    world.runs_on("keeps", "a", 3, priority=9)
-    world.runs_on("low", "b", 4, priority=1)
-    world.waits("high", 4, priority=9)
-    assert world.victims() == ["low"]
-
-
-def test_of_several_sufficient_sets_one_without_the_higher_priority_is_taken(world: _World) -> None:
-    world.runs_on("low-1", "a", 2)
-    world.runs_on("low-2", "a", 2)
-    world.runs_on("middle", "b", 4, priority=1)
-    world.waits("high", 4, priority=2)
-    assert world.victims() == ["low-1", "low-2"]
 
 
 def test_a_gang_that_never_preempts_leaves_that_to_the_gangs_behind_it(world: _World) -> None:

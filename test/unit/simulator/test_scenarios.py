@@ -72,20 +72,6 @@ def test_a_deadlock_is_ended_though_pods_of_others_are_being_made() -> None:
     assert run.evictions >= 1
 
 
-def test_jobs_that_come_one_after_another_do_not_lock_each_other() -> None:
-    jobs = [a_job("a", 0, 4, 400), a_job("b", 5, 4, 400)]
-    run = simulated(jobs, 1, 4, "default", SimulationSettings(speed=ROUND))
-    assert (run.deadlock_ms, times(run)) == (0, {"a": (0.3, 100.3), "b": (100.3, 200.3)})
-
-
-@pytest.mark.parametrize("policy", ["gang", "gang+locality+autoscaling"])
-def test_gangs_know_no_deadlock(policy: str) -> None:
-    jobs = [a_job("a", 0, 4, 400), a_job("b", 0, 4, 400)]
-    run = simulated(jobs, 1, 4, policy)
-    assert times(run) == {"a": (0, 100), "b": (100, 200)}
-    assert (run.deadlock_ms, run.evictions, run.ledger.seconds["partial"]) == (0, 0, 0.0)
-
-
 def test_the_pods_of_a_gang_take_time_to_be_made() -> None:
     run = simulated(
         [a_job("a", 0, 4, 400, servers=1)], 1, 4, "gang+locality", SimulationSettings(speed=ROUND, pod_seconds=0.1)
@@ -114,17 +100,7 @@ def test_a_restart_costs_its_time_at_each_resize() -> None:
     assert run.ledger.seconds["paused"] == 30 * 2 + 30 * 3 + 30 * 4
 
 
-def test_without_autoscaling_nobody_is_resized() -> None:
-    run = simulated(SHRINKING, 1, 4, "gang+locality")
-    assert times(run) == {"a": (0, 100), "b": (100, 150)}
-    assert run.resizes == 0
-
-
 FILLING = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 199, least=1, most=2)]
-
-
-def test_without_autoscaling_no_gang_starts_with_less_than_it_requests() -> None:
-    assert times(simulated(FILLING, 1, 4, "gang+locality")) == {"a": (0, 100), "b": (100, 199.5)}
 
 
 def test_an_elastic_job_starts_with_what_there_is_and_is_filled_up() -> None:

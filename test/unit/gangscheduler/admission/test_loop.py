@@ -99,7 +99,6 @@ def test_an_attempt_without_progress_returns_to_the_queue_and_is_retried_after_a
     assert (world.phase("one"), world.gang("one").status.attempt) == ("Admitted", 2)
 
 
-@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: GangWorld) -> None:
     world.admit("one", 3)
     world.bind("one")
@@ -123,16 +122,6 @@ def test_the_capacity_of_a_member_that_failed_is_kept_and_of_one_that_succeeded_
     assert world.phase("next") == "Admitted"
 
 
-def test_a_gang_whose_members_have_all_ended_is_released(world: GangWorld) -> None:
-    world.admit("one", 2)
-    world.bind("one")
-    for pod in world.pods_of("one"):
-        world.finish_pod(pod.metadata.name)
-    world.run(2)
-    assert world.phase("one") == "Released"
-    assert world.state.view.statistics().reserved_members == 0
-
-
 def test_a_released_gang_whose_member_starts_again_is_bound_again(world: GangWorld) -> None:
     world.admit("one", 1)
     world.bind("one")
@@ -151,16 +140,6 @@ def test_a_released_gang_whose_member_starts_again_is_bound_again(world: GangWor
     assert world.pods[f"{NAMESPACE}/one-again"].spec.node_name
 
 
-def test_members_on_a_node_that_goes_get_another_in_the_same_attempt(world: GangWorld) -> None:
-    world.admit("one", 3)
-    (node,) = world.nodes_of("one")
-    world.remove_node(node)
-    world.run()
-    status = world.gang("one").status
-    assert (set(placed_nodes(status).values()), status.attempt) == ({"a", "b"} - {node}, 1)
-
-
-@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_rejected_pods_of_reassigned_members_are_annotated_with_their_new_nodes(world: GangWorld) -> None:
     world.admit("one", 3)
     world.create_pods("one")
@@ -170,14 +149,6 @@ def test_rejected_pods_of_reassigned_members_are_annotated_with_their_new_nodes(
     world.run(2)
     nodes = placed_nodes(world.gang("one").status)
     assert {world.pod_api.annotated[pod.metadata.name] for pod in world.pods_of("one")} == set(nodes.values())
-
-
-def test_a_foreign_pod_that_takes_reserved_capacity_drives_members_elsewhere(world: GangWorld) -> None:
-    world.admit("one", 3)
-    (node,) = world.nodes_of("one")
-    world.put_pod("stranger", {}, 4, node=node)
-    world.run()
-    assert world.nodes_of("one") == {"a", "b"} - {node}
 
 
 def test_a_suspended_gang_is_released_and_queues_again_when_it_is_resumed(world: GangWorld) -> None:
@@ -232,15 +203,6 @@ def test_a_gang_that_is_resumed_while_its_bindings_end_starts_again_or_is_bound(
     world.bind("one")
 
 
-def test_reservations_are_read_back_after_a_restart(world: GangWorld) -> None:
-    world.admit("one", 6)
-    world.start_scheduler()
-    world.add_gang("two", worker=6)
-    world.run()
-    assert world.phase("two") == "Waiting"
-    assert world.state.view.statistics().reserved_members == 6
-
-
 def test_an_admission_that_is_refused_releases_its_capacity(world: GangWorld) -> None:
     world.add_gang("one", worker=6)
     world.api.script.append(refusal(409, "Conflict"))
@@ -265,17 +227,6 @@ def test_while_nobody_knows_whether_an_admission_was_written_its_capacity_stays_
     phases = sorted(world.phase(name) for name in ("one", "two"))
     assert phases == ["Admitted", "Waiting"]
     assert world.state.view.statistics().reserved_members == 6
-
-
-@pytest.mark.parametrize(
-    "members",
-    [{"worker": 0}, {"worker": 100_000}],
-    ids=["no pods", "more pods than any cluster takes"],
-)
-def test_a_gang_of_an_invalid_size_affects_no_other_gang(world: GangWorld, members: dict[str, int]) -> None:
-    world.add_gang("strange", **members)
-    world.admit("good", 3)
-    world.bind("good")
 
 
 def test_a_member_that_is_added_to_a_bound_gang_is_placed_when_it_fits(world: GangWorld) -> None:
@@ -353,14 +304,6 @@ def test_a_gang_of_no_pods_is_released_once_and_queues_when_it_gets_some(world: 
     assert world.phase("none") == "Admitted"
 
 
-def test_a_status_edited_to_invalid_values_affects_no_other_gang(world: GangWorld) -> None:
-    world.add_gang("edited", worker=2)
-    nonsense = [{"node": "nowhere", "members": ["worker-0", "king-7", "worker-99"]}]
-    world.change_gang("edited", {"status": {"phase": "Admitted", "attempt": 7, "placement": nonsense}})
-    world.admit("good", 6)
-    world.bind("good")
-
-
 def test_a_gang_whose_minimum_is_none_does_not_start_with_none(world: GangWorld) -> None:
     world.admit("other", 8)
     world.add_gang("one", worker=3)
@@ -372,30 +315,6 @@ def test_a_gang_whose_minimum_is_none_does_not_start_with_none(world: GangWorld)
     world.remove_gang("other")
     world.run()
     assert world.gang("one").status.members == "3/3"
-
-
-@pytest.mark.parametrize(("quantity", "is_restarted"), [("lots", False), ("-1", True)], ids=["running", "restarted"])
-def test_an_admitted_gang_whose_requests_become_invalid_affects_no_other_gang(
-    world: GangWorld, quantity: str, is_restarted: bool
-) -> None:
-    world.admit("odd", 2)
-    world.change_gang("odd", {"spec": {"members": [{"name": "worker", "count": 3, "resources": {"cpu": quantity}}]}})
-    if is_restarted:
-        world.start_scheduler()
-    world.run()
-    world.admit("good", 2)
-    world.bind("good")
-
-
-@pytest.mark.parametrize("moment", ["never", "9999-12-31T23:59:59-14:00"])
-def test_a_delay_until_an_invalid_time_is_ignored(world: GangWorld, moment: str) -> None:
-    world.admit("other", 8)
-    world.add_gang("odd", worker=2)
-    world.change_gang("odd", {"status": {"phase": "Waiting", "requeueTime": moment}})
-    world.run()
-    world.remove_gang("other")
-    world.run()
-    assert world.phase("odd") == "Admitted"
 
 
 def test_a_clock_that_is_set_back_prolongs_no_delay(world: GangWorld) -> None:

@@ -20,7 +20,6 @@ def give_up(world: GangWorld, name: str) -> None:
     world.run()
 
 
-@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_pods_that_need_more_are_placed_by_what_they_need(world: GangWorld) -> None:
     world.admit("one", 4)
     world.create_pods("one", cpu=2)
@@ -57,18 +56,12 @@ def test_where_they_do_not_fit_the_gang_waits_for_what_they_need(world: GangWorl
     assert (world.phase("one"), world.gang("one").status.attempt) == ("Bound", 2)
 
 
-def test_pods_that_need_more_than_the_cluster_has_are_said_so(world: GangWorld) -> None:
-    world.admit("one", 2)
-    world.create_pods("one", cpu=5)
-    give_up(world, "one")
-    assert world.phase("one") == "Unschedulable"
-
-
 @pytest.mark.parametrize("mended", ["the gang says so", "a while has passed"])
 def test_a_gang_is_believed_again(world: GangWorld, mended: str) -> None:
     world.admit("one", 2)
     world.create_pods("one", cpu=5)
     give_up(world, "one")
+    assert world.phase("one") == "Unschedulable"
     if mended == "the gang says so":
         world.change_gang(
             "one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1", "memory": "0"}}]}}

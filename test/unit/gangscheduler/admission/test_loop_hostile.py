@@ -119,7 +119,6 @@ def test_a_gang_with_pods_keeps_its_age(world: GangWorld) -> None:
         assert world.phase("slow") == ADMITTED
 
 
-@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_a_new_process_knows_the_pods_that_exist(world: GangWorld) -> None:
     world.add_gang("slow", worker=8)
     world.run()

@@ -178,7 +178,6 @@ def test_the_capacity_of_a_member_that_is_taken_away_while_its_binding_is_in_pro
     assert world.state.view.node_infos[node].free["cpu"] == 2000
 
 
-@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_removed_members(world: GangWorld) -> None:
     last = next(pod for pod in world.pods_of("one") if "worker-2" in pod.metadata.name)
     world.remove_pod(last.metadata.name)
@@ -187,14 +186,6 @@ def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_removed_mem
     world.run(3)
     status = world.gang("one").status
     assert (status.phase, status.members, status.attempt) == ("Bound", "2/2", 1)
-
-
-def test_a_gang_that_grows_and_shrinks_before_it_is_complete_is_as_it_was(world: GangWorld) -> None:
-    for count in (5, 3):
-        world.resize("one", count)
-        world.run()
-    world.bind("one")
-    assert world.gang("one").status.members == "3/3"
 
 
 def test_a_recreated_gang_does_not_count_the_pods_of_the_old_one(world: GangWorld) -> None:

@@ -79,7 +79,7 @@ def test_the_owner_is_asked_and_the_gang_stays_bound_until_its_pods_are_gone(wor
     assert ("high", "Preempting") in [each[:2] for each in world.events.told]
 
 
-def test_once_its_pods_are_gone_it_queues_with_its_age_and_the_other_starts(world: GangWorld) -> None:
+def test_once_its_pods_are_gone_it_queues_with_its_age_until_there_is_capacity_again(world: GangWorld) -> None:
     wait(world, "high", 4)
     queued = world.gang("low-b").status.queued_time
     world.remove_pods("low-b")
@@ -90,13 +90,7 @@ def test_once_its_pods_are_gone_it_queues_with_its_age_and_the_other_starts(worl
     world.run()
     assert world.phase("high") == "Admitted"
     assert world.nodes_of("high") == {"b"}
-    assert world.gang("low-b").status.phase == "Waiting"
-
-
-def test_it_starts_again_when_there_is_capacity(world: GangWorld) -> None:
-    wait(world, "high", 4)
-    world.remove_pods("low-b")
-    world.run(3)
+    assert world.phase("low-b") == "Waiting"
     world.remove_gang("low-a")
     world.run(2)
     status = world.gang("low-b").status
@@ -104,7 +98,6 @@ def test_it_starts_again_when_there_is_capacity(world: GangWorld) -> None:
     assert condition(world, "low-b") == ("False", "NotPreempted")
 
 
-@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_as_long_as_one_pod_runs_nothing_starts_in_the_place_of_the_others(world: GangWorld) -> None:
     wait(world, "high", 4)
     for pod in world.pods_of("low-b")[1:]:
@@ -234,12 +227,6 @@ def test_a_request_is_looked_at_again_when_its_time_is_over(world: GangWorld) ->
     assert world.admission.sleep_seconds() <= DELETION_SECONDS
 
 
-def test_a_number_alone_preempts_nobody(world: GangWorld) -> None:
-    """Whoever may write Gangs can write any priority; PriorityClasses are an administrator's."""
-    wait(world, "claims", 4, priority=10**9, of_class="")
-    assert states(world) == {}
-
-
 def test_a_number_alone_protects_from_nobody(world: GangWorld) -> None:
     world.remove_gang("low-a")
     world.run()
@@ -254,11 +241,6 @@ def test_the_default_class_counts_for_pods_without_one(world: GangWorld) -> None
     world.change_gang("low-a", {"spec": {"priority": 50}})
     world.change_gang("low-b", {"spec": {"priority": 50}})
     wait(world, "same", 4, priority=50, of_class="")
-    assert states(world) == {}
-
-
-def test_a_class_that_never_preempts_does_not(world: GangWorld) -> None:
-    wait(world, "patient", 4, of_class="never")
     assert states(world) == {}
 
 
@@ -292,8 +274,18 @@ def test_a_class_of_other_pods_protects_from_nobody(world: GangWorld) -> None:
     assert states(world) == {"claims": "Requested", "low-b": "Requested"}
 
 
-def test_an_unknown_class_is_that_of_other_pods_and_says_nothing(world: GangWorld) -> None:
-    wait(world, "claims", 4, of_class="nonsense")
+@pytest.mark.parametrize(
+    ("priority", "of_class"),
+    [
+        pytest.param(10**9, "", id="a number alone: whoever may write Gangs can write any"),
+        pytest.param(100, "nonsense", id="an unknown class"),
+        pytest.param(100, "never", id="a class that never preempts"),
+    ],
+)
+def test_without_a_class_that_preempts_a_gang_asks_nobody_and_says_nothing(
+    world: GangWorld, priority: int, of_class: str
+) -> None:
+    wait(world, "claims", 4, priority=priority, of_class=of_class)
     assert states(world) == {}
     assert "preempts nobody" not in world.gang("claims").status.message
 
@@ -346,33 +338,19 @@ def test_a_time_that_somebody_else_wrote_does_not_hold_the_gang_for_ever(world: 
         assert states(world)["low-b"] == "NotFollowed"
 
 
-def test_an_elastic_gang_that_could_shrink_is_not_preempted(world: GangWorld) -> None:
+def test_an_elastic_gang_is_preempted_only_if_its_owner_does_not_shrink_it(
+    world: GangWorld,
+) -> None:
     world.remove_gang("low-b")
     world.run()
-    world.add_gang("elastic", worker=4, limits=(2, 4))
-    world.run()
-    world.create_pods("elastic")
-    world.schedule()
-    world.run()
+    world.start("elastic", 4, limits=(2, 4))
     world.clock.advance(GRACE)
     wait(world, "high", 2)
     assert states(world) == {}
     world.clock.advance(30)
     world.run()
     assert world.gang("elastic").status.target_members == {"worker": 2}
-
-
-def test_an_elastic_gang_whose_owner_does_not_shrink_it_is_preempted_in_the_end(world: GangWorld) -> None:
-    world.remove_gang("low-b")
-    world.run()
-    world.add_gang("elastic", worker=4, limits=(2, 4))
-    world.run()
-    world.create_pods("elastic")
-    world.schedule()
-    world.run()
-    world.clock.advance(GRACE)
-    wait(world, "high", 2)
-    for _ in range(4):
+    for _ in range(3):
         world.clock.advance(30)
         world.run(2)
     assert states(world) == {"elastic": "Requested"}

@@ -158,31 +158,26 @@ def test_a_bound_gang_without_pods_keeps_its_capacity_for_a_while(world: GangWor
     assert world.phase("next") == "Waiting"
 
 
-def test_an_elastic_one_keeps_it_for_longer_since_its_owner_may_restart_all_of_it(world: GangWorld) -> None:
-    world.add_gang("one", worker=4, limits=(1, 8))
-    world.run(2)
-    world.create_pods("one")
-    world.schedule()
-    world.run()
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [
+        pytest.param(None, REPLACEMENT_SECONDS, id="inelastic"),
+        pytest.param((1, 8), RESTART_SECONDS, id="elastic: its owner may restart all of it"),
+    ],
+)
+def test_a_gang_that_gets_no_pods_in_that_time_gives_its_capacity_back(
+    world: GangWorld, limits: tuple[int, int] | None, seconds: float
+) -> None:
+    world.start("one", 8, limits=limits)
     world.remove_pods("one")
     world.run()
-    world.clock.advance(RESTART_SECONDS - 1)
+    world.clock.advance(seconds - 1)
     world.run()
     assert world.phase("one") == "Bound"
     world.clock.advance(1)
     world.run()
     assert world.phase("one") == "Released"
-
-
-def test_and_gives_it_back_when_none_has_come_by_then(world: GangWorld) -> None:
-    world.start("one", 8)
-    world.add_gang("next", worker=1)
-    world.remove_pods("one")
-    world.run()
-    world.clock.advance(REPLACEMENT_SECONDS)
-    world.run(2)
-    assert world.phase("one") == "Released"
-    assert world.phase("next") == "Admitted"
+    world.admit("next", 1)
 
 
 def test_one_of_which_some_have_succeeded_is_over_with_its_last_pod(world: GangWorld) -> None:

@@ -60,7 +60,6 @@ def test_reservations_that_cannot_be_kept_do_not_prevent_the_first_gang(world: G
     assert world.used("a") == 3
 
 
-@pytest.mark.parametrize("is_indexed", [False, True], ids=["named", "indexed"])
 def test_pods_that_request_more_than_their_gang_says_do_not_overcommit_a_node(world: GangWorld) -> None:
     start(world, "one", 4, cpu=2)
     world.put_node("b", 4)

@@ -21,9 +21,9 @@ from helpers.certificates import self_signed
 from helpers.extenderparts import Bindings, Call, Listener, Table, binding, other_pod, pod
 from helpers.poll import eventually
 from tfjob_controller.gangscheduler.binding.binder import Binder
-from tfjob_controller.gangscheduler.bindrequests import STOPPING, WRONG_ATTEMPT
+from tfjob_controller.gangscheduler.bindrequests import STOPPING
 from tfjob_controller.gangscheduler.extender.server import INTERNAL_ERROR, MAX_BODY_BYTES, TlsFiles, new_server
-from tfjob_controller.gangscheduler.extender.verbs import NODE_NOT_OFFERED, NOT_FILTERED, ExtenderVerbs
+from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.httpserver.server import ListenError
 from tfjob_controller.util.clock import RealClock
@@ -147,18 +147,10 @@ def test_answers_do_not_wait_for_the_clients_acknowledgement(extender: Extender)
 
 
 @pytest.mark.parametrize("path", ["/filter", "/bind"])
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(b"no json", id="no JSON"),
-        pytest.param(b'{"x": "' + b"y" * 10_000_000 + b'"}', id="10 MB"),
-    ],
-)
-def test_bad_bodies_are_answered_with_one_line(extender: Extender, path: str, sent: bytes) -> None:
-    error = extender.post(path, sent).error()
+def test_a_bad_body_is_answered_with_one_line(extender: Extender, path: str) -> None:
+    error = extender.post(path, b"no json").error()
     assert error
     assert "\n" not in error
-    assert len(error) < 300
     assert extender.filter(other_pod("next"))["NodeNames"] == NAMES
 
 
@@ -173,30 +165,6 @@ def test_a_long_body_is_never_kept(extender: Extender) -> None:
     finally:
         tracemalloc.stop()
         connection.close()
-
-
-@pytest.mark.parametrize(
-    ("of", "node", "is_filtered", "error"),
-    [
-        pytest.param(pod("worker-0"), "n0", False, NOT_FILTERED, id="a member that nobody filtered"),
-        pytest.param(pod("worker-0"), "n1", True, NODE_NOT_OFFERED, id="another node than answered"),
-    ],
-)
-def test_what_was_not_answered_is_not_bound(
-    extender: Extender, of: dict[str, Any], node: str, is_filtered: bool, error: str
-) -> None:
-    extender.set_placement({"worker-0": "n0"})
-    if is_filtered:
-        extender.filter(of)
-    assert extender.bind(of, node).error() == error
-    assert extender.bindings.bound == {}
-
-
-def test_a_pod_of_an_old_attempt_is_not_bound(extender: Extender) -> None:
-    extender.set_placement({"worker-0": "n0"})
-    extender.filter(pod("worker-0"))
-    extender.permit.set_placement("ns/gang", 2, {"worker-0": "n0"})
-    assert extender.bind(pod("worker-0"), "n0").error() == WRONG_ATTEMPT
 
 
 @pytest.mark.parametrize("path", ["/filter", "/bind"])

@@ -204,19 +204,19 @@ def test_only_the_latest_response_of_filter_counts(names: list[str], error: str)
 
 
 def test_what_is_remembered_of_filtered_pods_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = 1_000_000
+    bound = 200_000
     monkeypatch.setattr(service_module, "_MAX_NODE_BYTES", bound, raising=False)
     trial = Trial()
     trial.filter(other_pod("warm-up"), "n0")
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    for number in range(300):
+    for number in range(60):
         trial.filter(other_pod(f"p{number}"), *(f"node-{number}-{node:05d}" for node in range(1000)))
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert after - before < 1.5 * bound
     assert asyncio.run(trial.bind(other_pod("p0"), "node-0-00000")) == NOT_FILTERED
-    assert asyncio.run(trial.bind(other_pod("p299"), "node-0-00000")) == NODE_NOT_OFFERED
+    assert asyncio.run(trial.bind(other_pod("p59"), "node-0-00000")) == NODE_NOT_OFFERED
 
 
 @pytest.mark.parametrize("closed", [{}, {"n1": "reserved"}], ids=["all nodes returned", "some rejected"])
@@ -385,6 +385,11 @@ def foreign(cpu: str) -> WirePod:
         pytest.param({**LABELS, ATTEMPT: "one"}, GangMember(KEY, -1, "worker-0"), id="no number"),
         pytest.param({**LABELS, ATTEMPT: "9" * 40}, GangMember(KEY, -1, "worker-0"), id="too large"),
         pytest.param({"scheduling.kubeflow.org/gang": "one"}, GangMember(KEY, -1, ""), id="nothing but the gang"),
+        pytest.param(
+            {**LABELS, "scheduling.kubeflow.org/gang": "other/one"},
+            GangMember(f"{NAMESPACE}/other/one", 1, "worker-0"),
+            id="a gang of another namespace, which is none",
+        ),
         pytest.param(
             {
                 "scheduling.kubeflow.org/gang": "one",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 
@@ -15,8 +14,6 @@ from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import NOT_COMPLETE, STOPPING, BindRequest, GangMember
 from tfjob_controller.gangscheduler.permit.members import PermitPhase
 from tfjob_controller.gangscheduler.permit.permit import HTTP_TIMEOUT_FRACTION, TICK_SECONDS, Permit
-from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.telemetry import endpoints
 from tfjob_controller.util.clock import RealClock
 
 HTTP_TIMEOUT, BIND_TIMEOUT, ADMITTED_TIMEOUT = 300.0, 600.0, 3600.0
@@ -25,8 +22,7 @@ NODES = {"worker-0": "n0", "worker-1": "n1"}
 
 class Parts:
     def __init__(self) -> None:
-        self.clock, self.listener, self.bindings = FakeClock(), Listener(), Bindings(self.refuse)
-        self.rejection: ApiError | None = None
+        self.clock, self.listener, self.bindings = FakeClock(), Listener(), Bindings()
         self.binder = Binder(self.bindings, RealClock(), threads=2)
         self.permit = Permit(
             self.binder.submit,
@@ -37,10 +33,6 @@ class Parts:
             admitted_timeout_seconds=ADMITTED_TIMEOUT,
         )
         self.answers: dict[str, list[str]] = {}
-
-    def refuse(self, path: str) -> None:
-        if self.rejection is not None:
-            raise self.rejection
 
     def request_bind(self, member: str, gang: str = "ns/gang") -> None:
         pod = BindRequest("ns", member, f"uid-{member}", NODES[member])
@@ -88,26 +80,6 @@ def test_its_own_thread_gives_a_gang_up(parts: Parts) -> None:
     eventually(lambda: parts.listener.rejected_attempts == [("ns/gang", 1)])
 
 
-def test_a_created_pod_puts_that_off(parts: Parts) -> None:
-    parts.pass_time(BIND_TIMEOUT - TICK_SECONDS)
-    parts.permit.note_progress("ns/gang", 1, "worker-0")
-    parts.pass_time(TICK_SECONDS)
-    parts.clock.await_waiters(1)
-    assert parts.listener.rejected_attempts == []
-
-
-def test_a_binding_that_fails_is_answered_and_may_come_again(parts: Parts) -> None:
-    parts.rejection = ApiError(403, "Forbidden", "not yet")
-    parts.request_bind("worker-0")
-    parts.request_bind("worker-1")
-    eventually(lambda: all(parts.answers.values()))
-    parts.rejection = None
-    parts.request_bind("worker-0")
-    parts.request_bind("worker-1")
-    eventually(lambda: parts.listener.bound)
-    assert [answers[1] for answers in parts.answers.values()] == ["", ""]
-
-
 def test_a_callback_may_call_back(parts: Parts) -> None:
     """None of them runs under the lock."""
     done = threading.Event()
@@ -147,10 +119,3 @@ def test_calls_from_many_threads_are_each_answered_once(parts: Parts) -> None:
     eventually(lambda: len(answers) == 250)
     assert answers.count("") >= 50
     assert len(parts.bindings.bound) == len(parts.bindings.bodies) == 50
-
-
-def test_its_statistics_are_a_page_of_debug(parts: Parts) -> None:
-    parts.request_bind("worker-0")
-    page = endpoints.debug_routes({"permit": parts.permit.statistics})["/debug/permit"]("")
-    shown = json.loads(page.body)
-    assert (shown["gangs"]["waiting"], shown["calls"], shown["posted"]) == (1, 1, 0)
