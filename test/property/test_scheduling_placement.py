@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,29 +164,6 @@ def test_one_zone_is_enough_where_one_can_take_all(
     if any(each is not None for each in inside):
         assert isinstance(found, Placement)
         assert len({zone_of[node] for node in found.node_of.values()}) <= 1
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_brute_force_agrees_with_itself(seed: int) -> None:
-    """The judge is judged: on tiny cases by nothing but products."""
-    cluster = made([("2", "1", "5", "a"), ("3", "0", "2", "b")])
-    pod_sets = demanded([(seed + 1, 1, 0, False), (1, 1, 1, True)])
-    pods = [each for each in pod_sets for _ in range(each.count)]
-    free = room_of(cluster)
-
-    def holds(way: tuple[str, ...]) -> bool:
-        for node in cluster:
-            name = node.metadata.name
-            here = [pod for pod, where in zip(pods, way, strict=True) if where == name]
-            if any(pod.node_filter.rejection(node) for pod in here):
-                return False
-            needed = {r: sum(dict(pod.requests).get(r, 0) for pod in here) for r in ("cpu", GPU, "pods")}
-            if any(value > free[name].get(r, 0) for r, value in needed.items()):
-                return False
-        return True
-
-    ways = [len(set(way)) for way in itertools.product(free, repeat=len(pods)) if holds(way)]
-    assert fewest_nodes(cluster, pod_sets) == min(ways, default=None)
 
 
 def best_node(view: ClusterView, pod_set: PodSet, tiers: Sequence[set[str]], exclude: set[str]) -> str | None:

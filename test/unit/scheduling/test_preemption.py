@@ -96,15 +96,21 @@ def test_a_gang_of_higher_priority_takes_the_place_of_a_whole_gang(world: _World
     assert plan.nominated.released["a"]["cpu"] == 3000
 
 
-def test_a_gang_preempts_after_it_has_waited(world: _World) -> None:
+@pytest.fixture
+def full(world: _World) -> _World:
+    """A gang on each node."""
     world.runs_on("one", "a", 4)
     world.runs_on("two", "b", 4)
-    world.waits("high", 4, priority=1, seconds=9)
-    plan = world.begin()
+    return world
+
+
+def test_a_gang_preempts_after_it_has_waited(full: _World) -> None:
+    full.waits("high", 4, priority=1, seconds=9)
+    plan = full.begin()
     assert plan.victims == ()
-    assert plan.recheck_time == world.now + timedelta(seconds=1)
-    world.advance(1)
-    assert world.victims() == ["one"]
+    assert plan.recheck_time == full.now + timedelta(seconds=1)
+    full.advance(1)
+    assert full.victims() == ["one"]
 
 
 def test_a_gang_that_was_bound_lately_is_no_victim_yet(world: _World) -> None:
@@ -125,18 +131,14 @@ def test_nobody_leaves_for_a_gang_that_fits_once_terminating_pods_are_gone(world
     assert world.begin(freed=[FreedCapacity("b", {"cpu": 4000, "pods": 4})]) == PreemptionPlan()
 
 
-def test_elastic_gangs_shrink_before_any_gang_leaves(world: _World) -> None:
-    world.runs_on("one", "a", 4)
-    world.runs_on("two", "b", 4)
-    world.waits("high", 4, priority=1)
-    assert world.begin(shrinkable=True) == PreemptionPlan()
+def test_elastic_gangs_shrink_before_any_gang_leaves(full: _World) -> None:
+    full.waits("high", 4, priority=1)
+    assert full.begin(shrinkable=True) == PreemptionPlan()
 
 
-def test_an_elastic_gang_preempts_for_its_minimum_only(world: _World) -> None:
-    world.runs_on("one", "a", 4)
-    world.runs_on("two", "b", 4)
-    world.waits("high", 8, priority=1, min_members={"worker": 4})
-    assert world.victims() == ["one"]
+def test_an_elastic_gang_preempts_for_its_minimum_only(full: _World) -> None:
+    full.waits("high", 8, priority=1, min_members={"worker": 4})
+    assert full.victims() == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +168,10 @@ def test_of_equal_gangs_the_one_whose_last_checkpoint_is_young_leaves(world: _Wo
     assert world.victims(saved={"two": 30.0}) == ["two"]
 
 
-def test_a_gang_that_never_preempts_leaves_that_to_the_gangs_behind_it(world: _World) -> None:
-    world.runs_on("one", "a", 4)
-    world.runs_on("two", "b", 4)
-    world.waits("never", 4, priority=9)
-    world.waits("high", 4, priority=5)
-    plan = world.begin(never=["never"])
+def test_a_gang_that_never_preempts_leaves_that_to_the_gangs_behind_it(full: _World) -> None:
+    full.waits("never", 4, priority=9)
+    full.waits("high", 4, priority=5)
+    plan = full.begin(never=["never"])
     assert (plan.preemptor, plan.victims) == ("ns/high", ("ns/one",))
 
 
@@ -183,26 +183,22 @@ def test_a_gang_for_which_no_victims_are_enough_does_not_stop_those_behind_it(wo
     assert world.begin().preemptor == "ns/small"
 
 
-def test_a_gang_whose_last_attempt_was_given_up_preempts_nobody(world: _World) -> None:
+def test_a_gang_whose_last_attempt_was_given_up_preempts_nobody(full: _World) -> None:
     """One that is admitted and whose pods never come would otherwise preempt gang after gang."""
-    world.runs_on("one", "a", 4)
-    world.runs_on("two", "b", 4)
-    world.waits("high", 4, priority=1)
-    failed = world.waiting["ns/high"]
-    world.waiting["ns/high"] = _requeued(failed, (world.now - timedelta(seconds=20)).isoformat())
-    assert world.begin() == PreemptionPlan()
+    full.waits("high", 4, priority=1)
+    failed = full.waiting["ns/high"]
+    full.waiting["ns/high"] = _requeued(failed, (full.now - timedelta(seconds=20)).isoformat())
+    assert full.begin() == PreemptionPlan()
 
 
 def _requeued(gang: Gang, moment: str) -> Gang:
     return replace(gang, status=replace(gang.status, requeue_time=moment))
 
 
-def test_while_a_victim_leaves_its_nodes_are_nominated_and_nobody_else_is_asked(world: _World) -> None:
-    world.runs_on("one", "a", 4)
-    world.runs_on("two", "b", 4)
-    world.waits("high", 4, priority=1)
-    claims = [Claim("ns/high", world.now)]
-    plan = world.rules(claims, leaving=["one"]).ongoing_plan(world.queue())
+def test_while_a_victim_leaves_its_nodes_are_nominated_and_nobody_else_is_asked(full: _World) -> None:
+    full.waits("high", 4, priority=1)
+    claims = [Claim("ns/high", full.now)]
+    plan = full.rules(claims, leaving=["one"]).ongoing_plan(full.queue())
     assert (plan.preemptor, plan.victims) == ("ns/high", ())
     assert plan.nominated is not None
     assert plan.nominated.nodes == {"a"}
@@ -228,11 +224,9 @@ def test_nothing_is_nominated_for_a_gang_that_does_not_wait_any_more(world: _Wor
     assert world.rules([Claim("ns/gone", world.now)], leaving=["one"]).ongoing_plan(world.queue()) == PreemptionPlan()
 
 
-def test_a_gang_that_leaves_already_is_no_victim_again(world: _World) -> None:
-    world.runs_on("one", "a", 4)
-    world.runs_on("two", "b", 4)
-    world.waits("high", 8, priority=1)
-    assert world.victims(leaving=["one"]) == ["two"]
+def test_a_gang_that_leaves_already_is_no_victim_again(full: _World) -> None:
+    full.waits("high", 8, priority=1)
+    assert full.victims(leaving=["one"]) == ["two"]
 
 
 @pytest.mark.parametrize(

@@ -153,24 +153,12 @@ def test_gates_of_others_and_the_rest_of_the_affinity_stay(world: World) -> None
     }
 
 
-@pytest.mark.parametrize("phase", ["Waiting", "Unschedulable", "Released"])
-def test_a_pod_whose_gang_is_not_admitted_stays_gated(world: World, phase: str) -> None:
-    world.put_gang(phase)
-    world.put_pod()
-    world.ungater.ungate(KEY)
-    assert world.api.written("PATCH") == []
-
-
 @pytest.mark.parametrize(
     "labels",
     [
-        pytest.param({"scheduling.kubeflow.org/attempt": "1"}, id="an earlier attempt"),
         pytest.param({"scheduling.kubeflow.org/attempt": "02"}, id="no attempt"),
         pytest.param({"scheduling.kubeflow.org/gang": "two"}, id="a Gang that does not exist"),
         pytest.param({"scheduling.kubeflow.org/gang": ""}, id="no gang"),
-        pytest.param({"scheduling.kubeflow.org/member-kind": "ps"}, id="another kind"),
-        pytest.param({"batch.kubernetes.io/job-completion-index": "18"}, id="a member without a node"),
-        pytest.param({"batch.kubernetes.io/job-completion-index": "017"}, id="an invalid index"),
     ],
 )
 def test_a_pod_that_is_no_member_of_the_present_attempt_stays_gated(world: World, labels: dict[str, str]) -> None:
@@ -187,13 +175,6 @@ def test_pods_that_are_not_gated_or_are_being_deleted_are_not_changed(world: Wor
     for name in ("other", "ending", "none"):
         assert world.ungater.ungate(f"{NAMESPACE}/{name}") is None
     assert world.api.written("PATCH") == []
-
-
-def test_the_pods_of_a_suspended_gang_stay_gated(world: World) -> None:
-    world.put_gang(spec={"suspend": True})
-    world.put_pod()
-    world.ungater.ungate(KEY)
-    assert world.is_gated()
 
 
 def test_a_pod_that_has_changed_since_it_was_seen_is_not_overwritten(world: World) -> None:
