@@ -224,22 +224,6 @@ def test_kueue_admits_a_job_and_evicts_it(controlled: Controlled) -> None:
         backed.await_pods(5)
 
 
-def test_a_workload_that_somebody_has_stopped_stays_so(controlled: Controlled) -> None:
-    with controlled("kueue") as backed:
-        backed.submit(gang(), queue="research")
-        group = backed.group()
-        backed.api.patch(f"{backed.path}/{group['metadata']['name']}", {"spec": {"active": False}})
-        backed.says(conditions=[unready("Evicted", "The workload is deactivated", "True")])
-        backed.await_reason("spec.active of its Workload")
-        assert backed.group()["metadata"]["uid"] == group["metadata"]["uid"]
-
-
-def test_without_a_queue_the_job_says_which_label_it_lacks(controlled: Controlled) -> None:
-    with controlled("kueue") as backed:
-        backed.jobs.submit(gang())
-        backed.await_reason("the job has no label kueue.x-k8s.io/queue-name")
-
-
 def test_a_train_job_is_a_gang_there_too(controlled: Controlled) -> None:
     with controlled("volcano") as backed:
         manifest = trainjob("train", 2, gang={"enabled": True})

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.extenderprocess import extender_process
 from helpers.gangkeeper import Keeper, pod_name
 from helpers.gangscheduler import extender_url, running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.gangscheduler import GangScheduler
-from localcluster.ourprogram import OurProgram
 
 pytestmark = pytest.mark.cluster
 
@@ -21,7 +18,6 @@ pytestmark = pytest.mark.cluster
 ALL = 8
 LIMITS: dict[str, Any] = {"minMembers": {"worker": 4}, "maxMembers": {"worker": ALL}}
 PATIENCE_SECONDS = 60.0
-NEVER_GROWS = 3600.0
 
 Object = dict[str, Any]
 
@@ -107,45 +103,3 @@ def test_a_gang_shrinks_for_the_head_of_the_queue_only_and_grows_again_when_that
         await_members(keeper, 6)
         keeper.tend_until_whole("big")
         await_target(keeper, 7)
-
-
-@pytest.fixture
-def extender(gang_cluster: Cluster) -> Iterator[OurProgram]:
-    """A process of its own, to be killed."""
-    flags = ("--scale-down-after=1s", f"--scale-up-after={NEVER_GROWS:.0f}s", "--bind-timeout=10m")
-    with extender_process(gang_cluster, *flags) as extender:
-        yield extender
-
-
-def test_a_gang_scheduler_that_is_killed_at_any_step_of_a_shrink_goes_on(
-    gang_cluster: Cluster, extender: OurProgram
-) -> None:
-    def kill_and_start() -> None:
-        extender.kill()
-        extender.start()
-        extender.wait_ready()
-
-    keeper = Keeper(gang_cluster.api)
-    fill(keeper)
-    told = await_target(keeper, 5)
-    extender.kill()
-    keeper.submit("small", 1)
-    extender.start()
-    extender.wait_ready()
-    keeper.await_phase("Waiting", "small", timeout=PATIENCE_SECONDS)
-    assert status(keeper, "big")["leaving"] == told["leaving"]
-    extender.kill()
-    set_count(keeper, 5)
-    extender.start()
-    extender.wait_ready()
-    await_members(keeper, 5)
-    kill_and_start()
-    keeper.delete_pod(pod_name("big", told["leaving"][0], 1))
-    await_lack(keeper, "1")
-    extender.kill()
-    for member in told["leaving"][1:]:
-        keeper.delete_pod(pod_name("big", member, 1))
-    extender.start()
-    seen = keeper.await_phase("Admitted", "next", timeout=PATIENCE_SECONDS)
-    assert (seen["small"].phase, seen["small"].attempt) == ("Waiting", 0)
-    keeper.tend_until_whole("big", "next")

@@ -74,17 +74,6 @@ def test_in_mode_affinity_the_default_scheduler_binds_each_pod_where_its_gang_wa
         assert {pod["spec"]["schedulerName"] for pod in jobs.children("pods").values()} == {"default-scheduler"}
 
 
-def test_workers_that_are_added_to_a_running_gang_come_when_there_is_capacity(jobs: Jobs) -> None:
-    jobs.submit(gang_job("grower", 2))
-    jobs.submit(gang_job("other", 3))
-    for name in ("grower", "other"):
-        jobs.await_phase("Running", name, 20)
-    jobs.change({"spec": {"workerReplicas": 4}}, "grower")
-    eventually(lambda: workers_on_nodes(jobs, "grower") == 3)
-    jobs.delete("other")
-    eventually(lambda: workers_on_nodes(jobs, "grower") == 4)
-
-
 def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_cluster: Cluster) -> None:
     """All programs as they are: eight CPUs, seven of which are taken."""
     quick = {"scale_down_after": 1.0, "scale_up_after": 1.0}
