@@ -64,8 +64,7 @@ def test_the_message_says_what_is_requested_and_left() -> None:
 @pytest.mark.parametrize(
     "hard",
     [
-        *("cpu", "requests.cpu", "memory", "pods", "count/pods", f"requests.{GPU}"),
-        *("hugepages-2Mi", "requests.ephemeral-storage"),
+        *("cpu", "requests.memory", "pods", "count/pods", f"requests.{GPU}", "hugepages-2Mi"),
     ],
 )
 def test_each_request_counts(hard: str) -> None:

@@ -100,8 +100,7 @@ def test_an_attempt_without_progress_returns_to_the_queue_and_is_retried_after_a
 
 
 def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: GangWorld) -> None:
-    world.admit("one", 3)
-    world.bind("one")
+    world.start("one", 3)
     gone = world.pods_of("one")[0]
     world.remove_pod(gone.metadata.name)
     world.run()
@@ -110,8 +109,7 @@ def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: Gan
 
 
 def test_the_capacity_of_a_member_that_failed_is_kept_and_of_one_that_succeeded_given_away(world: GangWorld) -> None:
-    world.admit("one", 8)
-    world.bind("one")
+    world.start("one", 8)
     names = [pod.metadata.name for pod in world.pods_of("one")]
     world.finish_pod(names[0], "Failed")
     world.add_gang("next", worker=1)
@@ -123,8 +121,7 @@ def test_the_capacity_of_a_member_that_failed_is_kept_and_of_one_that_succeeded_
 
 
 def test_a_released_gang_whose_member_starts_again_is_bound_again(world: GangWorld) -> None:
-    world.admit("one", 1)
-    world.bind("one")
+    world.start("one", 1)
     (pod,) = world.pods_of("one")
     world.finish_pod(pod.metadata.name, "Failed")
     world.run()
@@ -230,8 +227,7 @@ def test_while_nobody_knows_whether_an_admission_was_written_its_capacity_stays_
 
 
 def test_a_member_that_is_added_to_a_bound_gang_is_placed_when_it_fits(world: GangWorld) -> None:
-    world.admit("one", 3)
-    world.bind("one")
+    world.start("one", 3)
     world.admit("two", 5)
     world.resize("one", 4)
     world.run()
@@ -250,8 +246,7 @@ def test_a_member_that_is_added_to_a_bound_gang_is_placed_when_it_fits(world: Ga
 def test_members_that_are_taken_away_give_their_capacity_to_others_and_the_rest_is_not_touched(
     world: GangWorld,
 ) -> None:
-    world.admit("one", 8)
-    world.bind("one")
+    world.start("one", 8)
     before = placed_nodes(world.gang("one").status)
     world.resize("one", 6)
     world.run()
@@ -357,8 +352,7 @@ def test_failed_writes_do_not_increase_the_delay(world: GangWorld) -> None:
 
 
 def test_the_capacity_of_a_member_that_succeeded_stays_free_when_its_pod_is_deleted(world: GangWorld) -> None:
-    world.admit("one", 8)
-    world.bind("one")
+    world.start("one", 8)
     name = world.pods_of("one")[0].metadata.name
     world.finish_pod(name, "Succeeded")
     world.run()
@@ -369,8 +363,7 @@ def test_the_capacity_of_a_member_that_succeeded_stays_free_when_its_pod_is_dele
 
 def test_a_member_whose_pod_is_lost_with_its_node_moves_although_that_pod_stays(world: GangWorld) -> None:
     """Nobody confirms its deletion until the node is back, and its owner has created another one."""
-    world.admit("one", 1)
-    world.bind("one")
+    world.start("one", 1)
     (lost,) = world.pods_of("one")
     world.end_pod(lost.metadata.name)
     world.run()
@@ -382,8 +375,7 @@ def test_a_member_whose_pod_is_lost_with_its_node_moves_although_that_pod_stays(
 
 
 def test_nodes_that_refused_a_replacement_are_tried_again_after_a_while(world: GangWorld) -> None:
-    world.admit("one", 1)
-    world.bind("one")
+    world.start("one", 1)
     (pod,) = world.pods_of("one")
     world.remove_pod(pod.metadata.name)
     world.create_pods("one")

@@ -47,9 +47,7 @@ def seconds_until_bound(world: GangWorld, honest: str, attack: object = None) ->
 
 @pytest.mark.parametrize("cpu", [pytest.param(0, id="requests nothing"), pytest.param(1, id="as the gang says")])
 def test_a_pod_that_is_recreated_again_and_again_keeps_nobody_out(world: GangWorld, cpu: int) -> None:
-    world.add_gang("greedy", worker=8)
-    world.run()
-    assert world.phase("greedy") == ADMITTED
+    world.admit("greedy", 8)
     world.clock.advance(1)
     world.add_gang("honest", worker=8)
     steps = iter(range(10_000))
@@ -64,9 +62,7 @@ def test_a_pod_that_is_recreated_again_and_again_keeps_nobody_out(world: GangWor
 
 def test_a_gang_whose_pods_come_one_by_one_is_given_up_as_a_whole(world: GangWorld) -> None:
     world.put_node("c", 92)
-    world.add_gang("greedy", worker=100)
-    world.run()
-    assert world.phase("greedy") == ADMITTED
+    world.admit("greedy", 100)
     world.clock.advance(1)
     world.add_gang("honest", worker=100)
     steps = iter(range(10_000))

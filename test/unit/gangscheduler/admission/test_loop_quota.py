@@ -65,9 +65,7 @@ def test_a_gang_that_waits_for_quota_keeps_no_nodes_from_others(world: GangWorld
     world.add_gang("large", worker=8)
     world.run()
     world.clock.advance(300)
-    world.add_gang("small", worker=4)
-    world.run()
-    assert world.phase("small") == "Admitted"
+    world.admit("small", 4)
     world.run()
     assert world.gang("large").status.message == "waits for quota: 8 \u00d7 cpu, 0 left"
 

@@ -22,11 +22,7 @@ def test_an_admission_that_is_being_written_keeps_its_capacity_and_is_written_on
 
 
 def test_the_nodes_of_members_that_are_being_written_stay_theirs(world: GangWorld) -> None:
-    world.add_gang("one", worker=3)
-    world.run()
-    world.create_pods("one")
-    world.schedule()
-    world.run()
+    world.start("one", 3)
     world.slow_writes()
     world.resize("one", 9)
     world.run()

@@ -31,11 +31,7 @@ def test_a_gang_without_capacity_does_not_fit_and_its_wait_is_counted(world: Gan
 
 
 def test_a_gang_that_could_start_without_an_older_one_is_held_back(world: GangWorld) -> None:
-    world.add_gang("running", worker=7)
-    world.run()
-    world.create_pods("running")
-    world.schedule()
-    world.run()
+    world.start("running", 7)
     world.add_gang("old", worker=3)
     world.run()
     world.clock.advance(60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import socket
@@ -192,13 +191,6 @@ def test_the_verbs_stand_under_the_prefix() -> None:
         assert extender.post("/bind", b"{}").answer()[0] == 404
 
 
-def test_no_http_at_all_is_survived(extender: Extender) -> None:
-    with socket.create_connection(("127.0.0.1", extender.server.port), timeout=10.0) as connection:
-        connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
-        assert b"400" in connection.recv(1000)
-    assert extender.filter(other_pod("next"))["NodeNames"] == NAMES
-
-
 def test_a_fault_of_ours_is_an_error_and_not_the_end(extender: Extender) -> None:
     extender.table.fault = ValueError("secret")
     assert extender.filter(other_pod("p"))["Error"] == INTERNAL_ERROR
@@ -304,15 +296,6 @@ def test_a_client_certificate_with_another_name_is_refused_with_a_reason(pki: Pa
         for path in ("/filter", "/bind"):
             status, words = Call(extender.server.port, path, b"{}", trusting(pki, "client")).answer()
             assert (status, words) == (403, b"the client certificate does not have the name system:kube-scheduler\n")
-
-
-def test_connections_that_never_begin_tls_keep_nobody_out(pki: Path) -> None:
-    files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"), "client")
-    body = json.dumps({"Pod": other_pod("p"), "NodeNames": NAMES}).encode()
-    with Extender(tls=files, connection_limit=20) as extender, contextlib.ExitStack() as stack:
-        for _ in range(60):
-            stack.enter_context(socket.create_connection(("127.0.0.1", extender.server.port), timeout=10.0))
-        assert Call(extender.server.port, "/filter", body, trusting(pki, "client")).answer()[0] == 200
 
 
 def test_files_that_are_no_certificates_are_said_in_one_line(pki: Path) -> None:

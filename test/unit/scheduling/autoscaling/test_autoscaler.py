@@ -165,27 +165,6 @@ def test_but_nothing_is_begun_for_one_that_is_not_the_first() -> None:
     assert busy.plan() == ResizePlan(recheck_time=busy.now + timedelta(seconds=DOWN))
 
 
-def test_capacity_that_came_without_a_shrink_is_kept_for_nobody(full: ScalingWorld) -> None:
-    full.view.set_node(a_node("n1", "2"))
-    assert full.plan() == ResizePlan()
-
-
-def test_what_is_freed_is_for_the_gang_that_waits_and_not_for_one_that_would_fit_into_a_part() -> None:
-    busy = world(4)
-    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
-    busy.arrives("next", workers(2))
-    busy.advance(DOWN)
-    plan = busy.plan()
-    busy.arrives("small", workers(1))
-    busy.arrives("dear", workers(1), priority=9)
-    # One has gone, the other is still ending.
-    busy.view.unreserve_member("ns/big", "worker-3")
-    assert busy.admit() == []
-    busy.follow(plan.resizes)
-    busy.plan()
-    assert busy.admit() == ["ns/next"]
-
-
 @pytest.mark.parametrize(
     ("head", "elastic_spec"),
     [
@@ -520,20 +499,6 @@ def test_a_resize_request_to_grow_stands_while_it_fits_and_nobody_else_is_asked(
     assert idle.plan() == first
     idle.runs("c", [("n0", members(0, 1, 2))], workers(3))
     assert idle.plan().resizes == ()
-
-
-def test_a_resize_request_to_grow_is_withdrawn_when_a_gang_comes_to_wait(idle: ScalingWorld) -> None:
-    assert idle.plan().resizes
-    idle.arrives("next", workers(9))
-    assert idle.plan().resizes == ()
-
-
-def test_nothing_is_due_where_nobody_is_elastic() -> None:
-    busy = world(4)
-    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4))
-    busy.arrives("next", workers(2))
-    busy.advance(DOWN)
-    assert busy.plan() == ResizePlan()
 
 
 # Indexed Jobs, whose indexes have no gaps: the highest leave first, whatever else would be better.
