@@ -56,13 +56,12 @@ class Owner:
                 if member not in skip:
                     self.make_pod(name, member, status["attempt"], cpu)
 
-    def make_pod(self, name: str, member: str, attempt: int, cpu: str = "1", port: int = 0) -> None:
+    def make_pod(self, name: str, member: str, attempt: int, cpu: str = "1") -> None:
         prefix = "scheduling.kubeflow.org"
         labels = {f"{prefix}/gang": name, f"{prefix}/member": member, f"{prefix}/attempt": str(attempt)}
-        body = pod(f"{name}-{member}-{attempt}", cpu, labels, NAME)
-        if port:
-            body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": port}]
-        self._api.create(f"/api/v1/namespaces/{self._namespace}/pods", body)
+        self._api.create(
+            f"/api/v1/namespaces/{self._namespace}/pods", pod(f"{name}-{member}-{attempt}", cpu, labels, NAME)
+        )
 
     def remove(self, name: str) -> None:
         """Deletes the gang and all of its pods."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Collection
 
 from helpers.httpserver import Answer, HttpServer, Request
@@ -19,10 +18,6 @@ class HangingApi(HttpServer):
         self.api = MemoryApi()
         self._hanging: Collection[str] = hanging
         self._released = threading.Event()
-        self._lock = threading.Lock()
-        # By path, the writes that got no answer yet, and the most that there ever were at the same time.
-        self.unanswered: Counter[str] = Counter()
-        self.most_at_once: Counter[str] = Counter()
 
     def __exit__(self, *exc: object) -> None:
         self.release()
@@ -37,15 +32,8 @@ class HangingApi(HttpServer):
         return sum(sent.method == "PATCH" and _namespace_of(sent) == namespace for sent in self.requests)
 
     def _answer_for(self, request: Request) -> Answer:
-        if request.method != "PATCH":
-            return served(self.api, request)
-        with self._lock:
-            self.unanswered[request.path] += 1
-            self.most_at_once |= self.unanswered
-        if _namespace_of(request) in self._hanging:
+        if request.method == "PATCH" and _namespace_of(request) in self._hanging:
             self._released.wait()
-        with self._lock:
-            self.unanswered[request.path] -= 1
         return served(self.api, request)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import member_of, placed_nodes
 from tfjob_controller.gangscheduler.admission.loop import BACKOFF_SECONDS, pause_seconds
@@ -156,28 +156,6 @@ def test_a_suspended_gang_is_released_and_queues_again_when_it_is_resumed(world:
     world.change_gang("one", {"spec": {"suspend": None}})
     world.run()
     assert (world.phase("one"), world.gang("one").status.attempt) == ("Admitted", 2)
-
-
-@pytest.mark.parametrize("end", ["suspended", "deleted"])
-def test_capacity_is_not_given_to_others_while_bindings_are_in_progress(world: GangWorld, end: str) -> None:
-    world.admit("first", 8)
-    world.create_pods("first")
-    world.is_binding_slow = True
-    world.schedule()
-    if end == "suspended":
-        world.change_gang("first", {"spec": {"suspend": True}})
-    else:
-        world.api.request("DELETE", f"{GANG_PATH}/first")
-        world.deliver()
-    world.add_gang("second", worker=8)
-    world.run(3)
-    assert world.phase("second") == "Waiting"
-    world.end_bindings()
-    world.remove_pods("first")
-    world.run(3)
-    assert world.phase("second") == "Admitted"
-    if end == "suspended":
-        assert world.phase("first") == "Released"
 
 
 def test_a_gang_that_is_resumed_while_its_bindings_end_starts_again_or_is_bound(world: GangWorld) -> None:

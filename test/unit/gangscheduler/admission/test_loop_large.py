@@ -49,19 +49,6 @@ def bring_all(world: GangWorld) -> None:
     world.end_bindings()
 
 
-def bind(world: GangWorld) -> None:
-    world.create_pods("large")
-    world.is_binding_slow = True
-    bring_all(world)
-    world.is_binding_slow = False
-    world.run()
-
-
-def resize(world: GangWorld, count: int) -> None:
-    members = [{"name": "node", "count": count, "resources": {"cpu": "2"}}]
-    world.change_gang("large", {"spec": {"members": members}})
-
-
 def test_it_is_admitted_in_one_write_that_is_far_below_the_limit_of_an_object(large: GangWorld) -> None:
     gang = large.gang("large")
     assert (gang.status.phase, gang.status.members) == ("Admitted", f"{MEMBERS}/{MEMBERS}")
@@ -73,7 +60,7 @@ def test_it_is_admitted_in_one_write_that_is_far_below_the_limit_of_an_object(la
     assert placed_nodes(decode_gang(encoded).status).keys() == {f"node-{index}" for index in range(MEMBERS)}
 
 
-def test_it_is_bound_all_at_once(large: GangWorld) -> None:
+def test_it_is_bound_all_at_once_and_half_of_it_leaves_and_comes_again(large: GangWorld) -> None:
     large.create_pods("large")
     late = next(iter(large.pods.values())).metadata
     large.remove_pod(late.name)
@@ -87,17 +74,11 @@ def test_it_is_bound_all_at_once(large: GangWorld) -> None:
     )
     large.run()
     assert (large.phase("large"), large.gang("large").status.message) == ("Bound", f"Bound: {MEMBERS} pods")
-
-
-def test_half_of_it_leaves_and_comes_again(large: GangWorld) -> None:
-    bind(large)
-    resize(large, MEMBERS // 2)
-    assert cpu_seconds(large.run) < 2.0
-    large.delete_old_pods("large")
-    assert large.gang("large").status.members == f"{MEMBERS // 2}/{MEMBERS // 2}"
-    resize(large, MEMBERS)
-    assert cpu_seconds(large.run) < 2.0
-    assert large.gang("large").status.members == f"{MEMBERS}/{MEMBERS}"
+    for count in (MEMBERS // 2, MEMBERS):
+        large.resize("large", count, "node", cpu=2)
+        assert cpu_seconds(large.run) < 2.0
+        large.delete_old_pods("large")
+        assert large.gang("large").status.members == f"{count}/{count}"
 
 
 def test_members_that_no_longer_fit_get_other_nodes_in_one_pass(large: GangWorld) -> None:

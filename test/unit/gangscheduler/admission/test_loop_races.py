@@ -97,18 +97,28 @@ def fail_bindings(world: GangWorld) -> None:
     world.is_binding_broken = world.is_binding_slow = False
 
 
-@pytest.mark.parametrize("end", ["suspended", "being deleted", "made anew"])
-def test_the_capacity_of_a_replacement_whose_binding_is_in_progress_is_not_given_away(
-    world: GangWorld, end: str
+DELETION = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+ENDS: dict[str, Callable[[GangWorld], None]] = {
+    "suspended": lambda world: world.change_gang("one", {"spec": {"suspend": True}}),
+    "deleted": lambda world: world.delete_gang("one"),
+    "being deleted": lambda world: world.change_gang("one", DELETION),
+    "made anew": lambda world: world.remake_gang("one"),
+    "of no members": lambda world: world.resize("one", 0),
+}
+
+
+@pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_the_capacity_of_a_gang_that_ends_is_not_given_away_while_bindings_are_in_progress(
+    world: GangWorld, end: Callable[[GangWorld], None], is_bound: bool
 ) -> None:
-    world.bind("one")
-    replace_one(world)
-    if end == "suspended":
-        world.change_gang("one", {"spec": {"suspend": True}})
-    elif end == "being deleted":
-        world.change_gang("one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    if is_bound:
+        world.bind("one")
+        replace_one(world)
     else:
-        world.remake_gang("one")
+        world.is_binding_slow = True
+        world.schedule()
+    end(world)
     world.add_gang("next", worker=6)
     world.run(3)
     assert world.phase("next") in ("", "Waiting")
@@ -313,26 +323,10 @@ def test_a_placement_that_was_edited_by_hand_follows_the_pods(world: GangWorld) 
 
 
 def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorld) -> None:
-    world.change_gang("one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    world.change_gang("one", DELETION)
     world.run(3)
     assert [reason for _, reason, _ in world.events.told] == ["Admitted"]
     assert world.state.view.statistics().reserved_members == 0
-
-
-def test_the_capacity_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings_are_in_progress(
-    world: GangWorld,
-) -> None:
-    world.is_binding_slow = True
-    world.schedule()
-    world.resize("one", 0)
-    world.add_gang("next", worker=6)
-    world.run(3)
-    assert world.phase("next") == "Waiting"
-    world.is_binding_slow = False
-    world.end_bindings()
-    world.remove_pods("one")
-    world.run(3)
-    assert (world.phase("one"), world.phase("next")) == ("Released", "Admitted")
 
 
 def test_a_gang_that_is_recreated_between_decision_and_write_is_admitted_by_a_decision_of_its_own(

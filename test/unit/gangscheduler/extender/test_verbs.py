@@ -79,6 +79,18 @@ class Trial:
         self.service.bind(decode_bind_args(json.dumps(binding(of, node)).encode()), result.set_result)
         return (await result).error
 
+    def bind_with(self, of: dict[str, Any], node: str, error: str) -> str:
+        """Returns the response to a bind call, to which the gate answers with this error if it is asked."""
+
+        async def run() -> str:
+            call = asyncio.create_task(self.bind(of, node))
+            await asyncio.sleep(0)
+            while self.permit.answers:
+                self.permit.answers.pop()(error)
+            return await call
+
+        return asyncio.run(run())
+
 
 def test_a_member_gets_exactly_its_node() -> None:
     answer = Trial().filter(pod("worker-1"), "n0", "n1", "n2")
@@ -132,15 +144,8 @@ def test_a_members_bind_is_the_gates_to_answer() -> None:
 
 def test_another_pods_bind_waits_for_nobody() -> None:
     trial = Trial()
-
-    async def run() -> str:
-        trial.filter(other_pod("p"), "n0", "n1")
-        answer = asyncio.create_task(trial.bind(other_pod("p"), "n1"))
-        await asyncio.sleep(0)
-        trial.permit.answers[0]("")
-        return await answer
-
-    assert asyncio.run(run()) == ""
+    trial.filter(other_pod("p"), "n0", "n1")
+    assert trial.bind_with(other_pod("p"), "n1", "") == ""
     assert trial.permit.others == [BindRequest("ns", "p", "uid-p", "n1")]
 
 
@@ -170,18 +175,10 @@ def test_only_what_filter_has_answered_is_bound(filtered: bool, node: str, error
 )
 def test_a_pod_of_no_gang_is_bound_only_to_a_node_that_filter_returned_for_it(node: str, error: str) -> None:
     trial = Trial()
-
-    async def run() -> str:
-        trial.filter(other_pod("q"), "n1", "n2")
-        trial.table.closed = {"n1": "reserved", "n3": "reserved"}
-        trial.filter(other_pod("p"), "n0", "n1", "n3")
-        answer = asyncio.create_task(trial.bind(other_pod("p"), node))
-        await asyncio.sleep(0)
-        for on_response in trial.permit.answers:
-            on_response("")
-        return await answer
-
-    assert asyncio.run(run()) == error
+    trial.filter(other_pod("q"), "n1", "n2")
+    trial.table.closed = {"n1": "reserved", "n3": "reserved"}
+    trial.filter(other_pod("p"), "n0", "n1", "n3")
+    assert trial.bind_with(other_pod("p"), node, "") == error
     assert [pod.node for pod in trial.permit.others] == ([] if error else [node])
 
 
@@ -241,16 +238,9 @@ def test_pods_with_the_same_nodes_share_what_is_remembered(
 def test_a_failed_bind_may_come_again_without_a_filter() -> None:
     """kube-scheduler filters again, but it does no harm to know."""
     trial = Trial()
-
-    async def once(error: str) -> str:
-        answer = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
-        await asyncio.sleep(0)
-        trial.permit.answers.pop()(error)
-        return await answer
-
     trial.filter(pod("worker-0"), "n0")
-    assert asyncio.run(once("no")) == "no"
-    assert asyncio.run(once("")) == ""
+    assert trial.bind_with(pod("worker-0"), "n0", "no") == "no"
+    assert trial.bind_with(pod("worker-0"), "n0", "") == ""
     assert asyncio.run(trial.bind(pod("worker-0"), "n0")) == NOT_FILTERED
 
 
