@@ -76,6 +76,11 @@ class Owner:
             for each in self._pods(name)
         }
 
+    def reasons(self, name: str) -> set[str]:
+        """Returns the reasons of the gang's events."""
+        events = self._api.list(f"/apis/events.k8s.io/v1/namespaces/{self._namespace}/events")
+        return {each["reason"] for each in events if each["regarding"]["name"] == name}
+
     def _pods(self, name: str) -> list[Object]:
         return self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", f"scheduling.kubeflow.org/gang={name}")
 

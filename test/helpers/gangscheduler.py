@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers.cluster import Cluster
 from helpers.controller import ANY_PORT, running
 from localcluster.api import Api
+from localcluster.gangscheduler import GangScheduler as KubeScheduler
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.gangscheduler import GangScheduler
@@ -49,6 +51,16 @@ def running_gang_scheduler(
         exit_process=exit_process or exits.append,
     )
     with running(scheduler, stop, ready=ready):
+        yield scheduler
+
+
+@contextlib.contextmanager
+def running_schedulers(cluster: Cluster, kubeconfig: Path | None = None, **options: Any) -> Iterator[GangScheduler]:
+    """Starts a gang scheduler and its kube-scheduler; `kubeconfig` replaces the cluster's for the gang scheduler."""
+    with (
+        running_gang_scheduler(kubeconfig or cluster.kubeconfig, **options) as scheduler,
+        KubeScheduler(cluster.own, extender_url(scheduler)),
+    ):
         yield scheduler
 
 

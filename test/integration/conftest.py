@@ -16,7 +16,7 @@ from helpers.certificates import self_signed
 from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
-from helpers.gangscheduler import running_gang_scheduler
+from helpers.gangscheduler import running_schedulers
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.playground import CONFIG, NOBODYS_NODE, Playground, Script, Trial
@@ -25,7 +25,6 @@ from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet, make_node
-from localcluster.gangscheduler import GangScheduler
 
 
 @pytest.fixture(scope="session")
@@ -109,10 +108,8 @@ def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def gang_scheduling(gang_cluster: Cluster) -> Iterator[Cluster]:
     """The same with the gang scheduler and its kube-scheduler at work."""
-    with running_gang_scheduler(gang_cluster.kubeconfig) as scheduler:
-        assert scheduler.extender is not None
-        with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
-            yield gang_cluster
+    with running_schedulers(gang_cluster):
+        yield gang_cluster
 
 
 @pytest.fixture(scope="session")

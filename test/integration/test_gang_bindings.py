@@ -9,10 +9,9 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.gangkeeper import Keeper
-from helpers.gangscheduler import extender_url, running_gang_scheduler
+from helpers.gangscheduler import running_schedulers
 from localcluster.fakekubelet import make_node
 from localcluster.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
-from localcluster.gangscheduler import GangScheduler
 
 pytestmark = pytest.mark.cluster
 
@@ -35,10 +34,7 @@ def test_a_binding_that_fails_is_done_once_and_no_gang_stays_in_part(gang_cluste
         kubeconfig = proxy.kubeconfig(tmp_path, gang_cluster.own.token)
         for name, fault in FAULTS.items():
             proxy.next(fault, times=SIZE, method="POST", path=f"/pods/{name}-worker")
-        with (
-            running_gang_scheduler(kubeconfig) as scheduler,
-            GangScheduler(gang_cluster.own, extender_url(scheduler)),
-        ):
+        with running_schedulers(gang_cluster, kubeconfig):
             for name in FAULTS:
                 keeper.submit(name, SIZE)
             found = keeper.tend_until_whole(*FAULTS, timeout=30)

@@ -13,7 +13,7 @@ from helpers.cluster import Cluster, new_token, write_kubeconfig
 from helpers.gangowner import GANGS, Owner, pod
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
-from helpers.poll import eventually, never
+from helpers.poll import eventually
 from helpers.renderings import SYSTEM, of_kind, render_overlay
 from helpers.rights import Right, await_rights, forbidden
 from localcluster.gangscheduler import NAME
@@ -30,7 +30,7 @@ RIGHTS_KINDS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBindin
 Object = dict[str, Any]
 
 
-def indexed_job(name: str, attempt: int, count: int, *, completions: int = 0, **spec: Any) -> Object:
+def indexed_job(name: str, attempt: int, count: int, **spec: Any) -> Object:
     """A Job of `count` pods of a gang. They differ in nothing but their index."""
     labels = {f"{PREFIX}/gang": name, f"{PREFIX}/attempt": str(attempt), f"{PREFIX}/member-kind": "node"}
     template = pod("unnamed", "1", labels, scheduler=NAME)
@@ -40,7 +40,7 @@ def indexed_job(name: str, attempt: int, count: int, *, completions: int = 0, **
         "metadata": {"name": name},
         "spec": {
             "completionMode": "Indexed",
-            "completions": completions or count,
+            "completions": count,
             "parallelism": count,
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
@@ -56,26 +56,16 @@ def placed(status: Object) -> dict[str, str]:
     return {member: each["node"] for each in status["placement"] for member in each["members"]}
 
 
-def test_the_pods_of_an_indexed_job_are_bound_all_at_once_where_their_gang_was_placed(gang_scheduling: Cluster) -> None:
-    owner = Owner(gang_scheduling.api, "gangs")
-    owner.submit("indexed", node=4)
-    status = owner.await_phase("indexed", "Admitted")
-    gang_scheduling.api.create(JOBS, indexed_job("indexed", status["attempt"], 3, completions=4))
-    eventually(lambda: len(owner.nodes("indexed")) == 3)
-    never(lambda: any(owner.nodes("indexed").values()), 2)
-    gang_scheduling.api.patch(f"{JOBS}/indexed", {"spec": {"parallelism": 4}})
-    owner.await_phase("indexed", "Bound", 30)
-    assert owner.nodes("indexed") == placed(status)
-    assert sorted(placed(status)) == ["node-0", "node-1", "node-2", "node-3"]
-
-
-def test_an_elastic_indexed_job_loses_its_highest_indexes_and_gets_them_back(gang_scheduling: Cluster) -> None:
+def test_an_indexed_job_is_bound_where_placed_and_is_resized_at_its_highest_indexes(
+    gang_scheduling: Cluster,
+) -> None:
     api = gang_scheduling.api
     owner = Owner(api, "gangs")
     owner.submit("elastic", node=4)
     status = owner.await_phase("elastic", "Admitted")
     api.create(JOBS, indexed_job("elastic", status["attempt"], 4))
     owner.await_phase("elastic", "Bound", 30)
+    assert owner.nodes("elastic") == placed(status)
 
     def resize(count: int) -> None:
         members = [{"name": "node", "count": count, "resources": {"cpu": "1"}, "indexed": True}]

@@ -17,12 +17,12 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.gangkeeper import POOL, Keeper, Seen
 from helpers.gangowner import pod
-from helpers.gangscheduler import extender_url, running_gang_scheduler
+from helpers.gangscheduler import running_schedulers
 from helpers.leapclock import LeapClock
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import make_node
-from localcluster.gangscheduler import NAME, GangScheduler
+from localcluster.gangscheduler import NAME
 from tfjob_controller.flags import BindAddress
 
 pytestmark = pytest.mark.cluster
@@ -58,12 +58,8 @@ def gangs(cluster: Cluster, nodes_each: int, clock: LeapClock) -> Iterator[Keepe
             make_node(cluster.api, f"{case.gang}-{number}", ROOM, {POOL: case.gang})
     keeper = Keeper(cluster.api)
     pages = BindAddress("127.0.0.1", 0)
-    with (
-        running_gang_scheduler(
-            cluster.kubeconfig, clock=clock, bind_timeout=BIND_TIMEOUT_SECONDS, debug_bind_address=pages
-        ) as scheduler,
-        GangScheduler(cluster.own, extender_url(scheduler)),
-    ):
+    options = {"bind_timeout": BIND_TIMEOUT_SECONDS, "debug_bind_address": pages}
+    with running_schedulers(cluster, clock=clock, **options) as scheduler:
         for case in CASES:
             keeper.submit(case.gang, SIZE, pool=case.gang)
         keeper.await_phase("Admitted", *(case.gang for case in CASES))

@@ -15,13 +15,12 @@ import pytest
 
 from helpers.cluster import Cluster, set_pod_terminated
 from helpers.gangowner import GANGS, Owner
-from helpers.gangscheduler import extender_url, running_gang_scheduler
+from helpers.gangscheduler import running_gang_scheduler, running_schedulers
 from helpers.kubectl import MANIFESTS
 from helpers.poll import eventually
 from localcluster import binaries
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
-from localcluster.gangscheduler import GangScheduler
 from localcluster.podstatus import Outcome
 
 pytestmark = pytest.mark.cluster
@@ -106,8 +105,7 @@ def scheduling(cluster: Cluster, stack: ExitStack) -> tuple[Owner, Pods]:
     """
     api, pods = Api.from_kubeconfig(cluster.kubeconfig), Pods(cluster.api)
     stack.enter_context(FakeKubelet(api, namespace=NAMESPACE, nodes=NODES, resources=ROOM, behaviour=pods))
-    scheduler = stack.enter_context(running_gang_scheduler(cluster.kubeconfig, bind_timeout=PATIENT_SECONDS))
-    stack.enter_context(GangScheduler(cluster.own, extender_url(scheduler)))
+    stack.enter_context(running_schedulers(cluster, bind_timeout=PATIENT_SECONDS))
     return Owner(cluster.api, NAMESPACE), pods
 
 

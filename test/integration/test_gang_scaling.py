@@ -8,9 +8,8 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.gangkeeper import Keeper, pod_name
-from helpers.gangscheduler import extender_url, running_gang_scheduler
+from helpers.gangscheduler import running_schedulers
 from helpers.poll import eventually
-from localcluster.gangscheduler import GangScheduler
 
 pytestmark = pytest.mark.cluster
 
@@ -70,10 +69,7 @@ def test_a_gang_shrinks_for_the_head_of_the_queue_only_and_grows_again_when_that
 ) -> None:
     keeper = Keeper(gang_cluster.api)
     options = {"scale_down_after": 1.0, "scale_up_after": 2.0}
-    with (
-        running_gang_scheduler(gang_cluster.kubeconfig, **options) as scheduler,
-        GangScheduler(gang_cluster.own, extender_url(scheduler)),
-    ):
+    with running_schedulers(gang_cluster, **options):
         fill(keeper)
         told = await_target(keeper, 5)
         leaving = told["leaving"]

@@ -10,12 +10,11 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
-from helpers.gangscheduler import running_gang_scheduler
+from helpers.gangscheduler import running_gang_scheduler, running_schedulers
 from helpers.manifests import gang_job
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
-from localcluster.gangscheduler import GangScheduler
 
 NODES = ("node-a", "node-b")
 
@@ -78,28 +77,26 @@ def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_clust
     """All programs as they are: eight CPUs, seven of which are taken."""
     quick = {"scale_down_after": 1.0, "scale_up_after": 1.0}
     with (
-        running_gang_scheduler(gang_cluster.kubeconfig, **quick) as scheduler,
+        running_schedulers(gang_cluster, **quick),
         FakeKubelet(Api.from_kubeconfig(gang_cluster.kubeconfig), namespace="gangs", nodes=NODES, resources=SMALL),
         running_controller(gang_cluster.kubeconfig, "gangs", autoscaling="on"),
     ):
-        assert scheduler.extender is not None
-        with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
-            jobs = Jobs(gang_cluster.api, "gangs")
-            elastic = gang_job("elastic", 6)
-            elastic["spec"]["autoscaling"] = {"minWorkers": 2, "maxWorkers": 6}
-            jobs.submit(elastic)
-            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120)
-            jobs.submit(gang_job("second", 3))
-            jobs.await_phase("Running", "second", 120)
-            assert jobs.get("elastic")["spec"]["workerReplicas"] == 3
-            eventually(lambda: workers_on_nodes(jobs, "elastic") == 3, 120)
-            jobs.delete("second")
-            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120)
-            eventually(lambda: condition(jobs, "elastic", "Resizing").get("status") == "False", 120)
-            told = [each["note"] for each in jobs.events() if each["reason"] == "Resized"]
-            assert any(note.startswith("shrunk 6 → 3 workers: capacity for gangs/second") for note in told)
-            assert jobs.status("elastic").get("restarts", 0) == 0
-            jobs.delete("elastic")
+        jobs = Jobs(gang_cluster.api, "gangs")
+        elastic = gang_job("elastic", 6)
+        elastic["spec"]["autoscaling"] = {"minWorkers": 2, "maxWorkers": 6}
+        jobs.submit(elastic)
+        eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120)
+        jobs.submit(gang_job("second", 3))
+        jobs.await_phase("Running", "second", 120)
+        assert jobs.get("elastic")["spec"]["workerReplicas"] == 3
+        eventually(lambda: workers_on_nodes(jobs, "elastic") == 3, 120)
+        jobs.delete("second")
+        eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120)
+        eventually(lambda: condition(jobs, "elastic", "Resizing").get("status") == "False", 120)
+        told = [each["note"] for each in jobs.events() if each["reason"] == "Resized"]
+        assert any(note.startswith("shrunk 6 → 3 workers: capacity for gangs/second") for note in told)
+        assert jobs.status("elastic").get("restarts", 0) == 0
+        jobs.delete("elastic")
 
 
 def workers_on_nodes(jobs: Jobs, name: str) -> int:

@@ -11,13 +11,12 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import GANGS, SMALL, Owner, pod
-from helpers.gangscheduler import running_gang_scheduler
+from helpers.gangscheduler import running_schedulers
 from helpers.kubeflowjobs import KubeflowCluster, KubeflowTrial, kubeflow_cluster
 from helpers.manifests import gang_job
 from helpers.poll import eventually
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
-from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
@@ -38,10 +37,8 @@ def preempting(gang_cluster: Cluster) -> Iterator[Cluster]:
     api.create_if_missing(CLASSES, body)
     options = {"preemption": "on", "preempt_after": 1.0, "preemption_grace": 1.0}
     try:
-        with running_gang_scheduler(gang_cluster.kubeconfig, **options) as scheduler:
-            assert scheduler.extender is not None
-            with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
-                yield gang_cluster
+        with running_schedulers(gang_cluster, **options):
+            yield gang_cluster
     finally:
         api.delete(f"{CLASSES}/{URGENT}")
 
@@ -86,11 +83,6 @@ def await_state(owner: Owner, name: str, state: str) -> dict[str, str]:
     return eventually(found) or {}
 
 
-def reasons(cluster: Cluster, name: str) -> set[str]:
-    events = cluster.api.list("/apis/events.k8s.io/v1/namespaces/gangs/events")
-    return {each["reason"] for each in events if each["regarding"]["name"] == name}
-
-
 def test_a_whole_gang_leaves_for_one_of_higher_priority_and_runs_again_afterwards(
     owner: Owner, preempting: Cluster
 ) -> None:
@@ -120,8 +112,8 @@ def test_a_whole_gang_leaves_for_one_of_higher_priority_and_runs_again_afterward
     assert "preemption" not in status
     owner.make_pods("low")
     owner.await_phase("low", "Bound")
-    eventually(lambda: {"PreemptionRequested", "Preempted"} <= reasons(preempting, "low"))
-    eventually(lambda: "Preempting" in reasons(preempting, "high"))
+    eventually(lambda: {"PreemptionRequested", "Preempted"} <= owner.reasons("low"))
+    eventually(lambda: "Preempting" in owner.reasons("high"))
 
 
 def test_the_pods_of_an_owner_that_does_not_follow_are_evicted(owner: Owner, preempting: Cluster) -> None:
@@ -136,7 +128,7 @@ def test_the_pods_of_an_owner_that_does_not_follow_are_evicted(owner: Owner, pre
     assert status["preemption"]["state"] == "Preempted"
     assert owner.nodes("low") == {}
     owner.await_phase("high", "Admitted")
-    eventually(lambda: "PreemptionEnforced" in reasons(preempting, "low"))
+    eventually(lambda: "PreemptionEnforced" in owner.reasons("low"))
 
 
 @pytest.fixture

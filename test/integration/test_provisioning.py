@@ -14,13 +14,12 @@ from structlog.testing import capture_logs
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import GANGS, SMALL, Owner
-from helpers.gangscheduler import running_gang_scheduler
+from helpers.gangscheduler import running_gang_scheduler, running_schedulers
 from helpers.manifests import gang_job
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import make_node
 from localcluster.foreigncrds import install_provisioning_crd
-from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.util.clock import RealClock
 from tfjob_controller.util.timestamps import format_time
 
@@ -73,10 +72,8 @@ def autoscaler(gang_cluster: Cluster) -> Autoscaler:
 def asking(gang_cluster: Cluster, autoscaler: Autoscaler) -> Iterator[Cluster]:
     """The gang scheduler and its kube-scheduler; gangs ask for nodes after a second."""
     options = {"provisioning_class": CLASS, "provision_after": 1.0}
-    with running_gang_scheduler(gang_cluster.kubeconfig, **options) as scheduler:
-        assert scheduler.extender is not None
-        with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
-            yield gang_cluster
+    with running_schedulers(gang_cluster, **options):
+        yield gang_cluster
 
 
 @pytest.fixture
@@ -86,11 +83,6 @@ def owner(asking: Cluster) -> Owner:
 
 def message_of(owner: Owner, gang: str) -> str:
     return str(owner.status(gang).get("message", ""))
-
-
-def reasons(cluster: Cluster, name: str) -> set[str]:
-    events = cluster.api.list("/apis/events.k8s.io/v1/namespaces/gangs/events")
-    return {each["reason"] for each in events if each["regarding"]["name"] == name}
 
 
 def test_a_gang_that_exceeds_the_cluster_starts_on_the_nodes_that_it_asked_for(
@@ -157,7 +149,7 @@ def test_a_request_that_failed_is_said_and_repeated_later(
     eventually(lambda: not autoscaler.requests("large"))
     said = eventually(lambda: message if "failed" in (message := message_of(owner, "large")) else "")
     assert "no zone has [31m capacity; the next one follows at " in (said or "")
-    eventually(lambda: {"ProvisioningRequested", "ProvisioningFailed"} <= reasons(asking, "large"))
+    eventually(lambda: {"ProvisioningRequested", "ProvisioningFailed"} <= owner.reasons("large"))
 
 
 def test_the_pods_of_a_job_say_whose_nodes_they_use(autoscaler: Autoscaler, asking: Cluster) -> None:
