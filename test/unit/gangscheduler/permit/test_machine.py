@@ -256,15 +256,6 @@ def test_bindings_in_progress_end_before_a_gang_is_rejected_attempts() -> None:
     assert trial.result("worker-2") == [BindResponse(3), AttemptRejected(GANG, 1)]
 
 
-def test_a_gang_whose_last_bindings_succeed_late_is_bound() -> None:
-    trial = Trial()
-    trial.request_bind_all()
-    trial.later(BIND_TIMEOUT)
-    outputs = [output for member in MEMBERS for output in trial.result(member)]
-    assert outputs == [BindResponse(1), BindResponse(2), BindResponse(3), GangBound(GANG, 1)]
-    assert trial.machine.gangs[GANG].phase is PermitPhase.BOUND
-
-
 def test_once_some_are_bound_a_failed_binding_is_tried_again_alone() -> None:
     trial = Trial()
     trial.request_bind_all()
