@@ -1,14 +1,13 @@
 """Installs Debian packages on this machine, and fetches the files of a small Debian system for images.
 
-Packages come from the sources of this machine's apt: the files below /etc/apt name the mirror and the
-proxy. No host is named here.
+Packages come from the sources of this machine's apt, which names the mirror and the proxy. No host is named here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
-import shlex
+import platform
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +37,6 @@ RUNC_PACKAGES = {
     "/usr/include/seccomp.h": "libseccomp-dev",
     "pkg-config": "pkg-config",
 }
-_APT = Path("/etc/apt")
 
 
 def require_root(what: str) -> None:
@@ -81,16 +79,15 @@ def bootstrap(target: Path, include: Iterable[str], report: Report, suite: str =
 
     Needs root; takes half a minute. Raises LocalClusterError.
     """
-    mirror, own_suite, component = mirror_of(read_sources(), codename())
-    suite = suite or own_suite
+    suite = suite or codename()
     report(f"fetching a minimal {suite} from this machine's apt mirror (half a minute)")
     proxy = _apt_proxy()
     # It runs in its own mount namespace, so that the mounts of debootstrap in `target` always end with it.
     run(
         *("unshare", "--mount", "env", *([f"http_proxy={proxy}"] if proxy else []), "debootstrap", "--variant=minbase"),
-        f"--components={component}",
+        "--components=main",
         f"--include={','.join(include)}",
-        *(suite, target, mirror),
+        *(suite, target, _mirror()),
     )
 
 
@@ -110,50 +107,24 @@ def download(package: str, folder: Path) -> None:
     _apt_get(["-o", "APT::Sandbox::User=root", "download", package], cwd=folder)
 
 
-def read_sources() -> str:
-    """Returns all apt sources of this machine, in both formats."""
-    paths = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))]
-    return "\n\n".join(path.read_text() for path in paths if path.is_file())
-
-
-def mirror_of(sources: str, codename: str) -> tuple[str, str, str]:
-    """Returns mirror, suite and component of the machine's main archive. Raises LocalClusterError if there is none."""
-    for mirror, suite, components in [*_one_line(sources), *_stanzas(sources)]:
-        if suite == codename and "main" in components:
-            return mirror, suite, "main"
+def codename() -> str:
+    """Returns the code name of this machine's release, such as "bookworm". Raises LocalClusterError."""
+    with contextlib.suppress(OSError, KeyError):
+        return platform.freedesktop_os_release()["VERSION_CODENAME"]
     raise LocalClusterError(
-        f"no apt source of this machine holds {codename}/main; images cannot be built, {EXISTING_CLUSTER}"
+        f"images are built from Debian's or Ubuntu's packages, which this system lacks; {EXISTING_CLUSTER}"
     )
 
 
-def _one_line(sources: str) -> list[tuple[str, str, list[str]]]:
-    """Parses a line `deb [options] mirror suite component…`."""
-    found = re.findall(r"^deb\s+(?:\[[^]]*]\s+)?(\S+)\s+(\S+)\s+(.+)$", sources, re.MULTILINE)
-    return [(mirror, suite, components.split()) for mirror, suite, components in found]
-
-
-def _stanzas(sources: str) -> list[tuple[str, str, list[str]]]:
-    """Parses deb822: paragraphs with `URIs:`, `Suites:` and `Components:`, possibly with comments between them."""
-    plain = re.sub(r"^#.*\n", "", sources, flags=re.MULTILINE)
-    found: list[tuple[str, str, list[str]]] = []
-    for paragraph in re.split(r"\n\s*\n", plain):
-        fields = {
-            key.lower(): value.split() for key, value in re.findall(r"^([\w-]+):\s*(.*)$", paragraph, re.MULTILINE)
-        }
-        if "deb" in fields.get("types", []) and fields.get("enabled", ["yes"]) != ["no"]:
-            pairs = [(uri, suite) for uri in fields.get("uris", []) for suite in fields.get("suites", [])]
-            found += [(uri, suite, fields.get("components", [])) for uri, suite in pairs]
-    return found
-
-
-def codename() -> str:
-    """Returns the code name of this machine's release, such as "bookworm". Raises LocalClusterError."""
-    words = shlex.split(Path("/etc/os-release").read_text())
-    for word in words:
-        if word.startswith("VERSION_CODENAME="):
-            return word.partition("=")[2]
+def _mirror() -> str:
+    """Returns the mirror of this machine's main archive. Raises LocalClusterError if apt has none."""
+    wanted = ["--format=$(SITE)", "Created-By: Packages", f"Release: {codename()}", "Component: main"]
+    for _ in range(2):
+        if mirrors := run("apt-get", "indextargets", *wanted).splitlines():
+            return mirrors[0]
+        run("apt-get", "-qq", "update")  # Targets whose lists were never fetched are not shown.
     raise LocalClusterError(
-        f"images are built from Debian's or Ubuntu's packages, which this system lacks; {EXISTING_CLUSTER}"
+        f"no apt source of this machine holds {codename()}/main; images cannot be built, {EXISTING_CLUSTER}"
     )
 
 

@@ -9,8 +9,8 @@ buildah keeps what it has built in a store beside the images, so a changed sourc
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
-import shlex
 import shutil
 import sys
 import tarfile
@@ -60,8 +60,7 @@ def base(root: Path, parent: Path | None, report: Report) -> None:
 
 def _suite() -> str:
     """Returns the suite to bootstrap; empty stands for this machine's own, since Ubuntu has no Debian's."""
-    words = dict(word.partition("=")[::2] for word in shlex.split(Path("/etc/os-release").read_text()))
-    return _SUITE if words.get("ID") == "debian" else ""
+    return _SUITE if platform.freedesktop_os_release()["ID"] == "debian" else ""
 
 
 def dependencies_inputs() -> bytes:

@@ -96,7 +96,7 @@ class System:
     suite: str = ""
 
     def inputs(self) -> bytes:
-        release = self.suite or debian.mirror_of(debian.read_sources(), debian.codename())[1:]
+        release = self.suite or (debian.codename(), "main")
         return repr((release, self.packages, self.waste, COMPILE)).encode()
 
     def build(self, root: Path, parent: Path | None, report: Report) -> None:
