@@ -3,33 +3,21 @@
     kube_apiserver = binaries.ensure("kube-apiserver")       # a Path
     paths = binaries.ensure_all(["etcd", "kube-apiserver"])  # missing programs of one module are built together
 
-The order of the search:
+They are in the cache, `${XDG_CACHE_HOME:-~/.cache}/tfjob-controller/bin/<version>/<name>`, or are built into it
+(`gobuild`). Programs on PATH are not used: they have other versions, and distributions build them otherwise.
 
-1. `$KUBEBUILDER_ASSETS/<name>`: used as it is, since that variable was set deliberately.
-2. PATH, only for the programs of Kubernetes and etcd, and only when `<name> --version` is of the pinned minor version
-   (1.36, or the one that `KUBERNETES=1.34` chooses, see `kubernetesversions`): a kubectl or kubelet of another version
-   would fail in confusing ways. A node's programs (containerd, runc, CNI, CoreDNS) are never taken from PATH:
-   distributions ship other versions, built otherwise.
-3. The cache: `${XDG_CACHE_HOME:-~/.cache}/tfjob-controller/bin/<version>/<name>`.
-4. Built with Go (`gotoolchain`) into that cache: `-trimpath`, stripped, stamped with the version. A lock lets one run
-   build and the others wait; a program appears in the cache in one rename.
-
-The versions are in the go.mod files under hack/ only.
+The versions are in the go.mod files under hack/ only. That of Kubernetes is the default one, or the one that
+`KUBERNETES=1.34` chooses (`kubernetesversions`).
 """
 
 from __future__ import annotations
 
-import functools
-import os
-import shutil
-import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.gobuild import CONTAINERD, COSCHEDULING, KUEUE, VOLCANO, build_missing
-from localcluster.gotoolchain import parse_version
 from localcluster.kubernetesversions import KUBERNETES, chosen_minor, module_folder
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
 from localcluster.report import Report, to_stderr
@@ -39,14 +27,8 @@ __all__ = ["CONTROL_PLANE", "HACK", "PROGRAMS", "cache_path", "cache_root", "ens
 _PLUGINS = "github.com/containernetworking/plugins"
 
 
-def _kubernetes(name: str, *version_arguments: str) -> Program:
-    return Program(
-        name,
-        "controlplane",
-        f"{KUBERNETES}/cmd/{name}",
-        KUBERNETES,
-        version_arguments=version_arguments or ("--version",),
-    )
+def _kubernetes(name: str) -> Program:
+    return Program(name, "controlplane", f"{KUBERNETES}/cmd/{name}", KUBERNETES)
 
 
 def _containerd(name: str) -> Program:
@@ -70,13 +52,13 @@ _RUNC = "github.com/opencontainers/runc"
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("etcd", "controlplane", _ETCD, _ETCD, version_arguments=("--version",)),
+        Program("etcd", "controlplane", _ETCD, _ETCD),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
         _kubernetes("kube-scheduler"),
         _kubernetes("kubelet"),
         _kubernetes("kube-proxy"),
-        _kubernetes("kubectl", "version", "--client"),
+        _kubernetes("kubectl"),
         _containerd("containerd"),
         _containerd("ctr"),
         _containerd("containerd-shim-runc-v2"),
@@ -120,20 +102,12 @@ def ensure_all(names: Iterable[str], report: Report = to_stderr, *, minor: str |
     """
     of_version = minor or chosen_minor()
     programs = [_program(name, of_version) for name in dict.fromkeys(names)]
-    found = {program.name: path for program in programs if (path := find(program)) is not None}
-    return found | build_missing([program for program in programs if program.name not in found], report)
+    build_missing([program for program in programs if not is_built(program)], report)
+    return {program.name: cache_path(program) for program in programs}
 
 
-def find(program: Program) -> Path | None:
-    """Returns the existing program, or None if it has to be built."""
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets and is_executable(Path(assets) / program.name):
-        return Path(assets) / program.name
-    on_path = shutil.which(program.name) if program.version_arguments else None
-    if on_path and _fits(on_path, program.version_arguments, program.version):
-        return Path(on_path)
-    cached = cache_path(program)
-    return cached if is_executable(cached) else None
+def is_built(program: Program) -> bool:
+    return is_executable(cache_path(program))
 
 
 def kubernetes_version() -> str:
@@ -146,13 +120,3 @@ def _program(name: str, minor: str) -> Program:
         raise LocalClusterError(f"no such program: {name} (known programs: {', '.join(PROGRAMS)})")
     program = PROGRAMS[name]
     return replace(program, folder=module_folder(minor)) if program.requirement == KUBERNETES else program
-
-
-@functools.cache
-def _fits(path: str, version_arguments: tuple[str, ...], version: str) -> bool:
-    """Reports whether a program on PATH has the same minor version as the pinned one."""
-    try:
-        done = subprocess.run([path, *version_arguments], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return parse_version(done.stdout)[:2] == parse_version(version)[:2]

@@ -7,16 +7,16 @@ all messages go to standard error. Errors are one line and exit code 1, wrong us
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localcluster import images, nodes, stack, state
-from localcluster.controlplane import check_platform
+from localcluster.controlplane import ControlPlane, check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
-from localcluster.status import as_text, collect
+from localcluster.state import Condition
+from localcluster.status import as_text
 
 INTERRUPTED = 128 + signal.SIGINT
 _DESCRIPTION = "A real Kubernetes control plane on this machine, with real nodes on request (root on Linux)."
@@ -55,10 +55,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="with programs of other projects, separated by commas: kueue",
     )
-    down = _command(commands, "down", _down, "stop it and remove everything but its logs")
-    down.add_argument("--all", action="store_true", help="all stacks of this user, with or without a record")
-    status = _command(commands, "status", _status, "what runs, and where its logs are")
-    status.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    _command(commands, "down", _down, "stop it and remove everything but its logs")
+    _command(commands, "status", _status, "what runs, and where its logs are")
     for name, run, text in (
         ("node-kill", _node_kill, "kill a node, like a power failure"),
         ("node-start", _node_start, "start a killed node again"),
@@ -106,10 +104,7 @@ def _up(chosen: argparse.Namespace) -> None:
 
 
 def _down(chosen: argparse.Namespace) -> None:
-    if chosen.all:
-        folders = stack.end_everything()
-        to_stderr(f"stopped {len(folders)} stacks" if folders else "nothing runs")
-    elif stack.down(_folder(chosen)):
+    if stack.down(_folder(chosen)):
         to_stderr(f"stopped; its logs stay in {_folder(chosen) / 'logs'}")
         to_stderr(f"next:   {_make('cluster-up', chosen)}")
     else:
@@ -117,17 +112,15 @@ def _down(chosen: argparse.Namespace) -> None:
 
 
 def _status(chosen: argparse.Namespace) -> None:
-    status = collect(chosen.name, _folder(chosen))
-    if chosen.output == "json":
-        print(json.dumps(status, indent=2))
-        return
-    print(as_text(status))
+    folder = _folder(chosen)
+    print(as_text(chosen.name, folder))
     next_step = {
-        "absent": _make("cluster-up", chosen),
-        "running": f"export KUBECONFIG={status.get('kubeconfig')}",
-        "starting": "wait; if its start was interrupted: " + _make("cluster-down", chosen),
+        Condition.ABSENT: _make("cluster-up", chosen),
+        Condition.RUNNING: f"export KUBECONFIG={ControlPlane(folder).kubeconfig}",
+        Condition.STARTING: "wait; if its start was interrupted: " + _make("cluster-down", chosen),
     }
-    to_stderr(f"next:   {next_step.get(str(status['condition']), _make('cluster-up', chosen) + ' starts a new one')}")
+    condition = state.condition(state.read(folder))
+    to_stderr(f"next:   {next_step.get(condition, _make('cluster-up', chosen) + ' starts a new one')}")
 
 
 def _node_kill(chosen: argparse.Namespace) -> None:

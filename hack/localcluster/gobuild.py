@@ -34,17 +34,15 @@ _REPORT_SECONDS = 30.0
 _COMPILER_FLAGS = ("-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false")
 
 
-def build_missing(programs: Iterable[Program], report: Report) -> dict[str, Path]:
-    """Builds the programs that the cache lacks; returns the paths by name. Raises LocalClusterError."""
-    batches = _batches(programs)
-    for batch in batches:
+def build_missing(programs: Iterable[Program], report: Report) -> None:
+    """Builds the programs that the cache lacks. Raises LocalClusterError."""
+    for batch in _batches(programs):
         module = batch[0].folder
         waiting = f"waiting for another run that builds the programs of hack/{module}"
         with locked(cache_root() / "bin" / f".{_file_name(batch[0])}.lock", functools.partial(report, waiting)):
             # Another run may have built them while this one waited.
             if missing := _missing(batch):
                 _build(missing, report)
-    return {program.name: cache_path(program) for batch in batches for program in batch}
 
 
 def _batches(programs: Iterable[Program]) -> list[list[Program]]:
@@ -76,7 +74,7 @@ def _build(batch: list[Program], report: Report) -> None:
     for left in place.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder:
-        _run_go(_build_command(go, batch, Path(folder)), first, names, _package_count(go, batch), report)
+        _run_go(_build_command(go, batch, Path(folder)), first, names, report)
         for program in batch:
             cache_path(program).parent.mkdir(exist_ok=True)
             (Path(folder) / _output_name(program)).replace(cache_path(program))
@@ -125,25 +123,11 @@ def _output_name(program: Program) -> str:
     return elements[-1]
 
 
-def _environment(program: Program) -> dict[str, str]:
-    return {**go_environment(), "CGO_ENABLED": "1" if program.cgo else "0"}
-
-
-def _package_count(go: Path, batch: list[Program]) -> int:
-    """Returns how many packages the programs consist of; 0 if go cannot tell, which the build will explain."""
-    tags = ["-tags", batch[0].tags] if batch[0].tags else []
-    command = [str(go), "list", "-deps", "-mod=readonly", *tags, *(program.package for program in batch)]
-    done = subprocess.run(
-        command, cwd=batch[0].module_dir, env=_environment(batch[0]), capture_output=True, text=True, check=False
-    )
-    return len(done.stdout.splitlines()) if done.returncode == 0 else 0
-
-
-def _run_go(command: list[str], program: Program, names: str, count: int, report: Report) -> None:
+def _run_go(command: list[str], program: Program, names: str, report: Report) -> None:
     build = subprocess.Popen(
         command,
         cwd=program.module_dir,
-        env=_environment(program),
+        env={**go_environment(), "CGO_ENABLED": "1" if program.cgo else "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -152,7 +136,7 @@ def _run_go(command: list[str], program: Program, names: str, count: int, report
     )
     with build:
         try:
-            lines = _reported(build.stdout or (), count, report)
+            lines = _reported(build.stdout or (), report)
         except BaseException:
             os.killpg(build.pid, signal.SIGKILL)  # Ctrl-C also ends the compilers
             raise
@@ -160,19 +144,15 @@ def _run_go(command: list[str], program: Program, names: str, count: int, report
         raise LocalClusterError(f"building {names} failed: {_reason(lines)}")
 
 
-def _reported(output: Iterable[str], count: int, report: Report) -> list[str]:
-    """Returns the lines of `go build -v`, and reports every half minute how many packages it has compiled.
-
-    Of the `count` packages, those in go's cache are not compiled.
-    """
+def _reported(output: Iterable[str], report: Report) -> list[str]:
+    """Returns the lines of `go build -v`, and reports every half minute how many packages it has compiled."""
     lines: list[str] = []
     shown = time.monotonic()
     for line in output:
         lines.append(line.rstrip())
         if time.monotonic() - shown > _REPORT_SECONDS:
             shown = time.monotonic()
-            most = f" of at most {count:,}" if count else ""
-            report(f"  {sum(': ' not in line for line in lines):,}{most} packages compiled")
+            report(f"  {sum(': ' not in line for line in lines):,} packages compiled")
     return lines
 
 

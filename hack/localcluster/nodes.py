@@ -141,7 +141,7 @@ def prepare(names: Iterable[str], report: Report = to_stderr, *, tools: Iterable
     programs = [*_PROGRAMS, *tools]
     missing = ImageStore(report).missing([*DEFAULT_IMAGES, *names])
     packages = debian.IMAGE_PACKAGES if missing else {}
-    if binaries.find(binaries.PROGRAMS["runc"]) is None:
+    if not binaries.is_built(binaries.PROGRAMS["runc"]):
         packages = packages | debian.RUNC_PACKAGES
     debian.ensure_packages(packages, report)
     if not missing:

@@ -135,17 +135,6 @@ def marked(mark: Path) -> list[Identity]:
     return [identity for identity, environment in _environments() if wanted in environment]
 
 
-def all_marked() -> dict[Path, list[Identity]]:
-    """Returns all marked processes of this user, by state folder."""
-    found: dict[Path, list[Identity]] = {}
-    prefix = f"{MARK}=".encode()
-    for identity, environment in _environments():
-        for entry in environment:
-            if entry.startswith(prefix):
-                found.setdefault(Path(os.fsdecode(entry[len(prefix) :])), []).append(identity)
-    return found
-
-
 def _environments() -> Iterable[tuple[Identity, list[bytes]]]:
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():

@@ -23,8 +23,6 @@ class Program:
     requirement: str
     cgo: bool = False
     tags: str = ""
-    # The arguments with which a program on PATH prints its version; without them it is never taken from PATH.
-    version_arguments: tuple[str, ...] = ()
 
     @property
     def module_dir(self) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localcluster import addons, nodes, process, state
 from localcluster.addontable import addon
-from localcluster.controlplane import ControlPlane, check_platform, end_processes
+from localcluster.controlplane import ControlPlane, check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.kubernetesversions import chosen_minor
 from localcluster.process import Identity
@@ -153,18 +153,6 @@ def _owner_lives(folder: Path) -> bool:
         return found.boot_id == process.boot_id() and process.is_alive(found.owner)
     pid = folder.name.removeprefix(TEST_PREFIX).partition("-")[0]
     return not pid.isdigit() or process.identify(int(pid)) is not None
-
-
-def end_everything() -> list[Path]:
-    """Stops all stacks of this user, also those without a record; returns their folders."""
-    root = state.state_root()
-    folders = {root / name for name in state.names()} | set(process.all_marked())
-    for folder in sorted(folders):
-        if folder.is_dir():
-            down(folder)
-        else:
-            end_processes(folder)
-    return sorted(folders)
 
 
 def _running(folder: Path, node_count: int, report: Report) -> ControlPlane:

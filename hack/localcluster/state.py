@@ -132,11 +132,3 @@ def locked(
     """
     make_private(folder)
     return locks.locked(folder / name, on_wait)
-
-
-def names() -> list[str]:
-    """Returns the names of the stacks that have a record."""
-    root = state_root()
-    if not root.is_dir():
-        return []
-    return sorted(entry.name for entry in root.iterdir() if (entry / "state.json").exists())

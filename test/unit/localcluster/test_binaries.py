@@ -21,7 +21,6 @@ GO_LOCK = HACK / "requirements" / "go.txt"
 ETCD_VERSION = PROGRAMS["etcd"].version
 GO = """#!/bin/sh
 [ "$1" = env ] && { echo go1.99.0; exit; }
-[ "$1" = list ] && { echo fmt net/http; exit; }
 echo "$$ CGO=$CGO_ENABLED $*" >> "$GO_CALLS"
 while [ "$1" != -o ]; do shift; done
 folder=$2; shift 2
@@ -48,7 +47,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
     monkeypatch.setenv("GO_CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.delenv("KUBERNETES", raising=False)
     return tmp_path
 
@@ -58,30 +56,9 @@ def calls(machine: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_assets_come_first_whatever_their_version(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(machine / "path" / "etcd", f"#!/bin/sh\necho etcd Version: {ETCD_VERSION[1:]}\n")
-    mine = script(machine / "assets" / "etcd", "#!/bin/sh\n")
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(machine / "assets"))
-    assert binaries.ensure("etcd", silent) == mine
-
-
-@pytest.mark.parametrize(
-    ("words", "taken"),
-    [
-        pytest.param(f"etcd Version: {ETCD_VERSION[1:]}", True, id="pinned version"),
-        pytest.param(f"etcd Version: {ETCD_VERSION[1:].rpartition('.')[0]}.99", True, id="other patch"),
-        pytest.param("etcd Version: 3.4.1", False, id="other minor version"),
-        pytest.param("what?", False, id="no version"),
-    ],
-)
-def test_a_program_on_path_is_taken_only_if_its_minor_version_fits(machine: Path, words: str, taken: bool) -> None:
-    on_path = script(machine / "path" / "etcd", f"#!/bin/sh\necho '{words}'\n")
-    assert (binaries.ensure("etcd", silent) == on_path) is taken
-
-
-def test_a_nodes_programs_are_never_taken_from_path(machine: Path) -> None:
-    on_path = script(machine / "path" / "runc", "#!/bin/sh\necho runc version 1.4.3\n")
-    assert binaries.ensure("runc", silent) != on_path
+def test_programs_on_path_are_not_used(machine: Path) -> None:
+    on_path = script(machine / "path" / "etcd", f"#!/bin/sh\necho etcd Version: {ETCD_VERSION[1:]}\n")
+    assert binaries.ensure("etcd", silent) != on_path
 
 
 def test_what_is_missing_is_built_once_and_then_found(machine: Path) -> None:
@@ -101,7 +78,6 @@ def test_missing_programs_of_one_module_are_built_together(machine: Path) -> Non
 def test_another_version_of_kubernetes_is_built_from_its_own_module_with_the_same_etcd(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script(machine / "path" / "kubectl", f"#!/bin/sh\necho Client Version: {PROGRAMS['kubectl'].version}\n")
     monkeypatch.setenv("KUBERNETES", "1.34")
     version = binaries.kubernetes_version()
     assert version.startswith("v1.34.")

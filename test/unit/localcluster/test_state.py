@@ -99,14 +99,6 @@ def test_a_process_that_waits_for_a_lock_is_informed_and_then_gets_it(tmp_path: 
     assert got.is_set()
 
 
-def test_only_stacks_with_a_record_have_names(root: Path) -> None:
-    assert state.names() == []
-    state.make_private(root / "a" / "logs")
-    state.make_private(root / "b")
-    state.write(root / "b", record(None))
-    assert state.names() == ["b"]
-
-
 @pytest.mark.parametrize(
     ("runs", "chosen", "refused"),
     [
