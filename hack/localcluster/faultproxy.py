@@ -1,9 +1,9 @@
 """A proxy that breaks connections on purpose, between a client and an API server.
 
 Theory of operation. It listens for plain HTTP on loopback and connects to the server by its URL (TLS without
-verification: both belong to the test). Each connection has two threads. The one towards the server reads whole requests
+verification: both belong to the test). Each connection has two tasks. The one towards the server reads whole requests
 (head, and body by Content-Length), so that a fault can affect one of them; the other one forwards bytes as they arrive,
-so that watches work.
+so that watches work. One thread runs the tasks of all connections.
 
 Faults for all connections: `cut_all` (resets them), `is_swallowing` (half open: everything is read, nothing is
 forwarded), `is_refusing` (new connections are reset), `delay_seconds` (before each request is forwarded). Faults for
@@ -21,11 +21,14 @@ Use it as a context manager; `kubeconfig(folder)` writes a kubeconfig for the pr
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import functools
 import json
 import socket
+import ssl
+import struct
 import threading
+from asyncio import StreamReader, StreamWriter
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,10 +37,10 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from localcluster.faultlinks import READ_BYTES, Link, connect, reset
 from localcluster.programs import write_kubeconfig
 
-_JOIN_SECONDS = 5.0
+_READ_BYTES = 65536
+_CONNECT_SECONDS = 10.0
 # The number of recorded requests; a long run exceeds it, but no test reads its requests one by one.
 _REMEMBERED = 50_000
 
@@ -71,7 +74,7 @@ class Late:
 
 Fault = Reply | LoseAnswer | LoseRequest | Late
 
-# Called with a request's method and path, in the thread of its connection.
+# Called with a request's method and path, in the proxy's thread: it must not wait.
 Choose = Callable[[str, str], Fault | None]
 
 
@@ -92,6 +95,16 @@ class Seen:
     fault: Fault | None
 
 
+@dataclass(eq=False, slots=True)
+class _Link:
+    """A client's connection, and the connection to the server behind it. The last two are of its current request."""
+
+    client: StreamWriter
+    server: StreamWriter
+    loses_answer: bool = False
+    late_seconds: float = 0.0
+
+
 class FaultProxy:
     """See the module. Thread-safe."""
 
@@ -100,10 +113,11 @@ class FaultProxy:
         self._lock = threading.Lock()
         self._rules: list[_Rule] = []
         self._seen: deque[Seen] = deque(maxlen=_REMEMBERED)
-        self._links: set[Link] = set()
-        self._threads: list[threading.Thread] = []
-        self._stopping = threading.Event()
+        # Of clients and servers; the proxy's thread alone uses them.
+        self._connections: set[StreamWriter] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="faultproxy", daemon=True)
         self.is_swallowing = False
         self.is_refusing = False
         self.delay_seconds = 0.0
@@ -128,13 +142,9 @@ class FaultProxy:
         with self._lock:
             self._rules.clear()
 
-    def cut_all(self) -> int:
-        """Resets all connections and returns their number."""
-        with self._lock:
-            links = list(self._links)
-        for link in links:
-            link.cut()
-        return len(links)
+    def cut_all(self) -> None:
+        """Resets all connections."""
+        asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result()
 
     def kubeconfig(self, folder: Path, token: str = "") -> Path:
         """Writes a kubeconfig for this proxy to `folder` and returns its path."""
@@ -143,84 +153,89 @@ class FaultProxy:
         return path
 
     def __enter__(self) -> Self:
-        self._start(self._accept, "faultproxy-accept")
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, sock=self._listener), self._loop).result()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._stopping.set()
-        # Closing alone does not wake a thread in accept.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        self._loop.remove_reader(self._listener)
         self._listener.close()
-        self.cut_all()
-        for thread in list(self._threads):
-            thread.join(_JOIN_SECONDS)
+        await self._cut_all()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, target: Callable[[], None], name: str) -> None:
-        thread = threading.Thread(target=target, name=name, daemon=True)
-        with self._lock:
-            self._threads = [each for each in self._threads if each.is_alive()] + [thread]
-            thread.start()
+    async def _cut_all(self) -> None:
+        for connection in self._connections:
+            _reset(connection)
+        await asyncio.sleep(0)  # They are closed in the loop's next round.
 
-    def _accept(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            if self.is_refusing:
-                reset(client)
-                continue
-            self._start(functools.partial(self._serve, client), "faultproxy-request")
-
-    def _serve(self, client: socket.socket) -> None:
-        try:
-            server = connect(self._upstream)
-        except OSError:
-            reset(client)
-            return
-        link = Link(client, server)
-        with self._lock:
-            self._links.add(link)
-        self._start(functools.partial(self._pump_answers, link), "faultproxy-answer")
+    async def _serve(self, requests: StreamReader, client: StreamWriter) -> None:
+        connections = [client]
+        self._connections.add(client)
         try:
             # A connection that was being opened during `cut_all` must not survive it.
             if not self.is_refusing:
-                self._pump_requests(link)
-        except OSError:
+                answers, server = await self._connect()
+                connections.append(server)
+                self._connections.add(server)
+                if not self.is_refusing:
+                    await self._forward(_Link(client, server), requests, answers)
+        except (OSError, EOFError):
             pass
         finally:
-            link.cut()
-            with self._lock:
-                self._links.discard(link)
+            for connection in connections:
+                self._connections.discard(connection)
+                _reset(connection)
 
-    def _pump_requests(self, link: Link) -> None:
-        while (request := link.read_request()) is not None:
+    async def _connect(self) -> tuple[StreamReader, StreamWriter]:
+        """Opens a connection to the server. Raises OSError."""
+        secure, host = self._upstream.scheme == "https", self._upstream.hostname or ""
+        port = self._upstream.port or (443 if secure else 80)
+        opening = asyncio.open_connection(host, port, ssl=_unverified() if secure else None)
+        return await asyncio.wait_for(opening, _CONNECT_SECONDS)
+
+    async def _forward(self, link: _Link, requests: StreamReader, answers: StreamReader) -> None:
+        """Forwards in both directions until one of them ends."""
+        backwards = asyncio.create_task(self._pump_answers(answers, link))
+        try:
+            await self._pump_requests(requests, link)
+        finally:
+            backwards.cancel()
+
+    async def _pump_requests(self, requests: StreamReader, link: _Link) -> None:
+        while True:
+            head = await requests.readuntil(b"\r\n\r\n")
+            request = head + await requests.readexactly(_content_length(head))
             if self.is_swallowing:
                 continue
-            self._stopping.wait(self.delay_seconds)
+            await asyncio.sleep(self.delay_seconds)
             method, path = request.split(b" ", 2)[:2]
             fault = self._fault_for(method.decode(), path.decode())
             if isinstance(fault, LoseRequest):
                 return
             if isinstance(fault, Reply):
-                link.client.sendall(_reply_bytes(fault))
+                await _send(link.client, _reply_bytes(fault))
                 continue
             link.loses_answer = isinstance(fault, LoseAnswer)
             link.late_seconds = fault.seconds if isinstance(fault, Late) else 0.0
-            link.server.sendall(request)
+            await _send(link.server, request)
 
-    def _pump_answers(self, link: Link) -> None:
+    async def _pump_answers(self, answers: StreamReader, link: _Link) -> None:
         with contextlib.suppress(OSError):
-            while data := link.server.recv(READ_BYTES):
-                if link.loses_answer:
-                    break
-                if link.late_seconds:
-                    self._stopping.wait(link.late_seconds)
-                    link.late_seconds = 0.0
+            while (data := await answers.read(_READ_BYTES)) and not link.loses_answer:
+                await asyncio.sleep(link.late_seconds)
+                link.late_seconds = 0.0
                 if not self.is_swallowing:
-                    link.client.sendall(data)
-        link.cut()
+                    await _send(link.client, data)
+        _reset(link.client)  # which also ends the other direction
 
     def _fault_for(self, method: str, path: str) -> Fault | None:
         with self._lock:
@@ -232,6 +247,34 @@ class FaultProxy:
             fault = rule.fault if rule else self.choose(method, path) if self.choose else None
             self._seen.append(Seen(method, path, fault))
             return fault
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _send(connection: StreamWriter, data: bytes) -> None:
+    connection.write(data)
+    await connection.drain()
+
+
+def _reset(connection: StreamWriter) -> None:
+    """Closes the connection with a reset, as a killed peer or a firewall does."""
+    with contextlib.suppress(OSError):
+        linger = struct.pack("ii", 1, 0)
+        connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    connection.transport.abort()
+
+
+def _content_length(head: bytes) -> int:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            return int(value)
+    return 0
 
 
 def _reply_bytes(reply: Reply) -> bytes:
