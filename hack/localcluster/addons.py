@@ -4,12 +4,13 @@
     addons.start(plane, "kueue", {"waitForPodsReady": …})   # with other settings; a running one is restarted
 
 `addontable` has a row for each. Its programs run as the cluster's administrator, with their webhooks on loopback,
-where the API server calls them (`webhooks`). They are programs of the stack: `cluster-status` shows them,
+where the API server calls them. They are programs of the stack: `cluster-status` shows them,
 `cluster-down` ends them.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import time
@@ -18,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from localcluster import binaries, ports, state
-from localcluster.addontable import ADDONS, Addon, Place, Settings, Webhooks, addon
+from localcluster.addontable import ADDONS, Addon, Place, Settings, addon
 from localcluster.api import Api
+from localcluster.certificates import self_signed
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import documents, install_crd
 from localcluster.gotoolchain import downloaded, go_of
 from localcluster.program import HACK
 from localcluster.programs import LOOPBACK
 from localcluster.report import Report, to_stderr
-from localcluster.webhooks import Certificates, at_address, make_certificates
 
 __all__ = ["ADDONS", "addon", "is_ready", "start", "stop"]
 
@@ -91,45 +92,44 @@ def _installed_now(plane: ControlPlane, chosen: Addon, source: Path) -> Place:
 def _install(api: Api, chosen: Addon, place: Place) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen.namespace}}
     api.apply(f"/api/v1/namespaces/{chosen.namespace}", namespace)
-    if chosen.webhooks is None:
-        for crd in crds(chosen, place, None):
-            install_crd(api, crd)
-        return
-    state.make_private(place.certificates)
-    names = [f"{chosen.webhooks.service}.{chosen.namespace}.svc"]
-    certificates = make_certificates(place.certificates, f"{chosen.name}-ca", names)
-    for crd in crds(chosen, place, certificates):
+    if chosen.webhooks is not None:
+        self_signed(place.certificate, place.key, f"/CN={chosen.name}", f"IP:{LOOPBACK}")
+    for crd in crds(chosen, place):
         install_crd(api, crd)
-    secret = certificates.secret(chosen.namespace, chosen.webhooks.secret)
-    api.apply(f"/api/v1/namespaces/{chosen.namespace}/secrets/{chosen.webhooks.secret}", secret)
-    for config in webhook_configurations(chosen, chosen.webhooks, place, certificates):
+    for config in webhook_configurations(chosen, place):
         plural = config["kind"].lower() + "s"
         api.apply(f"/apis/admissionregistration.k8s.io/v1/{plural}/{config['metadata']['name']}", config)
 
 
-def crds(chosen: Addon, place: Place, certificates: Certificates | None) -> Iterator[Object]:
+def crds(chosen: Addon, place: Place) -> Iterator[Object]:
     """Yields the CRDs of the module, with the addon's conversion webhook on this machine."""
     converted = chosen.webhooks.converted if chosen.webhooks is not None else ()
     paths = sorted(file for folder in chosen.crds for file in (place.source / folder).glob("*.yaml"))
     for crd in (crd for path in paths for crd in documents(path.read_text())):
-        if crd["metadata"]["name"] in converted and certificates is not None:
-            client = at_address({"service": {"path": "/convert"}}, place.webhook_port, certificates.ca)
-            webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+        if crd["metadata"]["name"] in converted:
+            webhook = {"clientConfig": _client(place, "/convert"), "conversionReviewVersions": ["v1"]}
             crd["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
         yield crd
 
 
-def webhook_configurations(
-    chosen: Addon, webhooks: Webhooks, place: Place, certificates: Certificates
-) -> Iterator[Object]:
-    """Yields the webhook configurations of the module, which call this machine and are named as when it is deployed."""
-    for config in documents((place.source / webhooks.manifest).read_text()):
+def webhook_configurations(chosen: Addon, place: Place) -> Iterator[Object]:
+    """Yields the webhook configurations of the module, which call this machine and are named as when it is deployed.
+
+    They leave the namespaces of Kubernetes and of the addon alone.
+    """
+    if chosen.webhooks is None:
+        return
+    for config in documents((place.source / chosen.webhooks.manifest).read_text()):
         if not config["kind"].endswith("WebhookConfiguration"):
             continue
-        config["metadata"]["name"] = webhooks.prefix + config["metadata"]["name"]
+        config["metadata"]["name"] = chosen.webhooks.prefix + config["metadata"]["name"]
         for webhook in config["webhooks"]:
-            webhook["clientConfig"] = at_address(webhook["clientConfig"], place.webhook_port, certificates.ca)
-            groups = {group for rule in webhook["rules"] for group in rule["apiGroups"]}
-            if webhooks.group not in groups:
-                webhook.setdefault("namespaceSelector", dict(chosen.namespace_selector))
+            webhook["clientConfig"] = _client(place, webhook["clientConfig"]["service"].get("path", "/"))
+            webhook.setdefault("namespaceSelector", dict(chosen.namespace_selector))
         yield config
+
+
+def _client(place: Place, path: str) -> Object:
+    """Returns the `clientConfig` of a webhook that calls this machine instead of a Service."""
+    authority = base64.b64encode(place.certificate.read_bytes()).decode()
+    return {"url": f"https://{LOOPBACK}:{place.webhook_port}{path}", "caBundle": authority}

@@ -38,8 +38,13 @@ class Place:
     kubeconfig: Path
 
     @property
-    def certificates(self) -> Path:
-        return self.folder / "certificates"
+    def certificate(self) -> Path:
+        """The certificate of the webhooks' server, which is its own authority."""
+        return self.folder / "tls.crt"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "tls.key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +68,10 @@ class Webhooks:
     """The webhooks of an addon.
 
     `manifest` is a file of the module that contains the configurations; other objects in it are ignored. `prefix` is
-    put before their names. `converted` are the CRDs that the addon converts between versions. Webhooks for kinds of
-    other groups than `group` leave system namespaces alone. `service` and `secret` are what the addon expects.
+    put before their names. `converted` are the CRDs that the addon converts between versions.
     """
 
     manifest: str
-    group: str
-    service: str
-    secret: str
     prefix: str = ""
     converted: frozenset[str] = frozenset()
 
@@ -112,13 +113,9 @@ def _kueue_command(place: Place, settings: Settings) -> list[str]:
         "namespace": "kueue-system",
         "health": {"healthProbeBindAddress": f"{LOOPBACK}:{place.probes_ports['kueue']}"},
         "metrics": {"bindAddress": "0"},
-        "webhook": {"host": LOOPBACK, "port": place.webhook_port, "certDir": str(place.certificates)},
+        "webhook": {"host": LOOPBACK, "port": place.webhook_port, "certDir": str(place.folder)},
         "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {
-            "enable": True,
-            "webhookServiceName": "kueue-webhook-service",
-            "webhookSecretName": "kueue-webhook-server-cert",
-        },
+        "internalCertManagement": {"enable": False},
         "clientConnection": {"qps": 300, "burst": 500},
         "integrations": {"frameworks": ["batch/job"]},
         **settings,
@@ -137,9 +134,6 @@ _KUEUE = Addon(
     programs=(AddonProgram("kueue", _kueue_command, _READYZ),),
     webhooks=Webhooks(
         manifest="config/components/webhook/manifests.yaml",
-        group="kueue.x-k8s.io",
-        service="kueue-webhook-service",
-        secret="kueue-webhook-server-cert",  # noqa: S106 - the name of an object
         prefix="kueue-",
         converted=frozenset(
             f"{plural}.kueue.x-k8s.io"
@@ -161,13 +155,12 @@ def _volcano_flags(place: Place, program: str) -> list[str]:
 
 
 def _volcano_admission(place: Place, _settings: Settings) -> list[str]:
-    kept = place.certificates
     return [
         *_volcano_flags(place, "vc-webhook-manager"),
         f"--enabled-admission={_VOLCANO_ADMISSION}",
-        f"--tls-cert-file={kept / 'tls.crt'}",
-        f"--tls-private-key-file={kept / 'tls.key'}",
-        f"--ca-cert-file={kept / 'ca.crt'}",
+        f"--tls-cert-file={place.certificate}",
+        f"--tls-private-key-file={place.key}",
+        f"--ca-cert-file={place.certificate}",
         "--webhook-namespace=volcano-system",
         "--webhook-service-name=volcano-admission-service",
         f"--listen-address={LOOPBACK}",
@@ -204,12 +197,7 @@ _VOLCANO = Addon(
         AddonProgram("vc-controller-manager", _volcano_controllers, _HEALTHZ),
         AddonProgram("vc-scheduler", _volcano_scheduler, _HEALTHZ),
     ),
-    webhooks=Webhooks(
-        manifest="installer/volcano-development.yaml",
-        group="scheduling.volcano.sh",
-        service="volcano-admission-service",
-        secret="volcano-admission-secret",  # noqa: S106 - the name of an object
-    ),
+    webhooks=Webhooks(manifest="installer/volcano-development.yaml"),
 )
 
 

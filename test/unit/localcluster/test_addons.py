@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
 
 from localcluster import addons, cli
 from localcluster.addontable import ADDONS, Addon, Place
 from localcluster.binaries import PROGRAMS
 from localcluster.errors import LocalClusterError
-from localcluster.webhooks import Certificates, at_address, make_certificates
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 KUEUE, VOLCANO, COSCHEDULING = ADDONS["kueue"], ADDONS["volcano"], ADDONS["coscheduling"]
 CA = b"-----BEGIN CERTIFICATE-----"
-CERTIFICATES = Certificates(CA, b"", b"", b"")
 
 Object = dict[str, Any]
 
@@ -39,7 +36,8 @@ def place_of(addon: Addon, folder: Path) -> Place:
 
 @pytest.fixture
 def module(tmp_path: Path) -> Place:
-    """A module with the manifests of Kueue in a small size."""
+    """A module with the manifests of Kueue in a small size, and a certificate."""
+    (tmp_path / "tls.crt").write_bytes(CA)
     assert KUEUE.webhooks is not None
     crds = tmp_path / KUEUE.crds[0]
     crds.mkdir(parents=True)
@@ -48,7 +46,7 @@ def module(tmp_path: Path) -> Place:
         (crds / f"kueue.x-k8s.io_{plural}.yaml").write_text(yaml.safe_dump(body))
     file = tmp_path / KUEUE.webhooks.manifest
     file.parent.mkdir(parents=True)
-    hooks = [webhook("batch"), webhook("kueue.x-k8s.io")]
+    hooks = [webhook("batch"), {"clientConfig": {"service": {}}, "namespaceSelector": {}}]
     metadata = {"name": "mutating-webhook-configuration"}
     config = {"kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": hooks}
     file.write_text(yaml.safe_dump_all([None, {"kind": "Service", "metadata": metadata}, config]))
@@ -74,39 +72,20 @@ def test_an_unknown_addon_is_refused_with_the_known_ones() -> None:
 
 
 def test_crds_that_are_converted_call_the_program_on_this_machine(module: Place) -> None:
-    found = {crd["metadata"]["name"]: crd["spec"] for crd in addons.crds(KUEUE, module, CERTIFICATES)}
+    found = {crd["metadata"]["name"]: crd["spec"] for crd in addons.crds(KUEUE, module)}
     client = {"url": "https://127.0.0.1:9443/convert", "caBundle": base64.b64encode(CA).decode()}
     conversion = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
     assert found == {"workloads.kueue.x-k8s.io": {"conversion": conversion}, "topologies.kueue.x-k8s.io": {}}
 
 
 def test_webhooks_call_this_machine_and_leave_system_namespaces_alone(module: Place) -> None:
-    assert KUEUE.webhooks is not None
-    (config,) = addons.webhook_configurations(KUEUE, KUEUE.webhooks, module, CERTIFICATES)
+    (config,) = addons.webhook_configurations(KUEUE, module)
     assert config["metadata"]["name"] == "kueue-mutating-webhook-configuration"
-    of_jobs, of_kueue = config["webhooks"]
+    of_jobs, of_all = config["webhooks"]
     assert of_jobs["clientConfig"]["url"] == "https://127.0.0.1:9443/mutate-batch"
     assert "kueue-system" in str(of_jobs["namespaceSelector"])
-    assert "namespaceSelector" not in of_kueue
-
-
-def test_a_service_without_path_is_called_at_the_root() -> None:
-    assert at_address({"service": {}}, 1, CA)["url"] == "https://127.0.0.1:1/"
-
-
-def test_the_servers_certificate_is_signed_by_the_authority_and_names_loopback(tmp_path: Path) -> None:
-    made = make_certificates(tmp_path, "an-authority", ["webhook.system.svc"])
-    ca, server = x509.load_pem_x509_certificate(made.ca), x509.load_pem_x509_certificate(made.server)
-    server.verify_directly_issued_by(ca)
-    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
-    assert names.get_values_for_type(x509.DNSName) == ["webhook.system.svc"]
-    assert ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    of_ca = ca.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert of_ca.get_values_for_type(x509.DNSName) == ["an-authority"]
-    assert made.ca_key.startswith(b"-----BEGIN RSA PRIVATE KEY-----")
-    secret = made.secret("system", "cert")
-    assert base64.b64decode(secret["data"]["tls.crt"]) == made.server
+    assert of_all["clientConfig"]["url"] == "https://127.0.0.1:9443/"
+    assert of_all["namespaceSelector"] == {}
 
 
 def test_kueue_listens_on_loopback_and_takes_settings(tmp_path: Path) -> None:
