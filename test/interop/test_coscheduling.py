@@ -40,28 +40,7 @@ def gangs(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[GangJobs
         yield jobs
 
 
-def test_a_job_that_fits_runs_and_leaves_no_object_behind(gangs: GangJobs) -> None:
-    gangrules.a_job_that_fits_runs_and_leaves_no_object_behind(gangs)
-
-
-def test_a_job_that_does_not_fit_starts_only_when_there_is_room_for_all_of_it(gangs: GangJobs) -> None:
-    gangrules.a_job_that_does_not_fit_starts_only_when_there_is_room_for_all_of_it(gangs)
-
-
-def test_two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs: GangJobs) -> None:
-    gangrules.two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs)
-
-
-def test_a_suspended_job_gives_its_capacity_back_and_queues_again_when_it_is_resumed(gangs: GangJobs) -> None:
-    gangrules.a_suspended_job_gives_its_capacity_back_and_queues_again_when_it_is_resumed(gangs)
-
-
-def test_a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs: GangJobs) -> None:
-    gangrules.a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs)
-
-
-def test_a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs: GangJobs) -> None:
-    gangrules.a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs)
+class TestOfCoscheduling(gangrules.GangRules, gangrules.MinimumRules): ...
 
 
 def test_a_job_of_a_higher_priority_stops_no_other_job_and_is_the_next_to_run(gangs: GangJobs) -> None:

@@ -99,36 +99,7 @@ def make_queue(api: Api, name: str, cpus: int) -> Queue:
     return queue
 
 
-def test_a_job_that_fits_runs_and_leaves_no_object_behind(gangs: GangJobs) -> None:
-    gangrules.a_job_that_fits_runs_and_leaves_no_object_behind(gangs)
-
-
-def test_a_job_that_does_not_fit_starts_only_when_there_is_room_for_all_of_it(gangs: GangJobs) -> None:
-    gangrules.a_job_that_does_not_fit_starts_only_when_there_is_room_for_all_of_it(gangs)
-
-
-def test_two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs: GangJobs) -> None:
-    gangrules.two_jobs_that_do_not_fit_together_run_one_after_the_other(gangs)
-
-
-def test_a_suspended_job_gives_its_capacity_back_and_queues_again_when_it_is_resumed(gangs: GangJobs) -> None:
-    gangrules.a_suspended_job_gives_its_capacity_back_and_queues_again_when_it_is_resumed(gangs)
-
-
-def test_a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs: GangJobs) -> None:
-    gangrules.a_pod_that_is_deleted_is_replaced_and_runs_with_the_others(gangs)
-
-
-def test_a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs: GangJobs) -> None:
-    gangrules.a_job_with_a_minimum_starts_with_those_that_fit_and_gets_the_rest_later(gangs)
-
-
-def test_a_queue_counts_what_its_jobs_use_until_they_have_finished(gangs: GangJobs, queue: Queue) -> None:
-    gangrules.a_queue_counts_what_its_jobs_use_until_they_have_finished(gangs, queue.used)
-
-
-def test_a_job_whose_queue_does_not_exist_says_so(gangs: GangJobs) -> None:
-    gangrules.a_job_whose_queue_does_not_exist_says_so(gangs)
+class TestOfVolcano(gangrules.GangRules, gangrules.MinimumRules, gangrules.QueueRules): ...
 
 
 def test_a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs: GangJobs, any_volcano: RunningAddon) -> None:
