@@ -3,7 +3,8 @@
     with GangScheduler(plane, "http://127.0.0.1:8888"):
         ...                       # pods with schedulerName `gang-scheduler` are placed and bound through the extender
 
-It is an unmodified kube-scheduler; `configuration` and `ENVIRONMENT` are those of manifests/base/extender.
+It is an unmodified kube-scheduler with the configuration of manifests/base/extender; `ENVIRONMENT` is that of its
+Deployment.
 Not thread-safe. Errors are LocalClusterError.
 """
 
@@ -16,65 +17,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import yaml
+
 from localcluster import binaries, ports, probe, process
 from localcluster.controlplane import READY_TIMEOUT_SECONDS, ControlPlane
 from localcluster.errors import LocalClusterError
+from localcluster.program import HACK
 from localcluster.programs import LOOPBACK, SCHEDULER, User
 from localcluster.state import write_private
 
 NAME = "gang-scheduler"
-HTTP_TIMEOUT = "5m"
 # As in the Deployment. Go's default collects garbage whenever the heap has doubled, which takes a tenth of this
 # program's CPU; memory that is collected late is no loss up to the limit, near which Go collects as often as it must.
 ENVIRONMENT: Mapping[str, str] = {"GOGC": "400", "GOMEMLIMIT": "1600MiB"}
-ALONE: Mapping[str, Any] = {"leaderElect": False}
+_SHIPPED = HACK.parent / "manifests/base/extender/scheduler.yaml"
+_ALONE: Mapping[str, Any] = {"leaderElect": False}
 _SCHEDULER_USER = User("system:kube-scheduler")
 _POLL_SECONDS = 0.05
-
-
-def configuration(
-    kubeconfig: Path | None,
-    extender_url: str,
-    *,
-    http_timeout: str = HTTP_TIMEOUT,
-    leader_election: Mapping[str, Any] = ALONE,
-    extender_tls: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Returns the KubeSchedulerConfiguration. It sets only what gangs need to differ from the defaults.
-
-    `extender_tls` is the extender's tlsConfig: caFile, certFile and keyFile.
-    """
-    tls = {"enableHTTPS": True, "tlsConfig": dict(extender_tls)} if extender_tls else {}
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": dict(leader_election),
-        # The default of 50 requests per second would limit the whole scheduler.
-        "clientConnection": {**({"kubeconfig": str(kubeconfig)} if kubeconfig else {}), "qps": 5000, "burst": 5000},
-        "profiles": [
-            {
-                "schedulerName": NAME,
-                # A sample of the nodes may lack the node that was assigned to the gang.
-                "percentageOfNodesToScore": 100,
-                # Preemption considers each pod alone, and would evict pods for one that the extender then rejects.
-                "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},
-            }
-        ],
-        "extenders": [
-            {
-                "urlPrefix": extender_url,
-                "filterVerb": "filter",
-                "bindVerb": "bind",
-                # The names of nodes suffice; whole nodes would be megabytes for each pod.
-                "nodeCacheCapable": True,
-                # A failed bind must not be retried by the default binder.
-                "ignorable": False,
-                # The time for which a bind may wait for the other members of the gang.
-                "httpTimeout": http_timeout,
-                **tls,
-            }
-        ],
-    }
 
 
 class GangScheduler:
@@ -85,13 +44,16 @@ class GangScheduler:
         plane: ControlPlane,
         extender_url: str,
         *,
-        http_timeout: str = HTTP_TIMEOUT,
+        http_timeout: str = "",
         kubeconfig: Path | None = None,
-        leader_election: Mapping[str, Any] = ALONE,
+        leader_election: Mapping[str, Any] = _ALONE,
         replica: str = "",
         extender_tls: Mapping[str, str] | None = None,
     ) -> None:
-        """`kubeconfig` replaces that of kube-scheduler; with several replicas, `replica` is the host name of each."""
+        """`kubeconfig` replaces that of kube-scheduler; with several replicas, `replica` is the host name of each.
+
+        `extender_tls` is the extender's tlsConfig: caFile, certFile and keyFile.
+        """
         name = f"{NAME}-{replica}" if replica else NAME
         self._plane = plane
         self._replica = replica
@@ -100,15 +62,16 @@ class GangScheduler:
         self._identity: process.Identity | None = None
         # That of health and metrics, of the process that was started last; it speaks TLS.
         self.port = 0
-        user = kubeconfig or plane.kubeconfig_of(_SCHEDULER_USER)
-        body = configuration(
-            user,
-            extender_url,
-            http_timeout=http_timeout,
-            leader_election=leader_election,
-            extender_tls=extender_tls,
-        )
-        write_private(self._config, json.dumps(body, indent=2).encode())
+        config = yaml.safe_load(_SHIPPED.read_text())
+        config["leaderElection"] = dict(leader_election)
+        config["clientConnection"]["kubeconfig"] = str(kubeconfig or plane.kubeconfig_of(_SCHEDULER_USER))
+        (extender,) = config["extenders"]
+        extender["urlPrefix"] = extender_url
+        if http_timeout:
+            extender["httpTimeout"] = http_timeout
+        if extender_tls:
+            extender |= {"enableHTTPS": True, "tlsConfig": dict(extender_tls)}
+        write_private(self._config, json.dumps(config, indent=2).encode())
 
     def __enter__(self) -> Self:
         self.start()

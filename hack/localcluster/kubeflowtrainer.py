@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.api import Api
-from localcluster.crds import documents, install_crd
+from localcluster.crds import documents
 from localcluster.foreigncrds import Published
 
 Object = dict[str, Any]
 
-KUBEFLOW_TRAINER = Published(
-    "github.com/kubeflow/trainer/v2", "v2.3.0", "h1:Je+e7zvTLzB4qW09J1fB7pZrqvPtWuGng2NqdN5p5QU="
-)
-_CRDS = "manifests/base/crds"
-RUNTIMES = "manifests/base/runtimes"
 _KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
+KUBEFLOW_TRAINER = Published(
+    "github.com/kubeflow/trainer/v2",
+    "v2.3.0",
+    "h1:Je+e7zvTLzB4qW09J1fB7pZrqvPtWuGng2NqdN5p5QU=",
+    tuple(f"manifests/base/crds/trainer.kubeflow.org_{kind}.yaml" for kind in _KINDS),
+)
+RUNTIMES = "manifests/base/runtimes"
 
 
 @functools.cache
@@ -35,9 +37,7 @@ def kubeflow_module() -> Path:
 
 def install_kubeflow_crds(api: Api) -> None:
     """Applies the CRDs. Raises LocalClusterError."""
-    for kind in _KINDS:
-        for crd in kubeflow_manifests(f"{_CRDS}/trainer.kubeflow.org_{kind}.yaml"):
-            install_crd(api, crd)
+    KUBEFLOW_TRAINER.install(api)
 
 
 def kubeflow_manifests(path: str) -> Iterator[Object]:

@@ -13,7 +13,7 @@ import yaml
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.renderings import SYSTEM, containers_of, named, of_kind, render, render_overlay
 from helpers.rights import rights_of
-from localcluster.gangscheduler import ENVIRONMENT, HTTP_TIMEOUT, NAME, configuration
+from localcluster.gangscheduler import ENVIRONMENT, NAME
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
 from tfjob_controller.programs.manager import gang_policy
@@ -42,10 +42,7 @@ def container(pod: Object, name: str) -> Object:
 def test_kube_scheduler_is_configured_as_the_one_that_the_tests_run(rendered: list[Object], pod: Object) -> None:
     data = named(rendered, "ConfigMap", f"{NAME}-config")["data"]
     (name,) = data
-    shipped = yaml.safe_load(data[name])
-    election = shipped["leaderElection"]
-    assert election["leaderElect"]
-    assert shipped == configuration(None, "http://127.0.0.1:8888", leader_election=election)
+    assert yaml.safe_load(data[name])["leaderElection"]["leaderElect"]
     scheduler = container(pod, "kube-scheduler")
     (mount,) = scheduler["volumeMounts"]
     assert f"--config={mount['mountPath']}/{name}" in scheduler["args"]
@@ -92,11 +89,12 @@ def options(pod: Object) -> ExtenderOptions:
 
 
 def test_both_programs_agree_on_address_and_patience_and_nobody_else_reaches_the_extender(
-    pod: Object, options: ExtenderOptions
+    rendered: list[Object], pod: Object, options: ExtenderOptions
 ) -> None:
-    assert str(options.extender_bind_address) == "127.0.0.1:8888"
-    assert options.extender_http_timeout == 300
-    assert HTTP_TIMEOUT == "5m"
+    (text,) = named(rendered, "ConfigMap", f"{NAME}-config")["data"].values()
+    (extender,) = yaml.safe_load(text)["extenders"]
+    assert extender["urlPrefix"] == f"http://{options.extender_bind_address}" == "http://127.0.0.1:8888"
+    assert (options.extender_http_timeout, extender["httpTimeout"]) == (300, "5m")
     assert "8888" not in json.dumps([each["ports"] for each in pod["containers"]])
 
 
