@@ -16,15 +16,16 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from localcluster.errors import LocalClusterError
+from localcluster.shell import run
 
 # Any fixed time serves; some file systems and zip tools reject the epoch itself. 2026-01-01.
 TIME_SECONDS = 1767225600
 _CREATED = "2026-01-01T00:00:00Z"
+_PACK_SECONDS = 1800.0
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +48,38 @@ class Settings:
     user: str = ""
 
     def document(self) -> dict[str, Any]:
-        found = {
+        fields = {
             "Entrypoint": list(self.entrypoint),
             "Cmd": list(self.command),
             "Env": [f"{name}={value}" for name, value in (self.environment or {}).items()],
             "User": self.user,
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
 
 def pack(folder: Path, target: Path) -> Layer:
     """Returns a layer of all files in `folder`. Needs root for files of other users. Raises LocalClusterError."""
-    argv = ["tar", "--create", "--sort=name", "--numeric-owner", f"--mtime=@{TIME_SECONDS}", "--format=gnu"]
-    with subprocess.Popen([*argv, "--directory", str(folder), "."], stdout=subprocess.PIPE) as tar:
-        assert tar.stdout is not None  # noqa: S101 - it is a pipe
-        with target.open("wb") as output:
-            digest = _copy(tar.stdout, output)
-    if tar.returncode != 0:
-        raise LocalClusterError(f"tar could not pack {folder}: exit code {tar.returncode}")
-    return Layer(target, digest.hexdigest(), target.stat().st_size)
+    how = ["--sort=name", "--numeric-owner", f"--mtime=@{TIME_SECONDS}", "--format=gnu"]
+    run("tar", "--create", *how, "--file", target, "--directory", folder, ".", timeout_seconds=_PACK_SECONDS)
+    with target.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return Layer(target, digest, target.stat().st_size)
 
 
 def unpack(layer: Layer, target: Path) -> None:
     """Extracts the layer's files to `target`. Needs root. Raises LocalClusterError."""
     argv = ["tar", "--extract", "--numeric-owner", "--preserve-permissions", "--directory", str(target)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as tar, layer.path.open("rb") as content:
-        assert tar.stdin is not None  # noqa: S101 - it is a pipe
-        content.seek(layer.offset)
-        left = layer.size
-        while left > 0 and (block := content.read(min(_BLOCK, left))):
-            tar.stdin.write(block)
-            left -= len(block)
-    if tar.returncode != 0:
-        raise LocalClusterError(f"tar could not unpack {layer.path}: exit code {tar.returncode}")
+    with layer.path.open("rb", buffering=0) as content:
+        content.seek(layer.offset)  # tar reads from there to the end of the layer, which a tar marks.
+        done = subprocess.run(argv, stdin=content, check=False)
+    if done.returncode != 0:
+        raise LocalClusterError(f"tar could not unpack {layer.path}: exit code {done.returncode}")
 
 
 def layers(image: Path) -> list[Layer]:
     """Returns the layers of an image that was written here, lowest first, without copying them."""
     with tarfile.open(image) as archive:
-        (manifest,) = json.loads(_read(archive, "manifest.json"))
+        (manifest,) = json.load(archive.extractfile("manifest.json") or io.BytesIO())
         members = [archive.getmember(name) for name in manifest["Layers"]]
     return [Layer(image, Path(member.name).stem, member.size, member.offset_data) for member in members]
 
@@ -98,10 +92,12 @@ def write(target: Path, tags: Sequence[str], stack: Sequence[Layer], settings: S
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w", format=tarfile.GNU_FORMAT) as archive:
-            _add(archive, "manifest.json", json.dumps(manifest).encode())
-            _add(archive, name, configuration)
+            for file, content in (("manifest.json", json.dumps(manifest).encode()), (name, configuration)):
+                archive.addfile(_entry(file, len(content)), io.BytesIO(content))
             for layer in stack:
-                _add_layer(archive, layer)
+                with layer.path.open("rb") as files:
+                    files.seek(layer.offset)
+                    archive.addfile(_entry(f"{layer.digest}.tar", layer.size), files)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -119,32 +115,7 @@ def _configuration(stack: Sequence[Layer], settings: Settings) -> bytes:
     return json.dumps(document, sort_keys=True).encode()
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    archive.addfile(_entry(name, len(content)), io.BytesIO(content))
-
-
-def _add_layer(archive: tarfile.TarFile, layer: Layer) -> None:
-    with layer.path.open("rb") as content:
-        content.seek(layer.offset)
-        archive.addfile(_entry(f"{layer.digest}.tar", layer.size), content)
-
-
 def _entry(name: str, size: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mtime, entry.mode = size, TIME_SECONDS, 0o644
     return entry
-
-
-def _read(archive: tarfile.TarFile, name: str) -> bytes:
-    member = archive.extractfile(name)
-    assert member is not None  # noqa: S101 - a file, by its name
-    return member.read()
-
-
-def _copy(source: IO[bytes], target: IO[bytes]) -> Any:
-    """Copies all bytes and returns their SHA-256."""
-    digest = hashlib.sha256()
-    while block := source.read(_BLOCK):
-        digest.update(block)
-        target.write(block)
-    return digest

@@ -12,7 +12,7 @@
     plane.stop()                         # only the logs remain; also usable as a context manager
 
 `ControlPlane.attach(folder)` gives the same object for a stack that another process started. `Options`
-(localcluster.programs) takes the bind address, users, flags for each program and the scheduler's configuration:
+(localcluster.programs) takes the bind address, users and flags for each program:
 nodes bind kube-apiserver to their bridge's address, say `kubelets=True, service_account_admission=True`, and add their
 flags. Other programs of a stack (kubelets, ...) are started with `process.spawn(..., mark=folder)`, so that `stop`
 finds them in any case; their own folders and files may be in the state folder and are removed with it.
@@ -210,7 +210,7 @@ class ControlPlane:
                 self._wait(found, name, deadline, tokens[ADMIN])
             for user, token in tokens.items():
                 programs.write_kubeconfig(layout.kubeconfig_of(user), found.server, layout.certificate, token)
-            programs.write_scheduler_config(layout, self._options)
+            programs.write_scheduler_config(layout)
             for name in (CONTROLLER_MANAGER, SCHEDULER):
                 self._spawn(found, name)
             for name in (CONTROLLER_MANAGER, SCHEDULER):

@@ -16,7 +16,6 @@ Not thread-safe, except for `is_ready` and `page`. Errors are LocalClusterError.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from pathlib import Path
 
 import urllib3
 
-from localcluster import process
+from localcluster import probe, process
 from localcluster.controlplane import READY_TIMEOUT_SECONDS
 from localcluster.errors import LocalClusterError
 from localcluster.programs import LOOPBACK
@@ -96,9 +95,7 @@ class OurProgram:
 
     def is_ready(self) -> bool:
         """Reports whether its readiness probe succeeds now."""
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            return urllib3.request("GET", f"{self.urls[PROBES]}/readyz", retries=False, timeout=1.0).status == 200
-        return False
+        return probe.is_healthy(f"{self.urls[PROBES]}/readyz")
 
     def page(self, server: str, path: str) -> str:
         """Returns the body of a page. Raises urllib3's HTTPError."""

@@ -10,7 +10,7 @@ import base64
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,8 @@ class Options:
 
     `bind_address` is the one address that kube-apiserver listens on, and that its certificate and kubeconfigs name:
     loopback, or a bridge's where nodes must reach it. `kubelets`: real nodes send heartbeats, so node life-cycle
-    controllers run. Flags are passed as they are, after the ones from here. `scheduler_config` is merged over the
-    KubeSchedulerConfiguration (profiles, extenders). `unsafe_no_fsync` is for tests and benchmarks.
+    controllers run. Flags are passed as they are, after the ones from here. `unsafe_no_fsync` is for tests and
+    benchmarks.
     """
 
     bind_address: str = LOOPBACK
@@ -66,11 +66,9 @@ class Options:
     service_cidr: str = "10.96.0.0/16"
     service_account_admission: bool = False
     users: tuple[User, ...] = ()
-    etcd_flags: tuple[str, ...] = ()
     apiserver_flags: tuple[str, ...] = ()
     controller_manager_flags: tuple[str, ...] = ()
     scheduler_flags: tuple[str, ...] = ()
-    scheduler_config: Mapping[str, Any] = field(default_factory=dict)
     unsafe_no_fsync: bool = False
 
 
@@ -139,7 +137,7 @@ def write_kubeconfig(path: Path, server: str, certificate: Path | None = None, t
     write_private(path, json.dumps(config, indent=2).encode() + b"\n")
 
 
-def write_scheduler_config(layout: Layout, options: Options) -> None:
+def write_scheduler_config(layout: Layout) -> None:
     config: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -150,7 +148,6 @@ def write_scheduler_config(layout: Layout, options: Options) -> None:
             "qps": 5000,
             "burst": 5000,
         },
-        **options.scheduler_config,
     }
     write_private(layout.scheduler_config, json.dumps(config, indent=2).encode() + b"\n")
 
@@ -165,7 +162,7 @@ def etcd_flags(options: Options) -> list[str]:
     # The default of 2 GiB is too small for all revisions of a benchmark's 20,000 pods and their Events.
     flags += ["--quota-backend-bytes=8589934592"]
     flags += ["--unsafe-no-fsync"] if options.unsafe_no_fsync else []
-    return [*flags, *options.etcd_flags]
+    return flags
 
 
 def apiserver_flags(layout: Layout, options: Options) -> list[str]:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,9 +17,9 @@ from helpers.cluster import Cluster
 from helpers.poll import eventually
 from localcluster import process, stack, state
 from localcluster.api import Api
-from localcluster.controlplane import GUARD, ControlPlane
+from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
-from localcluster.programs import Options, User
+from localcluster.programs import Options
 from localcluster.report import silent
 
 pytestmark = pytest.mark.cluster
@@ -54,11 +53,6 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         stack.down(record.parent)
 
 
-def pod(name: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "localhost/none"}
-    return {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-
-
 @pytest.mark.long
 def test_two_stacks_run_side_by_side_and_each_stops_alone(state_home: Path) -> None:
     first, second = command("up", "--name", "a"), command("up", "--name", "b")
@@ -90,13 +84,6 @@ def test_only_loopback_is_listened_on(control_plane: Cluster) -> None:
     mine = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
     assert mine
     assert all(address.startswith("127.0.0.1:") for address in mine), mine
-
-
-@pytest.mark.long
-def test_a_second_up_takes_the_stack_as_it_is(state_home: Path) -> None:
-    first, second = command("up"), command("up")
-    assert first.stdout == second.stdout
-    assert "the stack is running already" in second.stderr
 
 
 def test_a_crash_leaves_nothing_after_down(state_home: Path) -> None:
@@ -202,32 +189,11 @@ def test_a_killed_server_comes_back_on_its_port_with_its_objects(spare_control_p
     assert eventually(lambda: api.find("/api/v1/namespaces/kept"), timeout=20)
 
 
-@pytest.mark.long
-def test_further_users_and_flags_are_taken(tmp_path: Path) -> None:
-    user = User("somebody", ("system:masters",))
-    options = Options(users=(user,), apiserver_flags=("--default-not-ready-toleration-seconds=7",))
-    with ControlPlane(tmp_path / "s", options, report=silent) as plane:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-        api = Api.from_kubeconfig(plane.kubeconfig_of(user))
-        assert (
-            api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)["status"]["userInfo"]["username"]
-            == user.name
-        )
-        made = api.create("/api/v1/namespaces/default/pods", pod("p"))
-        assert 7 in [toleration["tolerationSeconds"] for toleration in made["spec"]["tolerations"]]
-        assert GUARD not in plane.state().programs
-
-
 def test_a_program_that_cannot_start_is_named_with_its_last_output(tmp_path: Path) -> None:
-    plane = ControlPlane(tmp_path / "s", Options(etcd_flags=("--no-such-flag",)), report=silent)
-    with pytest.raises(LocalClusterError, match=r"^etcd ended while starting: .*no-such-flag.*etcd\.log"):
+    plane = ControlPlane(tmp_path / "s", Options(apiserver_flags=("--no-such-flag",)), report=silent)
+    with pytest.raises(
+        LocalClusterError, match=r"^kube-apiserver ended while starting: .*no-such-flag.*apiserver\.log"
+    ):
         plane.start()
     assert not process.marked(plane.folder)
     assert plane.condition is state.Condition.ABSENT
-
-
-def test_a_cluster_named_by_kubeconfig_is_taken_and_nothing_started(state_home: Path, control_plane: Cluster) -> None:
-    done = command("up", KUBECONFIG=str(control_plane.kubeconfig))
-    assert done.returncode == 0
-    assert done.stdout.splitlines() == [str(control_plane.kubeconfig)]
-    assert not process.marked(state.stack_dir())
