@@ -50,15 +50,18 @@ def make(folder: Path, part: str) -> None:
 
 
 def make_separate(folder: Path, lock: Path) -> None:
-    """Makes `folder` an environment with the packages of this lock and nothing else. Raises EnvironmentBuildError."""
-    mark = folder / ".ready"
-    if mark.exists() and mark.read_text() == _digest(lock):
+    """Makes `folder` an environment with the packages of this lock and nothing else. Raises EnvironmentBuildError.
+
+    One of another lock, or of another Python, is replaced.
+    """
+    mark, content = folder / ".ready", f"{sys.version} {sys.base_prefix} {_digest(lock)}"
+    if mark.exists() and mark.read_text() == content:
         return
     _say(f"installing the packages of {lock.name} into {folder}")
     _create(folder)
     _install(folder, ["--require-hashes", "-r", str(lock)])
     _compile(folder, _TESTS)
-    mark.write_text(_digest(lock))
+    mark.write_text(content)
 
 
 def is_current(folder: Path, part: str) -> bool:

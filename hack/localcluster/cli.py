@@ -14,6 +14,7 @@ from pathlib import Path
 from localcluster import images, nodes, stack, state
 from localcluster.controlplane import ControlPlane, check_platform
 from localcluster.errors import LocalClusterError
+from localcluster.imagestore import ImageStore
 from localcluster.report import to_stderr
 from localcluster.state import Condition
 from localcluster.status import as_text
@@ -64,8 +65,9 @@ def _parser() -> argparse.ArgumentParser:
         _command(commands, name, run, text).add_argument("number", type=int, metavar="N", help="1, 2, ...")
     image = _command(commands, "image", _image, "build an image, load it on running nodes, print its tar's path")
     image.add_argument(
-        "image", metavar="IMAGE", help="localhost/tensorflow, localhost/tfjob-controller, localhost/base"
+        "images", nargs="+", metavar="IMAGE", help="localhost/tensorflow, localhost/tfjob-controller, localhost/base"
     )
+    image.add_argument("--unpack", action="store_true", help="unpack it for nodes that start later instead")
     return parser
 
 
@@ -136,9 +138,12 @@ def _node_start(chosen: argparse.Namespace) -> None:
 
 
 def _image(chosen: argparse.Namespace) -> None:
-    if nodes.exists(_folder(chosen)):
-        nodes.load_image(_folder(chosen), chosen.image)
-    print(images.ensure(chosen.image))
+    for name in chosen.images:
+        if nodes.exists(_folder(chosen)) and not chosen.unpack:
+            nodes.load_image(_folder(chosen), name)
+        print(images.ensure(name))
+    if chosen.unpack:
+        ImageStore(to_stderr).ensure(chosen.images)
 
 
 def _folder(chosen: argparse.Namespace) -> Path:

@@ -26,7 +26,7 @@ from localcluster import binaries, images
 from localcluster.errors import LocalClusterError
 from localcluster.locks import locked
 from localcluster.nodeconfig import UNUSED_PLUGINS
-from localcluster.report import Report
+from localcluster.report import Report, silent
 from localcluster.shell import CommandError, run
 
 _DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
@@ -117,7 +117,8 @@ class ImageStore:
 @contextlib.contextmanager
 def _containerd(root: Path) -> Iterator[list[str]]:
     """Runs a containerd on `root` until the end of the block; yields the first words of a `ctr` command for it."""
-    programs = binaries.ensure_all(CONTAINERD_PROGRAMS)
+    # The process that prepares nodes builds them too, and reports it.
+    programs = binaries.ensure_all(CONTAINERD_PROGRAMS, silent)
     # In the temporary folder, since the path of a socket may have 107 characters at most.
     with tempfile.TemporaryDirectory(prefix="localcluster-images-") as scratch:
         socket, log = Path(scratch) / "socket", root.parent / "containerd.log"

@@ -4,8 +4,7 @@
         build_programs()
         worker.wait()
 
-An interrupted or failed block ends the process and all its descendants. `python -m localcluster.imageworker
-IMAGE...` is that process: it writes a line for each step, and one that begins with "error: " if it fails.
+An interrupted or failed block ends the process and all its descendants. The process is the command `image --unpack`.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from localcluster import binaries, images
+from localcluster import binaries
 from localcluster.errors import LocalClusterError
-from localcluster.imagestore import CONTAINERD_PROGRAMS, ImageStore
-from localcluster.report import Report, silent, to_stderr
+from localcluster.report import Report
 
 _ERROR = "error: "
 # debootstrap and package tools clean up after SIGTERM.
@@ -37,7 +35,7 @@ class ImageWorker:
         self._report = report
         self._error = ""
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "localcluster.imageworker", *names],
+            [sys.executable, "-m", "localcluster", "image", "--unpack", *names],
             env={**os.environ, "PYTHONPATH": str(binaries.HACK)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -73,25 +71,3 @@ class ImageWorker:
                 self._error = line.removeprefix(_ERROR).rstrip()
             else:
                 self._report(line.rstrip())
-
-
-def main(names: Sequence[str]) -> int:
-    """Runs the command and returns its exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        for name in names:
-            images.ensure(name, to_stderr)
-        # The parent process builds these programs first and holds a lock, so this waits for it.
-        binaries.ensure_all(CONTAINERD_PROGRAMS, silent)
-        ImageStore(to_stderr).ensure(names)
-    except LocalClusterError as error:
-        to_stderr(f"{_ERROR}{error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -24,7 +24,7 @@ def worker_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_its_lines_are_reported_and_wait_returns_when_it_has_ended(worker_runs: Path) -> None:
-    worker_runs.write_text("#!/bin/sh\necho building $3 >&2\n")
+    worker_runs.write_text("#!/bin/sh\necho building $5 >&2\n")
     lines: list[str] = []
     with ImageWorker(["localhost/base"], lines.append) as worker:
         worker.wait()
