@@ -158,13 +158,8 @@ def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
     if wanted in record.images:
         return
     tar = images.ensure(name, report)
-    ctr = binaries.ensure("ctr", report)
-    plan = network.claim_of(folder.absolute())
-    for number in range(1, record.count + 1):
-        inside = node.enter(plan, number, folder) if plan else None
-        if inside is not None:
-            report(f"loading {name} into node {number}")
-            run(*inside, ctr, "--namespace=k8s.io", "images", "import", "--local", "--snapshotter=overlayfs", tar)
+    report(f"loading {name} into the nodes")
+    _change_images(folder, report, "import", "--local", "--snapshotter=overlayfs", str(tar))
     _write(folder, _Record(record.count, [*record.images, wanted]))
 
 
