@@ -38,23 +38,15 @@ def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = 
     """Returns the status in which all containers run and are ready; `last` is how they ended before a restart."""
     moment = now()
     state = {"running": {"startedAt": moment}}
-    statuses = [_container(container, state, ready=True) for container in pod["spec"]["containers"]]
+    statuses = _all_in(state, pod, ready=True)
     init_statuses = _init_statuses(pod, moment, state)
     if last is not None:
         restarted = [each for each in (*statuses, *init_statuses) if each["name"] == last.container]
         for status in restarted if last.container else statuses:
             status["restartCount"] = restarts
             status["lastState"] = {"terminated": _terminated(status["name"], last, moment, moment)}
-    return {
-        "phase": "Running",
-        "startTime": pod.get("status", {}).get("startTime", moment),
-        "podIP": pod_ip,
-        "podIPs": [{"ip": pod_ip}],
-        "hostIP": "127.0.0.1",
-        "conditions": _conditions(ready=True),
-        "containerStatuses": statuses,
-        "initContainerStatuses": init_statuses,
-    }
+    addresses = {"podIP": pod_ip, "podIPs": [{"ip": pod_ip}], "hostIP": "127.0.0.1"}
+    return _status(pod, "Running", statuses, init_statuses, ready=True) | addresses
 
 
 def ended(pod: Object, outcome: Outcome) -> Object:
@@ -70,22 +62,15 @@ def terminated(pod: Object, outcome: Outcome) -> Object:
     known = {each["name"]: each for each in before.get("containerStatuses", ())}
     started, moment = before.get("startTime", now()), now()
     if ends_in_init(pod, outcome):
-        return _with_init(
-            pod, "Failed", {"terminated": _terminated(outcome.container, outcome, started, moment)}, outcome
-        )
+        end = {"terminated": _terminated(outcome.container, outcome, started, moment)}
+        return _with_init(pod, "Failed", end, outcome)
     statuses = []
     for container in pod["spec"]["containers"]:
         state = {"terminated": _terminated(container["name"], outcome, started, moment)}
         statuses.append(_container(container, state, ready=False) | _past_of(known.get(container["name"], {})))
     stopped = {"terminated": _terminated("", Outcome(exit_code=TERMINATED_BY_SIGTERM), started, moment)}
     failed = outcome.exit_code != 0 or bool(outcome.pod_reason)
-    status: Object = {
-        "phase": "Failed" if failed else "Succeeded",
-        "startTime": started,
-        "conditions": _conditions(ready=False),
-        "containerStatuses": statuses,
-        "initContainerStatuses": _init_statuses(pod, moment, stopped),
-    }
+    status = _status(pod, "Failed" if failed else "Succeeded", statuses, _init_statuses(pod, moment, stopped))
     return status | ({"reason": outcome.pod_reason, "message": outcome.message} if outcome.pod_reason else {})
 
 
@@ -101,31 +86,35 @@ def initializing(pod: Object, outcome: Outcome) -> Object:
 
 def _with_init(pod: Object, phase: str, state: Object, outcome: Outcome) -> Object:
     """Adds the init containers: those before that one have succeeded, those after it have not started."""
-    moment, before, statuses = now(), True, []
-    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
+    before, statuses, succeeded = True, [], _succeeded(now())
     still: Object = {"waiting": {"reason": "PodInitializing"}}
-    for each in pod["spec"]["initContainers"]:
-        is_it = each["name"] == outcome.container
+    for container in pod["spec"]["initContainers"]:
+        is_it = container["name"] == outcome.container
         before = before and not is_it
-        statuses.append(_container(each, state if is_it else ended if before else still, ready=before))
-    return {
-        "phase": phase,
-        "startTime": pod.get("status", {}).get("startTime", moment),
-        "conditions": _conditions(ready=False),
-        "containerStatuses": [_container(each, still, ready=False) for each in pod["spec"]["containers"]],
-        "initContainerStatuses": statuses,
-    }
+        statuses.append(_container(container, state if is_it else succeeded if before else still, ready=before))
+    return _status(pod, phase, _all_in(still, pod), statuses)
 
 
 def waiting(pod: Object, reason: str, message: str = "") -> Object:
     """Returns the status in which no container has started: `ErrImagePull`, `CreateContainerConfigError`, …"""
-    state = {"waiting": {"reason": reason, "message": message}}
+    return _status(pod, "Pending", _all_in({"waiting": {"reason": reason, "message": message}}, pod), [])
+
+
+def _status(
+    pod: Object, phase: str, statuses: list[Object], init_statuses: list[Object], *, ready: bool = False
+) -> Object:
     return {
-        "phase": "Pending",
-        "startTime": now(),
-        "conditions": _conditions(ready=False),
-        "containerStatuses": [_container(container, state, ready=False) for container in pod["spec"]["containers"]],
+        "phase": phase,
+        "startTime": pod.get("status", {}).get("startTime", now()),
+        "conditions": _conditions(ready=ready),
+        "containerStatuses": statuses,
+        "initContainerStatuses": init_statuses,
     }
+
+
+def _all_in(state: Object, pod: Object, *, ready: bool = False) -> list[Object]:
+    """Returns the statuses of all containers in this state."""
+    return [_container(container, state, ready=ready) for container in pod["spec"]["containers"]]
 
 
 def _container(container: Object, state: Object, *, ready: bool) -> Object:
@@ -155,11 +144,14 @@ def _terminated(name: str, outcome: Outcome, started: str, finished: str) -> Obj
 
 def _init_statuses(pod: Object, moment: str, native: Object) -> list[Object]:
     """Returns the statuses of init containers that have succeeded; `native` is the state of native sidecars."""
-    done = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
     return [
-        _container(each, native if each.get("restartPolicy") == "Always" else done, ready=True)
-        for each in pod["spec"].get("initContainers", ())
+        _container(container, native if container.get("restartPolicy") == "Always" else _succeeded(moment), ready=True)
+        for container in pod["spec"].get("initContainers", ())
     ]
+
+
+def _succeeded(moment: str) -> Object:
+    return {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
 
 
 def _conditions(*, ready: bool) -> list[Object]:
