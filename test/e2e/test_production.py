@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,20 +13,20 @@ from helpers import deployed
 from helpers.cluster import Cluster
 from helpers.docs import DOCS
 from helpers.docscommands import commands, pages
-from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.docsshell import Shell, run_all
+from helpers.kubectl import Kubectl
 from helpers.prometheusserver import tools
-from localcluster import binaries, images
+from localcluster import images
 from localcluster import nodes as nodes_module
 from localcluster.foreigncrds import install_monitoring_crds
 
 # Deployments of five pods are rolled out twice and two jobs run, on two processors that may be busy otherwise.
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 
-ROOT = DOCS.parent
-PAGE = (DOCS / "production.md").read_text("utf-8")
-STEP_SECONDS = 420
+# The files that the reader writes.
+YAML = re.findall(r"^```yaml\n(.*?)^```$", (DOCS / "production.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
 # What other pages ask running pods through the API server.
-ASKED = [each.text for page in pages() for each in commands(page) if "/proxy/" in each.text]
+ASKED = [command for page in pages() for command in commands(page) if "/proxy/" in command.text]
 # What the page calls the images that it builds or pulls.
 NAMES = {
     "registry.example.com/tfjob-controller:0.1.0": images.CONTROLLER,
@@ -36,22 +34,6 @@ NAMES = {
     # Of the first job: any image with a shell.
     "docker.io/library/busybox:1.37": images.BASE,
 }
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """What a clone of the repository has of what the page needs, with the two files that the reader writes."""
-    shutil.copytree(MANIFESTS, tmp_path / "manifests")
-    production = tmp_path / "production"
-    production.mkdir()
-    kustomization, config = blocks("yaml")
-    (production / "kustomization.yaml").write_text(kustomization)
-    (production / "controller-config.yaml").write_text(config)
-    return tmp_path
 
 
 @pytest.fixture
@@ -69,46 +51,27 @@ def cluster(own_nodes: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     kubectl.run("delete", "--ignore-not-found", "namespace/team-a", "namespace/tfjob-system", *kinds)
 
 
+@pytest.fixture
+def shell(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A reader's shell with promtool, in a clone with the two files that the reader writes."""
+    monkeypatch.setenv("PATH", os.pathsep.join([os.environ["PATH"], str(tools().promtool.parent)]))
+    shell = Shell(tmp_path / "reader", cluster.kubeconfig)
+    production = shell.folder / "production"
+    production.mkdir()
+    for name, content in zip(("kustomization", "controller-config"), YAML, strict=True):
+        (production / f"{name}.yaml").write_text(content)
+    return shell
+
+
 @pytest.mark.long
-def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, clone: Path, tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "KUBECONFIG": str(cluster.kubeconfig),
-        "KUBECACHEDIR": str(tmp_path / "cache"),
-        "PATH": ":".join([str(path_of_programs(tmp_path)), os.environ["PATH"]]),
-    }
-    said = []
-    for block in blocks("sh"):
-        said.append(run(block, clone, environment))
-        if "/proxy/" in block:
-            assert all(run(text, clone, environment) for text in ASKED)
-    lines = [line for text in said for line in text.splitlines()]
+def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, shell: Shell) -> None:
+    steps = commands("docs/production.md")
+    of_metrics = next(number for number, command in enumerate(steps) if "/proxy/" in command.text) + 1
+    printed = run_all(shell, steps[:of_metrics])
+    assert all(run_all(shell, ASKED))
+    printed += run_all(shell, steps[of_metrics:])
+    lines = [line for text in printed for line in text.splitlines()]
     roles = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("leader_election_master_status")]
     assert sorted(roles) == [0.0, 0.0, 1.0]
-    assert sum(text.count("yes\n") for text in said) == 2, "both questions of step 4 are answered with yes"
+    assert sum(text.count("yes\n") for text in printed) == 2, "both questions of step 4 are answered with yes"
     deployed.await_removal(cluster)
-
-
-def path_of_programs(tmp_path: Path) -> Path:
-    """A folder with what the page calls: kubectl, the plugin and promtool."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "kubectl").symlink_to(binaries.ensure("kubectl"))
-    (folder / "kubectl-tfjob").symlink_to(ROOT / ".venv" / "bin" / "kubectl-tfjob")
-    (folder / "promtool").symlink_to(tools().promtool)
-    return folder
-
-
-def run(block: str, folder: Path, environment: dict[str, str]) -> str:
-    """What the block printed."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=STEP_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-    return done.stdout

@@ -61,11 +61,6 @@ def test_every_addon_has_programs_of_a_pinned_module(addon: Addon) -> None:
         assert PROGRAMS[program.name].requirement == addon.module
 
 
-def test_programs_of_all_addons_have_names_of_their_own() -> None:
-    names = [program.name for addon in ADDONS.values() for program in addon.programs]
-    assert len(names) == len(set(names))
-
-
 def test_an_unknown_addon_is_refused_with_the_known_ones() -> None:
     with pytest.raises(LocalClusterError, match=r"no such addon: keueu \(known addons: .*kueue"):
         addons.addon("keueu")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import debian, imagelayers, images
+from localcluster import debian, imagelayers
 from localcluster.errors import LocalClusterError
 
 # An apt-get that fails as often as the file `fails` has lines, and writes down what it was asked for.
@@ -66,13 +66,6 @@ def test_waste_is_removed_but_never_what_a_link_points_to(tmp_path: Path) -> Non
     imagelayers.remove(tmp_path, ["share/doc/*", "lib/*/dri/*", "nothing/*"])
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert left == ["share/keep/c"]
-
-
-@pytest.mark.parametrize("name", images.FRAMEWORKS)
-def test_every_framework_stands_on_a_debian_and_runs_python(name: str) -> None:
-    recipe = images.RECIPES[name]
-    assert recipe.parent == ("localhost/trixie" if name == images.TRANSFORMERS else images.BASE)
-    assert recipe.settings.command == ("python3",)
 
 
 def test_packages_need_a_system_below_them(tmp_path: Path) -> None:
