@@ -93,12 +93,24 @@ def _install(api: Api, chosen: Addon, place: Place) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen.namespace}}
     api.apply(f"/api/v1/namespaces/{chosen.namespace}", namespace)
     if chosen.webhooks is not None:
-        self_signed(place.certificate, place.key, f"/CN={chosen.name}", f"IP:{LOOPBACK}")
+        authority, service = f"{chosen.name}-ca", f"{chosen.webhooks.service}.{chosen.namespace}.svc"
+        names = (f"IP:{LOOPBACK}", f"DNS:{authority}", f"DNS:{service}")
+        self_signed(place.certificate, place.key, f"/CN={authority}", *names)
+        if chosen.webhooks.secret:
+            secret = certificate_secret(chosen.namespace, chosen.webhooks.secret, place)
+            api.apply(f"/api/v1/namespaces/{chosen.namespace}/secrets/{chosen.webhooks.secret}", secret)
     for crd in crds(chosen, place):
         install_crd(api, crd)
     for config in webhook_configurations(chosen, place):
         plural = config["kind"].lower() + "s"
         api.apply(f"/apis/admissionregistration.k8s.io/v1/{plural}/{config['metadata']['name']}", config)
+
+
+def certificate_secret(namespace: str, name: str, place: Place) -> Object:
+    """Returns the Secret of a certificate rotator. The certificate is its own authority and needs no rotation."""
+    files = {"ca.crt": place.certificate, "ca.key": place.key, "tls.crt": place.certificate, "tls.key": place.key}
+    data = {key: base64.b64encode(path.read_bytes()).decode() for key, path in files.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "data": data}
 
 
 def crds(chosen: Addon, place: Place) -> Iterator[Object]:

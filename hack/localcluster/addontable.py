@@ -68,10 +68,13 @@ class Webhooks:
     """The webhooks of an addon.
 
     `manifest` is a file of the module that contains the configurations; other objects in it are ignored. `prefix` is
-    put before their names. `converted` are the CRDs that the addon converts between versions.
+    put before their names. `converted` are the CRDs that the addon converts between versions. The certificate
+    names `service`; with a `secret`, the addon's certificate rotator expects it there.
     """
 
     manifest: str
+    service: str
+    secret: str = ""
     prefix: str = ""
     converted: frozenset[str] = frozenset()
 
@@ -115,7 +118,11 @@ def _kueue_command(place: Place, settings: Settings) -> list[str]:
         "metrics": {"bindAddress": "0"},
         "webhook": {"host": LOOPBACK, "port": place.webhook_port, "certDir": str(place.folder)},
         "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
+        "internalCertManagement": {
+            "enable": True,
+            "webhookServiceName": "kueue-webhook-service",
+            "webhookSecretName": "kueue-webhook-server-cert",
+        },
         "clientConnection": {"qps": 300, "burst": 500},
         "integrations": {"frameworks": ["batch/job"]},
         **settings,
@@ -134,6 +141,8 @@ _KUEUE = Addon(
     programs=(AddonProgram("kueue", _kueue_command, _READYZ),),
     webhooks=Webhooks(
         manifest="config/components/webhook/manifests.yaml",
+        service="kueue-webhook-service",
+        secret="kueue-webhook-server-cert",  # noqa: S106 - the name of an object
         prefix="kueue-",
         converted=frozenset(
             f"{plural}.kueue.x-k8s.io"
@@ -197,7 +206,7 @@ _VOLCANO = Addon(
         AddonProgram("vc-controller-manager", _volcano_controllers, _HEALTHZ),
         AddonProgram("vc-scheduler", _volcano_scheduler, _HEALTHZ),
     ),
-    webhooks=Webhooks(manifest="installer/volcano-development.yaml"),
+    webhooks=Webhooks("installer/volcano-development.yaml", "volcano-admission-service"),
 )
 
 

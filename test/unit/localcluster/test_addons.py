@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
 
 from localcluster import addons, cli
 from localcluster.addontable import ADDONS, Addon, Place
 from localcluster.binaries import PROGRAMS
+from localcluster.certificates import self_signed
 from localcluster.errors import LocalClusterError
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
@@ -81,6 +83,19 @@ def test_webhooks_call_this_machine_and_leave_system_namespaces_alone(module: Pl
     assert "kueue-system" in str(of_jobs["namespaceSelector"])
     assert of_all["clientConfig"]["url"] == "https://127.0.0.1:9443/"
     assert of_all["namespaceSelector"] == {}
+
+
+def test_a_rotator_gets_a_certificate_that_is_its_own_authority(tmp_path: Path) -> None:
+    place = place_of(KUEUE, tmp_path)
+    self_signed(place.certificate, place.key, "/CN=kueue-ca", "IP:127.0.0.1", "DNS:webhook.system.svc")
+    data = addons.certificate_secret("system", "cert", place)["data"]
+    certificate = x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"]))
+    certificate.verify_directly_issued_by(certificate)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    assert names.get_values_for_type(x509.DNSName) == ["webhook.system.svc"]
+    assert base64.b64decode(data["ca.key"]).startswith(b"-----BEGIN RSA PRIVATE KEY-----")
+    assert (data["ca.crt"], data["ca.key"]) == (data["tls.crt"], data["tls.key"])
 
 
 def test_kueue_listens_on_loopback_and_takes_settings(tmp_path: Path) -> None:
