@@ -29,7 +29,7 @@ NODE_PACKAGES = {
     "nsenter": "util-linux",
     "mount": "mount",
 }
-IMAGE_PACKAGES = {"debootstrap": "debootstrap", "cc": "gcc", "/usr/include/stdio.h": "libc6-dev", "tar": "tar"}
+IMAGE_PACKAGES = {"debootstrap": "debootstrap", "tar": "tar"}
 # For runc, the one program here that is built with C.
 RUNC_PACKAGES = {
     "cc": "gcc",

@@ -51,28 +51,6 @@ chroot "$merged" python3 COMPILE /usr/lib/python3 || true
 """.replace("COMPILE", " ".join(COMPILE))
 # The number of last lines of pip's output that an error message contains.
 _LAST_LINES = 3
-_PAUSE_SOURCE = """\
-#include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
-static void end(int number) { (void)number; _exit(0); }
-int main(void) {
-    signal(SIGTERM, end);
-    signal(SIGINT, end);
-    for (;;) pause();
-}
-"""
-
-
-class Pause:
-    """The program that only holds a pod's namespaces."""
-
-    def inputs(self) -> bytes:
-        return _PAUSE_SOURCE.encode()
-
-    def build(self, root: Path, parent: Path | None, report: Report) -> None:
-        _check_machine(report)
-        run("cc", "-static", "-Os", "-s", "-x", "c", "-o", root / "pause", "-", stdin=_PAUSE_SOURCE)
 
 
 class KubeScheduler:
@@ -115,15 +93,14 @@ class System:
 class DebianPackages:
     """The files that packages and their dependencies add to the parent image, without `waste`.
 
-    `size` describes the download. `amend` is a shell command that runs in the image after the installation. `folders`
-    are empty ones that the packages' programs expect. It needs root, and a file system that overlayfs can write to.
+    `size` describes the download. `amend` is a shell command that runs in the image after the installation. It needs
+    root, and a file system that overlayfs can write to.
     """
 
     packages: tuple[str, ...]
     waste: tuple[str, ...]
     size: str
     amend: str = ""
-    folders: tuple[str, ...] = ()
 
     def inputs(self) -> bytes:
         return repr((self.packages, self.waste, *([self.amend] if self.amend else []), DEBIAN_WASTE)).encode()
@@ -153,8 +130,6 @@ class DebianPackages:
         for mark in [path for path in root.rglob("*") if path.is_char_device()]:
             mark.unlink()
         remove(root, unwanted)
-        for name in self.folders:
-            (root / name).mkdir(parents=True, mode=0o755)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from typing import Protocol
 from localcluster import archive, dockerimage
 from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
-from localcluster.imagelayers import DEBIAN_WASTE, DebianPackages, KubeScheduler, Pause, PythonPackages, System
+from localcluster.imagelayers import DEBIAN_WASTE, DebianPackages, KubeScheduler, PythonPackages, System
 from localcluster.locks import locked
 from localcluster.report import Report, to_stderr
 
@@ -44,7 +44,7 @@ class Content(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Describes an image: its parent's layers, and another one from `build(folder, parent's tar, report)`.
+    """Describes an image: its parent's layers, and another one from `build(folder, parent's tar, report)`, if any.
 
     With a `stage` it is that stage of the Dockerfile on the image `localhost/python`; `parent` then is the image whose
     layers are below its last one. `version` returns the tag that the manifests name, or "" if they name `latest`.
@@ -102,6 +102,7 @@ _TORCH_WASTE = (
 # Python 3.11 omits zero among the values of a flag, which this torch does not expect: torchrun would not start.
 _TORCHRUN = "/usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
 _TORCHRUN_FIX = f"sed -i 's/for s in Std:/for s in (Std.NONE, *Std):/' {_TORCHRUN}"
+_PAUSE = ("/usr/bin/sleep", "infinity")
 _PYTHON_PACKAGES = ("python3", "ca-certificates")
 
 
@@ -114,7 +115,8 @@ def _framework(content: Content, parent: str = BASE) -> Recipe:
 
 
 RECIPES = {
-    PAUSE: _recipe(Pause(), archive.Settings(entrypoint=("/pause",), user="65535:65535")),
+    # It only holds a pod's namespaces.
+    PAUSE: Recipe(bytes, settings=archive.Settings(entrypoint=_PAUSE, user="65535:65535"), parent=BASE),
     BASE: _recipe(System(_PYTHON_PACKAGES), archive.Settings(command=("/bin/sh",), environment=_PYTHON)),
     TENSORFLOW: _framework(PythonPackages("tensorflow", _TENSORFLOW_WASTE, "300 MB")),
     # Debian's torch has gloo and torchrun; the wheels for Linux require gigabytes of CUDA.
@@ -130,7 +132,7 @@ RECIPES = {
             ("openmpi-bin", "openssh-server", "openssh-client", "python3-mpi4py"),
             ("etc/ssh/ssh_host_*",),
             "20 MB",
-            folders=("run/sshd",),
+            amend="mkdir /run/sshd",
         )
     ),
     # The first release of Debian whose torch is new enough for Hugging Face's transformers.
@@ -214,16 +216,16 @@ def _make(name: str, target: Path, report: Report) -> None:
 
 
 def _pack(name: str, target: Path, parent: Path | None, report: Report) -> None:
-    """Writes the parent's layers, and one of the files that the recipe makes."""
+    """Writes the parent's layers, and one of the files that the recipe makes, if it makes any."""
     recipe = RECIPES[name]
-    assert recipe.build is not None  # noqa: S101 - it has no stage
+    layers = archive.layers(parent) if parent else []
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder()) as scratch:
-        root = Path(scratch) / "root"
-        root.mkdir()
-        recipe.build(root, parent, report)
-        layer = archive.pack(root, Path(scratch) / "layer.tar")
-        below = archive.layers(parent) if parent else []
-        archive.write(target, tagged(name), [*below, layer], recipe.settings)
+        if recipe.build is not None:
+            root = Path(scratch) / "root"
+            root.mkdir()
+            recipe.build(root, parent, report)
+            layers.append(archive.pack(root, Path(scratch) / "layer.tar"))
+        archive.write(target, tagged(name), layers, recipe.settings)
 
 
 def _forget_old(newest: Path) -> None:

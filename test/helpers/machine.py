@@ -95,6 +95,6 @@ def of_pod(uid: str) -> list[int]:
         except OSError:  # it has just ended
             continue
         pid = int(path.name)
-        if uid in groups.replace("_", "-") and not command_of(pid).startswith("/pause"):
+        if uid in groups.replace("_", "-") and not command_of(pid).startswith("/usr/bin/sleep infinity"):
             found.append(pid)
     return found
