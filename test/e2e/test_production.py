@@ -11,8 +11,7 @@ import pytest
 
 from helpers import deployed
 from helpers.cluster import Cluster
-from helpers.docs import DOCS
-from helpers.docscommands import commands, pages
+from helpers.docscommands import ROOT, commands, pages
 from helpers.docsshell import Shell, run_all
 from helpers.kubectl import Kubectl
 from helpers.prometheusserver import tools
@@ -23,8 +22,9 @@ from localcluster.foreigncrds import install_monitoring_crds
 # Deployments of five pods are rolled out twice and two jobs run, on two processors that may be busy otherwise.
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 
+PAGE = "docs/production.md"
 # The files that the reader writes.
-YAML = re.findall(r"^```yaml\n(.*?)^```$", (DOCS / "production.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+YAML = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / PAGE).read_text("utf-8"), re.MULTILINE | re.DOTALL)
 # What other pages ask running pods through the API server.
 ASKED = [command for page in pages() for command in commands(page) if "/proxy/" in command.text]
 # What the page calls the images that it builds or pulls.
@@ -65,7 +65,7 @@ def shell(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.long
 def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, shell: Shell) -> None:
-    steps = commands("docs/production.md")
+    steps = commands(PAGE)
     of_metrics = next(number for number, command in enumerate(steps) if "/proxy/" in command.text) + 1
     printed = run_all(shell, steps[:of_metrics])
     assert all(run_all(shell, ASKED))

@@ -70,9 +70,12 @@ ELSEWHERE = (
     ),
     Elsewhere(r"promtool |tfjob-controller run |curl ", _MONITORING, "line in COMMANDS if", pages="docs/monitoring.md"),
     Elsewhere(
-        r"(?s)for pod in .*/proxy/", "test/e2e/test_production.py", "in ASKED", "it sends requests to running pods"
+        r"(?s)for pod in .*/proxy/",
+        "test/e2e/test_production.py",
+        "run_all(shell, ASKED)",
+        "it sends requests to running pods",
     ),
-    Elsewhere(r"(?!docker)", "test/e2e/test_production.py", 'blocks("sh")', "real nodes", "docs/production.md"),
+    Elsewhere(r"(?!docker)", "test/e2e/test_production.py", "commands(PAGE)", "real nodes", "docs/production.md"),
     Elsewhere(
         "",
         "test/e2e/test_dashboard_deployment.py",
@@ -99,7 +102,7 @@ ELSEWHERE = (
 
 # A test runs this page on real nodes unchanged. Commands that other pages repeat are not run a second time.
 _WHOLE = "docs/production.md"
-_REPEATED = Elsewhere("", "test/e2e/test_production.py", 'blocks("sh")', f"it stands in {_WHOLE} too")
+_REPEATED = Elsewhere("", "test/e2e/test_production.py", "commands(PAGE)", f"it stands in {_WHOLE} too")
 _REPEATING = ("docs/upgrade.md", "docs/high-availability.md")
 
 
