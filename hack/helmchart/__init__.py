@@ -1,5 +1,5 @@
-"""The Helm chart in manifests/helm, generated from the kustomize base and its components; `make generate` writes it.
+"""The generated files of the Helm chart in manifests/helm; `make generate` writes them.
 
-`kustomize` reads the kustomizations, `patches` turns a component's patches into conditions, `places` inserts values,
-`emit` writes templates, and `values` is the list of all values. Start reading in `chart`.
+The templates are written by hand: `test_helm_chart.py` compares what they render with the overlays and components of
+kustomize. Generated are copies of manifests that the chart installs as they are, and what follows from its values.
 """

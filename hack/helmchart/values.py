@@ -49,16 +49,8 @@ class Value:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """What the manifests contain: the resources of containers, by the path of their value, and the config file."""
-
-    resources: Mapping[str, Any]
-    config: Mapping[str, Any]
-    memory_limit: str
-
-
-def values(defaults: Defaults) -> list[Value]:
+def values(config: Mapping[str, Any]) -> list[Value]:
+    """Returns all values. `config` is the controller's config file in the overlays."""
     return [
         Value("image.repository", "localhost/tfjob-controller", "Image of all programs. No image is published."),
         Value("image.tag", "", "Its tag. Default: the appVersion of the chart."),
@@ -78,10 +70,10 @@ def values(defaults: Defaults) -> list[Value]:
             NAMESPACE,
         ),
         *_crds(),
-        *_controller(defaults),
-        *_gangs(defaults),
+        *_controller(config),
+        *_gangs(),
         *_switches(),
-        *_dashboard(defaults),
+        *_dashboard(),
     ]
 
 
@@ -116,24 +108,26 @@ def _crds() -> Iterator[Value]:
     )
 
 
-def _controller(defaults: Defaults) -> Iterator[Value]:
+def _controller(config: Mapping[str, Any]) -> Iterator[Value]:
     yield Value("controller.replicas", None, "Default: 2, and 3 with highAvailability.", REPLICAS)
-    yield from _pod("controller", defaults, "of tfjob-controller run: see docs/reference/flags.md")
-    yield Value("config.tfImage", defaults.config["tfImage"], "Image of parameter servers that have no template.")
+    yield from _pod(
+        "controller", _resources("100m", "128Mi", "512Mi"), "of tfjob-controller run: see docs/reference/flags.md"
+    )
+    yield Value("config.tfImage", config["tfImage"], "Image of parameter servers that have no template.")
     yield Value(
         "config.initializerImage",
-        defaults.config["initializerImage"],
+        config["initializerImage"],
         "Image of the initializers and exporters of TrainJobs.",
     )
     yield Value(
         "config.accelerators",
-        defaults.config["accelerators"],
+        config["accelerators"],
         "Additions to containers that request a resource: see docs/install.md.",
         MAPPING,
     )
 
 
-def _gangs(defaults: Defaults) -> Iterator[Value]:
+def _gangs() -> Iterator[Value]:
     yield Value("gangScheduler.enabled", False, "Run this project's gang scheduler.")
     yield Value(
         "gangScheduler.mode",
@@ -142,19 +136,19 @@ def _gangs(defaults: Defaults) -> Iterator[Value]:
         {"type": "string", "enum": ["scheduler", "affinity"]},
     )
     yield Value("gangScheduler.replicas", None, "Default: 2, and 1 in the mode affinity.", REPLICAS)
-    yield from _pod("gangScheduler", defaults, "of tfjob-controller extender")
+    yield from _pod("gangScheduler", _resources("100m", "192Mi", "1Gi"), "of tfjob-controller extender")
     yield Value("gangScheduler.kubeScheduler.image.repository", "localhost/kube-scheduler", "Its image.")
     yield Value("gangScheduler.kubeScheduler.image.tag", "", "Default: the Kubernetes version of the cluster.")
     yield Value("gangScheduler.kubeScheduler.image.digest", "", "Is used instead of the tag.")
     yield Value(
         "gangScheduler.kubeScheduler.resources",
-        defaults.resources["gangScheduler.kubeScheduler"],
+        _resources("100m", "128Mi", "2Gi"),
         "Resources of kube-scheduler.",
         RESOURCES,
     )
     yield Value(
         "gangScheduler.kubeScheduler.memoryLimit",
-        defaults.memory_limit,
+        "1600MiB",
         "GOMEMLIMIT of kube-scheduler, below the memory limit of its container.",
     )
     yield Value(
@@ -187,15 +181,19 @@ def _switches() -> Iterator[Value]:
     )
 
 
-def _dashboard(defaults: Defaults) -> Iterator[Value]:
+def _dashboard() -> Iterator[Value]:
     yield Value("dashboard.enabled", False, "One dashboard for a team: see docs/dashboard.md.")
     yield Value("dashboard.hosts", [], "Names by which browsers reach it, such as dashboard.example.com.", STRINGS)
     yield Value("dashboard.tlsSecretName", "tfjob-dashboard-tls", "Secret with its certificate, which you create.")
-    yield from _pod("dashboard", defaults, "of tfjob-controller dashboard")
+    yield from _pod("dashboard", _resources("50m", "96Mi", "256Mi"), "of tfjob-controller dashboard")
 
 
-def _pod(path: str, defaults: Defaults, flags: str) -> Iterator[Value]:
-    yield Value(f"{path}.resources", defaults.resources[path], "Resources of its container.", RESOURCES)
+def _resources(cpu: str, memory: str, memory_limit: str) -> dict[str, Any]:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory_limit}}
+
+
+def _pod(path: str, resources: Mapping[str, Any], flags: str) -> Iterator[Value]:
+    yield Value(f"{path}.resources", resources, "Resources of its container.", RESOURCES)
     yield Value(f"{path}.extraArgs", [], f"More flags, {flags}. They have precedence.", STRINGS)
     yield Value(f"{path}.extraEnv", [], "More environment variables.", OBJECTS)
     yield Value(f"{path}.podAnnotations", {}, "Annotations of its pods.", STRING_MAPPING)

@@ -1,4 +1,4 @@
-"""The Helm chart and the kustomize overlays are one source: both render the same objects for the same settings."""
+"""The Helm chart and the kustomize overlays render the same objects for the same settings."""
 
 from __future__ import annotations
 
