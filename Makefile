@@ -128,10 +128,6 @@ demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes e
 demo-elastic: $(LOCAL) ## Resize a PyTorch job from 2 nodes to 4 and back while it trains, and count the repeated steps
 	@$(PY) -m demo elastic $(if $(KEEP),--keep)
 
-.PHONY: demo-resume
-demo-resume: $(READY) ## Train on two nodes without shared storage, cut off the node of rank 0, and count the steps done twice
-	@$(PY) -m demo resume $(if $(KEEP),--keep)
-
 .PHONY: demo-preemption
 demo-preemption: $(READY) ## An urgent job takes the place of one that trains, which then continues from its checkpoint
 	@$(PY) -m demo preemption
@@ -147,10 +143,6 @@ screenshots: $(READY) ## Take the pictures of docs/dashboard.md, from that demo 
 .PHONY: demo-monitoring
 demo-monitoring: $(LOCAL) ## Prometheus on two nodes, which discovers the shipped Deployments and evaluates the alerts; the cluster stays
 	@$(PY) -m demo monitoring
-
-.PHONY: demo-transformers
-demo-transformers: $(LOCAL) ## Train with Hugging Face's Trainer, and show the progress, remaining time and loss that it reports
-	@$(PY) -m demo transformers $(if $(KEEP),--keep)
 
 .PHONY: chaos
 chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run, CHAOS_NODES=2 on real nodes

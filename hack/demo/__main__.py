@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from demo import autoscale, dashboard, elastic, example, gang, monitoring, preemption, resume, trainjob, transformers
+from demo import autoscale, dashboard, elastic, example, gang, monitoring, preemption, trainjob
 from demo.play import perform
 
 # By the word after `demo-` in the target of make.
@@ -20,9 +20,7 @@ SCENES = {
     "gang": gang.SCENE,
     "monitoring": monitoring.SCENE,
     "preemption": preemption.SCENE,
-    "resume": resume.SCENE,
     "trainjob": trainjob.SCENE,
-    "transformers": transformers.SCENE,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 from demo.screen import Screen
 from demo.stage import (
@@ -18,11 +19,10 @@ from demo.stage import (
     end_command,
     ending,
     load_images,
-    local_initializer,
     prepare_images,
     stage_of,
 )
-from localcluster import ports, process, stack, state
+from localcluster import images, ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
@@ -98,7 +98,7 @@ def start_programs(plane: ControlPlane, screen: Screen, cluster: Cluster) -> Non
     """Starts the controller, and the gang scheduler with its kube-scheduler; they end with the stack."""
     with ports.reserve(3) as (controller_probes, extender_port, extender_probes):
         screen.step(" ".join(["tfjob-controller run", *cluster.controller]))
-        flags = [*cluster.controller, *local_initializer(plane.folder, cluster)]
+        flags = [*cluster.controller, *_local_initializer(plane.folder, cluster)]
         log = plane.logs / "tfjob-controller.log"
         served = {PROBES: controller_probes}
         controller = OurProgram("run", plane.kubeconfig, served, *flags, log=log, mark=plane.folder)
@@ -110,3 +110,12 @@ def start_programs(plane: ControlPlane, screen: Screen, cluster: Cluster) -> Non
             program.start()
             program.wait_ready()
         GangScheduler(plane, extender.urls[EXTENDER]).start()
+
+
+def _local_initializer(folder: Path, cluster: Cluster) -> list[str]:
+    """Returns the flag with which the controller uses the initializer's image of the nodes, if the cluster has it."""
+    if images.INITIALIZER not in cluster.images:
+        return []
+    config = folder / "controller-config.yaml"
+    config.write_text(f"initializerImage: {images.INITIALIZER}\n")
+    return [f"--controller-config-file={config}"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from demo import resume
+from demo import checkpoints
 from demo.autoscale import CLUSTER, GPU, GPUS_PER_NODE
 from demo.follow import FINISHED_PHASES
 from demo.play import Scene
@@ -20,7 +20,7 @@ from localcluster import images
 
 # For each step.
 TIMEOUT_SECONDS = 240.0
-FIRST, URGENT = resume.SAMPLE.name, "urgent"
+FIRST, URGENT = checkpoints.SAMPLE.name, "urgent"
 SETTINGS = {"STEPS": "200", "STEP_SECONDS": "0.1"}
 JOBS = "/apis/kubeflow.org/v2alpha1/namespaces/default/trainjobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -50,7 +50,7 @@ ADMITTED_POD: Object = {
 
 def first_job() -> list[Object]:
     """Returns the sample of checkpoints as a gang that holds all GPUs, slowed down so that it can be followed."""
-    objects = replace(resume.SAMPLE, settings=SETTINGS).objects(images.TORCH)
+    objects = replace(checkpoints.SAMPLE, settings=SETTINGS).objects(images.TORCH)
     spec = objects[-1]["spec"]
     spec["gang"] = {"enabled": True}
     spec["trainer"]["resourcesPerNode"] = RESOURCES
@@ -107,7 +107,7 @@ class Play:
         return [self._check_urgent(urgent), self._check_resumed(saved), self._check_end()]
 
     def _has_gone_on(self) -> bool:
-        self.resumed = resume.steps_continued_after(self.stage)
+        self.resumed = checkpoints.steps_continued_after(self.stage)
         return bool(self.resumed)
 
     def _check_urgent(self, phase: str) -> Check:
@@ -117,7 +117,7 @@ class Play:
     def _check_resumed(self, saved: str) -> Check:
         """Checks that each process went on after the step of the checkpoint that was saved last."""
         text = f"{FIRST} went on after step {self.resumed[-1]}; its last checkpoint was {saved}"
-        return Check(set(self.resumed) == {resume.step_of(saved)}, text)
+        return Check(set(self.resumed) == {checkpoints.step_of(saved)}, text)
 
     def _check_end(self) -> Check:
         status = self._look()[FIRST].get("status", {})
@@ -156,7 +156,7 @@ def _checkpoint(job: Object) -> str:
 
 
 def run(stage: Stage) -> list[Check]:
-    with resume.bucket(stage):
+    with checkpoints.bucket(stage):
         return Play(stage, Timeline(stage.screen)).run()
 
 

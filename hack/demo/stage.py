@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from demo.kubectl import CRDS, Kubectl, apply_crds
 from demo.screen import Screen
@@ -43,7 +41,6 @@ class Cluster:
 
     `name` is that of its own stack, which `title` describes; without one it uses the shared stage. `gpu` is the
     extended resource of which each node has `gpus_per_node`; with `is_simulated` the nodes are simulated, too.
-    `reports`: the controller of the shared stage has a progress server.
     """
 
     name: str = ""
@@ -54,7 +51,6 @@ class Cluster:
     gpu: str = ""
     gpus_per_node: int = 0
     is_simulated: bool = False
-    reports: bool = False
     tools: tuple[str, ...] = ("kubectl",)
 
 
@@ -139,7 +135,7 @@ def shared_stage(screen: Screen, cluster: Cluster, *, keep: bool) -> Iterator[St
     """Yields the stage with CRDs and a controller. Raises LocalClusterError."""
     with _opened(screen, cluster.images, keep) as stage:
         stage.install_crds()
-        with _controller(stage, cluster, keep) as ready:
+        with _controller(stage, keep) as ready:
             yield ready
 
 
@@ -200,17 +196,14 @@ def _revive(folder: Path, screen: Screen) -> None:
 
 
 @contextmanager
-def _controller(stage: Stage, cluster: Cluster, keep: bool) -> Iterator[Stage]:
+def _controller(stage: Stage, keep: bool) -> Iterator[Stage]:
     """Runs `tfjob-controller run`. `cluster-down` finds it by its mark."""
     screen, was_there = stage.screen, end_controllers(stage.folder)
     log = stage.logs / "tfjob-controller.log"
     state.make_private(log.parent)
-    host = _address_for_pods(stage.api)
-    with ports.reserve(3, host) as (probes, metrics, reports):
-        flags = [*_taking_reports(f"{host}:{reports}")] if cluster.reports else []
-        flags += local_initializer(stage.folder, cluster)
+    with ports.reserve(2) as (probes, metrics):
         served = {PROBES: probes, METRICS: metrics}
-        program = OurProgram("run", stage.kubectl.kubeconfig, served, *flags, log=log, mark=stage.folder)
+        program = OurProgram("run", stage.kubectl.kubeconfig, served, log=log, mark=stage.folder)
         screen.step("tfjob-controller run" + ("   (replaces that of an earlier demo)" if was_there else ""))
         screen.detail(f"log: {log}")
         program.start()
@@ -223,28 +216,6 @@ def _controller(stage: Stage, cluster: Cluster, keep: bool) -> Iterator[Stage]:
             program.wait_ready()
             screen.detail(f"ready: {program.urls[PROBES]}/readyz, {program.urls[METRICS]}/metrics")
             yield replace(stage, stays=keep or was_there, metrics_url=f"{program.urls[METRICS]}/metrics")
-
-
-def _taking_reports(address: str) -> list[str]:
-    return ["--progress-server", "--progress-server-bind-address", address, f"--progress-server-url=https://{address}"]
-
-
-def local_initializer(folder: Path, cluster: Cluster) -> list[str]:
-    """Returns the flag with which the controller uses the initializer's image of the nodes, if the cluster has it."""
-    if images.INITIALIZER not in cluster.images:
-        return []
-    config = folder / "controller-config.yaml"
-    config.write_text(f"initializerImage: {images.INITIALIZER}\n")
-    return [f"--controller-config-file={config}"]
-
-
-def _address_for_pods(api: Api) -> str:
-    """Returns the address of this machine in the network of the API server, where pods can reach the controller."""
-    server = urlsplit(api.server)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
-        # Nothing is sent: the kernel only chooses the address.
-        unconnected.connect((server.hostname, server.port or 443))
-        return str(unconnected.getsockname()[0])
 
 
 def end_controllers(folder: Path) -> bool:
