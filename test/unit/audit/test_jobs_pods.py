@@ -196,6 +196,13 @@ def all_pods_are_deleted(story: Story) -> None:
         story.delete(PODS, f"pod-{replica}")
 
 
+def pods_of_no_replica() -> Story:
+    story = running()
+    for job in ("worker-0", "worker-1"):
+        story.pod("worker-0", uid=f"unlabelled-of-{job}", job=f"{JOBS}-{job}", task_index="")
+    return story
+
+
 VALID: dict[str, StoryFactory] = {
     "a parameter server that is started again": parameter_server_runs_again,
     "a job that is suspended for a long time": suspended,
@@ -216,6 +223,7 @@ VALID: dict[str, StoryFactory] = {
         began=900, again=2000, is_stopped=True
     ),
     "a program that starts in the second of the job's end": lambda: kept(began=900, again=1013),
+    "pods of a job that are no replica's": pods_of_no_replica,
 }
 
 VIOLATIONS: dict[str, tuple[str, StoryFactory]] = {

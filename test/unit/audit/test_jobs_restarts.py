@@ -160,14 +160,23 @@ def deleted_worker(*, restarts: int = 1, disruptions: int = 1, **spec: object) -
     return story
 
 
-def ends_twice() -> Story:
-    """A worker exits with 0 because it is deleted; the kubelet's own deletion, without a grace period, hides that."""
+def ends_twice(*, pods: int = 1) -> Story:
+    """A worker exits with 0 because it is deleted; the kubelet's own deletion, without a grace period, hides that.
+
+    With two pods the first one was deleted and counted before.
+    """
     story = running()
-    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1030), "deletionGracePeriodSeconds": 30})
-    story.job(phase="Running", state="Running", restarts=1, disruptions=1, restartCounts={"worker-0": 1})
-    story.put(PODS, "pod-worker-0", status=runs(("main", 900, 1010), exit_code=0))
-    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1011), "deletionGracePeriodSeconds": 0})
-    counts = {"restarts": 1, "disruptions": 1, "restartCounts": {"worker-0": 1}}
+    pod = "pod-worker-0"
+    if pods > 1:
+        story.delete(PODS, pod)
+        story.job(phase="Running", state="Running", restarts=1, disruptions=1, restartCounts={"worker-0": 1})
+        pod = "second"
+        story.pod("worker-0", uid=pod)
+    counts = {"restarts": pods, "disruptions": pods, "restartCounts": {"worker-0": pods}}
+    story.put(PODS, pod, metadata={"deletionTimestamp": second(1030), "deletionGracePeriodSeconds": 30})
+    story.job(phase="Running", state="Running", **counts)
+    story.put(PODS, pod, status=runs(("main", 900, 1010), exit_code=0))
+    story.put(PODS, pod, metadata={"deletionTimestamp": second(1011), "deletionGracePeriodSeconds": 0})
     story.job(phase="Running", state="Running", succeededIndexes=["worker-0"], **counts)
     return story
 
@@ -274,6 +283,10 @@ VIOLATIONS: dict[str, tuple[str, StoryFactory]] = {
     "an end that counts as a restart and as a success": (
         "wrong_states: (pod-worker-0) as a restart, and then lists worker-0 as succeeded",
         ends_twice,
+    ),
+    "an end of a second pod that counts as a restart and as a success": (
+        "wrong_states: (second) as a restart, and then lists worker-0 as succeeded",
+        lambda: ends_twice(pods=2),
     ),
     "a disruption that counts as an error": (
         "wrong_states: counts 1 restarts that are no disruptions, but its pods show 0 errors",

@@ -52,17 +52,18 @@ def indexed_job_completes() -> Story:
     return story
 
 
-def succeeds_during_deletion(finished: str) -> Story:
-    """The kubelet reports the end of a worker only after a user has deleted the pod."""
-    story = running()
-    story.put(
-        PODS,
-        "pod-worker-0",
-        metadata={"deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30},
-    )
+def ends_during_deletion(story: Story, pod: str, finished: str) -> None:
+    """The kubelet reports a container's end with 0 only after a user has deleted the pod."""
+    deletion = {"deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30}
+    story.put(PODS, pod, metadata=deletion)
     ended = {"terminated": {"exitCode": 0, "finishedAt": finished}}
     containers = [{"name": "main", "state": ended}]
-    story.put(PODS, "pod-worker-0", status={"phase": "Succeeded", "containerStatuses": containers})
+    story.put(PODS, pod, status={"phase": "Succeeded", "containerStatuses": containers})
+
+
+def succeeds_during_deletion(finished: str) -> Story:
+    story = running()
+    ends_during_deletion(story, "pod-worker-0", finished)
     reports_worker_succeeded(story)
     return story
 
@@ -79,6 +80,18 @@ def invalid() -> Story:
     story = Story()
     story.job(expects="FAILED")
     story.job(**FAILED | {"conditions": [condition("Failed", "InvalidSpec")], "reason": "invalid job spec: …"})
+    return story
+
+
+def failed_after_a_late_report() -> Story:
+    """The chief succeeds, which nobody can know before its pod is deleted; the job exceeds its deadline."""
+    story = running()
+    story.job(spec={"activeDeadlineSeconds": 5}, phase="Running", state="Running")
+    stop(story, "worker-0", "worker-1", "ps-0")
+    ends_during_deletion(story, "pod-master-0", "2026-01-01T00:00:09Z")
+    story.put(JOBS, f"{JOBS}-master-0", spec={"suspend": True})
+    story.advance(100)
+    story.job(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})
     return story
 
 
@@ -138,6 +151,7 @@ VALID: dict[str, StoryFactory] = {
     "an invalid job": invalid,
     "a failure at the moment of the chief's success": lambda: failed_after_the_success(30),
     "a failure after a success during an outage": failed_after_an_outage,
+    "a failure after a success that was reported late": failed_after_a_late_report,
     "a failure of a chief that ran again": chief_fails_after_unobserved_success,
 }
 
