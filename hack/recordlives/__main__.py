@@ -6,7 +6,6 @@ of its own. Cases with a file are skipped. Progress goes to standard error. It n
 CASES       only cases whose name matches one of these patterns, such as 'worker/exit-*,ps/*'
 AGAIN       1: also those that have a file
 PARALLEL    cases that are played at the same time, 8
-SILENCE     for how many seconds nothing may start after the ends of jobs, 600
 NAME        name of the stack (make cluster-up NAME=…)
 KUBERNETES  minor version of a stack that is started, such as 1.34
 """
@@ -157,12 +156,7 @@ def main() -> int:
             return 0
         with open_player(folder, chosen, output) as player:
             failures = play(player, chosen, int(os.environ.get("PARALLEL") or 8))
-            seconds = float(os.environ.get("SILENCE") or 600)
-            to_stderr(f"watching {len(player.ended)} jobs that have ended for {seconds:g} s")
-            started = player.watch_silence(seconds)
-            for line in started:
-                to_stderr(f"started after the end: {line}")
-            return 1 if failures or started else 0
+            return 1 if failures else 0
     except KeyboardInterrupt:
         to_stderr("interrupted: what was started has been stopped")
         return 128 + signal.SIGINT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +64,6 @@ class Player:
     marks: Path
     output: Path
     recordings: dict[str, Recording] = field(default_factory=dict)
-    ended: list[tuple[Case, Recording, int]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -117,29 +115,16 @@ class Player:
             time.sleep(_SUSPENDED_SECONDS if is_suspended else 0.0)
 
     def _end(self, life: Life) -> str:
-        """Writes the file. A job that goes on is deleted; the others stay until all have been played."""
+        """Writes the file. A job that goes on is deleted."""
         phase = self._phase(life)
         life.recording.note(f"the job is in phase {phase}" + ("" if phase in _ENDED else f" after {life.limit:g} s"))
-        if phase in _ENDED:
-            self.ended.append((life.case, life.recording, len(life.recording.lines)))
-        else:
+        if phase not in _ENDED:
             del self.recordings[life.place.name]
             self.api.delete(life.path, propagationPolicy="Background")
         path = self.output / f"{life.case.name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text_of(life.case, life.recording.lines))
         return f"{life.case.name}: {phase}, {len(life.recording.lines)} lines"
-
-    def watch_silence(self, seconds: float) -> list[str]:
-        """Waits, and returns a line for each pod and each container that has started since the end of its job."""
-        if self.stopping.wait(seconds):
-            raise InterruptedError("interrupted")
-        return [
-            f"{case.name}: {line.strip()}"
-            for case, recording, count in self.ended
-            for line in recording.lines[count:]
-            if starts_something(line, recording.lines[count - 1])
-        ]
 
     # What is done to the subjects. The others are ended by programs, probes and limits.
 
@@ -201,15 +186,6 @@ _ACTS: dict[str, Callable[[Player, Sequence[Life]], None]] = {
 def _note(lives: Sequence[Life], text: str) -> None:
     for life in lives:
         life.recording.note(text.replace("{}", subject_of(life.case)))
-
-
-def starts_something(line: str, end: str) -> bool:
-    """Reports whether a line shows a new pod, or a container that started after the line `end`.
-
-    A sidecar that fails beside a program that `cleanPodPolicy: None` keeps is restarted by the kubelet.
-    """
-    times = re.findall(r"(?<! log) running@(\d+)", line)
-    return " restartPolicy=" in line or any(float(each) > float(end.split()[0]) for each in times)
 
 
 def text_of(case: Case, lines: Sequence[str]) -> str:

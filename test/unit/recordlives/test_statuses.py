@@ -10,7 +10,7 @@ import pytest
 
 from helpers.recordedlives import CREATED, LIVES, parse_job, parse_life, parse_pod, recorded_lives
 from recordlives.matrix import DIMENSIONS, cases
-from recordlives.play import starts_something, text_of
+from recordlives.play import text_of
 from recordlives.statuses import changed_parts, job_status, pod_status
 from tfjob_controller.api.common.core import BatchJob, Pod
 
@@ -106,21 +106,6 @@ def test_the_line_of_a_job_has_what_decisions_read_and_is_read_as_the_controller
 
 def test_conditions_that_no_decision_reads_are_left_out() -> None:
     assert pod_status(pod(conditions=[condition("Ready")]), CREATED) == "Running restartPolicy=Never"
-
-
-@pytest.mark.parametrize(
-    ("line", "starts"),
-    [
-        ("   12.1 pod worker-0.2 Pending restartPolicy=Never", True),
-        ("   12.1 pod worker-0.1 | tensorflow running@12 ready restarts=1", True),
-        ("   12.1 pod worker-0.1 | tensorflow running@4", False),
-        ("   12.1 pod worker-0.1 | log running@12 ready restarts=1", False),
-        ("   12.1 pod worker-0.1 Failed", False),
-        ("   12.1 job worker-0.1 parallelism=1 suspend", False),
-    ],
-)
-def test_what_starts_after_the_end_of_a_job_is_seen(line: str, starts: bool) -> None:
-    assert starts_something(line, "   10.9 # the job is in phase Done") is starts
 
 
 def test_a_signal_is_kept_after_the_exit_code() -> None:
