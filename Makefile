@@ -140,10 +140,6 @@ demo-dashboard: $(READY) ## A dozen jobs in all states on two nodes, and the das
 screenshots: $(READY) ## Take the pictures of docs/dashboard.md, from that demo in a real browser
 	@$(PY) -m demo.screenshots
 
-.PHONY: demo-monitoring
-demo-monitoring: $(LOCAL) ## Prometheus on two nodes, which discovers the shipped Deployments and evaluates the alerts; the cluster stays
-	@$(PY) -m demo monitoring
-
 .PHONY: chaos
 chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run, CHAOS_NODES=2 on real nodes
 	@$(PY) -m lab.$(if $(CHAOS_NODES),nodes,chaos)

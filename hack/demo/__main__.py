@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from demo import autoscale, dashboard, elastic, example, gang, monitoring, preemption, trainjob
+from demo import autoscale, dashboard, elastic, example, gang, preemption, trainjob
 from demo.play import perform
 
 # By the word after `demo-` in the target of make.
@@ -18,7 +18,6 @@ SCENES = {
     "dashboard": dashboard.SCENE,
     "elastic": elastic.SCENE,
     "gang": gang.SCENE,
-    "monitoring": monitoring.SCENE,
     "preemption": preemption.SCENE,
     "trainjob": trainjob.SCENE,
 }

@@ -37,7 +37,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a scene needs: images on the nodes, flags of the programs, and tools on this machine.
+    """What a scene needs: images on the nodes and flags of the programs.
 
     `name` is that of its own stack, which `title` describes; without one it uses the shared stage. `gpu` is the
     extended resource of which each node has `gpus_per_node`; with `is_simulated` the nodes are simulated, too.
@@ -51,7 +51,6 @@ class Cluster:
     gpu: str = ""
     gpus_per_node: int = 0
     is_simulated: bool = False
-    tools: tuple[str, ...] = ("kubectl",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ def shared_stage(screen: Screen, cluster: Cluster, *, keep: bool) -> Iterator[St
 
 def prepare_images(screen: Screen, cluster: Cluster) -> None:
     """Builds the images before the nodes, which start with them."""
-    nodes.prepare(list(cluster.images), screen.detail, tools=list(cluster.tools))
+    nodes.prepare(list(cluster.images), screen.detail, tools=["kubectl"])
 
 
 def load_images(folder: Path, screen: Screen, names: Sequence[str]) -> None:

@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from demo.dashboard import FOREVER
-from demo.monitoring import POD_PATH, PORT, PROMETHEUS_NAMESPACE, objects
 from helpers import deployed
 from helpers.cluster import Cluster
 from helpers.deployed import SYSTEM
@@ -27,6 +26,7 @@ from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.monitoringfiles import RULES
 from helpers.monitoringqueries import await_every_panel, await_every_series
 from helpers.poll import eventually
+from helpers.prometheuspod import POD_PATH, PORT, PROMETHEUS_NAMESPACE, objects
 from helpers.prometheusserver import Prometheus
 from helpers.trainmanifests import trainjob
 from localcluster import binaries, images

@@ -6,10 +6,12 @@ import re
 
 import pytest
 import structlog
+import yaml
 
 from generate.reference import render_flags, render_metrics
 from helpers.docs import DOCS
 from helpers.monitoringfiles import FILES, INDEX, RULES, RUNBOOKS, queries_of, rules_of
+from helpers.prometheuspod import PROMETHEUS, PROMETHEUS_NAMESPACE
 from tfjob_controller.telemetry import logging
 
 OPERATING = ("monitoring", "sizing", "upgrade", "high-availability", "troubleshooting")
@@ -95,3 +97,17 @@ def test_the_page_s_pattern_finds_the_lines_of_one_job_in_a_log(capsys: pytest.C
         structlog.reset_defaults()
     found = [line for line in capsys.readouterr().err.splitlines() if re.search(pattern, line)]
     assert len(found) == 1
+
+
+def test_the_shipped_rights_are_those_of_the_account_of_prometheus_s_pod() -> None:
+    folder = FILES / "prometheus"
+    role, binding = yaml.safe_load_all((folder / "rbac.yaml").read_text())
+    assert [(subject["name"], subject["namespace"]) for subject in binding["subjects"]] == [
+        (PROMETHEUS, PROMETHEUS_NAMESPACE)
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (discovery,) = yaml.safe_load((folder / "prometheus.yaml").read_text())["scrape_configs"][0][
+        "kubernetes_sd_configs"
+    ]
+    assert discovery["namespaces"]["names"] == [role["metadata"]["namespace"]]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
