@@ -122,7 +122,7 @@ def next_version(folder: Path) -> Path:
     chart = Path(shutil.copytree(CHART, folder / "next"))
     metadata = chart / "Chart.yaml"
     metadata.write_text(re.sub(r"^(version|appVersion): .*", r"\1: 9.9.9", metadata.read_text(), flags=re.MULTILINE))
-    crd = chart / "templates" / "crds" / "kubeflow.org_tfjobs.yaml"
+    crd = chart / "files" / "crds" / "kubeflow.org_tfjobs.yaml"
     first, spec, rest = crd.read_text().partition("\n          spec:\n")
     before, properties, after = rest.partition("\n            properties:\n")
     field = "              newField:\n                description: A new field.\n                type: string\n"
