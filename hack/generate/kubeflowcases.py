@@ -32,7 +32,8 @@ def _summary(cases: Iterable[Case]) -> str:
 **{len(passed)} of {len(every)} cases pass**, {len(every) - len(passed)} differ.
 
 Kubeflow Trainer {KUBEFLOW_TRAINER.version} promises in its own tests and examples what happens to TrainJobs and
-runtimes of `trainer.kubeflow.org/v1alpha1`. Each case is such a promise. The tests of this project create the same
+runtimes of `trainer.kubeflow.org/v1alpha1`. Each case is such a promise; of promises that one rule keeps, such as how
+jobs of each framework end, one is a case. The tests of this project create the same
 objects for [its own implementation](kubeflow-trainer.md) and compare what follows: {on_cluster} cases on a real API
 server with the controller, the others on the plan of the job, where an API server adds nothing. A case that differs
 has its reason, and its test asserts what happens here.

@@ -16,7 +16,6 @@ from kubeflowcases.objects import (
     TORCH,
     case,
     container,
-    env,
     job,
     patched,
     replicated,
@@ -43,18 +42,6 @@ _REFERENCES = (
         .then(job(NODE), job(DATASET), job(MODEL))
         for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
     ),
-    case("cluster-initializer", "webhooks/trainjob: a dataset")
-    .promises("A job with a dataset may reference a ClusterTrainingRuntime that has an initializer.")
-    .given(
-        {"initializer": {"dataset": {"storageUri": "hf://trainjob-model"}}},
-        three_jobs(),
-        runtime_kind="ClusterTrainingRuntime",
-    )
-    .then(job(DATASET, env(DATASET, STORAGE_URI="hf://trainjob-model"))),
-    case("torch-processes", "webhooks/trainjob: a valid trainer")
-    .promises("A job may set the number of processes per node.")
-    .given({"trainer": {"numProcPerNode": 4}})
-    .then_node(env(PET_NPROC_PER_NODE="4")),
     case("torch-reserved", "webhooks/trainjob: a reserved variable")
     .promises("A variable that torch's nodes get from the controller must not be set by the job.")
     .given({"trainer": {"env": [{"name": "PET_NODE_RANK", "value": "1"}]}})

@@ -10,7 +10,6 @@ from kubeflowcases.objects import (
     NODE,
     TORCH,
     case,
-    condition,
     container,
     count,
     env,
@@ -163,23 +162,10 @@ _OTHERS = (
     .given(trainer(numNodes=2), three_jobs(_FLUX))
     .then(Fails("spec.mlPolicy.flux: Flux is not supported by this controller"))
     .but(_NO_FLUX),
-    *(
-        case(f"flux-{end}", f"controller/trainjob: Flux, {end}")
-        .promises(f"A Flux job has the condition {end} when its nodes have ended.")
-        .given(trainer(numNodes=2), three_jobs(_FLUX))
-        .then(condition("Failed", "JobsBuildFailed"))
-        .but("As for a Flux job that is created: Flux is refused.")
-        for end in ("complete", "failed")
-    ),
     case("flux-processes", "webhooks/trainjob: Flux, no processes")
     .promises("A Flux job with no process per node is refused.")
     .given({"trainer": {"numProcPerNode": 0}}, three_jobs(_FLUX))
     .then(Fails("spec.trainer.numProcPerNode: must be auto, cpu, gpu or a number from 1")),
-    case("flux-installer", "webhooks/trainjob: Flux, the installer's name")
-    .promises("A runtime must not use the name of Flux's own init container.")
-    .given({}, three_jobs(_FLUX))
-    .then(Fails("spec.mlPolicy.flux: "))
-    .but("The runtime is refused because of Flux, whatever the names of its containers."),
     case("plain-nodes", "plugins/plainml: the job's numNodes")
     .promises("Without a framework, the job's number of nodes has precedence over the runtime's.")
     .given(trainer(numNodes=3), runtime(policy={"numNodes": 5}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kubeflowcases.model import (
     Another,
-    Case,
     Change,
     ChangeRuntime,
     Contains,
@@ -13,7 +12,6 @@ from kubeflowcases.model import (
     Fails,
     Has,
     HasNone,
-    Object,
 )
 from kubeflowcases.objects import (
     DATASET,
@@ -49,30 +47,20 @@ _DEADLINE = condition("Failed", "DeadlineExceeded")
 _RESUME, _SUSPEND = Change({"suspend": False}), Change({"suspend": True})
 
 
-def _ending(name: str, policy: Object) -> tuple[Case, ...]:
-    """Returns the cases of how jobs of a framework end."""
-    fails = runtime(replicated(job=_NO_RETRIES), policy={"numNodes": 1, **policy})
-    return (
-        case(f"{name.lower()}-complete", f"controller/trainjob: {name}, complete")
-        .promises(f"A job of {name} that was suspended has Suspended false and Complete at its end.")
-        .given({"suspend": True, **trainer(numNodes=2)}, runtime(policy={"numNodes": 1, **policy}))
-        .then(_SUSPENDED, _RESUME, End(pods=2), _RESUMED, _COMPLETE, status(numbers(NODE, succeeded=1))),
-        case(f"{name.lower()}-failed", f"controller/trainjob: {name}, failed")
-        .promises(f"A job of {name} whose node has failed has the condition Failed.")
-        .given({"suspend": True, **trainer()}, fails)
-        .then(_SUSPENDED, _RESUME, End(exit_code=1), _RESUMED, _FAILED, status(numbers(NODE, failed=1))),
-    )
-
-
 _MPI_FAILS = mpi_runtime(
     launcher=replicated(LAUNCHER, ancestor="trainer", dependsOn=[{"name": NODE, "status": "Ready"}], job=_NO_RETRIES),
     node=replicated(NODE, ancestor="", job=_NO_RETRIES),
 )
 
 _ENDS = (
-    *_ending("Torch", {"torch": {}}),
-    *_ending("JAX", {"jax": {}}),
-    *_ending("XGBoost", {"xgboost": {}}),
+    case("torch-complete", "controller/trainjob: Torch, complete")
+    .promises("A job that was suspended has Suspended false and Complete at its end.")
+    .given({"suspend": True, **trainer(numNodes=2)}, runtime(policy=TORCH))
+    .then(_SUSPENDED, _RESUME, End(pods=2), _RESUMED, _COMPLETE, status(numbers(NODE, succeeded=1))),
+    case("torch-failed", "controller/trainjob: Torch, failed")
+    .promises("A job whose node has failed has the condition Failed.")
+    .given({"suspend": True, **trainer()}, runtime(replicated(job=_NO_RETRIES), policy=TORCH))
+    .then(_SUSPENDED, _RESUME, End(exit_code=1), _RESUMED, _FAILED, status(numbers(NODE, failed=1))),
     case("mpi-complete", "controller/trainjob: OpenMPI, complete")
     .promises("An MPI job is complete when its launcher has ended, if the runtime's success policy says so.")
     .given(
@@ -242,10 +230,6 @@ _RUNTIMES = (
         ChangeRuntime({"mlPolicy": {"numNodes": 3}}),
         job(NODE, count(2), {"metadata.labels[kubeflow.org/generation]": "1"}),
     ),
-    case("snapshot-again", "controller/trainjob: deleted snapshot")
-    .promises("A job without a copy of its runtime, such as one of an earlier release, gets one later.")
-    .then(job(), End(), _COMPLETE, HasNone("ConfigMap", "-runtime-snapshot"))
-    .but(_NO_SNAPSHOT),
     *(
         case(f"deleted-{kind.lower()}", f"controller/{kind.lower()}: deleted")
         .promises(f"A {kind} can be deleted while a job uses it; the job goes on.")
@@ -276,6 +260,11 @@ _RUNTIMES = (
         "Here the flag --gang-backend=coscheduling decides about PodGroups, and the gang is the nodes without "
         "the initializers. The tested controller has no such flag and refuses the runtime."
     ),
+    case("volcano", "examples/yaml: 04-volcano-integration")
+    .promises("A runtime may leave the pods of its jobs to Volcano.")
+    .given(trainer(numNodes=4), {**runtime(policy=TORCH), "podGroupPolicy": {"volcano": {}}}, on_server=True)
+    .then(Fails("spec.podGroupPolicy.volcano: this controller leaves gangs to another scheduler"))
+    .but("As with coscheduling: a controller with --gang-backend=volcano runs it, and another one refuses it."),
     case("service", "controller/trainjob: plain runtime, created")
     .promises("The pods of a job have host names in a headless Service with the job's name.")
     .given(runtime=runtime(policy={"numNodes": 2}))

@@ -23,9 +23,7 @@ def _processes(name: str, promise: str, expected: str, amounts: Object | None = 
 _NUMBERS = (
     _processes("cpus", "Without GPUs, a node has as many processes as CPUs.", "4", {"cpu": "4"}),
     _processes("no-cpus", "A node without resources has one process.", "1"),
-    _processes("two-cpus", "This holds for few CPUs as well.", "2", {"cpu": "2"}),
     _processes("fraction", "A part of a CPU counts as one.", "3", {"cpu": "2.5"}),
-    _processes("millis", "This holds for thousandths of a CPU.", "3", {"cpu": "2500m"}),
     _processes("below-one", "Less than a CPU gives one process.", "1", {"cpu": "0.7"}),
     _processes("gpus", "With GPUs, torchrun counts them itself.", "auto", {_GPU: "2"}),
     _processes("both", "GPUs count, and not CPUs, if there are both.", "auto", {"cpu": "6", _GPU: "2"}),

@@ -8,7 +8,7 @@ from kubeflowcases import admission, frameworks, lifecycle, mpi, pods, processes
 from kubeflowcases.model import Case
 
 TOPICS: Mapping[str, tuple[Case, ...]] = {
-    "Runtimes and examples that upstream publishes": published.CASES,
+    "Runtimes that upstream publishes": published.CASES,
     "What programs find": frameworks.CASES,
     "MPI": mpi.CASES,
     "Processes and torchtune": processes.CASES,
