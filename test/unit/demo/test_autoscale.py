@@ -10,7 +10,6 @@ import pytest
 
 from demo.autoscale import (
     FIRST,
-    FIRST_STEPS,
     GPU,
     GPUS_PER_NODE,
     LEAST,
@@ -20,10 +19,7 @@ from demo.autoscale import (
     SECOND_WORKERS,
     bound_pods,
     line,
-    logged_steps,
     manifests,
-    resizes,
-    running,
 )
 from demo.stage import NODES
 from tfjob_controller.api.tfjob.types import decode_tfjob
@@ -72,19 +68,6 @@ def test_a_line_shows_the_jobs_on_each_node(pods: list[dict[str, Any]], words: s
     assert line(bound_pods(pods), NODE_NAMES) == words
 
 
-def test_only_those_that_run_and_stay_count() -> None:
-    bound = bound_pods(
-        [
-            pod("first", "ps-0"),
-            pod("first", "worker-0"),
-            pod("first", "worker-1", leaves=True),
-            pod("first", "worker-2", phase="Pending"),
-            pod("second", "worker-0"),
-        ]
-    )
-    assert (running(bound, "first"), running(bound, "first", "worker")) == (2, 1)
-
-
 def test_the_second_job_fits_exactly_when_the_first_has_its_minimum() -> None:
     assert MOST == NODES * GPUS_PER_NODE
     assert LEAST + SECOND_WORKERS == MOST
@@ -100,36 +83,3 @@ def test_the_jobs_are_ones_that_the_controller_takes() -> None:
         assert workers["template"]["spec"]["containers"][0]["resources"]["limits"] == {GPU: "1"}
         autoscaling = job["spec"]["autoscaling"]
         assert autoscaling["minWorkers"] <= workers["replicas"] <= autoscaling["maxWorkers"]
-
-
-@pytest.mark.parametrize(
-    ("log", "steps"),
-    [
-        pytest.param("", 0, id="nothing yet"),
-        pytest.param("worker-0: my share of the steps is 5 of 20000", 0, id="a share is no step"),
-        pytest.param(
-            f"w: 3 steps of my own, 9 of {FIRST_STEPS} by all\nw: 4 steps of my own, 13 of {FIRST_STEPS} by all",
-            13,
-            id="the last line counts",
-        ),
-    ],
-)
-def test_steps_in_a_log(log: str, steps: int) -> None:
-    assert logged_steps(log) == steps
-
-
-def event(uid: str, reason: str, note: str, time: str = "2026-11-21T20:00:00.000000Z") -> dict[str, Any]:
-    about = {"metadata": {"uid": uid}, "regarding": {"name": "first"}}
-    return {**about, "reason": reason, "note": note, "eventTime": time}
-
-
-def test_each_resize_is_reported_once_and_in_order() -> None:
-    known: set[str] = set()
-    down = event(
-        "1", "Resized", "shrunk 4 → 2 workers: capacity for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z"
-    )
-    up = event("2", "Resized", "grown 2 → 3 workers: the cluster has free capacity", "2026-11-21T20:00:09.0Z")
-    other = event("3", "SuccessfulCreate", "Created Job first-worker-0")
-    assert resizes([other], known) == []
-    assert resizes([up, other, down], known) == [f"Resized first: {resize['note']}" for resize in (down, up)]
-    assert resizes([up, down], known) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from demo.follow import Row, facts, metrics_of, rows_of, state_of, with_gone
+from demo.follow import Row, facts, rows_of, state_of, with_gone
 
 
 def pod(*, job_type: str = "WORKER", index: int = 0, **status: Any) -> dict[str, Any]:
@@ -79,11 +79,3 @@ def test_facts_are_about_the_job_its_reason_and_each_replica() -> None:
         "worker-0": "Running on node-1, restarts: 2",
         "worker-1": "Pending",
     }
-
-
-def test_metrics_are_a_line_of_their_own() -> None:
-    metrics = [{"name": name, "value": "1", "logTime": "2026-01-01T00:00:00Z"} for name in ("loss", "step")]
-    job = {"metadata": {"name": "a"}, "status": {"phase": "Running", "metrics": metrics}}
-    assert metrics_of(job) == "loss=1 step=1"
-    assert facts(job, [])["training"] == "loss=1 step=1"
-    assert "training" not in facts({"metadata": {"name": "a"}}, [])
