@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from hypothesis import example, given, settings
 
-from helpers import trainjobhistories
 from helpers.clusterinmemory import World
 from helpers.examples import examples
-from helpers.joblives import Life, lives
+from helpers.joblives import TRAINJOBS, Life, all_run, exits, job_vanishes, lives, sync
 from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.jobs.actions.model import NO_ACTIONS, Actions
 from tfjob_controller.jobs.actions.planner import plan_actions
@@ -25,12 +24,11 @@ from tfjob_controller.jobs.status.update import StatusResult, next_status
 
 
 def a_set_that_runs(*then: Callable[[World], None]) -> Life:
-    begins = (trainjobhistories.sync, trainjobhistories.all_run, trainjobhistories.sync)
-    return functools.partial(trainjobhistories.new_world, in_steps=False), (*begins, *then)
+    return functools.partial(TRAINJOBS.new_world, in_steps=False), (sync, all_run, sync, *then)
 
 
-@example(life=a_set_that_runs(trainjobhistories.exits("node-0", 137, counted=True)))
-@example(life=a_set_that_runs(trainjobhistories.job_vanishes("node-0", with_pods=True)))
+@example(life=a_set_that_runs(exits("node-0", 137, counted=True)))
+@example(life=a_set_that_runs(job_vanishes("node-0", with_pods=True)))
 @given(life=lives)
 @settings(max_examples=examples(600))
 def test_status_and_actions_never_disagree(life: Life) -> None:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from helpers.clusterinmemory import World
 from helpers.examples import examples
-from helpers.joblives import Life, lives
-from helpers.tfjobhistories import CHIEF, Step, histories, histories_of_others, new_world, policies
+from helpers.joblives import CHIEF, OTHERS, TFJOBS, Life, Step, lives, tfjob_histories
 from tfjob_controller.jobs.actions.model import NO_ACTIONS
 from tfjob_controller.jobs.status.update import next_status
 
@@ -72,10 +71,10 @@ def test_counts_only_rise_and_an_end_is_final(life: Life) -> None:
             assert cluster.actions() is NO_ACTIONS
 
 
-@given(history=histories, options=policies)
+@given(history=TFJOBS.histories, options=TFJOBS.policies)
 @settings(max_examples=examples(300))
 def test_a_succeeded_index_is_never_run_again(history: list[Step], options: dict[str, object]) -> None:
-    cluster = new_world(**options)
+    cluster = TFJOBS.new_world(**options)
     for step in history:
         succeeded = cluster.job.status.succeeded_indexes
         cluster.created.clear()
@@ -85,12 +84,12 @@ def test_a_succeeded_index_is_never_run_again(history: list[Step], options: dict
         assert jobs.isdisjoint(cluster.created)
 
 
-@given(history=histories_of_others, clean_pod_policy=st.sampled_from(["All", "Running", "None"]))
+@given(history=tfjob_histories(*OTHERS), clean_pod_policy=st.sampled_from(["All", "Running", "None"]))
 @settings(max_examples=examples(300))
 def test_nothing_that_happens_to_others_ends_a_job_but_the_chief_does(
     history: list[Step], clean_pod_policy: str
 ) -> None:
-    cluster = new_world(cleanPodPolicy=clean_pod_policy)
+    cluster = TFJOBS.new_world(cleanPodPolicy=clean_pod_policy)
     for step in history:
         step(cluster)
         assert cluster.job.status.phase in ("", "Creating", "Running")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from helpers.clusterinmemory import World
 from helpers.examples import examples
-from helpers.trainjobhistories import Step, all_end, histories, new_world, placed_again, policies
+from helpers.joblives import TRAINJOBS, Step, all_end, placed_again
 from helpers.trainworld import generations
 from tfjob_controller.jobs.naming import RESTART_ATTEMPT
 from tfjob_controller.jobs.state.pods import is_finished
@@ -27,20 +27,20 @@ def living_generations(cluster: World) -> set[str]:
     return {pod.metadata.labels[RESTART_ATTEMPT] for pod in living if RESTART_ATTEMPT in pod.metadata.labels}
 
 
-@given(history=histories, options=policies)
+@given(history=TRAINJOBS.histories, options=TRAINJOBS.policies)
 @settings(max_examples=examples(300))
 def test_nodes_of_two_generations_never_live_at_the_same_time(history: list[Step], options: dict[str, object]) -> None:
-    cluster = new_world(**options)
+    cluster = TRAINJOBS.new_world(**options)
     for step in history:
         step(cluster)
         assert len(generations(cluster)) <= 1
         assert len(living_generations(cluster)) <= 1
 
 
-@given(history=histories, options=policies)
+@given(history=TRAINJOBS.histories, options=TRAINJOBS.policies)
 @settings(max_examples=examples(300))
 def test_restarts_are_counted_one_by_one_up_to_their_limit(history: list[Step], options: dict[str, object]) -> None:
-    cluster = new_world(**options)
+    cluster = TRAINJOBS.new_world(**options)
     limit = cluster.job.spec.max_restarts
     for step in history:
         before = cluster.job.status
@@ -54,11 +54,11 @@ def test_restarts_are_counted_one_by_one_up_to_their_limit(history: list[Step], 
             assert role.active + role.succeeded + role.failed <= role.replicas
 
 
-@given(history=histories, options=policies)
+@given(history=TRAINJOBS.histories, options=TRAINJOBS.policies)
 @settings(max_examples=examples(300))
 def test_a_job_that_is_left_in_peace_comes_to_its_end(history: list[Step], options: dict[str, object]) -> None:
     """No history leaves a job of which nothing more would come."""
-    cluster = new_world(**options)
+    cluster = TRAINJOBS.new_world(**options)
     for step in history:
         step(cluster)
     cluster.change(suspend=False)

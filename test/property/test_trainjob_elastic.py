@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World
 from helpers.examples import examples
-from helpers.trainjobhistories import advance, reap, runs, suspend, sync
+from helpers.joblives import advance, reap, runs, suspend, sync
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import TrainJobs, decoded_train, generations
 from tfjob_controller.api.common.core import Condition
