@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from helpers import dockerfile
 from localcluster import archive, binaries, dockerimage, images
 from localcluster.report import silent
 from localcluster.shell import CommandError
@@ -168,15 +167,14 @@ def other_checkout(folder: Path) -> Path:
     for name in ("Dockerfile", ".dockerignore"):
         folder.mkdir(exist_ok=True)
         shutil.copyfile(REPOSITORY / name, folder / name)
-    file = dockerfile.read(REPOSITORY / "Dockerfile")
-    for step in (step for stage in file.stages.values() for step in stage.of("COPY")):
-        words = step.words({})
-        for source in [] if words[0].startswith("--from=") else words[:-1]:
-            for path in dockerfile.context_files(REPOSITORY, source, []):
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(REPOSITORY / path, folder / path)
-                (folder / path).chmod(0o664)
-                os.utime(folder / path, (1, 1))
+    for name in (*dockerimage.CONTEXT, *dockerimage.LOCKS):
+        source = REPOSITORY / name
+        for path in [source] if source.is_file() else [path for path in source.rglob("*") if path.is_file()]:
+            copy = folder / path.relative_to(REPOSITORY)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+            copy.chmod(0o664)
+            os.utime(copy, (1, 1))
     left = folder / "src/tfjob_controller/__pycache__/left.pyc"
     left.parent.mkdir(exist_ok=True)
     left.write_bytes(b"")
