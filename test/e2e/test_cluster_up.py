@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers import machine
-from helpers.docscommands import commands, inline_commands
+from helpers.docs import commands, inline_commands
 from helpers.timing import shortest
 from localcluster import binaries, stack, state
 

@@ -15,7 +15,7 @@ import pytest
 from helpers import deployed
 from helpers.cluster import Cluster, new_token
 from helpers.deployed import SYSTEM
-from helpers.docscommands import section
+from helpers.docs import section
 from helpers.docsshell import Shell, run_all
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually

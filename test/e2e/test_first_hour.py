@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.docscommands import commands
+from helpers.docs import commands
 from helpers.docsshell import Shell, follow
 from helpers.poll import eventually
 from localcluster import images, process, stack, state

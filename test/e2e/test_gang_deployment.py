@@ -11,7 +11,7 @@ import pytest
 from helpers import deployed
 from helpers.cluster import Cluster
 from helpers.deployed import SYSTEM
-from helpers.docscommands import section
+from helpers.docs import section
 from helpers.docsshell import Shell, run_all
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually

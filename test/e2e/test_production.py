@@ -11,7 +11,7 @@ import pytest
 
 from helpers import deployed
 from helpers.cluster import Cluster
-from helpers.docscommands import ROOT, commands, pages
+from helpers.docs import ROOT, commands, pages
 from helpers.docsshell import Shell, run_all
 from helpers.kubectl import Kubectl
 from helpers.prometheusserver import tools

@@ -10,7 +10,7 @@ import fnmatch
 import re
 from dataclasses import dataclass
 
-from helpers.docscommands import Command, commands
+from helpers.docs import Command, commands
 
 _IMAGE = "test/integration/test_image.py"
 _MONITORING = "test/integration/test_monitoring_docs.py"

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from helpers import interrupt
-from helpers.docscommands import ROOT, Command
+from helpers.docs import ROOT, Command
 from helpers.kubectl import Answer
 from helpers.poll import eventually
 from localcluster import binaries

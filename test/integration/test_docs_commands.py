@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.docscommands import ROOT, Command, blocks, commands, inline_commands, pages
+from helpers.docs import ROOT, Command, blocks, commands, inline_commands, pages
 from helpers.docselsewhere import claim_on
 from helpers.docsshell import Shell, follow
 from helpers.docsstage import Stage, page_of, running_stage

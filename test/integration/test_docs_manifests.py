@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.docscommands import ROOT, blocks, pages
+from helpers.docs import ROOT, blocks, pages
 from helpers.kubectl import MANIFESTS, Kubectl
 from tfjob_controller.api.controllerconfig import parse_controller_config
 
@@ -35,7 +35,6 @@ OTHERS = {
     "kustomize.config.k8s.io/v1beta1": "test_monitoring_docs.py and test_production.py render them",
     "namespace": "test_gang_backend_objects.py renders the overlay",
     "scrape_configs": "test_monitoring_docs.py runs a Prometheus with it",
-    "release": "test_installdocs.py reads it",
 }
 CONFIG_KEYS = {"tfImage", "initializerImage", "accelerators"}
 

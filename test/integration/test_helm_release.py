@@ -19,7 +19,7 @@ import yaml
 from helpers.cluster import Cluster, new_namespace, new_token, own_plane, write_kubeconfig
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, ControllerProcess, controller_process
-from helpers.docscommands import commands
+from helpers.docs import commands
 from helpers.fleet import fleet_kubelet, runs
 from helpers.helm import CHART, Helm, Values
 from helpers.kubectl import CRDS, MANIFESTS, Kubectl

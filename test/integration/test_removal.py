@@ -14,7 +14,7 @@ import pytest
 
 from helpers.cluster import Cluster, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.docscommands import commands, section
+from helpers.docs import commands, section
 from helpers.docsshell import Shell, run_all
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.manifests import master, tfjob, workers

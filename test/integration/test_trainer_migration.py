@@ -12,7 +12,7 @@ import yaml
 
 from helpers.cluster import Cluster, new_namespace, new_token, own_plane, set_pod_terminated, write_kubeconfig
 from helpers.controller import running_controller
-from helpers.docscommands import section
+from helpers.docs import section
 from helpers.docsshell import Shell
 from helpers.kubectl import Kubectl
 from helpers.kubeflowjobs import GROUP_PATH, RUNTIMES_PATH

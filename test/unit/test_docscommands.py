@@ -16,7 +16,7 @@ import subprocess
 
 import pytest
 
-from helpers.docscommands import PROGRAMS, ROOT, blocks, commands, inline_commands, is_command_block, pages
+from helpers.docs import PROGRAMS, ROOT, blocks, commands, inline_commands, is_command_block, pages
 from helpers.docselsewhere import ELSEWHERE, claim_on
 from helpers.docsstage import PAGES
 from tfjob_controller.cli import build_parser

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from helpers import docscommands
-from helpers.docscommands import blocks, commands, inline_commands
+from helpers import docs
+from helpers.docs import blocks, commands, inline_commands
 from helpers.docsshell import bounded, missing_from
 
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(docscommands, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
     return tmp_path
 
 
