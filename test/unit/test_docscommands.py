@@ -35,10 +35,9 @@ def test_the_common_test_can_run_what_no_other_test_runs() -> None:
 
 
 def test_the_tests_that_run_other_commands_exist() -> None:
-    for entry in ELSEWHERE:
-        assert bool(entry.test) == bool(entry.words), entry
-        assert entry.test or entry.why, entry
-        assert not entry.test or entry.words in (ROOT / entry.test).read_text("utf-8"), entry
+    named = [path for entry in ELSEWHERE for path in re.findall(r"test/\S+\.py", entry.why)]
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).is_file()] == []
 
 
 def test_no_exception_outlives_its_command() -> None:
