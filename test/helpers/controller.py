@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from helpers.cluster import set_pod_terminated
-from helpers.poll import eventually
+from helpers.poll import eventually, until
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import TFJOBS
@@ -109,12 +109,7 @@ class Jobs:
 
     def await_phase(self, phase: str, name: str = "example-job", timeout: float = 30.0) -> Object:
         """Waits until the job is in that phase; returns its status."""
-
-        def found() -> Object | None:
-            status = self.status(name)
-            return status if status.get("phase", "") == phase else None
-
-        return eventually(found, timeout) or {}
+        return until(lambda: self.status(name), lambda status: status.get("phase", "") == phase, timeout)
 
     def change(self, patch: Object, name: str = "example-job") -> Object:
         return self.api.patch(self._path(name), patch)

@@ -14,7 +14,7 @@ import urllib3
 
 from helpers.controller import Jobs
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.poll import eventually
+from helpers.poll import until
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.podstatus import Outcome
@@ -110,19 +110,7 @@ class Fleet:
         """Waits until every job has its final state."""
         self.change()
         wanted = {name: end for name, end in self.ends.items() if end}
-        found: dict[str, str] = {}
-
-        def all_ended() -> bool:
-            found.clear()
-            found.update(self._states())
-            return found == wanted
-
-        try:
-            eventually(all_ended, timeout)
-        except AssertionError:
-            wrong = {name: (found.get(name), end) for name, end in wanted.items() if found.get(name) != end}
-            extra = sorted(found.keys() - wanted.keys())
-            raise AssertionError(f"not as they must be (found, wanted): {wrong}; still there: {extra}") from None
+        until(lambda: set(self._states().items()) ^ set(wanted.items()), lambda different: not different, timeout)
 
     def _states(self) -> dict[str, str]:
         """Returns the state of each finished job, and "" for the others."""

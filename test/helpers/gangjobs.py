@@ -15,7 +15,7 @@ from helpers.cluster import Cluster, delete_namespace, own_plane, set_pod_termin
 from helpers.controller import Jobs, running_controller
 from helpers.manifests import container, pod_template, tfjob, workers
 from helpers.playground import condition
-from helpers.poll import eventually
+from helpers.poll import eventually, until
 from helpers.trainmanifests import override, trainjob
 from localcluster import addons
 from localcluster.api import Api, RefusedError
@@ -103,11 +103,11 @@ class GangJobs:
         eventually(lambda: not self.bound(name), PATIENCE_SECONDS)
 
     def await_reason(self, name: str, *words: str) -> str:
-        def reason() -> str:
-            found = str(self.jobs.status(name).get("reason", ""))
-            return found if all(word in found for word in words) else ""
-
-        return eventually(reason, PATIENCE_SECONDS)
+        return until(
+            lambda: str(self.jobs.status(name).get("reason", "")),
+            lambda reason: all(word in reason for word in words),
+            PATIENCE_SECONDS,
+        )
 
     def finish(self, name: str) -> None:
         for pod in self.pods(name):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.gangowner import GANGS, pod
-from helpers.poll import eventually
+from helpers.poll import until
 from localcluster.api import Api
 from localcluster.gangscheduler import NAME
 
@@ -23,7 +23,7 @@ _PLACED = ("Admitted", "Bound", "Released")
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Seen:
     """A gang and its pods at one moment."""
 
@@ -67,7 +67,7 @@ class Seen:
         """Whether the gang is bound, with every member on its assigned node, and without other pods."""
         return self.phase == "Bound" and self.made == self.placed and not self.old
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         words = f"{self.phase} ({self.status.get('message', '')}), attempt {self.attempt}"
         return f"{words}, placed {self.placed}, made {self.made}, old {self.old}"
 
@@ -104,20 +104,7 @@ class Keeper:
 
     def await_phase(self, phase: str, *names: str, timeout: float = 20.0) -> dict[str, Seen]:
         """Waits until all of these gangs are in that phase; returns the gangs and pods of that moment."""
-
-        found: dict[str, Seen] = {}
-
-        def are_there() -> bool:
-            found.clear()
-            found.update(self.look())
-            return all(found[name].phase == phase for name in names)
-
-        try:
-            eventually(are_there, timeout)
-        except AssertionError as error:
-            described = "; ".join(f"{name}: {seen}" for name, seen in found.items())
-            raise AssertionError(f"{error}; {described}") from None
-        return found
+        return until(self.look, lambda gangs: all(gangs[name].phase == phase for name in names), timeout)
 
     def make(self, name: str, *members: str) -> None:
         """Creates these members' pods for the present attempt; without names, all missing ones."""
@@ -150,19 +137,8 @@ class Keeper:
         return found
 
     def tend_until_whole(self, *names: str, timeout: float = 60.0) -> dict[str, Seen]:
-        """Calls `tend` until all of these gangs are whole; raises AssertionError with the status of the others."""
-        found: dict[str, Seen] = {}
-
-        def is_so() -> bool:
-            found.update(self.tend())
-            return all(found[name].is_whole for name in names)
-
-        try:
-            eventually(is_so, timeout)
-        except AssertionError:
-            left = {name: str(found[name]) for name in names if not found[name].is_whole}
-            raise AssertionError(f"not whole within {timeout} s: {left}") from None
-        return found
+        """Calls `tend` until all of these gangs are whole."""
+        return until(self.tend, lambda gangs: all(gangs[name].is_whole for name in names), timeout)
 
     def _tend(self, name: str, seen: Seen) -> None:
         goes = seen.old if seen.phase in _PLACED else seen.pods

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.poll import eventually
+from helpers.poll import until
 from localcluster.api import Api
 from localcluster.gangscheduler import NAME
 from tfjob_controller.api.gang import member_of
@@ -42,12 +42,7 @@ class Owner:
 
     def await_phase(self, name: str, phase: str, timeout: float = 20.0) -> Object:
         """Waits until the gang is in the phase; returns its status."""
-
-        def found() -> Object | None:
-            status = self.status(name)
-            return status if status.get("phase") == phase else None
-
-        return eventually(found, timeout, 0.05) or {}
+        return until(lambda: self.status(name), lambda status: status.get("phase") == phase, timeout, 0.05)
 
     def make_pods(self, name: str, cpu: str = "1", skip: frozenset[str] = frozenset()) -> None:
         status = self.status(name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from helpers.monitoringfiles import DASHBOARDS, RULES, RUNBOOKS, queries_of
-from helpers.poll import eventually
+from helpers.poll import until
 from helpers.prometheusserver import Prometheus, QueryError
 
 _SELECTOR = re.compile(r"([a-z_]+)\{([^}]*)\}")
@@ -65,16 +65,7 @@ def await_every_panel(prometheus: Prometheus, may_be_empty: Collection[str]) -> 
 
 def _await_none(faults: Callable[[], Sequence[tuple[str, str]]]) -> None:
     """A program that a busy machine lets answer too late is gone for Prometheus until it is scraped again."""
-    found: list[tuple[str, str]] = []
-
-    def are_none() -> bool:
-        found[:] = faults()
-        return not found
-
-    try:
-        eventually(are_none, period=1.0)
-    except AssertionError:
-        raise AssertionError(found) from None
+    until(faults, lambda found: not found, period=1.0)
 
 
 def _faults(prometheus: Prometheus, query: Query, may_be_empty: Collection[str]) -> Iterator[str]:

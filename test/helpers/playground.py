@@ -22,7 +22,7 @@ from typing import Any
 from helpers.cluster import pod_path, set_pod_terminated
 from helpers.controller import Jobs
 from helpers.manifests import container, pod_template, tfjob
-from helpers.poll import eventually
+from helpers.poll import eventually, until
 from helpers.trainmanifests import trainjob
 from localcluster.api import RefusedError
 from localcluster.podstatus import Outcome
@@ -157,17 +157,7 @@ class Trial:
 
     def await_status(self, predicate: Callable[[Object], object], timeout: float = PATIENCE_SECONDS) -> Object:
         """Waits for the first status that fulfils `predicate`."""
-        seen: list[Object] = []
-
-        def fulfilled() -> bool:
-            seen[:] = [self.status()]
-            return bool(predicate(seen[0]))
-
-        try:
-            eventually(fulfilled, timeout)
-        except AssertionError:
-            raise AssertionError(f"not within {timeout} s; the last status was {seen}") from None
-        return seen[0]
+        return until(self.status, predicate, timeout)
 
     def await_phase(self, phase: str) -> Object:
         return self.await_status(lambda status: status.get("phase") == phase)
@@ -210,15 +200,7 @@ class Trial:
         }
 
     def await_children(self, plural: str, count: int) -> dict[str, Object]:
-        found: dict[str, Object] = {}
-
-        def complete() -> bool:
-            found.clear()
-            found.update(self.children(plural))
-            return len(found) == count
-
-        eventually(complete)
-        return found
+        return until(lambda: self.children(plural), lambda children: len(children) == count)
 
     def child_job(self, replica: str) -> Object:
         return self.jobs.api.get(self.child_path("jobs", self.child(replica)))
@@ -253,12 +235,7 @@ class Trial:
 
     def await_running(self, replica: str, but: str = "") -> Object:
         """Waits for a pod of that replica whose containers run."""
-
-        def running() -> Object | None:
-            pod = self.await_pod(replica, but)
-            return pod if pod.get("status", {}).get("phase") == "Running" else None
-
-        return eventually(running) or {}
+        return until(lambda: self.await_pod(replica, but), lambda pod: pod.get("status", {}).get("phase") == "Running")
 
     def end(self, replica: str, exit_code: int = 0, message: str = "") -> None:
         """Ends the training container of that replica's running pod now, and the pod."""

@@ -20,7 +20,14 @@ _SHORTEST_DEADLINE_SECONDS = 60.0
 
 
 def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float | None = None) -> T:
-    """Returns the first true result of `predicate`; raises AssertionError after `timeout` real seconds.
+    """Returns the first true result of `predicate`; see `until`."""
+    return until(predicate, bool, timeout, period)
+
+
+def until(
+    read: Callable[[], T], is_right: Callable[[T], object], timeout: float = 10.0, period: float | None = None
+) -> T:
+    """Returns the first result of `read` that is right; raises AssertionError with the last one after `timeout`.
 
     The limit is at least a minute. It polls at growing intervals. A `period` is a fixed interval: what is true only for
     a moment needs a short one.
@@ -30,8 +37,8 @@ def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float 
     deadline = time.monotonic() + timeout
     while True:
         begin = time.monotonic()
-        answer = predicate()
-        if answer:
+        answer = read()
+        if is_right(answer):
             return answer
         now = time.monotonic()
         if now > deadline:
