@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace
-from helpers.controller import running_controller
+from helpers.controller import Jobs, running_controller
 from helpers.kubeflowmanifests import kubeflow_trainjob
-from helpers.playground import Script
-from helpers.poll import eventually
+from helpers.playground import Playground, Script, Trial
+from helpers.poll import eventually, until
 from localcluster.api import Api
 from localcluster.fakekubelet import DEFAULT_NODES, DEFAULT_RESOURCES, FakeKubelet
 from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests, kubeflow_runtimes
-from localcluster.podstatus import Outcome
-from tfjob_controller.programs.manager import Manager
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
+from tfjob_controller.jobs.naming import TRAIN_JOB_NAME
 
 Object = dict[str, Any]
 
@@ -25,52 +23,37 @@ GROUP_PATH = "/apis/trainer.kubeflow.org/v1alpha1"
 RUNTIMES_PATH = f"{GROUP_PATH}/clustertrainingruntimes"
 
 
-@dataclass(frozen=True, slots=True)
-class KubeflowCluster:
-    """A controller with --kubeflow-trainer-api, upstream's CRDs and runtimes, and a namespace."""
+class KubeflowCluster(Playground):
+    """A playground of a controller with --kubeflow-trainer-api; `jobs` are the TrainJobs of its namespace."""
 
-    api: Api
-    namespace: str
-    script: Script
-    manager: Manager
-    numbers: itertools.count[int] = field(default_factory=itertools.count)
+    __slots__ = ()
+
+    @property
+    def api(self) -> Api:
+        return self.jobs.api
+
+    @property
+    def namespace(self) -> str:
+        return self.jobs.namespace
 
     def submit(self, runtime: str = "torch-distributed", **spec: Any) -> KubeflowTrial:
         """Creates a TrainJob with a name of its own."""
         trial = KubeflowTrial(self, f"job-{next(self.numbers)}")
-        return trial.submit(kubeflow_trainjob(trial.name, runtime, **spec))
-
-    def trial(self) -> KubeflowTrial:
-        return KubeflowTrial(self, f"job-{next(self.numbers)}")
+        self.jobs.submit(kubeflow_trainjob(trial.name, runtime, **spec))
+        return trial
 
 
-@dataclass(frozen=True, slots=True)
-class KubeflowTrial:
+class KubeflowTrial(Trial):
     """One TrainJob."""
 
-    cluster: KubeflowCluster
-    name: str
+    __slots__ = ()
+
+    def __init__(self, cluster: KubeflowCluster, name: str) -> None:
+        super().__init__(cluster, name, cluster.jobs, container="")
 
     @property
     def path(self) -> str:
-        return f"{GROUP_PATH}/namespaces/{self.cluster.namespace}/trainjobs"
-
-    def submit(self, manifest: Object) -> KubeflowTrial:
-        self.cluster.api.create(self.path, manifest)
-        return self
-
-    def plays(self, replica: str, *outcomes: Outcome) -> None:
-        self.cluster.script.plays(self.name, replica, *outcomes)
-
-    def get(self) -> Object:
-        return self.cluster.api.get(f"{self.path}/{self.name}")
-
-    def change(self, **spec: Any) -> Object:
-        return self.cluster.api.patch(f"{self.path}/{self.name}", {"spec": spec})
-
-    def status(self) -> Object:
-        status: Object = self.get().get("status", {})
-        return status
+        return self.jobs.path
 
     def conditions(self) -> dict[str, Object]:
         return {each["type"]: each for each in self.status().get("conditions", ())}
@@ -79,10 +62,12 @@ class KubeflowTrial:
         found = [each for each in self.status().get("jobsStatus", ()) if each["name"] == name]
         return found[0] if found else {}
 
-    def await_condition(self, condition_type: str, status: str = "True") -> Object:
-        return self.eventually(
-            lambda: (found := self.conditions().get(condition_type, {})).get("status") == status and found
+    def await_condition(self, condition_type: str) -> Object:
+        """Waits until the condition is true; returns it."""
+        found: Object = self.eventually(
+            lambda: (condition := self.conditions().get(condition_type, {})).get("status") == "True" and condition
         )
+        return found
 
     def eventually(self, found: Callable[[], Any]) -> Any:
         try:
@@ -91,27 +76,21 @@ class KubeflowTrial:
             raise AssertionError(f"the last state was {self.get()}") from None
 
     def children(self, plural: str) -> dict[str, Object]:
-        group = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
-        found = self.cluster.api.list(f"{group}/namespaces/{self.cluster.namespace}/{plural}", "kubeflow.org")
-        return {
-            each["metadata"]["name"]: each
-            for each in found
-            if each["metadata"]["labels"].get("train_job_name") == self.name
-        }
+        children = self.jobs.children(plural).items()
+        return {name: child for name, child in children if child["metadata"]["labels"].get(TRAIN_JOB_NAME) == self.name}
 
-    def await_job(self, replicated_job: str = "node") -> Object:
-        """Waits for the Job of a replicated job."""
-        found: Object = self.eventually(lambda: self.children("jobs").get(f"{self.name}-{replicated_job}-0"))
+    def await_job(self) -> Object:
+        """Waits for the Job of the nodes."""
+        found: Object = self.eventually(lambda: self.children("jobs").get(f"{self.name}-node-0"))
         return found
 
     def await_pods(self, count: int) -> list[Object]:
-        def all_run() -> list[Object]:
-            pods = [*self.children("pods").values()]
-            runs = [each for each in pods if each.get("status", {}).get("phase") == "Running"]
-            return runs if len(runs) == count else []
+        """Waits until so many pods run."""
 
-        found: list[Object] = self.eventually(all_run)
-        return found
+        def running() -> list[Object]:
+            return [pod for pod in self.children("pods").values() if pod.get("status", {}).get("phase") == "Running"]
+
+        return until(running, lambda pods: len(pods) == count)
 
 
 def local_torch_runtime() -> Object:
@@ -146,5 +125,5 @@ def kubeflow_cluster(
         ),
         running_controller(control_plane.kubeconfig, namespace, kubeflow_trainer_api=True, **options) as manager,
     ):
-        yield KubeflowCluster(api, namespace, script, manager)
+        yield KubeflowCluster(manager, Jobs(api, namespace, KUBEFLOW_TRAINJOBS), script)
     delete_namespace(api, namespace)

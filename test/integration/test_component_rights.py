@@ -31,7 +31,7 @@ from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.kubeflowtrainer import install_kubeflow_crds, kubeflow_runtimes
 from localcluster.programs import Options
-from tfjob_controller.api.kubeflowtrainer.types import RECORD_ANNOTATION
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, RECORD_ANNOTATION
 from tfjob_controller.controller.progressserver.certificates import SECRET_NAME
 from tfjob_controller.flags import BindAddress
 
@@ -104,7 +104,7 @@ def test_jobs_run_with_the_shipped_rights_of_which_each_is_used(site: Site, tmp_
         proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
         kubeconfig = proxy.kubeconfig(tmp_path, site.token)
         with running_controller(kubeconfig, "", kubeflow_trainer_api=True) as manager:
-            cluster = KubeflowCluster(api, site.namespace, script, manager)
+            cluster = KubeflowCluster(manager, Jobs(api, site.namespace, KUBEFLOW_TRAINJOBS), script)
             trial = cluster.submit(trainer={"numNodes": 2, "command": ["torchrun", "train.py"]})
             pods = trial.await_pods(2)
             trial.eventually(lambda: trial.job_status().get("ready"))

@@ -24,9 +24,7 @@ def kubeflow(control_plane: Cluster, administrator: Kubectl) -> Iterator[Kubeflo
 
 def end(trial: KubeflowTrial, pods: list[Any], exit_code: int = 0) -> None:
     for pod in pods:
-        set_pod_terminated(
-            trial.cluster.api, trial.cluster.namespace, pod["metadata"]["name"], exit_code, container="node"
-        )
+        set_pod_terminated(trial.jobs.api, trial.namespace, pod["metadata"]["name"], exit_code, container="node")
 
 
 def test_a_torch_job_with_upstreams_runtime_runs_and_completes(kubeflow: KubeflowCluster) -> None:

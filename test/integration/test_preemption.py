@@ -255,5 +255,5 @@ def test_a_trainjob_of_kubeflow_leaves_as_a_whole_and_runs_again_without_a_resta
 
 
 def only_gang(trial: KubeflowTrial) -> dict[str, Any]:
-    (gang,) = trial.cluster.api.list(GANGS.format(trial.cluster.namespace))
+    (gang,) = trial.jobs.api.list(GANGS.format(trial.namespace))
     return dict(gang)
