@@ -8,7 +8,7 @@ threads, and the only time is `now`, which a test sets. The job is a TFJob unles
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from helpers.manifests import tfjob
 from helpers.memoryapi import merged
 from tfjob_controller.api.common.core import (
-    HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
     PODS,
     SERVICES,
@@ -49,10 +48,11 @@ from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.state.indexedjobs import indexes
 from tfjob_controller.jobs.state.observed import ObservedState, Obstacle, Reading, TrainingJob
+from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS, job_outcome
 from tfjob_controller.jobs.status.update import StatusResult, next_status
 from tfjob_controller.kinds.tfjob.plan import build_plan
-from tfjob_controller.kube.meta import OwnerReference
+from tfjob_controller.kube.meta import OwnerReference, Resource
 from tfjob_controller.util.timestamps import format_time
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,6 +60,15 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 GRACE_SECONDS = 30
 LOST_SECONDS = GRACE_SECONDS + LOST_AFTER_SECONDS
 _uids = itertools.count(1)
+
+
+# The field and the type of the objects of which a job has one, by kind.
+_SINGLE: Mapping[str, tuple[str, Any]] = {
+    "Gang": ("gang", Gang),
+    "PodGroup": ("pod_group", PodGroup),
+    "Workload": ("pod_group", PodGroup),
+    "HorizontalPodAutoscaler": ("autoscaler", HorizontalPodAutoscaler),
+}
 
 
 def decoded(manifest: dict[str, Any], **metadata: Any) -> TFJob:
@@ -231,7 +240,7 @@ class World:
                 self.jobs.pop(delete.name)
                 self.told_to_go(delete.name)
             else:
-                self._delete(delete.resource.plural, delete.name)
+                self._delete(delete.resource, delete.name)
         for toggled in actions.suspends:
             self.suspend_job(toggled.name, toggled.suspend)
         for patch in actions.patches:
@@ -244,15 +253,9 @@ class World:
         if kind == "Job":
             assert name not in self.jobs, f"{name} exists"
             self.jobs[name] = msgspec.convert(given, BatchJob)
-        elif kind == "Gang":
-            assert self.gang is None
-            self.gang = msgspec.convert(given, Gang)
-        elif kind in ("PodGroup", "Workload"):
-            assert self.pod_group is None
-            self.pod_group = msgspec.convert(given, PodGroup)
-        elif kind == "HorizontalPodAutoscaler":
-            assert self.autoscaler is None
-            self.autoscaler = msgspec.convert(given, HorizontalPodAutoscaler)
+        elif kind in _SINGLE:
+            assert getattr(self, _SINGLE[kind][0]) is None
+            self._put_single(kind, given)
         elif kind == "Service":
             self.services[name] = msgspec.convert(given, Service)
         elif kind == "Secret":
@@ -284,30 +287,26 @@ class World:
         if pod.metadata.deletion_timestamp is not None:
             return pod
         # The API server gives no time to a pod in which nothing runs any more.
-        grace = 0 if _has_finished(pod) else GRACE_SECONDS
+        grace = 0 if is_finished(pod) else GRACE_SECONDS
         time = format_time(self.now + timedelta(seconds=grace))
         meta = replace(pod.metadata, deletion_timestamp=time, deletion_grace_period_seconds=grace)
         return replace(pod, metadata=meta)
 
     def _patch(self, patch: Patch) -> None:
-        """Patches a Job, the Gang, or the PodGroup of another gang scheduler; null removes a field (RFC 7386)."""
+        """Patches a Job, or an object of which a job has one; null removes a field (RFC 7386)."""
         if patch.body == {"spec": {"activeDeadlineSeconds": 1}}:
             self._end_job(patch.name)
             return
         if patch.resource == JOBS:
             self._resize_job(patch.name, patch.body["spec"])
             return
-        if patch.resource == HORIZONTAL_POD_AUTOSCALERS:
-            patched = merged(msgspec.to_builtins(self.autoscaler), patch.body)
-            self.autoscaler = msgspec.convert(patched, HorizontalPodAutoscaler)
-            return
-        if self.pod_group is not None:
-            self.pod_group = msgspec.convert(merged(msgspec.to_builtins(self.pod_group), patch.body), PodGroup)
-            return
-        assert self.gang is not None
-        assert patch.name == self.gang.metadata.name
-        patched = merged(msgspec.to_builtins(self.gang), patch.body)
-        self.gang = msgspec.convert(patched, Gang)
+        old = getattr(self, _SINGLE[patch.resource.kind][0])
+        assert old.metadata.name == patch.name
+        self._put_single(patch.resource.kind, merged(msgspec.to_builtins(old), patch.body))
+
+    def _put_single(self, kind: str, body: dict[str, Any]) -> None:
+        name, type_ = _SINGLE[kind]
+        setattr(self, name, msgspec.convert(body, type_))
 
     def _resize_job(self, name: str, spec: dict[str, int]) -> None:
         """As the Job controller does: it deletes the unfinished pods of the indexes that are left out."""
@@ -318,24 +317,22 @@ class World:
         self.jobs[name] = replace(job, spec=replace(job.spec, parallelism=spec["parallelism"]))
         going = [
             self._going(pod)
-            if int(pod.metadata.labels[COMPLETION_INDEX_LABEL]) >= spec["parallelism"] and not _has_finished(pod)
+            if int(pod.metadata.labels[COMPLETION_INDEX_LABEL]) >= spec["parallelism"] and not is_finished(pod)
             else pod
             for pod in self.pods.get(name, [])
         ]
         self.pods[name] = [pod for pod in going if self.lingers or pod.metadata.deletion_timestamp is None]
 
-    def _delete(self, plural: str, name: str) -> None:
-        if plural == JOBS.plural:
+    def _delete(self, resource: Resource, name: str) -> None:
+        if resource == JOBS:
             self.delete_job(name)
-        elif plural == SERVICES.plural:
+        elif resource == SERVICES:
             del self.services[name]
-        elif plural in ("podgroups", "workloads"):
-            self.pod_group = None
-        elif plural == HORIZONTAL_POD_AUTOSCALERS.plural:
-            self.autoscaler = None
-        elif plural == PODS.plural:
+        elif resource == PODS:
             for child in self.pods:
                 self.pods[child] = [pod for pod in self.pods[child] if pod.metadata.name != name]
+        elif resource.kind in _SINGLE:
+            setattr(self, _SINGLE[resource.kind][0], None)
 
     def suspend_job(self, name: str, suspend: bool) -> None:
         """As the Job controller does: deletes unfinished pods at once, or with `stops_slowly` only marks them."""
@@ -356,8 +353,8 @@ class World:
 
     def _stop_pods(self, name: str) -> None:
         pods = self.pods.get(name, [])
-        going = [self._going(pod) if not _has_finished(pod) else pod for pod in pods]
-        self.pods[name] = going if self.stops_slowly else [pod for pod in pods if _has_finished(pod)]
+        going = [self._going(pod) if not is_finished(pod) else pod for pod in pods]
+        self.pods[name] = going if self.stops_slowly else [pod for pod in pods if is_finished(pod)]
 
     # Steps of users
 
@@ -487,7 +484,7 @@ class World:
                 replace(pod, status=replace(pod.status, phase="Succeeded"))
                 if _has_ended_well(pod)
                 else self._stopped(pod)
-                if is_over and not _has_finished(pod)
+                if is_over and not is_finished(pod)
                 else pod
                 for pod in pods
             ]
@@ -512,10 +509,6 @@ def _index_of(pod: Pod) -> int:
 
 def _runs(pod: Pod, replica: Replica) -> bool:
     return not replica.role.job_name or pod.metadata.labels.get(COMPLETION_INDEX_LABEL) == str(replica.index)
-
-
-def _has_finished(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def _has_ended_well(pod: Pod) -> bool:

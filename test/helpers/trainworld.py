@@ -114,21 +114,17 @@ def ends(cluster: World, *replica_ids: str, exit_code: int = 0) -> None:
         cluster.job_ends(each, "Failed" if exit_code else "Complete")
 
 
-def sidecar(cluster: World, replica_id: str, state: ContainerState) -> None:
-    """The container that saves checkpoints, in the newest pod of the replica, is in this state."""
+def sidecar(cluster: World, replica_id: str, state: ContainerState, name: str = SAVER) -> None:
+    """An init container, by default that which saves checkpoints, is in this state in the replica's newest pod."""
     old = cluster.pods_of(replica_id)[-1]
-    saver = ContainerStatus(SAVER, state=state)
-    changed = replace(old, status=replace(old.status, init_container_statuses=(saver,)))
+    changed = replace(old, status=replace(old.status, init_container_statuses=(ContainerStatus(name, state=state),)))
     cluster._replace_pod(cluster.replica(replica_id), old, changed)
 
 
 def restored(cluster: World, replica_id: str, message: str, *, exit_code: int = 0) -> None:
     """The container that restores checkpoints, in the newest pod of the replica, ends now with this message."""
-    old = cluster.pods_of(replica_id)[-1]
     ended = Terminated(exit_code, "Completed", message, finished_at=format_time(cluster.now))
-    restorer = ContainerStatus(RESTORER, state=ContainerState(terminated=ended))
-    changed = replace(old, status=replace(old.status, init_container_statuses=(restorer,)))
-    cluster._replace_pod(cluster.replica(replica_id), old, changed)
+    sidecar(cluster, replica_id, ContainerState(terminated=ended), RESTORER)
 
 
 def admit(cluster: World) -> None:
