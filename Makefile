@@ -51,7 +51,7 @@ docs: $(READY) ## Build the docs as a site, build/site/index.html; fails on dead
 	@$(PY) -m docsite
 
 # Bytecode is kept even if the environment says otherwise: compiling all modules again takes each worker ten seconds.
-unit unit-pythons check: export PYTHONDONTWRITEBYTECODE :=
+unit unit-pythons: export PYTHONDONTWRITEBYTECODE :=
 # HYPOTHESIS_PROFILE=thorough tries more examples in property tests (test/helpers/examples.py).
 
 .PHONY: unit
@@ -62,10 +62,6 @@ unit: $(READY) ## Unit and property tests: no cluster, three minutes
 .PHONY: unit-pythons
 unit-pythons: $(READY) ## Unit and property tests with other Pythons: PYTHONS="3.12 3.13 /path/to/python3.14"; by default 3.11 to 3.14
 	@hack/run-pythons $(VENV) $(PYTHONS)
-
-.PHONY: check
-check: $(READY) ## The tests of modules in seconds: FILE="src/tfjob_controller/kube/cache/store.py …"; without FILE those of changed modules
-	@$(PY) -m moduletests $(FILE)
 
 .PHONY: test
 test: $(READY) ## Prove every rule: unit, property, integration, end to end (real nodes need root on Linux). KUBERNETES=1.34 runs integration on it
