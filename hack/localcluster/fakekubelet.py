@@ -38,6 +38,7 @@ from localcluster.podstatus import TERMINATED_BY_SIGTERM, Outcome
 from localcluster.timer import Timer
 
 RUN_SECONDS = "fake-kubelet/run-seconds"
+# Several codes, separated by commas, are those of the containers of a pod in turn; the last one is repeated.
 EXIT_CODE = "fake-kubelet/exit-code"
 REASON = "fake-kubelet/reason"
 MESSAGE = "fake-kubelet/message"
@@ -57,10 +58,10 @@ log = logging.getLogger(__name__)
 def by_annotations(pod: Object, attempt: int) -> Outcome:
     """Returns the behaviour that the annotations of a pod request."""
     notes = pod["metadata"].get("annotations") or {}
-    seconds = notes.get(RUN_SECONDS)
+    seconds, codes = notes.get(RUN_SECONDS), notes.get(EXIT_CODE, "0").split(",")
     return Outcome(
         after_seconds=None if seconds is None else float(seconds),
-        exit_code=int(notes.get(EXIT_CODE, "0")),
+        exit_code=int(codes[min(attempt, len(codes) - 1)]),
         reason=notes.get(REASON, ""),
         message=notes.get(MESSAGE, ""),
     )

@@ -14,23 +14,16 @@ from helpers.poll import eventually
 WORKING = '"event": "workers started"'
 
 
-class ControllerProcess:
+class ControllerProcess(ForkedProgram):
     """See the module."""
 
     def __init__(self, kubeconfig: Path, namespace: str, log: Path, *flags: str) -> None:
         argv = ["run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--metrics-bind-address=0"]
         self.log = log
-        self._program = ForkedProgram([*argv, "--health-probe-bind-address=0", *flags], out=Path(os.devnull), error=log)
-
-    def kill(self) -> None:
-        self._program.kill()
+        super().__init__([*argv, "--health-probe-bind-address=0", *flags], out=Path(os.devnull), error=log)
 
     def terminate(self) -> None:
-        self._program.signal(signal.SIGTERM)
-
-    def wait(self, timeout: float) -> int | None:
-        """Returns the exit code, or minus the number of the signal that killed the process; None if it still runs."""
-        return self._program.wait(timeout)
+        self.signal(signal.SIGTERM)
 
     def logged(self, words: str) -> int:
         return self.log.read_text().count(words) if self.log.exists() else 0

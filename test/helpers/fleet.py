@@ -16,33 +16,20 @@ from helpers.controller import Jobs
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.poll import until
 from localcluster.api import Api, RefusedError
-from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
-from localcluster.podstatus import Outcome
+from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS, FakeKubelet
 
-# The exit codes of one pod's containers in turn; the last one applies to all later containers.
-EXIT_CODES = "fleet/exit-codes"
 _PATIENCE_SECONDS = 120.0
 
 Object = dict[str, Any]
 
 
-def behaviour(pod: Object, attempt: int) -> Outcome:
-    """Pods end as their annotations specify; pods without annotations run for ever."""
-    notes = pod["metadata"].get("annotations") or {}
-    if RUN_SECONDS not in notes:
-        return Outcome()
-    codes = notes[EXIT_CODES].split(",")
-    code = int(codes[min(attempt, len(codes) - 1)])
-    return Outcome(after_seconds=float(notes[RUN_SECONDS]), exit_code=code)
-
-
 def fleet_kubelet(api: Api, namespace: str) -> FakeKubelet:
-    return FakeKubelet(api, namespace=namespace, behaviour=behaviour)
+    return FakeKubelet(api, namespace=namespace)
 
 
 def runs(seconds: float, *codes: int) -> Object:
     """Returns a template whose container ends with these exit codes, one for each attempt."""
-    notes = {RUN_SECONDS: str(seconds), EXIT_CODES: ",".join(str(code) for code in codes or (0,))}
+    notes = {RUN_SECONDS: str(seconds), EXIT_CODE: ",".join(str(code) for code in codes or (0,))}
     return {"metadata": {"annotations": notes}, **pod_template(container())}
 
 

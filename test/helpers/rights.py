@@ -28,13 +28,14 @@ from typing import Any
 
 from helpers.cluster import make_node, new_token
 from helpers.controller import Jobs
-from helpers.fleet import behaviour, runs
+from helpers.fleet import runs
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.crds import documents
+from localcluster.fakekubelet import by_annotations
 from localcluster.podstatus import Outcome
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.programs.gangscheduler import GangScheduler
@@ -233,7 +234,7 @@ class Play:
         """The behaviour of pods for the scenario's kubelet."""
         if pod["metadata"]["name"].startswith("shrinking-master") and not self._relents:
             return Outcome()
-        return behaviour(pod, attempt)
+        return by_annotations(pod, attempt)
 
     def prepare(self) -> None:
         self._adopted()
