@@ -51,17 +51,9 @@ def container(name: str = "tensorflow", **fields: Any) -> Manifest:
     return {"name": name, "image": "localhost/tensorflow", **fields}
 
 
-def gang_job(name: str, workers: int, **gang: Any) -> Manifest:
+def gang_job(name: str, count: int, **gang: Any) -> Manifest:
     """A master and workers of one CPU each, on nodes that take four. They run until the test ends them."""
-    container = {"name": "tensorflow", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
-    template = {"spec": {"containers": [container]}}
-    specs = [
-        {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
-        {"tfReplicaType": "WORKER", "replicas": workers, "template": template},
-    ]
-    return {
-        "apiVersion": "kubeflow.org/v1alpha1",
-        "kind": "TFJob",
-        "metadata": {"name": name},
-        "spec": {"replicaSpecs": specs, "gang": {"enabled": True, **gang}},
-    }
+    main = {"name": "tensorflow", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
+    template = pod_template(main)
+    specs = master(replicas=1, template=template), workers(count, template=template)
+    return tfjob(*specs, name=name, gang={"enabled": True, **gang})

@@ -75,9 +75,7 @@ def test_every_module_of_the_plugin_can_be_imported_with_the_base_requirements_o
     assert (done.stdout.decode(), done.stderr.decode()) == ("imported\n", "")
 
 
-@pytest.mark.parametrize(
-    "name", ["httptools", "uvloop", "re2", "cryptography", "prometheus_client", "uvicorn", "fcntl"]
-)
+@pytest.mark.parametrize("name", ["uvloop", "fcntl"])
 def test_what_is_missing_there_is_missing_in_these_tests(name: str) -> None:
     done = run_elsewhere(["base", "windows"], f"import {name}")
     assert f"No module named '{name}'" in done.stderr.decode()
@@ -88,10 +86,7 @@ def test_what_is_missing_there_is_missing_in_these_tests(name: str) -> None:
     [
         pytest.param(["--help"], "describe", id="help"),
         pytest.param(["list", "--kind", "tfjob"], ARROW, id="list"),
-        pytest.param(["list", "-o", "json"], '"items"', id="JSON"),
         pytest.param(["describe", "train"], ARROW, id="describe"),
-        pytest.param(["explain", "train"], "created", id="explain"),
-        pytest.param(["queue"], "No gang waits", id="queue"),
         pytest.param(["submit", "x", "--image", "i", "--dry-run=client", "-o", "yaml"], "kind: TFJob", id="submit"),
         pytest.param(["__complete", "sus"], "suspend", id="completion"),
     ],
