@@ -1,12 +1,11 @@
 """The recorded results of the tests on each version of Kubernetes and of Python, in two JSON files beside this one.
 
-    python -m testruns check                           # whether `KUBERNETES` names a version that can be built
-    python -m testruns kubernetes TOTALS [ARGUMENT…]   # what hack/run-tests calls after the integration tests
-    python -m testruns python VERSION TOTALS           # what hack/run-pythons calls after the unit and property tests
+    python -m testruns check                    # whether `KUBERNETES` names a version that can be built
+    python -m testruns kubernetes TOTALS        # what hack/run-tests calls after all integration tests
+    python -m testruns python VERSION TOTALS    # what hack/run-pythons calls after the unit and property tests
 
 `TOTALS` is the file to which test/conftest.py writes the counts of a run. `make generate` writes the tables in
-docs/limits.md and docs/install.md from the records. A run of chosen tests (arguments of pytest) says which; it does not
-replace a run of all tests on the same version.
+docs/limits.md and docs/install.md from the records.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ KUBERNETES, PYTHON = (Path(__file__).with_name(f"{name}runs.json") for name in (
 
 
 class Run(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One run. `tests` are the arguments that chose some tests; empty: all of them."""
+    """One run of all tests."""
 
     version: str
     date: str
@@ -37,7 +36,6 @@ class Run(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     failed: int
     skipped: int
     not_applicable: int = 0
-    tests: str = ""
 
     @property
     def minor(self) -> tuple[int, ...]:
@@ -49,7 +47,7 @@ def read(path: Path) -> list[Run]:
     return msgspec.json.decode(path.read_bytes(), type=list[Run]) if path.exists() else []
 
 
-def run_of(version: str, totals: dict[str, Any], arguments: Sequence[str] = ()) -> Run:
+def run_of(version: str, totals: dict[str, Any]) -> Run:
     """Returns today's run with these counts. A test whose fixture fails has failed, too."""
     return Run(
         version=version,
@@ -58,30 +56,22 @@ def run_of(version: str, totals: dict[str, Any], arguments: Sequence[str] = ()) 
         failed=totals["failed"] + totals["error"],
         skipped=totals["skipped"],
         not_applicable=totals["not_applicable"],
-        tests=" ".join(arguments),
     )
 
 
 def with_run(runs: Sequence[Run], new: Run) -> list[Run]:
     """Returns the runs with the new one in the place of the last one on that minor version."""
-    of_minor = [run for run in runs if run.minor == new.minor]
-    if new.tests and any(run.version == new.version and not run.tests for run in of_minor):
-        return list(runs)
-    others = [run for run in runs if run not in of_minor]
+    others = [run for run in runs if run.minor != new.minor]
     return sorted([*others, new], key=lambda run: parse_version(run.version))
 
 
-def record(path: Path, version: str, totals: Path, arguments: Sequence[str] = ()) -> None:
+def record(path: Path, version: str, totals: Path) -> None:
     """Records the run whose counts are the last line of the file `totals`. Prints what to do next."""
     lines = totals.read_text().splitlines() if totals.exists() else []
     if not lines or stack.existing_kubeconfig() is not None:
         to_stderr("nothing is recorded: no test ran, or an existing cluster was used")
         return
-    before = read(path)
-    runs = with_run(before, run_of(version, msgspec.json.decode(lines[-1]), arguments))
-    if runs == before:
-        to_stderr("nothing is recorded: a run of all tests on this version is more than one of chosen tests")
-        return
+    runs = with_run(read(path), run_of(version, msgspec.json.decode(lines[-1])))
     path.write_bytes(msgspec.json.format(msgspec.json.encode(runs)) + b"\n")
     to_stderr(f"recorded in {path.name}; next: make generate")
 
@@ -91,12 +81,12 @@ def main(arguments: Sequence[str]) -> int:
         match arguments:
             case ["check"]:
                 chosen_minor()
-            case ["kubernetes", totals, *chosen]:
-                record(KUBERNETES, binaries.kubernetes_version(), Path(totals), chosen)
+            case ["kubernetes", totals]:
+                record(KUBERNETES, binaries.kubernetes_version(), Path(totals))
             case ["python", version, totals]:
                 record(PYTHON, version, Path(totals))
             case _:
-                to_stderr("usage: python -m testruns check | kubernetes TOTALS [ARGUMENT…] | python VERSION TOTALS")
+                to_stderr("usage: python -m testruns check | kubernetes TOTALS | python VERSION TOTALS")
                 return 2
     except LocalClusterError as error:
         to_stderr(f"error: {error}")

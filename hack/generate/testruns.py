@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import testruns
-from generate.markdown import code, table, with_part
+from generate.markdown import table, with_part
 from localcluster.kubernetesversions import known_minors
 from testruns import Run
 
@@ -30,11 +30,11 @@ def generate(root: Path) -> dict[Path, str]:
 
 def render_kubernetes(page: str, runs: Iterable[Run]) -> str:
     """Returns the page with the table between its two comments. Raises ValueError if they are missing."""
-    heads = ("Kubernetes", "integration tests", "passed", "failed", "not applicable", "date")
+    heads = ("Kubernetes", "passed", "failed", "skipped", "not applicable", "date")
 
     def row(run: Run) -> tuple[str, ...]:
-        tests = (code(run.tests) or "all") + (f", {run.skipped} skipped" if run.skipped else "")
-        return run.version.removeprefix("v"), tests, *_counts(run.passed, run.failed, run.not_applicable), run.date
+        counts = _counts(run.passed, run.failed, run.skipped, run.not_applicable)
+        return run.version.removeprefix("v"), *counts, run.date
 
     return _with_table(page, testruns.KUBERNETES, heads, known_minors(), runs, row)
 

@@ -18,24 +18,18 @@ TOTALS = {"passed": 5, "failed": 1, "error": 2, "skipped": 3, "not_applicable": 
 DATE = "2026-11-24"
 
 
-def run(version: str, tests: str = "", passed: int = 1) -> Run:
-    return Run(version, DATE, passed, 0, 0, 0, tests)
+def run(version: str) -> Run:
+    return Run(version, DATE, 1, 0, 0)
 
 
 def test_a_test_without_its_fixtures_has_failed() -> None:
-    found = run_of("v1.34.4", TOTALS, ["-k", "gang"])
-    assert found == Run("v1.34.4", found.date, passed=5, failed=3, not_applicable=4, skipped=3, tests="-k gang")
+    found = run_of("v1.34.4", TOTALS)
+    assert found == Run("v1.34.4", found.date, passed=5, failed=3, not_applicable=4, skipped=3)
 
 
 def test_a_newer_run_replaces_the_last_one_of_its_minor_version() -> None:
     others = [run("v1.9.1"), run("v1.36.3")]
     assert with_run([*others, run("v1.34.1")], run("v1.34.4")) == [run("v1.9.1"), run("v1.34.4"), run("v1.36.3")]
-
-
-def test_a_run_of_chosen_tests_does_not_replace_one_of_all_tests() -> None:
-    assert with_run([run("v1.34.4")], run("v1.34.4", "-k gang")) == [run("v1.34.4")]
-    assert with_run([run("v1.34.1")], run("v1.34.4", "-k gang")) == [run("v1.34.4", "-k gang")]
-    assert with_run([run("v1.34.4", "-k gang")], run("v1.34.4")) == [run("v1.34.4")]
 
 
 @pytest.mark.parametrize("records", ["KUBERNETES", "PYTHON"])
@@ -52,7 +46,7 @@ def test_the_last_counts_are_recorded(
     totals.write_text(json.dumps({**TOTALS, "passed": 99}) + "\n" + json.dumps(TOTALS) + "\n")
     assert testruns.main(command) == 0
     (found,) = read(tmp_path / "runs.json")
-    assert (found.minor, found.passed, found.tests) == ((3, 14) if records == "PYTHON" else (1, 34), 5, "")
+    assert (found.minor, found.passed) == ((3, 14) if records == "PYTHON" else (1, 34), 5)
     assert "next: make generate" in capsys.readouterr().err
 
 
@@ -70,12 +64,8 @@ def test_a_version_that_cannot_be_built_is_one_line(
         pytest.param(
             render_kubernetes,
             testruns.KUBERNETES,
-            [run("v1.33.1", "-k gang"), Run("v1.36.3", DATE, 1234, 1, 3, 2)],
-            [
-                "| 1.34 | no run recorded |  |",
-                f"| 1.33.1 | `-k gang` | 1 | 0 | 0 | {DATE} |",
-                f"| 1.36.3 | all, 3 skipped | 1,234 | 1 | 2 | {DATE} |",
-            ],
+            [Run("v1.36.3", DATE, 1234, 1, 3, 2)],
+            ["| 1.34 | no run recorded |  |", f"| 1.36.3 | 1,234 | 1 | 3 | 2 | {DATE} |"],
             id="Kubernetes",
         ),
         pytest.param(
