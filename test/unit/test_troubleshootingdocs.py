@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -58,32 +57,16 @@ def is_said(words: str, pieces: int = PIECES) -> bool:
 def said() -> str:
     """Every string of the source that is no docstring, with what is filled in later as `ANY`, one a line."""
     trees = [ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))]
-    names = dict(pair for tree in trees for pair in _constants(tree))
     docs = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    strings = (_text(node, names) for tree in trees for node in ast.walk(tree) if node not in docs)
-    return "\n".join(each for each in strings if each)
+    return "\n".join(text for tree in trees for node in ast.walk(tree) if node not in docs and (text := _text(node)))
 
 
-def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield from ((target.id, node.value.value) for target in node.targets if isinstance(target, ast.Name))
-
-
-def _text(node: ast.AST, names: dict[str, str]) -> str:
+def _text(node: ast.AST) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value.replace("{}", ANY).replace("\n", " ")
     if isinstance(node, ast.JoinedStr):
-        return "".join(
-            _text(part, names) if isinstance(part, ast.Constant) else _filled(part, names) for part in node.values
-        )
+        return "".join(_text(part) or ANY for part in node.values)
     return ""
-
-
-def _filled(part: ast.expr, names: dict[str, str]) -> str:
-    value = part.value if isinstance(part, ast.FormattedValue) else part
-    name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
-    return names.get(name, ANY) if name.isupper() else ANY
 
 
 def test_what_the_page_quotes_is_what_a_program_says() -> None:
