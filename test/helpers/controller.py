@@ -123,8 +123,8 @@ class Jobs:
         found = self.api.list(f"{group}/namespaces/{self.namespace}/{plural}", "kubeflow.org")
         return {each["metadata"]["name"]: each for each in found}
 
-    def end_replica(self, role: str, exit_code: int = 0, message: str = "", *, job: str = "example-job") -> None:
-        """Waits until the job's only pod of that role runs, and reports that its containers have ended in this way."""
+    def end_replica(self, role: str, *, job: str = "example-job") -> None:
+        """Waits until the job's only pod of that role runs, and reports that its containers have ended well."""
 
         def running() -> list[str]:
             pods = self.children("pods").items()
@@ -132,7 +132,7 @@ class Jobs:
             return [name for name, pod in of_role if pod.get("status", {}).get("phase") == "Running"]
 
         (name,) = eventually(running, period=0.05)
-        set_pod_terminated(self.api, self.namespace, name, exit_code, message=message)
+        set_pod_terminated(self.api, self.namespace, name)
 
     def events(self) -> list[Object]:
         return self.api.list(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")

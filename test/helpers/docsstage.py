@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from structlog.processors import JSONRenderer
 
 from helpers.cluster import Cluster, clear_jobs, clear_nodes
 from helpers.controller import running_controller
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.logkubelet import Kubelet
-from helpers.poll import eventually
+from helpers.poll import eventually, until
 from helpers.renderings import SYSTEM
 from localcluster.api import Api
 from localcluster.crds import install_crds
@@ -133,16 +132,12 @@ class Stage:
                 api.delete(f"{path}/{name}")
         self.kubectl.must("delete", "configmaps,services,persistentvolumeclaims", "--all", "--wait=false")
         eventually(lambda: not _names(api, _NAMESPACES) & set(made[_NAMESPACES]), PATIENCE_SECONDS, 0.05)
-        try:
-            eventually(self._is_cleared, PATIENCE_SECONDS, 0.2)
-        except AssertionError as error:
-            left = [yaml.safe_dump({**each["metadata"], "managedFields": None}) for each in api.list("/api/v1/pods")]
-            raise AssertionError("pods that do not go:\n" + "\n".join(left)) from error
+        until(self._remaining_pods, lambda pods: not pods, PATIENCE_SECONDS, 0.2)
 
-    def _is_cleared(self) -> bool:
-        """Reports whether no pod is left; deletes those that are, and their owners: a write may come late."""
+    def _remaining_pods(self) -> list[Object]:
+        """Deletes the pods that are left, and their owners, since a write may come late; returns those that remain."""
         clear_jobs(self.cluster.api)
-        return not self.cluster.api.list("/api/v1/pods")
+        return [{**pod["metadata"], "managedFields": None} for pod in self.cluster.api.list("/api/v1/pods")]
 
 
 def install_kinds(kubectl: Kubectl, api: Api) -> None:

@@ -49,17 +49,8 @@ def condition(status: Object, condition_type: str) -> Object:
     return found[0] if found else {"status": "absent"}
 
 
-def ends(
-    exit_code: int = 0, message: str = "", reason: str = "", *, after: float = 0.1, pod_reason: str = ""
-) -> Outcome:
-    return Outcome(
-        after_seconds=after,
-        exit_code=exit_code,
-        message=message,
-        reason=reason,
-        container="tensorflow",
-        pod_reason=pod_reason,
-    )
+def ends(exit_code: int = 0, message: str = "", reason: str = "", *, after: float = 0.1) -> Outcome:
+    return Outcome(after_seconds=after, exit_code=exit_code, message=message, reason=reason, container="tensorflow")
 
 
 FOREVER = Outcome()

@@ -88,8 +88,9 @@ def claim(name: str = "workspace") -> Object:
     return {"persistentVolumeClaim": {"claimName": name}}
 
 
-def make_claim(api: Api, namespace: str, name: str = "workspace") -> None:
-    """Creates a PersistentVolumeClaim whose status is bound at once."""
+def make_claim(api: Api, namespace: str) -> None:
+    """Creates the PersistentVolumeClaim `workspace`, whose status is bound at once."""
+    name = "workspace"
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     volume = f"{namespace}-{name}"
     size = {"storage": "1Gi"}
