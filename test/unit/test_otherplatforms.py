@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers import otherplatform
-from helpers.barekubeconfig import kubeconfig_with_token
-from helpers.httpserver import Answer, HttpServer, Request, status_answer
+from helpers.jobserver import a_tfjob, flags_of, store
+from helpers.memoryapi import MemoryApi
 from tfjob_controller.cli import OPERATOR_MODULES
 
 # Every module is imported; those of `tfjob_controller` in the arguments, and what they contain.
@@ -28,19 +28,6 @@ print("imported")
 MAIN = "import sys; from tfjob_controller.{module} import main; sys.argv[1:] = {arguments!r}; sys.exit(main())"
 # A character that no Windows code page for Western Europe has, as the autoscaler's events have it.
 ARROW = "scaled 1 → 2 workers"
-JOB = {
-    "apiVersion": "kubeflow.org/v1alpha1",
-    "kind": "TFJob",
-    "metadata": {"name": "train", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
-    "spec": {"replicaSpecs": [{"tfReplicaType": "MASTER", "replicas": 1, "template": {"spec": {"containers": []}}}]},
-    "status": {"phase": "Running", "state": "Running", "reason": ARROW, "conditions": []},
-}
-TABLE = {
-    "kind": "Table",
-    "metadata": {},
-    "columnDefinitions": [{"name": "Name"}, {"name": "Reason"}],
-    "rows": [{"cells": ["train", ARROW], "object": {"metadata": {"namespace": "ns", "name": "train"}}}],
-}
 
 
 def run_elsewhere(settings: list[str], code: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
@@ -49,15 +36,13 @@ def run_elsewhere(settings: list[str], code: str, **variables: str) -> subproces
     return subprocess.run(command, capture_output=True, timeout=120, check=False, env=environment)
 
 
-def answer(request: Request) -> Answer:
-    """An API server with one job."""
-    if "Table" in request.headers["accept"]:
-        return Answer(body=json.dumps(TABLE).encode())
-    if request.path.endswith("/tfjobs/train"):
-        return Answer(body=json.dumps(JOB).encode())
-    if request.path.endswith("/trainjobs/train"):
-        return status_answer(404, "NotFound")
-    return Answer(body=b'{"metadata": {}, "items": []}')
+@pytest.fixture
+def flags(tmp_path: Path) -> Iterator[list[str]]:
+    """Returns the flags for an API server with one job."""
+    api = MemoryApi()
+    store(api, a_tfjob("train", "Running", state="Running", reason=ARROW))
+    with flags_of(api, tmp_path) as flags:
+        yield flags
 
 
 @pytest.mark.parametrize(
@@ -85,29 +70,28 @@ def test_what_is_missing_there_is_missing_in_these_tests(name: str) -> None:
     ("arguments", "words"),
     [
         pytest.param(["--help"], "describe", id="help"),
-        pytest.param(["list", "--kind", "tfjob"], ARROW, id="list"),
+        pytest.param(["list", "-o", "json"], '"items"', id="list"),
         pytest.param(["describe", "train"], ARROW, id="describe"),
         pytest.param(["submit", "x", "--image", "i", "--dry-run=client", "-o", "yaml"], "kind: TFJob", id="submit"),
         pytest.param(["__complete", "sus"], "suspend", id="completion"),
     ],
 )
-def test_commands_work_with_the_base_requirements_on_windows(arguments: list[str], words: str, tmp_path: Path) -> None:
-    with HttpServer(answer) as server:
-        config = kubeconfig_with_token(server.url, tmp_path)
-        # A pipe there has the code page of the machine.
-        code = MAIN.format(module="kubectl.cli", arguments=arguments)
-        done = run_elsewhere(["base", "windows"], code, KUBECONFIG=config, PYTHONIOENCODING="cp1252")
+def test_commands_work_with_the_base_requirements_on_windows(
+    arguments: list[str], words: str, flags: list[str]
+) -> None:
+    given = arguments if arguments[0] == "__complete" else [*arguments, *flags]
+    code = MAIN.format(module="kubectl.cli", arguments=given)
+    # A pipe there has the code page of the machine.
+    done = run_elsewhere(["base", "windows"], code, PYTHONIOENCODING="cp1252")
     shown = done.stdout.decode() + done.stderr.decode()
     assert (done.returncode, words in shown) == (0, True), shown
 
 
-def test_the_client_works_with_the_base_requirements_on_windows(tmp_path: Path) -> None:
-    with HttpServer(answer) as server:
-        code = "from tfjob_controller.client import Client\n"
-        code += (
-            f"with Client({kubeconfig_with_token(server.url, tmp_path)!r}) as client: print(client.job('train').phase)"
-        )
-        done = run_elsewhere(["base", "windows"], code)
+def test_the_client_works_with_the_base_requirements_on_windows(flags: list[str]) -> None:
+    namespace, kubeconfig = flags[1], flags[3]
+    code = "from tfjob_controller.client import Client\n"
+    code += f"with Client({kubeconfig!r}, namespace={namespace!r}) as client: print(client.job('train').phase)"
+    done = run_elsewhere(["base", "windows"], code)
     assert (done.stdout.decode(), done.stderr.decode()) == ("Running\n", "")
 
 
