@@ -11,7 +11,7 @@ import functools
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def shown(pages: str, *kinds: str, folder: Path = DOCS) -> list[Shown]:
 def commands(page: str) -> list[Command]:
     """Returns the commands of the page's blocks, in order."""
     text = (ROOT / page).read_text("utf-8")
-    return [each for block in blocks(text) for each in _commands_of(page, block)]
+    return [command for block in blocks(text) for command in _commands_of(page, block)]
 
 
 def section(page: str, heading: str) -> list[Command]:
@@ -116,18 +116,17 @@ def section(page: str, heading: str) -> list[Command]:
     lines = (ROOT / page).read_text("utf-8").splitlines()
     begin = lines.index(heading) + 1
     end = next((number for number, line in enumerate(lines[begin:], begin) if re.match("#+ ", line)), len(lines))
-    return [each for each in commands(page) if begin < each.line <= end]
+    return [command for command in commands(page) if begin < command.line <= end]
 
 
 def inline_commands(page: str) -> list[Command]:
     """Returns the commands between backticks in the text: a program and at least one more word."""
-    found = []
-    for number, line in _prose((ROOT / page).read_text("utf-8")):
-        for text in _INLINE.findall(line.replace("\\|", "|")):
-            program, _, rest = text.partition(" ")
-            if program in PROGRAMS and rest:
-                found.append(Command(page, number, text, inline=True))
-    return found
+    return [
+        Command(page, number, text, inline=True)
+        for number, line in _prose((ROOT / page).read_text("utf-8"))
+        for text in _INLINE.findall(line.replace("\\|", "|"))
+        if " " in text and text.partition(" ")[0] in PROGRAMS
+    ]
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -168,38 +167,23 @@ def is_complete(text: str) -> bool:
     return done.returncode == 0 and not done.stderr
 
 
-def _commands_of(page: str, block: Block) -> Iterator[Command]:
+def _commands_of(page: str, block: Block) -> list[Command]:
+    """With prompts, what follows a command is its output. A test of the exit code belongs to the command before it."""
     if not is_command_block(block):
-        return
+        return []
     has_prompts = block.language in CONSOLES or any(line.startswith(_PROMPT) for line in block.lines)
-    split = _split_console(block) if has_prompts else _split_script(block)
-    for line, text, shown in split:
-        yield Command(page, line, text, tuple(shown))
-
-
-def _split_console(block: Block) -> Iterator[tuple[int, str, list[str]]]:
-    """Splits a console block into the command after each prompt and its output."""
-    found: list[tuple[int, str, list[str]]] = []
+    result: list[Command] = []
     for number, line in enumerate(block.lines, block.line):
-        if line.startswith(_PROMPT):
-            found.append((number, line.removeprefix(_PROMPT), []))
-        elif found and not found[-1][2] and not is_complete(found[-1][1]):
-            begun = found.pop()
-            found.append((begun[0], f"{begun[1]}\n{line.removeprefix('> ')}", []))
-        elif found:
-            found[-1][2].append(line)
-    yield from found
-
-
-def _split_script(block: Block) -> Iterator[tuple[int, str, list[str]]]:
-    """Splits a script into commands; a test of the previous exit code belongs to the previous command."""
-    found: list[tuple[int, str, list[str]]] = []
-    for number, line in enumerate(block.lines, block.line):
-        if found and (not is_complete(found[-1][1]) or line.startswith("case $?")):
-            found[-1] = (found[-1][0], f"{found[-1][1]}\n{line}", [])
-        elif line.strip() and not line.lstrip().startswith("#"):
-            found.append((number, line, []))
-    yield from found
+        last = result[-1] if result else None
+        if has_prompts and line.startswith(_PROMPT):
+            result.append(Command(page, number, line.removeprefix(_PROMPT)))
+        elif last and not last.shown and (not is_complete(last.text) or line.startswith("case $?")):
+            result[-1] = replace(last, text=f"{last.text}\n{line.removeprefix('> ') if has_prompts else line}")
+        elif last and has_prompts:
+            result[-1] = replace(last, shown=(*last.shown, line))
+        elif not has_prompts and line.strip() and not line.lstrip().startswith("#"):
+            result.append(Command(page, number, line))
+    return result
 
 
 def _closing(lines: list[str], position: int, mark: str) -> int:

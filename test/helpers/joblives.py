@@ -35,7 +35,7 @@ def _runs_pods(cluster: World, replica_id: str) -> bool:
 
     In a world whose objects do not linger it may also have ended or be suspended, as caches may show it.
     """
-    replica = next((each for each in cluster.plan.replicas.all if each.id == replica_id), None)
+    replica = next((replica for replica in cluster.plan.replicas.all if replica.id == replica_id), None)
     job = cluster.jobs.get(replica.job_name) if replica is not None else None
     if replica is None or job is None or not cluster.lingers:
         return job is not None
@@ -99,7 +99,7 @@ def goes(replica_id: str) -> Step:
     """A Job that is being deleted is removed with its pods, or a pod without a Job is removed."""
 
     def step(cluster: World) -> None:
-        name = next((each.job_name for each in cluster.plan.replicas.all if each.id == replica_id), "")
+        name = next((replica.job_name for replica in cluster.plan.replicas.all if replica.id == replica_id), "")
         if name in cluster.jobs and cluster.jobs[name].metadata.deletion_timestamp is not None:
             cluster.delete_job(name)
         elif name not in cluster.jobs:
