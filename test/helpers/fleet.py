@@ -118,12 +118,9 @@ def patiently(request: Callable[[], Any], timeout: float = _PATIENCE_SECONDS) ->
     while True:
         try:
             return request()
-        except RefusedError as error:
-            if error.status in (404, 409):
+        except (RefusedError, urllib3.exceptions.HTTPError, OSError) as error:
+            if isinstance(error, RefusedError) and error.status in (404, 409):
                 return None
-            if time.monotonic() > deadline:
-                raise
-        except (urllib3.exceptions.HTTPError, OSError):
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.1)

@@ -38,6 +38,7 @@ Object = dict[str, Any]
 PATIENCE_SECONDS = 60.0
 # A node without a kubelet. Its object exists, because kube-controller-manager deletes pods of missing nodes.
 NOBODYS_NODE = "nobodys-node"
+_STARTED = ("Pending", "Running")
 
 # The config file of the playground's controller.
 CONFIG = parse_controller_config("tfImage: localhost/from-the-config")
@@ -182,12 +183,11 @@ class Trial:
     def children(self, plural: str) -> dict[str, Object]:
         """Returns the children by name; `plural` is jobs, services, pods or configmaps."""
         runtime_id = self.runtime_id
-        found = self.jobs.children(plural)
+        children = {name: (child["metadata"]["labels"], child) for name, child in self.jobs.children(plural).items()}
         return {
-            name: each
-            for name, each in found.items()
-            if each["metadata"]["labels"]["runtime_id"] == runtime_id
-            and each["metadata"]["labels"].get(self.jobs.name_label) is not None
+            name: child
+            for name, (labels, child) in children.items()
+            if labels["runtime_id"] == runtime_id and self.jobs.name_label in labels
         }
 
     def await_children(self, plural: str, count: int) -> dict[str, Object]:
@@ -209,20 +209,11 @@ class Trial:
     def await_pod(self, replica: str, but: str = "") -> Object:
         """Waits for a pod of that replica that has started (or waits for the test), other than the pod of that name."""
 
-        def fresh() -> Object | None:
-            for pod in self.pods(replica):
-                meta, phase = pod["metadata"], pod.get("status", {}).get("phase")
-                bound = pod["spec"].get("nodeName")
-                if (
-                    meta["name"] != but
-                    and "deletionTimestamp" not in meta
-                    and phase in ("Pending", "Running")
-                    and bound
-                ):
-                    return pod
-            return None
+        def is_fresh(pod: Object) -> bool:
+            is_other = pod["metadata"]["name"] != but and "deletionTimestamp" not in pod["metadata"]
+            return is_other and pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") in _STARTED
 
-        return eventually(fresh) or {}
+        return eventually(lambda: [pod for pod in self.pods(replica) if is_fresh(pod)])[0]
 
     def await_running(self, replica: str, but: str = "") -> Object:
         """Waits for a pod of that replica whose containers run."""
@@ -249,14 +240,10 @@ class Trial:
         return [each["note"] for each in self.events() if each["reason"] == reason]
 
     def await_event(self, reason: str, *words: str) -> Object:
-        def told() -> list[Object]:
-            return [
-                each
-                for each in self.events()
-                if each["reason"] == reason and all(word in each["note"] for word in words)
-            ]
+        def is_it(event: Object) -> bool:
+            return event["reason"] == reason and all(word in event["note"] for word in words)
 
-        return eventually(told)[0]
+        return eventually(lambda: [event for event in self.events() if is_it(event)])[0]
 
     def clear(self) -> None:
         """Deletes the job after a test, and removes pods that no kubelet would end."""
