@@ -102,9 +102,7 @@ class Shell:
         text = command.text
         for old, new in replaced.items():
             text = text.replace(old, new)
-        return self._bash(bounded(text))
-
-    def _bash(self, text: str) -> Answer:
+        text = bounded(text)
         # A command that tests the previous exit code must run after a failure too.
         stops = "" if "case $?" in text else "set -e\n"
         keep = f"trap 'declare -px >{self._state}; echo cd \"$PWD\" >>{self._state}' EXIT"
