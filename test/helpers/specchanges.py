@@ -70,6 +70,7 @@ CHANGES = (
     _template(
         "template-image", pod_template({**container(command=["train"]), "image": "b"}, nodeSelector={"disk": "fast"})
     ),
+    _template("template-command-becomes-args", pod_template(container(args=["train"]), nodeSelector={"disk": "fast"})),
     _template(
         "template-field-added", pod_template(container(command=["train"], tty=True), nodeSelector={"disk": "fast"})
     ),
@@ -77,6 +78,12 @@ CHANGES = (
     _template("template-labels", {"metadata": {"labels": {"a": "b"}}, **TEMPLATE}),
     _template(
         "template-sidecar", pod_template(container(command=["train"]), container("log"), nodeSelector={"disk": "fast"})
+    ),
+    _change(
+        "template-labels-become-annotations",
+        started(master(), workers(2, template={"metadata": {"annotations": {"a": "b"}}, **TEMPLATE})),
+        says.TEMPLATE_FIXED,
+        before=started(master(), workers(2, template={"metadata": {"labels": {"a": "b"}}, **TEMPLATE})),
     ),
     _change(
         "template-for-the-default-server",

@@ -11,6 +11,15 @@ from tfjob_controller.api.trainjob import validation as says
 _RUNTIME = {"name": "torch-distributed"}
 
 
+def _envs(source: str) -> Manifest:
+    variable = {"name": "A", "valueFrom": {source: {"name": "x", "key": "y"}}}
+    return trainjob(trainer={"env": [variable]})
+
+
+def _tolerating(**toleration: object) -> Manifest:
+    return trainjob(podSpecOverrides=[override(tolerations=[toleration])])
+
+
 def _change(
     name: str,
     after: Manifest,
@@ -68,10 +77,12 @@ TRAIN_CHANGES = (
     _fixed("no-nodes", "numNodes", trainjob(nodes=None)),
     _fixed("image", "trainer", trainjob(trainer={"image": "other"})),
     _fixed("command", "trainer", trainjob(command=["train", "more"])),
+    _fixed("env-from-elsewhere", "trainer", _envs("secretKeyRef"), _envs("configMapKeyRef")),
     _fixed("a-dataset", "datasetConfig", trainjob(datasetConfig={"storageUri": "s3://b"})),
     _fixed("no-model", "modelConfig", trainjob(), trainjob(modelConfig={"output": {"storageUri": "s3://b"}})),
     _fixed("framework", "framework", trainjob(framework="jax"), trainjob(framework="torch")),
     _fixed("overrides", "podSpecOverrides", trainjob(podSpecOverrides=[override()])),
+    _fixed("tolerations", "podSpecOverrides", _tolerating(key="a"), _tolerating(effect="a")),
     _fixed("labels", "labels", trainjob(labels={"a": "b"})),
     _fixed("annotations", "annotations", trainjob(annotations={"a": "c"}), trainjob(annotations={"a": "b"})),
     _change("gang", trainjob(gang={"enabled": True}), "spec.gang", GANG_FIXED),

@@ -16,6 +16,7 @@ from tfjob_controller.kubectl.arguments import COMMANDS, parse
 
 TESTS = ROOT / "test"
 SOURCE = ROOT / "src/tfjob_controller"
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @functools.cache
@@ -23,10 +24,10 @@ def definitions(path: Path) -> frozenset[str]:
     """Returns the functions and classes of a module, and methods as `Class.method`; none if it does not exist."""
     names: set[str] = set()
     for node in ast.parse(path.read_text("utf-8")).body if path.is_file() else ():
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        if isinstance(node, ast.ClassDef | _FUNCTIONS):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}.{member.name}" for member in node.body if isinstance(member, ast.FunctionDef)}
+            names |= {f"{node.name}.{member.name}" for member in node.body if isinstance(member, _FUNCTIONS)}
     return frozenset(names)
 
 
