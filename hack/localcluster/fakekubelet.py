@@ -7,8 +7,7 @@ object). No container runs.
     with FakeKubelet(api, namespace="test-1", behaviour=lambda pod, attempt: Outcome(after_seconds=0.1, exit_code=1)):
         ...
 
-Several of them can serve the same nodes if each has its own namespace. The one that has created a node deletes it, and
-must be the last to stop.
+Several of them can serve the same nodes if each has its own namespace.
 
 Without a `behaviour`, the annotations of a pod determine its end (`RUN_SECONDS`, `EXIT_CODE`, `REASON`, `MESSAGE`). It
 runs until it is deleted if it has none. The `restartPolicy` of the container and of the pod applies: containers that a
@@ -20,7 +19,6 @@ Threads: one for the watch, one for timers, and `workers` for requests. All end 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import threading
@@ -69,16 +67,12 @@ def by_annotations(pod: Object, attempt: int) -> Outcome:
 
 def make_node(
     api: Api, name: str, resources: Mapping[str, str] = DEFAULT_RESOURCES, labels: Mapping[str, str] | None = None
-) -> bool:
-    """Creates a Ready node without a kubelet, or makes an existing one Ready; returns whether it was created.
-
-    Raises RefusedError.
-    """
+) -> None:
+    """Creates a Ready node without a kubelet, or makes an existing one Ready. Raises RefusedError."""
     path = f"/api/v1/nodes/{name}"
     all_labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all_labels}}
-    is_new = api.create_if_missing("/api/v1/nodes", node)
-    if not is_new:
+    if not api.create_if_missing("/api/v1/nodes", node):
         api.patch(path, {"metadata": {"labels": all_labels}})
     moment = podstatus.now()
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": moment}
@@ -87,7 +81,6 @@ def make_node(
     api.patch(f"{path}/status", {"status": status})
     # The server taints every new node as not ready, and nothing else removes the taint here.
     api.patch(path, {"spec": {"taints": None}})
-    return is_new
 
 
 class FakeKubelet:
@@ -109,7 +102,6 @@ class FakeKubelet:
         self._timer = Timer("fake-kubelet-timer")
         self._nodes = tuple(nodes)
         self._resources = resources
-        self._created: list[str] = []
         self._behaviour = behaviour
         self._stopping = threading.Event()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="fake-kubelet-worker")
@@ -129,19 +121,17 @@ class FakeKubelet:
 
     def start(self) -> None:
         """Creates the nodes and starts. Raises RefusedError."""
-        self._created = [node for node in self._nodes if make_node(self._api, node, self._resources)]
+        for node in self._nodes:
+            make_node(self._api, node, self._resources)
         self._follower.start()
         self._timer.start()
 
-    def stop(self) -> None:
-        """Ends all threads, and deletes the nodes that `start` has created, where pods of others would wait."""
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """Ends all threads. The nodes stay, since others may use them."""
         self._stopping.set()
         self._follower.stop()
         self._timer.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        for node in self._created:
-            with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError, OSError):
-                self._api.delete(f"/api/v1/nodes/{node}")
 
     # The methods of `localcluster.follower.Reader`.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from helpers.auditor import Auditor
-from helpers.cluster import Cluster, new_namespace
+from helpers.cluster import Cluster, clear_nodes, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.controllerprocess import WORKING, ControllerProcess, controller_process
 from helpers.fleet import SORTS, Fleet, fleet_kubelet, runs
@@ -90,10 +90,12 @@ def test_a_controller_that_is_killed_at_random_points_leaves_nothing_wrong(
 
 
 @pytest.fixture
-def spare(spare_control_plane: Cluster) -> Cluster:
+def spare(spare_control_plane: Cluster) -> Iterator[Cluster]:
     """A control plane whose programs may be killed, with the CRDs."""
     install_crds(spare_control_plane.api)
-    return spare_control_plane
+    yield spare_control_plane
+    # The nodes of the fleet have no kubelet any more, and pods of other tests would wait on them.
+    clear_nodes(spare_control_plane.api)
 
 
 def test_a_control_plane_that_is_killed_and_comes_back_in_the_middle_of_many_jobs(spare: Cluster) -> None:

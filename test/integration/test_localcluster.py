@@ -19,7 +19,6 @@ from localcluster import process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
-from localcluster.fakekubelet import FakeKubelet
 from localcluster.programs import Options
 from localcluster.report import silent
 
@@ -198,13 +197,3 @@ def test_a_program_that_cannot_start_is_named_with_its_last_output(tmp_path: Pat
         plane.start()
     assert not process.marked(plane.folder)
     assert plane.condition is state.Condition.ABSENT
-
-
-def test_a_fake_kubelet_deletes_the_nodes_that_it_has_created(control_plane: Cluster) -> None:
-    api = control_plane.api
-    with FakeKubelet(api, namespace="none", nodes=("lasting",)):
-        with FakeKubelet(api, namespace="none", nodes=("lasting", "passing")):
-            assert api.find("/api/v1/nodes/passing")
-        assert api.find("/api/v1/nodes/passing") is None
-        assert api.find("/api/v1/nodes/lasting")
-    assert api.find("/api/v1/nodes/lasting") is None
