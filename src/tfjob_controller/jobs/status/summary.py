@@ -102,7 +102,6 @@ def active_status(
     job_state: JobState, figures: TrainingStatus, next_conditions: Conditions, obstacles: Sequence[Obstacle]
 ) -> TrainingStatus:
     chief, runner = job_state.replica_states[0], _runner(job_state.replica_states[0], job_state.step)
-    next_conditions.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
     missing = missing_replicas(job_state.unfinished)
     is_up = runner.is_up and not missing
     if is_up and not job_state.must_restart_all:

@@ -211,9 +211,11 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     plan, wait, old = job_state.plan, job_state.wait, job_state.status
     next_conditions = _conditions_when_observed(job_state.job, job_state.now)
     set_reverted(next_conditions, reverted)
-    if wait is not None and not plan.policy.is_suspended_by_user:
-        next_conditions.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
-        _set_preempted(job_state, wait, next_conditions)
+    if not plan.policy.is_suspended_by_user:
+        next_conditions.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
+        if wait is not None:
+            next_conditions.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
+            _set_preempted(job_state, wait, next_conditions)
     figures = _with_checkpoint(job_state, with_counts(job_state))
     completion = job_state.completion or refusal(obstacles)
     if completion is not None:

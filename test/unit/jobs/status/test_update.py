@@ -281,6 +281,18 @@ def test_a_chief_whose_program_ends_with_an_error_as_it_is_suspended_has_not_fai
     assert (status.phase, status.state, status.restarts) == ("Running", "Running", 0)
 
 
+def test_a_job_that_fails_as_it_is_resumed_is_not_suspended_any_more() -> None:
+    cluster = running_world(master(), backoffLimit=0)
+    cluster.exits("master-0", 137, "Error")
+    cluster.job_ends("master-0", "Failed")
+    cluster.change(suspend=True)
+    cluster.settle()
+    assert is_true(cluster, "Suspended")
+    cluster.change(suspend=False)
+    cluster.settle()
+    assert (cluster.job.status.phase, is_true(cluster, "Suspended")) == ("Failed", False)
+
+
 def test_a_job_may_be_suspended_from_the_beginning() -> None:
     cluster = world(suspend=True)
     cluster.settle()
