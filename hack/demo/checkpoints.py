@@ -26,25 +26,25 @@ def step_of(checkpoint: str) -> int:
 
 def steps_continued_after(stage: Stage) -> list[int]:
     """Returns the steps after which the processes of rank 0's present pod went on."""
-    return [int(step) for step in _BEGIN.findall(log_of(stage, "node"))]
+    return [int(step) for step in _BEGIN.findall(_log(stage))]
 
 
-def log_of(stage: Stage, container: str) -> str:
-    """Returns the log of rank 0's present pod; empty before it runs. The kubelet of a lost pod does not answer."""
+def _log(stage: Stage) -> str:
+    """Returns the log of rank 0's present pod; empty before it runs."""
     pods = stage.kubectl.items("pods", SAMPLE.node_0)
     present = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     if not present:
         return ""
     newest = max(present, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     try:
-        return stage.kubectl.run("logs", newest["metadata"]["name"], "-c", container, "--tail=-1")
+        return stage.kubectl.run("logs", newest["metadata"]["name"], "-c", "node", "--tail=-1")
     except KubectlError:
         return ""
 
 
 @contextmanager
-def bucket(stage: Stage) -> Iterator[str]:
-    """Yields the URL of an S3 server with an empty bucket, for which pods have credentials; it ends with the demo."""
+def bucket(stage: Stage) -> Iterator[None]:
+    """Runs an S3 server with an empty bucket, for which pods have credentials, until the end of the block."""
     # Only this needs them, and not every environment has them.
     import boto3
     from moto.server import ThreadedMotoServer
@@ -60,7 +60,7 @@ def bucket(stage: Stage) -> Iterator[str]:
         client = boto3.client("s3", REGION, endpoint_url=url, aws_access_key_id=KEY, aws_secret_access_key=KEY)
         client.create_bucket(Bucket=BUCKET)
         stage.apply(_secret(url))
-        yield url
+        yield
     finally:
         server.stop()
 
